@@ -1,6 +1,6 @@
-"""How close numbers are that ought to be equal: by the table of `tracefx.testing.tolerances`, as the laws have it.
+"""Compares results within the tolerances of `tracefx.testing.tolerances`, which the laws use too.
 
-What is looser than a sum of a few terms is named where it is asked for: `DERIVATIVE`, `PROGRAM`, `DIFFERENCES`.
+The default is the tolerance of a sum of a few terms. Tests name looser tolerances, such as `DERIVATIVE`, explicitly.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from tracefx.core.dtypes import DType
 from tracefx.testing.tolerances import SUMMED, Ulps, ulp_distance
 
 JAX_TOLERANCE: Final = Ulps(16, 16, 1, least=1.0)
-"""For functions of arrays beside JAX's: of numbers around 1 and above."""
+"""For array functions compared with JAX, on numbers of magnitude 1 or more."""
 
 JAX_TRANSFORM_TOLERANCE: Final = Ulps(32, 32, 2, least=1.0, relative_to_max=True)
-"""For derivatives and batches of small programs beside JAX's: its formulas are others."""
+"""For derivatives and batching of small programs compared with JAX, which uses other formulas."""
 
 
 def assert_near(got: Any, want: Any, tolerance: Ulps = SUMMED, what: str = "") -> None:
-    """That two arrays agree in shape and, in the narrower of their dtypes, in their numbers.
+    """Asserts that two arrays have equal shapes and close values, compared in the narrower of their dtypes.
 
-    What is no float, as the integers of a list, has the dtype of the other.
+    An array that is not of a float dtype, such as a list of integers, is converted to the dtype of the other.
     """
     x, y = np.asarray(got), np.asarray(want)
     assert x.shape == y.shape, f"{what}: shape {x.shape} in place of {y.shape}"

@@ -1,9 +1,8 @@
-"""How hard XLA works at the programs of tests, in either library.
+"""The optimization level of XLA in tests, for tracefx and JAX.
 
-Nearly every program that a test compiles runs once, on a few numbers, and compiling it takes a thousand times as long
-as running it. So XLA emits their code plainly and leaves it as it is: that halves the time of the whole run. What has
-to be seen of programs as users get them has the fixture `optimised`: the laws of operations, conversions, edge
-values. `make laws` compiles everything so.
+Nearly every program in a test runs once, on little data, and compiling it takes a thousand times as long as running it.
+So XLA's optimizations are off in tests, which halves the time of the whole run. Tests of programs as users get them use
+the fixture `optimised`: the laws of operations, conversions, edge values. `make laws` optimizes all programs.
 """
 
 from __future__ import annotations
@@ -35,30 +34,30 @@ DEFAULT_OPTIONS: Final[dict[str, int | bool]] = {
 
 
 def xla_flag(name: str, value: int | bool) -> str:
-    """A flag in the form of `XLA_FLAGS`."""
+    """Returns a flag in the syntax of `XLA_FLAGS`."""
     return f"--{name}={str(value).lower()}"
 
 
 @contextmanager
 def default_compile_options() -> Iterator[None]:
-    """Programs, ours and JAX's, are compiled as they are for users, those of single operations anew."""
-    ours = importlib.import_module("tracefx.xla.runtime.executables")
-    theirs = importlib.import_module("jax._src.compiler")
+    """Compiles programs of tracefx and JAX with XLA's defaults, and recompiles those of single operations."""
+    tracefx_module = importlib.import_module("tracefx.xla.runtime.executables")
+    jax_module = importlib.import_module("jax._src.compiler")
     operations = importlib.import_module("tracefx.ops.operation")
-    our_options, their_options = ours._compile_options, theirs.get_compile_options
+    tracefx_options, jax_options = tracefx_module._compile_options, jax_module.get_compile_options
 
     def options(device: Any, overrides: Any) -> Any:
-        return our_options(device, {**DEFAULT_OPTIONS, **overrides})
+        return tracefx_options(device, {**DEFAULT_OPTIONS, **overrides})
 
     def get_compile_options(*args: Any, env_options_overrides: Any = None, **kwargs: Any) -> Any:
-        given = {**DEFAULT_OPTIONS, **(env_options_overrides or {})}
-        return their_options(*args, env_options_overrides=given, **kwargs)
+        merged = {**DEFAULT_OPTIONS, **(env_options_overrides or {})}
+        return jax_options(*args, env_options_overrides=merged, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours, "_compile_options", options)
-        patch.setattr(theirs, "get_compile_options", get_compile_options)
+        patch.setattr(tracefx_module, "_compile_options", options)
+        patch.setattr(jax_module, "get_compile_options", get_compile_options)
         patch.setattr(BACKEND, "value", type(BACKEND.value)())
-        # Programs of single operations keep their executables: afterwards those compiled plainly are there again.
+        # Programs of single operations cache their executables: afterwards, restore the unoptimized ones.
         patch.setattr(
             operations,
             "_one_equation_jaxpr",
@@ -69,28 +68,28 @@ def default_compile_options() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def optimised() -> Iterator[None]:
-    """For a whole module, `default_compile_options`."""
+    """Applies `default_compile_options` to a whole module."""
     with default_compile_options():
         yield
 
 
 def with_either_compile_options(check: Callable[[], None]) -> None:
-    """What is checked with JAX as the oracle holds if it does beside JAX's cheap programs, or beside those for users.
+    """Runs a comparison with JAX and, if it fails, repeats it with XLA's default optimizations.
 
-    Emitted plainly, some operations are less exact, or wrong for floats of 8 bits. `check` makes its functions anew,
-    as `jax.jit` knows what it has compiled.
+    Without optimizations some operations are less accurate, or wrong for 8-bit floats. `check` must create new
+    functions, since `jax.jit` caches executables.
     """
     try:
         check()
-    except Exception:  # whatever it is, it may be so for cheap programs alone
+    except Exception:  # any failure may be specific to unoptimized programs
         with default_compile_options():
             check()
 
 
 def compile_with_fallback(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` compiled by either library's `jit`.
+    """Returns `f` compiled by the `jit` of either library, with XLA's defaults if compilation fails.
 
-    What emits code plainly lacks some operations on some dtypes (`clamp` on booleans): they are compiled as for users.
+    Without optimizations XLA does not support some operations on some dtypes, such as `clamp` on booleans.
     """
     plainly, for_users = jit(f), jit(lambda *args: f(*args))
 

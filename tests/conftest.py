@@ -1,4 +1,4 @@
-"""Settings of the whole test run."""
+"""Settings and plug-ins of the whole test run."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tests.processors import NO_CONVERSION, WITHOUT_F16C
 from tracefx.core.backend import BACKEND
 from tracefx.ops import operation
 
-# Hypothesis fails an example that takes longer than 200 ms; how long a compilation takes is no property of ours.
-# Every run takes the same examples, so that one that fails can be run again; `make laws` looks for new ones.
+# No deadline: Hypothesis fails an example that takes longer than 200 ms, and compilation may take longer.
+# Every run takes the same examples, so that failures are reproducible; `make laws` searches for new ones.
 settings.register_profile("tracefx", deadline=None, derandomize=True)
-# As many examples as one has time for.
+# The number of examples comes from the environment.
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tracefx")
 
 
-# How many devices the host pretends to have, so that programs over several can be tested. What runs on one is neither
-# slower nor another program for it.
+# The number of virtual CPU devices, for tests of sharded programs. It does not change or slow down programs on one
+# device.
 DEVICES: Final = 8
 
-# There are millions of small objects, of which few are in cycles: looking for those 30 times as seldom saves a tenth.
+# There are millions of small objects, few of them in cycles: collecting 30 times less often saves a tenth of the time.
 gc.set_threshold(20_000, 20, 20)
 
 
 @final
 class Examples:
-    """Examples in docstrings are shown with the digits that users get."""
+    """Runs the examples in docstrings with NumPy's default print options."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -48,7 +48,7 @@ class Examples:
 
 @final
 class WithoutFloat16:
-    """Skips a test once XLA fails in it for want of conversions of float16."""
+    """Skips a test if XLA fails because the processor lacks conversions of float16."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, None, None]:
@@ -61,14 +61,14 @@ class WithoutFloat16:
 
 
 MORE_MAPPINGS: Final = 10_000
-"""By how many memory mappings a process may grow before the tests drop all compiled programs, which have several each.
+"""The number of new memory mappings after which the tests drop all compiled programs, which have several each.
 
-Linux allows 65,530 to a process, and XLA ends the process when it is refused one.
+Linux allows 65,530 in a process, and XLA aborts the process if it cannot get one.
 """
 
 
 def mappings() -> int:
-    """The number of memory mappings of this process, 0 where the system does not say."""
+    """Returns the number of memory mappings of this process, 0 on systems without `/proc`."""
     try:
         return Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
@@ -77,10 +77,10 @@ def mappings() -> int:
 
 @final
 class Heap:
-    """Keeps garbage collection fast, and the compiled programs of all tests within what a process may have.
+    """Keeps garbage collection fast, and the memory mappings of compiled programs within the limit of a process.
 
     The collected tests, JAX and the caches of both libraries are millions of objects, so that a full collection takes
-    seconds. What earlier files left behind is exempt from it: tests that collect look at objects of their own.
+    seconds. So the objects of earlier test files are frozen, and collections traverse only newer ones.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Heap:
 
     @staticmethod
     def _drop_programs() -> None:
-        if "jax" in sys.modules:  # which reads its settings when it is imported, so it is not imported here
+        if "jax" in sys.modules:  # not imported here, since JAX reads its settings at import
             sys.modules["jax"].clear_caches()
         BACKEND.value = type(BACKEND.value)()
         operation._one_equation_jaxpr.cache_clear()
@@ -117,12 +117,12 @@ class Heap:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set what XLA and JAX read when they are first used, and processes started by tests inherit."""
-    config.pluginmanager.register(Examples())  # as docstrings are outside of this directory
+    """Sets environment variables, which XLA and JAX read at first use and subprocesses inherit."""
+    config.pluginmanager.register(Examples())  # docstrings are outside of this directory
     config.pluginmanager.register(Heap())
-    # With each error of the many that tests provoke, JAX looks up the file of every frame on disk.
+    # Otherwise JAX looks up the file of every stack frame on disk at each of the many errors that tests provoke.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
-    # Whatever the machine has: what is asked of GPUs is in tests/gpu, and says where it runs.
+    # On every machine: only the tests in tests/gpu use a GPU, and they set the platform.
     for variable in ("TRACEFX_PLATFORM", "JAX_PLATFORMS"):
         os.environ.setdefault(variable, "cpu")
     given = os.environ.get("XLA_FLAGS", "")

@@ -1,7 +1,7 @@
-"""The Python blocks of the pages as modules, for a type checker: `python -m tests.page_modules <folder>`.
+"""Writes the Python blocks of the pages as modules, for a type checker: `python -m tests.page_modules <folder>`.
 
-A module has the blocks of one page at the lines that they have in the page, so that what the checker says leads there.
-Examples that show an error are left out: most show what the types refuse, too.
+A module has the blocks of one page at their line numbers in the page, so that the checker's messages point there.
+Examples that show an error are omitted: most of them are type errors too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.test_docs import PAGES, PROJECT, blocks
 FUTURE = "from __future__ import annotations"
 
 
-def _placed(page: str) -> Iterator[tuple[int, str]]:
-    """Lines of code with their places in the page, counted from 0."""
+def _numbered_lines(page: str) -> Iterator[tuple[int, str]]:
+    """Yields the lines of code with their line numbers in the page, from 0."""
     for block in blocks(page):
         if block.is_session:
             for example in doctest.DocTestParser().get_examples(block.text):
@@ -28,9 +28,9 @@ def _placed(page: str) -> Iterator[tuple[int, str]]:
 
 
 def module(page: str) -> str:
-    """The module that a page is. Its first line, which in a page is a title, is the import that others need first."""
+    """Returns the module of a page. The import from `__future__` replaces the page's first line, its title."""
     lines = [""] * (page.count("\n") + 1)
-    for place, line in _placed(page):
+    for place, line in _numbered_lines(page):
         lines[place] = "" if line == FUTURE else line
     return "\n".join([FUTURE, *lines[1:], ""])
 

@@ -1,10 +1,10 @@
-"""Runs the numeric tests as other x86-64 processors run them, by what can be set from outside a process.
+"""Runs the numeric tests with the instruction sets of other x86-64 processors, set by environment variables.
 
     python -m tests.processors [weakest | middle | strongest]... [-- PYTEST ARGUMENTS]
 
-XLA, OpenBLAS (of NumPy and of SciPy, whose LAPACK jaxlib calls) and NumPy each choose code by the processor's
-instructions. A variant restricts all of them to the instructions of a processor, and says how many threads BLAS uses.
-Variants that need instructions which this processor lacks are left out, which is printed.
+XLA, OpenBLAS (in NumPy, and in SciPy, whose LAPACK jaxlib calls) and NumPy each select code by the processor's
+instruction sets. A variant restricts all of them to one processor's instruction sets, and sets the number of BLAS
+threads. Variants that need instructions which this processor lacks are skipped with a message.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from attrs import frozen
 
 _core: Final = importlib.import_module("numpy._core._multiarray_umath")
 FEATURES: Final[Mapping[str, bool]] = _core.__cpu_features__
-"""The instructions that NumPy finds on this processor, by its names for them."""
+"""The instruction sets that NumPy detects on this processor, by NumPy's names."""
 TARGETS: Final[tuple[str, ...]] = tuple(_core.__cpu_dispatch__)
-"""The sets of instructions, weakest first, for which NumPy has code beside that for the weakest processor."""
+"""The instruction sets, weakest first, for which NumPy has code in addition to its baseline."""
 
 FOLDERS: Final = ("tests/laws", "tests/ops", "tests/differential", "tests/numpy", "tests/scipy", "tests/random")
 
 
 WITHOUT_F16C: Final = "--xla_cpu_max_isa=SSE4_2"
-"""The flag of XLA under which it has no conversions of float16, which are instructions of AVX (F16C)."""
+"""The XLA flag that disables the float16 conversions of F16C."""
 NO_CONVERSION: Final = "Failed to materialize symbols"
-"""What XLA says of a program with conversions of float16 then, JAX's or ours."""
+"""XLA's error for programs with float16 conversions under that flag."""
 
 
 @final
 @frozen
 class Variant:
-    """The instructions and threads that libraries are restricted to."""
+    """A restriction of the libraries to instruction sets and a number of threads."""
 
     xla: str
     """The value of XLA's flag `xla_cpu_max_isa`."""
@@ -45,14 +45,14 @@ class Variant:
     numpy_level: int
     """The last of the x86-64 levels (`X86_V2` to `X86_V4`) whose instructions NumPy may use."""
     threads: int
-    left_out: tuple[str, ...] = ()
-    """Tests that fail there for a reason which is XLA's."""
+    skipped_tests: tuple[str, ...] = ()
+    """Tests that fail under this restriction because of XLA."""
 
     def runs_here(self) -> bool:
         return FEATURES.get(f"X86_V{self.numpy_level}", False)
 
     def environment(self) -> Mapping[str, str]:
-        """The variables that restrict a process."""
+        """Returns the environment variables that restrict a process."""
         last = f"X86_V{self.numpy_level}"
         targets = [name for name in TARGETS if FEATURES.get(name)]
         disabled = targets[targets.index(last) + 1 :] if last in targets else targets
@@ -70,9 +70,9 @@ VARIANTS: Final[Mapping[str, Variant]] = {
         "Nehalem",
         2,
         threads=1,
-        # They record that XLA fails for float16 as a difference between the libraries.
-        left_out=(
-            "tests/laws/test_types.py::test_operands_are_taken_and_refused_as_by_jax",
+        # These tests would record XLA's float16 failure as a difference between the libraries.
+        skipped_tests=(
+            "tests/laws/test_types.py::test_primitive_accepts_and_refuses_the_operands_that_jax_does",
             "tests/ops/test_product_dtypes.py::test_all_pairs",
         ),
     ),
@@ -93,8 +93,8 @@ def main(arguments: Sequence[str]) -> int:
         environment = variant.environment()
         sys.stdout.write(f"{name}: {' '.join(f'{key}={value!r}' for key, value in environment.items())}\n")
         sys.stdout.flush()
-        left_out = [f"--deselect={test}" for test in variant.left_out]
-        command = [sys.executable, "-m", "pytest", *left_out, *(pytest_arguments or ("-q", "-n", "2", *FOLDERS))]
+        skipped_tests = [f"--deselect={test}" for test in variant.skipped_tests]
+        command = [sys.executable, "-m", "pytest", *skipped_tests, *(pytest_arguments or ("-q", "-n", "2", *FOLDERS))]
         done = subprocess.run(command, env={**os.environ, **environment})
         if done.returncode:
             return done.returncode

@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic: what is timed, how the figures are shown. No figure is checked here."""
+"""Tests of the benchmark harness: timing, statistics and reports. They do not check benchmark results."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from benchmarks.harness import Figure, Run, Subject, measure, returned_seconds
 from benchmarks.report import as_json, duration, machine, table
 
 
-def clock_of(times: dict[Run, list[float]]) -> Callable[[Run, int], float]:
-    """A clock that tells these seconds a call, one after another."""
-    left = {run: iter(seconds) for run, seconds in times.items()}
-    return lambda run, calls: next(left[run]) * calls
+def fake_clock(times: dict[Run, list[float]]) -> Callable[[Run, int], float]:
+    """Returns a fake clock that reports these seconds per call, in order."""
+    remaining = {run: iter(seconds) for run, seconds in times.items()}
+    return lambda run, calls: next(remaining[run]) * calls
 
 
-def nothing() -> None:
+def subject_function() -> None:
     pass
 
 
-def no_more() -> None:
+def reference_function() -> None:
     pass
 
 
-def test_medians_are_compared_and_the_spread_is_that_of_pairs() -> None:
-    clock = clock_of({nothing: [1.0, 2.0, 9.0, 2.0], no_more: [4.0, 4.0, 4.0, 8.0]})
-    figure = measure(Subject("g", "n", nothing, no_more, 0.5, blocks=4, calls=3, clock=clock))
+def test_ratio_of_medians_and_spread_of_pairs() -> None:
+    clock = fake_clock({subject_function: [1.0, 2.0, 9.0, 2.0], reference_function: [4.0, 4.0, 4.0, 8.0]})
+    figure = measure(Subject("g", "n", subject_function, reference_function, 0.5, blocks=4, calls=3, clock=clock))
     assert (figure.ours, figure.jax, figure.ratio, figure.verdict) == (2.0, 4.0, 0.5, "ok")
     assert 0.25 <= figure.low < 0.5 < figure.high <= 2.25
 
 
-def test_a_ratio_above_its_bound_is_marked() -> None:
-    clock = clock_of({nothing: [3.0], no_more: [2.0]})
-    subject = Subject("g", "n", nothing, no_more, 1.4, blocks=1, calls=1, clock=clock)
+def test_ratio_above_its_bound_is_marked() -> None:
+    clock = fake_clock({subject_function: [3.0], reference_function: [2.0]})
+    subject = Subject("g", "n", subject_function, reference_function, 1.4, blocks=1, calls=1, clock=clock)
     assert measure(subject).verdict == "over"
 
 
-def test_both_sides_run_equally_often_without_the_garbage_collector() -> None:
+def test_interleaved_runs_without_garbage_collection() -> None:
     seen: list[tuple[str, bool]] = []
     subject = Subject(
         "g",
@@ -57,39 +57,39 @@ def test_both_sides_run_equally_often_without_the_garbage_collector() -> None:
     assert [side for side, _ in seen] == ["jax", "jax", "ours", "ours", "ours", "ours", "jax", "jax"] * 2
 
 
-def test_a_failure_leaves_the_garbage_collector_on() -> None:
+def test_failure_reenables_the_garbage_collector() -> None:
     def fail() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        measure(Subject("g", "n", fail, nothing, calls=1))
+        measure(Subject("g", "n", fail, subject_function, calls=1))
     assert gc.isenabled()
 
 
-def test_seconds_that_another_process_tells() -> None:
+def test_clock_with_returned_seconds() -> None:
     figure = measure(Subject("g", "n", lambda: 0.5, lambda: 2.0, blocks=3, calls=1, clock=returned_seconds))
     assert (figure.ours, figure.jax) == (0.5, 2.0)
 
 
-def test_durations_have_three_digits() -> None:
+def test_durations_have_three_significant_digits() -> None:
     shown = [duration(s) for s in (2.0, 0.123456, 0.0012345, 99.94e-6, 3.2e-9)]
     assert shown == ["2.00 s", "123 ms", "1.23 ms", "99.9 µs", "3.20 ns"]
 
 
-def test_the_table_and_the_file_say_the_same() -> None:
+def test_table_and_json_agree() -> None:
     figure = Figure("some", "a", 1e-6, 4e-6, 0.2, 0.3, 0.5)
     assert "0.25" in table([figure])
     assert len({len(line) for line in table([figure]).splitlines()}) == 1
-    told = json.loads(as_json([figure]))
-    assert told["figures"][0]["ratio"] == 0.25
-    assert told["machine"] == machine()
+    report = json.loads(as_json([figure]))
+    assert report["figures"][0]["ratio"] == 0.25
+    assert report["machine"] == machine()
 
 
 def test_groups_are_selected_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = clock_of({nothing: [1.0], no_more: [2.0]})
-    subject = Subject("some", "a thing", nothing, no_more, blocks=1, calls=1, clock=clock)
+    clock = fake_clock({subject_function: [1.0], reference_function: [2.0]})
+    subject = Subject("some", "a thing", subject_function, reference_function, blocks=1, calls=1, clock=clock)
     monkeypatch.setattr(command, "GROUPS", {"some": lambda: iter([subject]), "other": lambda: iter([1 / 0])})
     command.main(["--only", "some", "--json", str(tmp_path / "figures.json")])
     assert "a thing" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Tests take their tolerances from the one table; what is not in it, or wider than in JAX's own tests, says why."""
+"""Tests take their tolerances from the shared table; exceptions, and wider ones than in JAX's tests, have reasons."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -30,28 +30,28 @@ from tracefx.testing.tolerances import (
 
 TESTS: Final = Path(__file__).parent
 
-# ------------------------------------------------------------------ how tests compare
+# ------------------------------------------------------------------ tolerances in test sources
 
-OWN: Final = re.compile(
+LITERAL_TOLERANCE: Final = re.compile(
     r"\b[ra]tol\b|\b(assert_allclose|assert_(array_)?almost_equal|assert_approx_equal|approx)\("
     r"|\b(np|numpy|math|jnp|jax\.numpy)\.(allclose|isclose)\(|<=?\s*[\d.]+e-\d"
 )
-"""A tolerance of its own."""
+"""Matches a tolerance that is not from the table."""
 
-KINDS: Final[Mapping[str, tuple[str, str]]] = {
+EXCEPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "an argument of the function under test": (
         r".*",
         r"\bcall\(|\blax\.Tolerance\(|\.matrix_rank\(|\bfnp\.(is|all)close\(",
     ),
-    "words of an error": (r"ops/test_accuracy\.py", r"match="),
-    "places on a page, in pixels": (r"pictures/.*", r"\bapprox\(.*\babs=1(\.0)?\)$"),
+    "the text of an error message": (r"ops/test_accuracy\.py", r"match="),
+    "positions on a page, in pixels": (r"pictures/.*", r"\bapprox\(.*\babs=1(\.0)?\)$"),
     "counts of operations, which XLA adds up in 32 bits": (r"handlers/test_count_xla\.py", r"\brel=FLOAT32\b"),
-    "and in which it leaves single numbers out": (r"handlers/test_count_xla\.py", r"\brel=0\.015\b"),
-    "on GPUs products of 32 bits may be of fewer": (r"gpu/test_devices\.py", r"\(out, .* @ .*, rtol=1e-2\)$"),
-    "and functions are the platform's own": (r"gpu/test_devices\.py", r"\(got, want, rtol=1e-5\)$"),
+    "costs of scalar operations, which XLA omits": (r"handlers/test_count_xla\.py", r"\brel=0\.015\b"),
+    "GPUs may multiply 32-bit floats with lower precision": (r"gpu/test_devices\.py", r"\(out, .* @ .*, rtol=1e-2\)$"),
+    "GPUs have their own elementary functions": (r"gpu/test_devices\.py", r"\(got, want, rtol=1e-5\)$"),
     "an error that a function estimates": (r"scipy/test_linalg\.py", r"0 < float\(error\) < 1e-12"),
 }
-"""Where tolerances of their own stand, for each reason: in which files, on which lines."""
+"""Exceptions: each reason, with patterns for the files and lines that it covers."""
 
 
 def sources() -> Iterator[tuple[str, list[str]]]:
@@ -60,28 +60,36 @@ def sources() -> Iterator[tuple[str, list[str]]]:
             yield path.relative_to(TESTS).as_posix(), path.read_text().splitlines()
 
 
-def kinds_of(name: str, line: str) -> list[str]:
-    """The reasons that hold for a line."""
-    return [why for why, (place, text) in KINDS.items() if re.fullmatch(place, name) and re.search(text, line)]
+def reasons_for(name: str, line: str) -> list[str]:
+    """Returns the reasons that cover a line."""
+    return [reason for reason, (path, text) in EXCEPTIONS.items() if re.fullmatch(path, name) and re.search(text, line)]
 
 
-def loose(name: str, lines: list[str]) -> list[str]:
-    """Lines with tolerances of their own, for which no reason is known."""
+def literal_tolerances(name: str, lines: list[str]) -> list[str]:
+    """Returns the lines with tolerances outside the table that no reason covers."""
     return [
         f"{name}:{i}: {line.strip()}"
         for i, line in enumerate(lines, 1)
-        if OWN.search(line) and not kinds_of(name, line)
+        if LITERAL_TOLERANCE.search(line) and not reasons_for(name, line)
     ]
 
 
-def test_tolerances_are_those_of_the_table() -> None:
-    found = [each for name, lines in sources() for each in loose(name, lines)]
-    assert not found, "compare by assert_near of tests/closeness.py, or give a reason in KINDS:\n" + "\n".join(found)
+def test_tolerances_are_from_the_table() -> None:
+    found = [each for name, lines in sources() for each in literal_tolerances(name, lines)]
+    assert not found, "compare by assert_near of tests/closeness.py, or give a reason in EXCEPTIONS:\n" + "\n".join(
+        found
+    )
 
 
-def test_every_reason_has_its_lines() -> None:
-    used = {why for name, lines in sources() for line in lines if OWN.search(line) for why in kinds_of(name, line)}
-    assert used == {*KINDS}
+def test_every_reason_is_used() -> None:
+    used = {
+        reason
+        for name, lines in sources()
+        for line in lines
+        if LITERAL_TOLERANCE.search(line)
+        for reason in reasons_for(name, line)
+    }
+    assert used == {*EXCEPTIONS}
 
 
 @pytest.mark.parametrize(
@@ -95,19 +103,21 @@ def test_every_reason_has_its_lines() -> None:
         "assert error <= 2.5e-3",
     ],
 )
-def test_a_tolerance_of_its_own_is_found(line: str) -> None:
-    assert loose("handlers/test_taylor.py", ["x = 1", f"    {line}"]) == [f"handlers/test_taylor.py:2: {line}"]
+def test_literal_tolerance_is_detected(line: str) -> None:
+    assert literal_tolerances("handlers/test_taylor.py", ["x = 1", f"    {line}"]) == [
+        f"handlers/test_taylor.py:2: {line}"
+    ]
 
 
-# ------------------------------------------------------------------ numbers that are not in the table
+# ------------------------------------------------------------------ other numbers of ulps
 
 UNITS: Final = re.compile(r"\bUlps\((?=[^)])")
-ABOUT_THEM: Final = ("closeness.py", "laws/", "typing/", "differential/test_table.py")
-"""Where tolerances are named or are what is tested."""
+UNCHECKED_FILES: Final = ("closeness.py", "laws/", "typing/", "differential/test_table.py")
+"""Files that define or test tolerances, which are not checked."""
 
 
 def unexplained(name: str, lines: list[str]) -> list[str]:
-    """Units in the last place without a remark: on the line, before it, or in the words behind it."""
+    """Returns the lines with `Ulps(...)` that have no comment on or before them, and no docstring after them."""
     return [
         f"{name}:{i + 1}: {line.strip()}"
         for i, line in enumerate(lines)
@@ -118,20 +128,22 @@ def unexplained(name: str, lines: list[str]) -> list[str]:
     ]
 
 
-def test_units_that_are_not_in_the_table_say_why() -> None:
-    found = [each for name, lines in sources() if not name.startswith(ABOUT_THEM) for each in unexplained(name, lines)]
+def test_other_numbers_of_ulps_have_a_comment() -> None:
+    found = [
+        each for name, lines in sources() if not name.startswith(UNCHECKED_FILES) for each in unexplained(name, lines)
+    ]
     assert not found, "say in a remark where the number comes from:\n" + "\n".join(found)
 
 
-def test_a_number_without_a_remark_is_found() -> None:
-    bare, said = "near = Ulps(f32=300)", ["# It is added up 300 times.", "near = Ulps(f32=300)"]
-    assert unexplained("x.py", ["", bare, ""]) == [f"x.py:2: {bare}"]
-    assert not unexplained("x.py", said)
-    assert not unexplained("x.py", [f"{bare}  # 300 additions"])
-    assert not unexplained("x.py", [bare, '"""Of 300 additions."""'])
+def test_number_of_ulps_without_a_comment_is_detected() -> None:
+    without_comment, with_comment = "near = Ulps(f32=300)", ["# It is added up 300 times.", "near = Ulps(f32=300)"]
+    assert unexplained("x.py", ["", without_comment, ""]) == [f"x.py:2: {without_comment}"]
+    assert not unexplained("x.py", with_comment)
+    assert not unexplained("x.py", [f"{without_comment}  # 300 additions"])
+    assert not unexplained("x.py", [without_comment, '"""Of 300 additions."""'])
 
 
-# ------------------------------------------------------------------ beside JAX's own
+# ------------------------------------------------------------------ comparison with the tolerances of JAX's tests
 
 WIDER: Final[Mapping[str, str]] = {
     "atanh complex128": "XLA subtracts logarithms",
@@ -140,43 +152,43 @@ WIDER: Final[Mapping[str, str]] = {
     "pow complex64": "XLA goes by exp and log: the error grows with the exponent, which JAX's tests keep small",
     "pow complex128": "as of complex64",
 }
-"""Operations that may be further from NumPy's than JAX's own tests let them be."""
+"""Operations with wider tolerances than in JAX's tests, with the reasons."""
 
 
 def units(tolerance: float, dtype: Any) -> float:
-    """What JAX allows a number around 1, for which it counts the tolerance twice: absolute and relative."""
+    """Converts JAX's tolerance to ulps of 1. Near 1 it counts twice: as absolute and as relative tolerance."""
     return 2 * tolerance / float(dtypes.finfo(dtypes.real_dtype(np.dtype(dtype))).eps)
 
 
-def test_operations_are_nearer_than_JAX_asks_of_its_own() -> None:
+def test_tolerances_of_operations_are_tighter_than_in_jax_tests() -> None:
     wider = set()
     for op in lax_ops():
         own = {np.dtype(d): x for d, x in op.tol.items()} if isinstance(op.tol, dict) else {}
-        for dtype in floats(op.dtypes):
-            theirs = op.tol if isinstance(op.tol, float) else own.get(dtype, default_tolerance()[dtype])
-            if ulps_of(op.op).of(dtype) > units(theirs, dtype):
+        for dtype in inexact_dtypes(op.dtypes):
+            jax_tolerance = op.tol if isinstance(op.tol, float) else own.get(dtype, default_tolerance()[dtype])
+            if ulps_of(op.op).of(dtype) > units(jax_tolerance, dtype):
                 wider.add(f"{op.op} {dtype}")
     assert wider == {*WIDER}
 
 
-def floats(given: Iterable[Any]) -> list[dtypes.DType]:
-    """Floats and complex numbers of an operation, those of 64 bits too, which JAX lists when it is told to."""
-    narrow = {np.dtype(d) for d in given if dtypes.is_inexact(np.dtype(d)) and np.dtype(d) in default_tolerance()}
+def inexact_dtypes(listed: Iterable[Any]) -> list[dtypes.DType]:
+    """Returns the inexact dtypes of an operation, with those of 64 bits, which JAX lists only if x64 is enabled."""
+    narrow = {np.dtype(d) for d in listed if dtypes.is_inexact(np.dtype(d)) and np.dtype(d) in default_tolerance()}
     wide = {{"float32": dtypes.float64, "complex64": dtypes.complex128}.get(d.name, d) for d in narrow}
     return sorted(narrow | wide, key=str)
 
 
-# What JAX's tests of reductions (lax_numpy_reducers_test.py) ask of sums, which may be taken in any order.
-OF_SUMS: Final[Mapping[str, float]] = {"bfloat16": 3e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-5}
+# The tolerances of sums, whose order is unspecified, in JAX's tests of reductions (lax_numpy_reducers_test.py).
+SUM_TOLERANCES: Final[Mapping[str, float]] = {"bfloat16": 3e-2, "float16": 1e-2, "float32": 1e-3, "float64": 1e-5}
 
 
-@pytest.mark.parametrize("dtype", OF_SUMS)
-def test_sums_are_nearer_than_JAX_asks_of_its_own(dtype: str) -> None:
-    assert SUMMED.of(np.dtype(dtype)) < units(OF_SUMS[dtype], dtype)
+@pytest.mark.parametrize("dtype", SUM_TOLERANCES)
+def test_tolerances_of_sums_are_tighter_than_in_jax_tests(dtype: str) -> None:
+    assert SUMMED.of(np.dtype(dtype)) < units(SUM_TOLERANCES[dtype], dtype)
 
 
 @pytest.mark.parametrize("tolerance", [EXACT, ELEMENTARY, SUMMED, JAX_TOLERANCE], ids=repr)
-def test_functions_of_32_bits_are_nearer_than_JAX_asks_where_it_says_nothing(tolerance: Ulps) -> None:
+def test_tolerances_in_32_bits_are_tighter_than_the_default_of_jax_tests(tolerance: Ulps) -> None:
     assert tolerance.f32 < units(default_tolerance()[np.dtype("float32")], "float32")
 
 
@@ -184,16 +196,16 @@ def test_functions_of_32_bits_are_nearer_than_JAX_asks_where_it_says_nothing(tol
     "tolerance", [DERIVATIVE, SECOND_DERIVATIVE, JAX_TRANSFORM_TOLERANCE, FINITE_DIFFERENCES], ids=repr
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_derivatives_are_nearer_than_JAX_asks_of_its_own(tolerance: Ulps, dtype: str) -> None:
+def test_tolerances_of_derivatives_are_tighter_than_in_jax_tests(tolerance: Ulps, dtype: str) -> None:
     assert tolerance.of(np.dtype(dtype)) < units(default_gradient_tolerance[np.dtype(dtype)], dtype)
-    # JAX has differences of 32 bits with those tolerances too.
+    # JAX uses the same tolerances for finite differences in 32 bits.
     assert FINITE_DIFFERENCES_32_BITS.f32 < units(default_gradient_tolerance[np.dtype("float32")], "float32")
 
 
-# ------------------------------------------------------------------ the comparison
+# ------------------------------------------------------------------ assert_near
 
 
-def test_what_is_further_apart_is_told_with_its_place() -> None:
+def test_assert_near_reports_the_worst_element() -> None:
     x = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     y = x.copy()
     y[1, 0] = np.nextafter(np.nextafter(y[1, 0], np.float32(9)), np.float32(9))

@@ -1,4 +1,4 @@
-"""The demo: its parts on a few steps, and what it says when something is wrong."""
+"""The demo: training, gradient checks, the picture, progress output and the exit status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def data() -> tuple[digits.Examples, digits.Examples]:
     return digits.load_data(np.random.default_rng(0))
 
 
-def test_the_data_are_split_without_loss(data: tuple[digits.Examples, digits.Examples]) -> None:
+def test_train_and_test_split_covers_the_data(data: tuple[digits.Examples, digits.Examples]) -> None:
     train, test = data
     assert (train.images.shape, test.images.shape) == ((1437, 64), (360, 64))
     assert float(fnp.min(train.images)) == 0
@@ -38,7 +38,7 @@ def test_the_data_are_split_without_loss(data: tuple[digits.Examples, digits.Exa
     assert {int(n) for n in np.asarray(test.labels)} == set(range(10))
 
 
-def test_an_epoch_of_training_learns_and_is_repeatable(data: tuple[digits.Examples, digits.Examples]) -> None:
+def test_training_epoch_reduces_the_loss_deterministically(data: tuple[digits.Examples, digits.Examples]) -> None:
     one, other = [digits.train(*data, epochs=1, random=np.random.default_rng(3)) for _ in range(2)]
     assert one.losses == other.losses
     assert len(one.losses) == 1437 // digits.BATCH
@@ -46,14 +46,14 @@ def test_an_epoch_of_training_learns_and_is_repeatable(data: tuple[digits.Exampl
     assert digits.accuracy(one.params, data[1]) > 0.5
 
 
-def test_new_parameters_know_nothing(data: tuple[digits.Examples, digits.Examples]) -> None:
+def test_initial_loss_is_near_chance(data: tuple[digits.Examples, digits.Examples]) -> None:
     params = digits.new_params(digits.SIZES, np.random.default_rng(1))
     probabilities = fnp.sum(fnp.exp(digits.predict(params, data[0].images)), axis=-1)
     assert_near(probabilities, np.ones(probabilities.shape))
     assert 1.5 < float(digits.loss(params, *data[0])) < 4  # log(10) is 2.3
 
 
-def test_the_checks_pass_on_gradients_and_catch_wrong_ones(data: tuple[digits.Examples, digits.Examples]) -> None:
+def test_gradient_checks_accept_gradients_and_reject_wrong_ones(data: tuple[digits.Examples, digits.Examples]) -> None:
     params = digits.new_params(digits.SIZES, np.random.default_rng(1))
     batch = data[0].take(slice(8))
     _, gradient = digits.loss_and_gradient(params, *batch)
@@ -69,14 +69,14 @@ def test_the_checks_pass_on_gradients_and_catch_wrong_ones(data: tuple[digits.Ex
     assert difference_from_loop(shuffled, fx.grad(digits.loss), params, *batch) > digits.CLOSE
 
 
-def test_a_picture_is_written(tmp_path: Path, data: tuple[digits.Examples, digits.Examples]) -> None:
+def test_picture_is_written(tmp_path: Path, data: tuple[digits.Examples, digits.Examples]) -> None:
     test = data[1].take(slice(40))
     for name, predicted in (("right.png", test.labels), ("wrong.png", test.labels + 1)):
         draw(tmp_path / "new" / name, [2.0, 1.0, 0.5, 0.4], [1.5, 0.7], *test, predicted)
         assert (tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_progress_is_one_line_on_a_terminal_and_few_lines_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_output_on_a_terminal_and_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
@@ -92,7 +92,7 @@ def test_progress_is_one_line_on_a_terminal_and_few_lines_elsewhere(monkeypatch:
     assert "\r" not in file.getvalue()
 
 
-def test_progress_leaves_its_line_when_something_fails() -> None:
+def test_progress_ends_its_line_on_an_error() -> None:
     terminal = Terminal()
 
     def interrupted() -> None:
@@ -105,7 +105,7 @@ def test_progress_leaves_its_line_when_something_fails() -> None:
     assert terminal.getvalue().endswith("\n")
 
 
-def test_a_failed_check_is_the_exit_status(
+def test_failed_check_sets_the_exit_status(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

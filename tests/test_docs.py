@@ -1,7 +1,7 @@
 """Every Python block of the pages runs, and prints what the page says it prints.
 
-A page's blocks share one namespace and run from top to bottom. A block of a session (`>>>`) is a doctest; any other is
-a piece of a program. Text that is not meant to run is fenced as something else than `python`.
+A page's blocks share one namespace and run from top to bottom. A block with `>>>` prompts is a doctest; any other block
+is executed as code. Text that is not meant to run is fenced with another language than `python`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 @frozen
 class Block:
-    """One fenced block: its text and the line of the page that it begins on, counted from 0."""
+    """A fenced block: its text, and its first line number in the page, from 0."""
 
     text: str
     line: int
@@ -37,7 +37,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """The Python blocks of a Markdown page, in their order."""
+    """Returns the Python blocks of a Markdown page, in order."""
     found: list[Block] = []
     for match in FENCED.finditer(page):
         indent = match["indent"]
@@ -47,13 +47,13 @@ def blocks(page: str) -> list[Block]:
 
 
 def future_flags(scope: Mapping[str, object]) -> int:
-    """What earlier blocks have imported from `__future__` holds in later ones, as it does in an interpreter."""
+    """Returns the compiler flags of names imported from `__future__` in earlier blocks."""
     features = [getattr(__future__, feature) for feature in __future__.all_feature_names]
     return sum([each.compiler_flag for each in features if any(each is x for x in scope.values())])
 
 
 def failures(page: str, name: str) -> list[str]:
-    """Run the blocks of a page; the report of every example that printed something else."""
+    """Runs the blocks of a page and returns a report of each example with other output than the page shows."""
     scope: dict[str, object] = {"__name__": "__main__"}
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     reports: list[str] = []
@@ -63,7 +63,7 @@ def failures(page: str, name: str) -> list[str]:
             runner.run(test, out=reports.append, clear_globs=False)
             scope.update(test.globs)
         else:
-            # The blank lines make the line numbers of a traceback those of the page.
+            # The blank lines make the line numbers in tracebacks equal to those in the page.
             text = "\n" * block.line + block.text
             exec(compile(text, name, "exec", flags=future_flags(scope), dont_inherit=True), scope)
     return reports
@@ -71,18 +71,18 @@ def failures(page: str, name: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
 @default_compile_options()
-def test_the_examples_of_a_page(page: Path) -> None:
+def test_examples_of_a_page(page: Path) -> None:
     assert failures(page.read_text(encoding="utf-8"), page.name) == []
 
 
-def test_a_wrong_example_is_found() -> None:
+def test_example_with_wrong_output_is_detected() -> None:
     page = "# Title\n\n```python\n>>> x = 1\n>>> x + 1\n3\n```\n\nText.\n\n```python\nassert x == 1\n```\n"
     (report,) = failures(page, "page.md")
     assert "line 5" in report
     assert failures(page.replace("\n3\n", "\n2\n"), "page.md") == []
 
 
-def test_a_failing_program_is_found() -> None:
+def test_example_that_raises_is_detected() -> None:
     with pytest.raises(NameError, match="undefined"):
         failures("```python\nundefined\n```\n", "page.md")
 
@@ -98,13 +98,13 @@ SHOWN_AS_IT_IS = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$|`[^`\n]*`", re.MULTILINE 
 
 
 def anchors(page: str) -> set[str]:
-    """What a link within the page may name: its headings in lower case, without signs, words joined by hyphens."""
+    """Returns the anchors of a page: its headings in lower case, without punctuation, words joined by hyphens."""
     titles = HEADING.finditer(re.sub(r"^[ ]*```.*?^[ ]*```[ ]*$", "", page, flags=re.MULTILINE | re.DOTALL))
     return {re.sub(r"[^\w\- ]", "", match["title"].lower()).replace(" ", "-") for match in titles}
 
 
 def broken_links(page: Path) -> list[str]:
-    """The links of a page to files and headings of the project that are not there."""
+    """Returns the links of a page to missing files and headings of the project."""
     found: list[str] = []
     for match in LINK.finditer(SHOWN_AS_IT_IS.sub("", page.read_text(encoding="utf-8"))):
         path, _, anchor = match["target"].partition("#")
@@ -118,11 +118,11 @@ def broken_links(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
-def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_links_of_a_page(page: Path) -> None:
     assert broken_links(page) == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
+def test_broken_link_is_detected(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("# A `title`, with signs\n\n```python\n# no title\n```\n", encoding="utf-8")
     page = tmp_path / "page.md"
     page.write_text(

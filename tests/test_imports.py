@@ -1,4 +1,4 @@
-"""What importing and using tracefx loads: never jax, and XLA only when something is compiled."""
+"""Modules loaded by importing and using tracefx: never jax, and XLA only when something is compiled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sys.meta_path.insert(0, Refuse())
 
 
 def run(refused: set[str], program: str) -> str:
-    """What a program prints in a new process in which importing any of `refused` fails."""
+    """Runs a program in a new process in which importing any of `refused` fails, and returns its output."""
     text = f"REFUSED = {refused!r}\n{REFUSE}\n{textwrap.dedent(program)}"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -55,7 +55,7 @@ def test_tracing_transforming_compiling_and_running_never_import_jax() -> None:
     assert out == "False\n"
 
 
-def test_importing_and_eager_work_load_no_jaxlib() -> None:
+def test_import_and_eager_evaluation_load_no_jaxlib() -> None:
     out = run(
         {"jax", "jaxlib"},
         """
@@ -70,8 +70,8 @@ def test_importing_and_eager_work_load_no_jaxlib() -> None:
     assert out == "1.0 Array([4., 5.], dtype=float32)\n"
 
 
-def test_importing_and_eager_work_load_what_most_programs_need() -> None:
-    """Control flow, collectives, custom derivatives and most namespaces come when they are asked for."""
+def test_import_and_eager_evaluation_load_no_lazy_modules() -> None:
+    """Control flow, collectives, custom derivatives and most namespaces are imported lazily."""
     out = run(
         {"jax"},
         """
@@ -92,16 +92,16 @@ def test_importing_and_eager_work_load_what_most_programs_need() -> None:
     assert out == "[]\n['control.scan', 'control.custom_jvp']\n"
 
 
-def test_what_is_loaded_inside_of_a_trace_leaves_nothing_there() -> None:
+def test_lazy_imports_inside_a_trace_add_no_equations() -> None:
     out = run(
         {"jax"},
         """
         import tracefx as fx, tracefx.numpy as fnp
 
         def f(x):
-            for house in (fx, fx.numpy, fx.lax):
-                for name in dir(house):
-                    getattr(house, name)
+            for module in (fx, fx.numpy, fx.lax):
+                for name in dir(module):
+                    getattr(module, name)
             return x * 2
 
         print(len(fx.make_jaxpr(f)(3.0).eqns))

@@ -1,7 +1,7 @@
-"""The layers of the package, kept by reading every import in it.
+"""Checks the layering of the package by parsing every import.
 
 A layer imports only layers above it in `ORDER`; jax is imported by `interop` alone and jaxlib in two modules; imports
-stand at the top of a file; modules do not import each other in a circle; a file fits in the head.
+stand at the top of a file; there are no import cycles; files have a maximum length.
 """
 
 from __future__ import annotations
@@ -60,64 +60,64 @@ ORDER = (
     "__main__",
 )
 
-# What a layer may import when that is less than everything above it.
-NARROWER: Mapping[str, frozenset[str]] = {
-    # The backend walks any jaxpr by its fields: it knows no operation and no control flow by name. It stages the
-    # expansion of an operation that is defined by smaller ones.
+# Layers that may import less than all layers above them.
+RESTRICTED_LAYERS: Mapping[str, frozenset[str]] = {
+    # The backend traverses any jaxpr: it refers to no primitive and no control flow by name. It traces the expansion of
+    # a primitive that is defined by other primitives.
     "xla": frozenset({*ORDER[: ORDER.index("ops")], "interpreters"}),
 }
 
-# Each stands for itself and, if it is a package, for the modules in it.
+# Modules, or packages with their modules, that may import jaxlib.
 JAXLIB_MODULES = ("tracefx.jaxlib_support", "tracefx.xla.runtime")
 
-# (module, what it imports inside a function): why it cannot stand at the top of the file.
+# (module, name that it imports inside a function): the reason why the import is lazy.
 LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.jaxlib_support", "jaxlib.version"): (
-        "loading jaxlib takes longer than all of tracefx, and eager programs do without it"
+        "loading jaxlib takes longer than all of tracefx, and eager programs do not need it"
     ),
     ("tracefx.jaxlib_support", "<computed>"): "as above",
-    ("tracefx.core.settings", "pathlib.Path"): "with all that it imports it takes 4 ms, and few processes need it",
+    ("tracefx.core.settings", "pathlib.Path"): "it takes 4 ms with its own imports, and few processes need it",
     (
         "tracefx.serialization.digest",
         "hashlib.blake2b",
-    ): "it loads OpenSSL, and only programs that are compiled have digests",
-    ("tracefx.testing.equivalence", "hypothesis.HealthCheck"): "the checks need it only where strategies are given",
+    ): "it loads OpenSSL, and only compiled programs have digests",
+    ("tracefx.testing.equivalence", "hypothesis.HealthCheck"): "the checks need it only with strategies",
     ("tracefx.testing.equivalence", "hypothesis.given"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.settings"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
-    ("tracefx.nn", "tracefx.nn.initializers"): "they bring random numbers along, which those who only compute need not",
-    ("tracefx", "tracefx.pictures.notebook_html"): "pages are for notebooks, and most programs run in none",
-    ("tracefx.command", "<computed>"): "the module whose function is shown is named by the user",
-    ("tracefx", "<computed>"): "what most programs do without is loaded when it is first asked for",
+    ("tracefx.nn", "tracefx.nn.initializers"): "they import random numbers, which many programs do not need",
+    ("tracefx", "tracefx.pictures.notebook_html"): "only notebooks need pages",
+    ("tracefx.command", "<computed>"): "the user names the module of the function to show",
+    ("tracefx", "<computed>"): "lazy import of names that most programs do not need",
     ("tracefx.numpy", "<computed>"): "as above",
     ("tracefx.lax", "<computed>"): "as above",
     ("tracefx.scipy", "<computed>"): "as above",
     (
         "tracefx.handlers.progress_reporting.rich_bars",
         "rich.progress",
-    ): "an extra, which programs without bars do without",
-    ("tracefx.interop.jax.plugins", "<computed>"): "plug-ins are modules that others install",
-    ("tracefx", "tracefx.interop.jax.plugins.JaxPlugins"): "it imports jax, which only who has a plug-in needs",
-    ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only the first compiled program needs",
+    ): "an optional dependency, which only progress bars need",
+    ("tracefx.interop.jax.plugins", "<computed>"): "plug-ins are third-party modules",
+    ("tracefx", "tracefx.interop.jax.plugins.JaxPlugins"): "it imports jax, which only plug-ins need",
+    ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only compiled programs need",
 }
 
-LONGEST_FILE = 650
+MAX_FILE_LINES = 650
 
 
 @frozen
 class Import:
-    """One imported name: `target` is a module or a name in one, absolute."""
+    """An imported name: `target` is the absolute name of a module, or of a name in one."""
 
     target: str
     line: int
     late: bool
-    """Inside a function, so not run with the module."""
+    """Whether the import is inside a function, so importing the module does not run it."""
     typing_only: bool
-    """Under `if TYPE_CHECKING:`, so not run at all."""
+    """Whether the import is under `if TYPE_CHECKING:`, so it never runs."""
 
 
 def resolve(module: str, is_package: bool, level: int, name: str | None) -> str:
-    """The absolute name behind `from ..name import`, seen from `module`."""
+    """Resolves the relative name of `from ..name import` in `module` to an absolute name."""
     if level == 0:
         return name or ""
     package = module.split(".") if is_package else module.split(".")[:-1]
@@ -126,7 +126,7 @@ def resolve(module: str, is_package: bool, level: int, name: str | None) -> str:
 
 
 def imports(module: str, is_package: bool, text: str) -> Iterator[Import]:
-    """Every import in `text`, wherever it stands, `importlib.import_module("...")` and `__import__` included."""
+    """Yields all imports in `text`, with calls of `importlib.import_module("...")` and `__import__`."""
     yield from _imports_of(module, is_package, ast.parse(text), late=False, typing_only=False)
 
 
@@ -162,7 +162,7 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 def layer_of(name: str) -> str | None:
-    """The layer a name of the package belongs to; None for a name from elsewhere.
+    """Returns the layer of a name in the package; None for names outside the package.
 
     `tracefx.lax` and everything in it is `lax`; the package itself and names taken from it are the root module.
     """
@@ -174,12 +174,12 @@ def layer_of(name: str) -> str | None:
 
 
 def violations(module: str, is_package: bool, text: str) -> list[str]:
-    """What in one module breaks the rules, one line each."""
+    """Returns the violations of the rules in a module, one line each."""
     found: list[str] = []
     own = ROOT_MODULE if module == PACKAGE else module.split(".")[1]
     if own not in ORDER:
         return [f"{module}: {own!r} is no layer; give it a place in ORDER in tests/test_layers.py"]
-    allowed = NARROWER.get(own, frozenset(ORDER[: ORDER.index(own)])) | {own}
+    allowed = RESTRICTED_LAYERS.get(own, frozenset(ORDER[: ORDER.index(own)])) | {own}
     for each in imports(module, is_package, text):
         where = f"{module}:{each.line}"
         top = each.target.partition(".")[0]
@@ -197,8 +197,8 @@ def violations(module: str, is_package: bool, text: str) -> list[str]:
     return found
 
 
-def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
-    """Modules that import each other in a circle, the first repeated at the end; None if there are none."""
+def import_cycle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
+    """Returns the modules of an import cycle, with the first repeated at the end; None if there is no cycle."""
     finished: set[str] = set()
 
     def visit(module: str, path: list[str]) -> list[str] | None:
@@ -221,12 +221,12 @@ def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
 
 
 def import_graph(texts: Mapping[str, tuple[bool, str]]) -> dict[str, list[str]]:
-    """Which modules of the package each one imports when it is loaded or type-checked."""
+    """Returns the modules of the package that each module imports when it is loaded or type-checked."""
     graph: dict[str, list[str]] = {}
     for module, (is_package, text) in texts.items():
         targets: list[str] = []
         for each in imports(module, is_package, text):
-            # What a namespace lists for type checkers alone is loaded when it is first used.
+            # The imports of a namespace under `if TYPE_CHECKING:` are lazy imports at run time.
             if not each.late and not (is_package and each.typing_only):
                 target = each.target if each.target in texts else each.target.rpartition(".")[0]
                 if target in texts and target != module:
@@ -245,39 +245,39 @@ FILES = sorted((SOURCE / PACKAGE).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: module_name(path)[0])
-def test_a_module_keeps_to_its_layer(path: Path) -> None:
+def test_module_imports_only_permitted_layers(path: Path) -> None:
     module, is_package = module_name(path)
     assert violations(module, is_package, path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: module_name(path)[0])
-def test_a_file_is_a_room(path: Path) -> None:
+def test_file_length(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= LONGEST_FILE
+    assert lines <= MAX_FILE_LINES
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_no_import_cycles() -> None:
     texts: dict[str, tuple[bool, str]] = {}
     for path in FILES:
         module, is_package = module_name(path)
         texts[module] = (is_package, path.read_text(encoding="utf-8"))
-    assert circle(import_graph(texts)) is None
+    assert import_cycle(import_graph(texts)) is None
 
 
-def test_every_exception_is_still_in_use() -> None:
-    seen: set[tuple[str, str]] = set()
+def test_every_late_import_exception_is_used() -> None:
+    late_imports: set[tuple[str, str]] = set()
     for path in FILES:
         module, is_package = module_name(path)
         text = path.read_text(encoding="utf-8")
-        seen |= {(module, each.target) for each in imports(module, is_package, text) if each.late}
-    assert set(LATE_IMPORTS) - seen == set()
+        late_imports |= {(module, each.target) for each in imports(module, is_package, text) if each.late}
+    assert set(LATE_IMPORTS) - late_imports == set()
 
 
-# ------------------------------------------------------------------ the checker sees what it should
+# ------------------------------------------------------------------ tests of the checker
 
 
 @pytest.mark.parametrize(
-    ("module", "text", "says"),
+    ("module", "text", "message"),
     [
         ("tracefx.core.avals", "import tracefx.ops.unary", "core imports tracefx.ops.unary"),
         ("tracefx.core.avals", "from tracefx import ops", "core imports tracefx.ops"),
@@ -315,9 +315,9 @@ def test_every_exception_is_still_in_use() -> None:
         ("tracefx.helpers", "", "'helpers' is no layer"),
     ],
 )
-def test_a_planted_violation_is_found(module: str, text: str, says: str) -> None:
+def test_planted_violation_is_detected(module: str, text: str, message: str) -> None:
     (found,) = violations(module, False, text)
-    assert says in found
+    assert message in found
 
 
 @pytest.mark.parametrize(
@@ -335,17 +335,19 @@ def test_a_planted_violation_is_found(module: str, text: str, says: str) -> None
         ("tracefx", True, "from tracefx.transforms.jit import jit\nfrom tracefx import lax, numpy"),
     ],
 )
-def test_what_is_allowed_passes(module: str, is_package: bool, text: str) -> None:
+def test_permitted_imports_pass(module: str, is_package: bool, text: str) -> None:
     assert violations(module, is_package, text) == []
 
 
-def test_a_planted_circle_is_found() -> None:
+def test_planted_cycle_is_detected() -> None:
     texts = {
         "tracefx.core.a": (False, "from tracefx.core.b import x"),
         "tracefx.core.b": (False, "from . import c"),
         "tracefx.core.c": (False, "import tracefx.core.a"),
     }
-    found = circle(import_graph(texts))
+    found = import_cycle(import_graph(texts))
     assert found is not None
     assert set(found) == set(texts)
-    assert circle(import_graph({**texts, "tracefx.core.c": (False, "def f():\n    import tracefx.core.a")})) is None
+    assert (
+        import_cycle(import_graph({**texts, "tracefx.core.c": (False, "def f():\n    import tracefx.core.a")})) is None
+    )

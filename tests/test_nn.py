@@ -1,4 +1,4 @@
-"""`tracefx.nn` at the ends: derivatives beyond the finite, masks that leave nothing, what errors say."""
+"""`tracefx.nn` at edge cases: infinite and NaN inputs, empty masks, error messages."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -21,10 +21,10 @@ from tests.numpy.agreement import both, check, f32, i32
 from tracefx import nn
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # JAX's own
-def test_integers_become_floats_where_jaxs_do() -> None:
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # JAX warns
+def test_integers_promote_to_floats_as_in_jax() -> None:
     x, y = both(i32([-1, 0, 2]))
-    for ours, theirs in (
+    for function, jax_function in (
         (nn.relu, jax.nn.relu),
         (nn.softplus, jax.nn.softplus),
         (nn.gelu, jax.nn.gelu),
@@ -32,12 +32,12 @@ def test_integers_become_floats_where_jaxs_do() -> None:
         (nn.log_softmax, jax.nn.log_softmax),
         (nn.logsumexp, jax.nn.logsumexp),
     ):
-        check(ours(x), theirs(y))
+        check(function(x), jax_function(y))
     with pytest.raises(TypeError, match="logistic"):
         nn.sigmoid(x)
 
 
-def test_derivatives_beyond_the_finite() -> None:
+def test_derivatives_at_infinity_and_nan() -> None:
     def slope(f: Callable[[Any], Any], x: float) -> float:
         return float(fx.grad(f)(x))
 
@@ -48,7 +48,7 @@ def test_derivatives_beyond_the_finite() -> None:
 
 
 @pytest.mark.parametrize(("function", "value"), [(nn.softmax, 0.0), (nn.log_softmax, -math.inf)])
-def test_a_mask_that_leaves_nothing(function: Any, value: float) -> None:
+def test_mask_that_excludes_all_elements(function: Any, value: float) -> None:
     x = fnp.array(f32(np.arange(4)))
     mask = np.zeros(4, bool)
     assert function(x, where=mask).tolist() == [value] * 4
@@ -57,7 +57,7 @@ def test_a_mask_that_leaves_nothing(function: Any, value: float) -> None:
     assert nn.logsumexp(x, where=mask).item() == -math.inf
 
 
-def test_what_a_mask_leaves_out_may_be_anything() -> None:
+def test_masked_out_elements_do_not_matter() -> None:
     x, y = both(f32([1, math.nan, 2, math.inf]))
     mask = np.array([True, False, True, False])
     check(nn.softmax(x, where=mask), jax.nn.softmax(y, where=mask))
@@ -70,12 +70,12 @@ def test_what_a_mask_leaves_out_may_be_anything() -> None:
 def test_infinite_exponents() -> None:
     low, high = [both(f32(v)) for v in ([-math.inf, -math.inf], [math.inf, 1.0])]
     for x, y in (low, high, both(f32([-math.inf, 0.0]))):
-        for ours, theirs in (
+        for function, jax_function in (
             (nn.logsumexp, jax.nn.logsumexp),
             (nn.softmax, jax.nn.softmax),
             (nn.log_softmax, jax.nn.log_softmax),
         ):
-            check(ours(x), theirs(y))
+            check(function(x), jax_function(y))
     x, y = both(f32([-math.inf, 0.0]))
     check(fx.grad(nn.logsumexp)(x), jax.grad(jax.nn.logsumexp)(y))
     check(nn.logsumexp(fnp.zeros((2, 0)), axis=1), jax.nn.logsumexp(jnp.zeros((2, 0)), axis=1))
@@ -87,19 +87,19 @@ def test_one_hot_along_a_mapped_axis() -> None:
 
 
 def test_bad_arguments() -> None:
-    wrong: Any = nn
+    untyped_nn: Any = nn
     cases: Any = (
-        (lambda: wrong.one_hot("a", 3), TypeError, "one_hot: x"),
-        (lambda: wrong.one_hot(1.5, 3), TypeError, "integers"),
+        (lambda: untyped_nn.one_hot("a", 3), TypeError, "one_hot: x"),
+        (lambda: untyped_nn.one_hot(1.5, 3), TypeError, "integer"),
         (lambda: fx.jit(lambda n: nn.one_hot(1, n))(3), TypeError, "num_classes"),
-        (lambda: wrong.one_hot(1, 3, axis=2), ValueError, "axis 2"),
-        (lambda: wrong.relu("a"), TypeError, "maximum: x1"),
-        (lambda: wrong.softplus(1j), TypeError, "complex"),
-        (lambda: wrong.softmax(fnp.ones(3), 1), ValueError, "axis 1"),
-        (lambda: wrong.logsumexp(None), TypeError, "logsumexp: a"),
+        (lambda: untyped_nn.one_hot(1, 3, axis=2), ValueError, "axis 2"),
+        (lambda: untyped_nn.relu("a"), TypeError, "maximum: x1"),
+        (lambda: untyped_nn.softplus(1j), TypeError, "complex"),
+        (lambda: untyped_nn.softmax(fnp.ones(3), 1), ValueError, "axis 1"),
+        (lambda: untyped_nn.logsumexp(None), TypeError, "logsumexp: a"),
     )
-    for call, error, says in cases:
-        with pytest.raises(error, match=says):
+    for call, error, message in cases:
+        with pytest.raises(error, match=message):
             call()
 
 

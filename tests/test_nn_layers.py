@@ -1,4 +1,4 @@
-"""Attention and initializers: what their errors say, what they are told apart by; products of scaled blocks."""
+"""Attention, initializers and scaled matrix products: error messages, values, and equality of initializers."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -35,33 +35,33 @@ LENGTHS: Final = np.array([2, 3], np.int32)
         ({"implementation": "cudnn"}, "implementation must be 'xla'"),
     ],
 )
-def test_attention_says_what_does_not_fit(options: dict[str, Any], message: str) -> None:
+def test_attention_argument_errors(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         nn.dot_product_attention(**{"query": Q, "key": K, "value": V, **options})
 
 
-def test_products_of_scaled_blocks() -> None:
+def test_scaled_matmul() -> None:
     left, right = GEN.normal(size=(2, 3, 8)), GEN.normal(size=(2, 4, 8))
     scales = [GEN.random((2, n, 2)) for n in (3, 4)]
-    ours = nn.scaled_matmul(*[np.float32(x) for x in (left, right, *scales)])
+    product = nn.scaled_matmul(*[np.float32(x) for x in (left, right, *scales)])
     wide = [x * np.repeat(s, 4, axis=-1) for x, s in zip((left, right), scales, strict=True)]
-    assert_near(ours, np.einsum("bmk,bnk->bmn", *wide))
+    assert_near(product, np.einsum("bmk,bnk->bmn", *wide))
     for wrong in (np.ones((2, 3, 3)), np.ones((2, 4, 2)), np.ones((2, 3, 0))):
         with pytest.raises(ValueError, match="scaled_matmul"):
             nn.scaled_matmul(*[np.float32(x) for x in (left, right, wrong, scales[1])])
 
 
-def test_initializers_of_the_same_parameters_are_equal() -> None:
-    def made() -> list[object]:
+def test_initializers_with_equal_parameters_are_equal() -> None:
+    def make_initializers() -> list[object]:
         i = initializers
         return [i.constant(2.5), i.variance_scaling(2.0, "fan_out", "uniform"), i.he_normal(), i.orthogonal(2.0, 1)]
 
-    assert made() == made()
+    assert make_initializers() == make_initializers()
     assert initializers.constant(2.5) != initializers.constant(2.0)
 
 
-def test_initializers_with_arrays_are_told_apart() -> None:
-    """So that they are keys of dictionaries and static arguments."""
+def test_initializers_with_array_parameters_compare_by_value() -> None:
+    """Initializers are hashable, so they can be dictionary keys and static arguments."""
     one, same = [initializers.constant(np.array([1.0, 2.0], np.float32)) for _ in range(2)]
     assert one == same
     assert hash(one) == hash(same)
@@ -73,14 +73,14 @@ def test_initializers_with_arrays_are_told_apart() -> None:
     assert drawn.tolist() == [[1.0, 2.0]] * 3
 
 
-def test_initializers_say_what_does_not_fit() -> None:
+def test_initializer_argument_errors() -> None:
     key = random.key(0)
     with pytest.raises(ValueError, match="two axes or more, got shape"):
         initializers.lecun_normal()(key, (3,))
     with pytest.raises(ValueError, match="mode must be fan_in"):
-        initializers.variance_scaling(1.0, "fan", "normal")  # type: ignore[arg-type]  # what is tested
+        initializers.variance_scaling(1.0, "fan", "normal")  # type: ignore[arg-type]  # deliberately wrong
     with pytest.raises(ValueError, match="distribution must be"):
-        initializers.variance_scaling(1.0, "fan_in", "cauchy")  # type: ignore[arg-type]  # what is tested
+        initializers.variance_scaling(1.0, "fan_in", "cauchy")  # type: ignore[arg-type]  # deliberately wrong
     with pytest.raises(ValueError, match="3, 4 or 5 axes"):
         initializers.delta_orthogonal()(key, (3, 3))
     with pytest.raises(ValueError, match="as many outputs as inputs"):

@@ -1,4 +1,4 @@
-"""Programs of real functions, as text and back, checked and simplified."""
+"""Jaxprs of real functions: text round trip, type checks, passes, evaluation, pickling."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def closed(request: pytest.FixtureRequest) -> fx.ClosedJaxpr:
     return result
 
 
-def test_text_reads_back_as_the_same_program(closed: fx.ClosedJaxpr) -> None:
+def test_text_round_trip(closed: fx.ClosedJaxpr) -> None:
     parsed = fx.parse_jaxpr(str(closed.jaxpr))
     assert parsed == closed.jaxpr
     assert hash(parsed) == hash(closed.jaxpr)
@@ -70,7 +70,7 @@ def test_passes_preserve_types_and_results(closed: fx.ClosedJaxpr, simplify: Cal
         np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
 
 
-def test_evaluated_staged_again_and_compiled_are_one(closed: fx.ClosedJaxpr) -> None:
+def test_evaluated_retraced_and_compiled_results_agree(closed: fx.ClosedJaxpr) -> None:
     run = fx.jaxpr_as_fun(closed)
     again = fx.make_jaxpr(run)(X)
     assert again.jaxpr.eqns == closed.jaxpr.eqns

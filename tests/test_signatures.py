@@ -1,4 +1,4 @@
-"""Every function and method takes its arguments as its namesake in JAX does: names, places and defaults."""
+"""Signatures agree with JAX's: parameter names, positions and defaults."""
 
 from __future__ import annotations
 
@@ -39,26 +39,25 @@ import tracefx.scipy.sparse.linalg
 import tracefx.scipy.special
 from tests.versions import OTHER_PARAMETERS, WARNS_OF_ARGUMENTS_BY_PLACE
 
-# Parameters of JAX's that say where an array is laid out over devices, and how exact a transcendental function is:
-# there is nothing yet that they could mean here.
+# Parameters of JAX that tracefx does not have.
 LACKING: Final = frozenset(
     {
         *("out_sharding", "sharding", "to", "axis_index_groups"),
     }
 )
-# Functions that take their arguments otherwise, and why.
+# Functions with other signatures, and the reasons.
 DIFFERENT: Final = {
     **(
-        {"numpy.array": "JAX takes further arguments by place only to warn of them"}
+        {"numpy.array": "JAX takes further positional arguments only to warn about them"}
         if WARNS_OF_ARGUMENTS_BY_PLACE
         else {}
     ),
-    "numpy.pad": "JAX reads the options of every mode from **kwargs; those there are are named",
+    "numpy.pad": "JAX takes the options of every mode from **kwargs; here they are named",
     "numpy.expand_dims": "the axis has the default of the array API",
-    "numpy.clip": "JAX lets the array be left out only to say so",
-    "random.lognormal": "the default has the dtype asked for",
+    "numpy.clip": "JAX makes the array optional only to raise an error",
+    "random.lognormal": "the default has the requested dtype",
     "lax.random_gamma_grad": "JAX takes its operands from *args",
-    "lax.cond": "its overloads name what it takes, and the form with one operand that JAX had first",
+    "lax.cond": "its overloads name the operands, and include JAX's old form with one operand",
 }
 Parameter = tuple[str, str, str]
 
@@ -78,10 +77,10 @@ def parameters(function: Callable[..., object]) -> list[Parameter] | None:
     return out
 
 
-def without_additions(ours: list[Parameter] | None, theirs: list[Parameter] | None) -> list[Parameter] | None:
-    """Our parameters without options that JAX's function doesn't have."""
-    names = {name for name, _, _ in theirs or ()}
-    return ours and [p for p in ours if p[0] in names or p[1] != "KEYWORD_ONLY"]
+def without_additions(own: list[Parameter] | None, jax_parameters: list[Parameter] | None) -> list[Parameter] | None:
+    """Returns our parameters without keyword-only options that JAX's function lacks."""
+    names = {name for name, _, _ in jax_parameters or ()}
+    return own and [p for p in own if p[0] in names or p[1] != "KEYWORD_ONLY"]
 
 
 def functions(module: ModuleType) -> list[str]:
@@ -111,34 +110,37 @@ MODULES: Final = (
     (tracefx.scipy.sparse.linalg, jax.scipy.sparse.linalg),
     (tracefx.image, jax.image),
 )
-CASES: Final = [(ours, theirs, name) for ours, theirs in MODULES for name in functions(ours)]
+CASES: Final = [(module, jax_module, name) for module, jax_module in MODULES for name in functions(module)]
 
 
-@pytest.mark.parametrize(("ours", "theirs", "name"), CASES, ids=[f"{m.__name__}.{n}" for m, _, n in CASES])
-def test_functions(ours: ModuleType, theirs: ModuleType, name: str) -> None:
-    namesake: Any = getattr(theirs, name, None)
+@pytest.mark.parametrize(("module", "jax_module", "name"), CASES, ids=[f"{m.__name__}.{n}" for m, _, n in CASES])
+def test_functions(module: ModuleType, jax_module: ModuleType, name: str) -> None:
+    namesake: Any = getattr(jax_module, name, None)
     if (
         namesake is None
         or isinstance(namesake, jax.numpy.ufunc)
-        or f"{ours.__name__.removeprefix('tracefx.')}.{name}" in DIFFERENT
+        or f"{module.__name__.removeprefix('tracefx.')}.{name}" in DIFFERENT
     ):
         return
-    others = OTHER_PARAMETERS.get(f"{ours.__name__.removeprefix('tracefx.')}.{name}", ())
+    others = OTHER_PARAMETERS.get(f"{module.__name__.removeprefix('tracefx.')}.{name}", ())
     mine, expected = [
         found and [p for p in found if p[0] not in others]
-        for found in (parameters(getattr(ours, name)), parameters(namesake))
+        for found in (parameters(getattr(module, name)), parameters(namesake))
     ]
     assert without_additions(mine, expected) == expected
 
 
-def test_there_is_no_stale_exception() -> None:
-    found = {f"{ours.__name__.removeprefix('tracefx.')}.{name}": (ours, theirs, name) for ours, theirs, name in CASES}
+def test_no_stale_exceptions() -> None:
+    found = {
+        f"{module.__name__.removeprefix('tracefx.')}.{name}": (module, jax_module, name)
+        for module, jax_module, name in CASES
+    }
     for case in DIFFERENT:
-        ours, theirs, name = found[case]
-        assert parameters(getattr(ours, name)) != parameters(getattr(theirs, name)), case
+        module, jax_module, name = found[case]
+        assert parameters(getattr(module, name)) != parameters(getattr(jax_module, name)), case
     for case, others in OTHER_PARAMETERS.items():
-        ours, theirs, name = found[case]
-        mine, expected = [{p[0]: p for p in parameters(getattr(module, name)) or ()} for module in (ours, theirs)]
+        module, jax_module, name = found[case]
+        mine, expected = [{p[0]: p for p in parameters(getattr(m, name)) or ()} for m in (module, jax_module)]
         assert all(mine.get(other) != expected[other] for other in others), case
 
 
@@ -149,12 +151,12 @@ METHODS: Final = sorted(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods(name: str) -> None:
-    theirs = parameters(getattr(jax.numpy.ones(2), name, print))
-    if name in ("concrete_or_error", "block_until_ready") or theirs is None:
+    jax_parameters = parameters(getattr(jax.numpy.ones(2), name, print))
+    if name in ("concrete_or_error", "block_until_ready") or jax_parameters is None:
         return
-    if [kind for _, kind, _ in theirs] == ["VAR_POSITIONAL", "VAR_KEYWORD"]:
-        return  # a compiled method of JAX, whose parameters are not known
-    assert parameters(getattr(fnp.ones(2), name)) == theirs
+    if [kind for _, kind, _ in jax_parameters] == ["VAR_POSITIONAL", "VAR_KEYWORD"]:
+        return  # a compiled method of JAX, without a signature
+    assert parameters(getattr(fnp.ones(2), name)) == jax_parameters
 
 
 @pytest.mark.parametrize(
@@ -170,6 +172,6 @@ def test_methods(name: str) -> None:
         lambda out: fnp.take(fnp.ones(2), 0, out=out),
     ],
 )
-def test_out_is_refused(call: Callable[[object], object]) -> None:
+def test_out_argument_raises(call: Callable[[object], object]) -> None:
     with pytest.raises(TypeError, match="out must be None, since arrays are immutable"):
         call(np.zeros(()))

@@ -1,4 +1,4 @@
-"""What users get: the wheel, in an environment where nothing else of the checkout is."""
+"""The wheel, installed in a new environment without access to the checkout."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ assert results.attempted > 5 and not results.failed, results
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a folder, without any variable that leads to the checkout."""
+    """Runs a command in a folder, without environment variables that point to the checkout."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
     return subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
 
 
 def pip(python: Path | str, *arguments: str | Path, cwd: Path) -> None:
-    """Runs pip; skips the test where the package registry cannot be reached."""
+    """Runs pip; skips the test if the package registry is unreachable."""
     done = run(python, "-m", "pip", "--disable-pip-version-check", *arguments, cwd=cwd)
     if done.returncode and NO_REGISTRY.search(done.stderr):
         pytest.skip(f"pip needs the package registry, which cannot be reached: {done.stderr.strip().splitlines()[-1]}")
@@ -46,7 +46,7 @@ def pip(python: Path | str, *arguments: str | Path, cwd: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The `bin` of a new environment, in which the wheel was installed with what it depends on."""
+    """The `bin` folder of a new environment with the wheel and its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
     pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
     (wheel,) = folder.glob("tracefx-*.whl")
@@ -55,20 +55,20 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     versions = [f"{name}=={metadata.version(name)}" for name in ("jax", "jaxlib", "numpy", "ml_dtypes")]
     pip(bin / "python", "install", "--no-compile", wheel, *versions, cwd=folder)
     yield bin
-    shutil.rmtree(folder)  # hundreds of megabytes, of which pytest would keep three copies
+    shutil.rmtree(folder)  # pytest would keep three copies of hundreds of megabytes
 
 
-def test_the_readmes_first_block_runs(installed: Path, tmp_path: Path) -> None:
+def test_first_block_of_the_readme_runs(installed: Path, tmp_path: Path) -> None:
     done = run(installed / "python", "-W", "error", "-c", README_BLOCK, ROOT / "README.md", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 
-def test_the_package_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+def test_imported_package_is_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     done = run(installed / "python", "-c", "import tracefx; print(tracefx.__file__)", cwd=tmp_path)
     assert Path(done.stdout.strip()).is_relative_to(installed.parent), done
 
 
-def test_the_command_prints_its_version_and_writes_a_page(installed: Path, tmp_path: Path) -> None:
+def test_command_prints_its_version_and_writes_a_page(installed: Path, tmp_path: Path) -> None:
     done = run(installed / "tracefx", "--version", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"tracefx {tracefx.__version__}\n")
     (tmp_path / "model.py").write_text("import tracefx.numpy as fnp\ndef loss(x):\n    return fnp.sum(fnp.sin(x))\n")
@@ -77,12 +77,12 @@ def test_the_command_prints_its_version_and_writes_a_page(installed: Path, tmp_p
     assert "cos" in (tmp_path / "loss.html").read_text(encoding="utf-8")
 
 
-def test_the_wheel_says_that_it_is_typed(installed: Path, tmp_path: Path) -> None:
+def test_wheel_is_typed(installed: Path, tmp_path: Path) -> None:
     code = "import importlib.resources as r; print(r.files('tracefx').joinpath('py.typed').is_file())"
     assert run(installed / "python", "-c", code, cwd=tmp_path).stdout == "True\n"
 
 
-def test_the_files_about_the_package_agree() -> None:
+def test_package_metadata_agrees_across_files() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {tracefx.__version__}\n" in cited

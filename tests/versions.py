@@ -1,7 +1,7 @@
-"""What differs between the versions of jax and jaxlib that the tests run with, said once.
+"""Differences between the versions of jax and jaxlib that the tests run with.
 
 The tests run with jaxlib 0.10.2 (`make test`) and with the newest supported one (`make test-latest`). Where JAX or XLA
-prints, names or computes something differently, a test uses a name from here instead of asking for the version.
+prints, names or computes something differently, a test uses a constant from here instead of a version check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracefx.testing.tolerances import Ulps
 
 
 def _release(package: str) -> tuple[int, ...]:
-    """The release that is installed, such as `(0, 11, 2)`."""
+    """Returns the installed release, such as `(0, 11, 2)`."""
     numbers = re.match(r"\d+(\.\d+)*", importlib.import_module(f"{package}.version").__version__)
     assert numbers is not None
     return tuple(map(int, numbers[0].split(".")))
@@ -44,10 +44,10 @@ CHECKS_SHAPES_OF_MATRICES: Final = SINCE_012
 """Whether `cholesky` and `eigh` of JAX check the shape of their operand themselves, with a ValueError."""
 
 HAS_LOG2_PRIMITIVE: Final = SINCE_011
-"""Whether JAX's `log2` is one primitive, and weak of weak operands; before, it divides by a logarithm of 2."""
+"""Whether JAX's `log2` is one primitive, weakly typed for weak operands; before, it divides by log(2)."""
 
 HYPOT_PROMOTES_WEAKLY: Final = SINCE_012
-"""Whether a length by JAX is weak where one operand is a weak float and the other an integer."""
+"""Whether JAX's `hypot` of a weak float and an integer is weakly typed."""
 
 DIFFERENTIATES_COMPLEX_MAXIMA: Final = not SINCE_011
 """Whether JAX differentiates `max` and `min` of complex numbers; since 0.11 its rule compares them, and fails."""
@@ -68,7 +68,7 @@ OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
         {"numpy.lexsort": ("batch_size",), "numpy.polyval": ("unroll",), "lax.erfc": ("accuracy",)} if SINCE_012 else {}
     ),
 }
-"""Parameters of JAX's functions that tracefx lacks or gives another default, since they are new in JAX."""
+"""New parameters of JAX's functions that tracefx lacks, or gives another default."""
 
 WARNS_OF_ARGUMENTS_BY_PLACE: Final = not SINCE_012
 """Whether JAX's `array` takes positional arguments beyond those of NumPy, with a deprecation warning."""
@@ -106,26 +106,26 @@ TAKES_COPY_FROM_DLPACK: Final = _release("numpy") >= (2, 1)
 with np.errstate(all="ignore"):
     NUMPY_CALLS_THE_C_LIBRARY: Final = not np.isnan(np.arccosh(complex(0.0, np.nan)).imag)
 """Whether NumPy was built to call the C library's inverse functions of complex numbers. Wheels of NumPy 2.0 for Linux
-have functions of their own: `arccosh(nan * 1j)` has no imaginary part, and signs that C leaves open are others."""
+use their own: `arccosh(nan * 1j)` has no imaginary part, and signs that C leaves unspecified differ."""
 
 HAS_FUSION_EMITTERS_FLAG: Final = not SINCE_011
-"""Whether XLA knows `xla_cpu_use_fusion_emitters`: since 0.11 they are always used, and an unknown flag is an abort."""
+"""Whether XLA has the flag `xla_cpu_use_fusion_emitters`; since 0.11 it aborts on this flag."""
 
 PRINTS_TREES_OF_SCANS: Final = SINCE_011
-"""Whether JAX prints the trees of operands and results of `scan` (`ft_in`, `ft_out`), and no counts of them."""
+"""Whether JAX prints the trees of operands and results of `scan` (`ft_in`, `ft_out`) instead of counts."""
 
 PRINTS_SHARDINGS_OF_REDUCTIONS: Final = SINCE_011
-"""Whether JAX prints `out_sharding=None` among the parameters of `reduce_max` and its like."""
+"""Whether JAX prints `out_sharding=None` among the parameters of reductions such as `reduce_max`."""
 
 EXPORTS_SAY_HAS_NAMED_SHARDINGS: Final = not SINCE_011
 """Whether the constructor of `jax.export.Exported` takes `_has_named_shardings`."""
 
 LOG_OF_DEVICE_ORDERS: Final = re.compile(r"W\d+ .*This branch is not expected as JAX is not known to use device .*\n")
-"""What XLA logs since 0.11 of a program with two meshes that order the same devices differently."""
+"""XLA's log message since 0.11 for a program with two meshes that order the same devices differently."""
 
 _JAXS_OWN_KERNELS: Final[Mapping[tuple[str, bool], Ulps]] = (
     {
-        # JAX computes it itself; XLA's `lgamma`, which tracefx calls, is up to 25 ulps of 1.0 wrong in 32 bits.
+        # JAX computes it itself; XLA's `lgamma`, which tracefx calls, has errors up to 25 ulps of 1.0 in 32 bits.
         ("lgamma", False): Ulps(0, 32, 1, least=1.0),
         # JAX scales the parts itself; XLA's `abs`, which tracefx calls, is NumPy's `hypot`.
         ("abs", True): Ulps(2, 2),
@@ -145,25 +145,25 @@ ULPS_OF_IMPORTED: Final[Mapping[str, Ulps]] = {"numpy.sinc": Ulps(8, 8, 4)} if S
 multiplies by pi, which NumPy and tracefx round."""
 
 ULPS_OF_50_STEPS: Final = 2.0**11 if SINCE_012 else 2.0**10
-"""How many ulps of 32 bits the result of 50 steps of a minimizer may be off JAX's, which XLA 0.12 fuses differently."""
+"""The tolerance in float32 ulps after 50 steps of a minimizer, compared with JAX. XLA 0.12 fuses JAX's differently."""
 
 SAME_BUFFERS: Final = not SINCE_011
-"""Whether programs with equal instructions in another order have temporary buffers of equal size."""
+"""Whether the size of temporary buffers is independent of the order of instructions."""
 
 ASKS_FOR_READ_ONLY_CAPSULES: Final = SINCE_012
-"""Whether JAX asks for DLPack capsules of version 1, which may lie at any address: it copies from unaligned ones."""
+"""Whether JAX requests DLPack capsules of version 1, which may be unaligned: JAX copies such arrays."""
 
 PAIRS_MULTIPLIED_IN_32_BITS: Final[frozenset[tuple[str, str]]] = (
     frozenset({("complex64", "float64")}) if SINCE_011 else frozenset()
 )
-"""Dtypes of operands and of the product that XLA multiplies in 32 bits where evaluation multiplies in 64."""
+"""Dtypes of operands and of the product that XLA multiplies in 32 bits, but NumPy in 64."""
 
 LARGER_PROGRAMS: Final[Mapping[str, tuple[int, int, int]]] = {
-    **({"MLP step": (0, 32768, 0)} if SINCE_011 else {}),  # two maxima are computed again where they are read
+    **({"MLP step": (0, 32768, 0)} if SINCE_011 else {}),  # two maxima are recomputed at their uses
     **({"cumprod, gradient": (3, 0, 0), "linspace": (0, 0, 4)} if SINCE_012 else {}),  # fused differently
 }
-"""By how many kernels, flops and bytes accessed a compiled program may be larger than JAX's, which is true of no
-program with 0.10: XLA fuses equal operations in another order differently."""
+"""The numbers of kernels, flops and bytes accessed by which a compiled program may exceed JAX's: XLA since 0.11 fuses
+equal operations in another order differently."""
 
 _PRIMITIVES_UNTIL_0_10: Final = frozenset(
     {
@@ -185,10 +185,10 @@ _PRIMITIVES_SINCE_0_12: Final = frozenset(
 OTHER_PRIMITIVES: Final = (_PRIMITIVES_UNTIL_0_10 if SINCE_011 else _PRIMITIVES_SINCE_0_11) | (
     _PRIMITIVES_UNTIL_0_11 if SINCE_012 else _PRIMITIVES_SINCE_0_12
 )
-"""The names of primitives that other supported versions of JAX have and the installed one has not."""
+"""Primitives of other supported versions of JAX that the installed version lacks."""
 
 STAGED_EVAL_JAXPR: Final = ("eval_jaxpr", "call_jaxpr") if SINCE_011 else ("closed_call", "jaxpr")
-"""The name of the primitive that a program has where `eval_jaxpr` is bound, and the parameter that it takes."""
+"""The name of the primitive that a traced call of `eval_jaxpr` binds, and its parameter with the jaxpr."""
 
 WRITES_SEARCHES_AS_HI_PRIMITIVES: Final = SINCE_012
 """Whether JAX writes `searchsorted`, `nonzero`, `ldexp` and `frexp` as calls of `call_hi_primitive`."""

@@ -1,4 +1,4 @@
-"""What the two libraries have in common, so that a program is written once for both."""
+"""A common interface to tracefx and JAX, for programs that are run with both."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -20,7 +20,7 @@ jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 @frozen
 class Library:
-    """What the two libraries have in common, under the same names."""
+    """Functions of tracefx or of JAX under common names."""
 
     top: Any
     np: Any
@@ -35,5 +35,5 @@ class Library:
         return printing
 
 
-OURS: Final = Library(fx, fnp, fx.io_callback, fx.lax.cond, fx.lax.scan, fx.lax.while_loop)
-THEIRS: Final = Library(jax, jnp, io_callback, jax.lax.cond, jax.lax.scan, jax.lax.while_loop)
+TRACEFX: Final = Library(fx, fnp, fx.io_callback, fx.lax.cond, fx.lax.scan, fx.lax.while_loop)
+JAX: Final = Library(jax, jnp, io_callback, jax.lax.cond, jax.lax.scan, jax.lax.while_loop)

@@ -1,4 +1,4 @@
-"""Programs as people write them for JAX, as functions of the library: a loss of parameters and one example."""
+"""Models written for JAX: each takes a library and returns a loss function, parameters and one example."""
 
 # mypy: untyped-calls-exclude="jax", allow-untyped-decorators
 
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree_util
 
-from tests.control.everything import normal
 from tests.control.networks import (
     Model,
     adam,
@@ -22,6 +21,7 @@ from tests.control.networks import (
     rnn,
     transformer,
 )
+from tests.control.transform_checks import normal
 
 # ------------------------------------------------------------------ differential equations
 
@@ -47,10 +47,10 @@ def rk4(jax: Any, jnp: Any) -> Model:
 
 
 def adaptive(jax: Any, jnp: Any) -> Model:
-    """Heun's method with steps of their own, and the adjoint equation as its derivative."""
+    """Heun's method with adaptive steps, differentiated by the adjoint equation."""
 
     def heun(f: Any, y0: Any, t1: Any, *args: Any) -> Any:
-        def going(state: Any) -> Any:
+        def keep_going(state: Any) -> Any:
             t, _, _, n = state
             return (t < t1) & (n < 100)
 
@@ -65,7 +65,7 @@ def adaptive(jax: Any, jnp: Any) -> Model:
             t = jnp.where(accept, t + dt, t)
             return t, jnp.where(accept, dt * 1.5, dt * 0.5), new, n + 1
 
-        return jax.lax.while_loop(going, step, (0.0, jnp.float32(0.1), y0, 0))[2]
+        return jax.lax.while_loop(keep_going, step, (0.0, jnp.float32(0.1), y0, 0))[2]
 
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
     def odeint(f: Any, y0: Any, t1: Any, args: Any) -> Any:
@@ -102,7 +102,7 @@ class Body(NamedTuple):
 
 
 def collisions(jax: Any, jnp: Any) -> Model:
-    """A ball that bounces off a floor and off a wall."""
+    """A ball that bounces off a floor and a wall."""
 
     def loss(p: Any, start: Any) -> Any:
         def bounce(b: Body) -> Body:
@@ -135,7 +135,7 @@ def collisions(jax: Any, jnp: Any) -> Model:
 
 
 def kalman(jax: Any, jnp: Any) -> Model:
-    """A filter, and a smoother that runs back over what it found."""
+    """A Kalman filter and a smoother that runs backwards over the filtered states."""
 
     def inverse(m: Any) -> Any:
         (a, b), (c, d) = m
@@ -173,7 +173,7 @@ def kalman(jax: Any, jnp: Any) -> Model:
 
 
 def markov(jax: Any, jnp: Any) -> Model:
-    """The likelihood of a hidden Markov model, by products of matrices in the semiring of (logsumexp, +)."""
+    """The likelihood of a hidden Markov model, by matrix products in the (logsumexp, +) semiring."""
 
     def product(a: Any, b: Any) -> Any:
         return jax.nn.logsumexp(a[..., :, :, None] + b[..., None, :, :], axis=-2)
@@ -190,15 +190,15 @@ def markov(jax: Any, jnp: Any) -> Model:
 
 
 def metropolis(jax: Any, jnp: Any) -> Model:
-    """Accepts and rejects, with the random numbers given; the number accepted goes along as an integer."""
+    """Metropolis sampling with given random numbers; the carry counts accepted samples as an integer."""
 
     def loss(p: Any, noise: Any) -> Any:
         def log_density(x: Any) -> Any:
             return -0.5 * jnp.sum((x - p["mean"]) ** 2) / jnp.exp(p["width"])
 
-        def step(state: Any, given: Any) -> Any:
+        def step(state: Any, noise_t: Any) -> Any:
             x, density, accepted = state
-            kick, u = given
+            kick, u = noise_t
             new = x + 0.5 * kick
             new_density = log_density(new)
             accept = jnp.log(u) < new_density - density
@@ -217,31 +217,31 @@ def metropolis(jax: Any, jnp: Any) -> Model:
     return loss, params, (normal(5, 2, seed=2), uniforms)
 
 
-# ------------------------------------------------------------------ equations solved
+# ------------------------------------------------------------------ implicit equations
 
 
 def fixed_point(jax: Any, jnp: Any) -> Model:
-    """A layer whose output is a fixed point, differentiated by the implicit function theorem, as in JAX's tutorial."""
+    """A layer whose output is a fixed point, with the implicit-function derivative of JAX's tutorial."""
 
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
     def fixed(f: Any, params: Any, x: Any) -> Any:
-        def going(pair: Any) -> Any:
+        def keep_going(pair: Any) -> Any:
             before, now = pair
             return jnp.max(jnp.abs(before - now)) > 1e-6
 
-        _, x = jax.lax.while_loop(going, lambda pair: (pair[1], f(params, pair[1])), (x, f(params, x)))
+        _, x = jax.lax.while_loop(keep_going, lambda pair: (pair[1], f(params, pair[1])), (x, f(params, x)))
         return x
 
     def forward(f: Any, params: Any, x: Any) -> Any:
-        found = fixed(f, params, x)
-        return found, (params, found)
+        solution = fixed(f, params, x)
+        return solution, (params, solution)
 
     def backward(f: Any, residuals: Any, g: Any) -> Any:
-        params, found = residuals
-        _, pull_params = jax.vjp(lambda p: f(p, found), params)
-        _, pull = jax.vjp(lambda x: f(params, x), found)
+        params, solution = residuals
+        _, pull_params = jax.vjp(lambda p: f(p, solution), params)
+        _, pull = jax.vjp(lambda x: f(params, x), solution)
         (dparams,) = pull_params(fixed(lambda given, u: given[1] + pull(u)[0], (params, g), g))
-        return dparams, jnp.zeros_like(found)
+        return dparams, jnp.zeros_like(solution)
 
     fixed.defvjp(forward, backward)
 
@@ -253,7 +253,7 @@ def fixed_point(jax: Any, jnp: Any) -> Model:
 
 
 def equilibrium(jax: Any, jnp: Any) -> Model:
-    """The same by `custom_root`, with conjugate gradients for the tangents' equation."""
+    """The same layer with `custom_root`, and conjugate gradients for the tangent equation."""
 
     def richardson(matvec: Any, b: Any) -> Any:
         return jax.lax.fori_loop(0, 40, lambda _, x: x + 0.7 * (b - matvec(x)), jnp.zeros_like(b))
@@ -284,10 +284,10 @@ def conjugate_gradients(jax: Any, jnp: Any) -> Model:
             new = jnp.vdot(r, r)
             return x, r, r + new / rs * p, new, k + 1
 
-        def going(state: Any) -> Any:
+        def keep_going(state: Any) -> Any:
             return jnp.logical_and(state[3] > 1e-10, state[4] < 20)
 
-        return jax.lax.while_loop(going, step, (jnp.zeros_like(b), b, b, jnp.vdot(b, b), 0))[0]
+        return jax.lax.while_loop(keep_going, step, (jnp.zeros_like(b), b, b, jnp.vdot(b, b), 0))[0]
 
     def loss(p: Any, b: Any) -> Any:
         def matvec(x: Any) -> Any:
@@ -317,7 +317,7 @@ def sinkhorn(jax: Any, jnp: Any) -> Model:
 
 
 def newton(jax: Any, jnp: Any) -> Model:
-    """Newton's method with as many steps as each example needs, inside a root whose derivative is known."""
+    """Newton's method with a data-dependent number of steps, inside a root with a custom derivative."""
 
     @jax.custom_jvp
     def root(a: Any, b: Any) -> Any:
@@ -343,7 +343,7 @@ def newton(jax: Any, jnp: Any) -> Model:
 
 
 def beam(jax: Any, jnp: Any) -> Model:
-    """A greedy decoder: the best token of each step, and its embedding for the next."""
+    """A greedy decoder: each step selects the best token and feeds its embedding to the next step."""
 
     def loss(p: Any, start: Any) -> Any:
         def step(state: Any, _: None) -> Any:
@@ -363,7 +363,7 @@ def beam(jax: Any, jnp: Any) -> Model:
 
 
 def edit_distance(jax: Any, jnp: Any) -> Model:
-    """Soft edit distance, row by row: a scan in a scan."""
+    """Soft edit distance, row by row, with nested scans."""
 
     def loss(p: Any, words: Any) -> Any:
         one, other = words
@@ -373,8 +373,8 @@ def edit_distance(jax: Any, jnp: Any) -> Model:
             return -soft * jax.nn.logsumexp(-jnp.stack(xs) / soft)
 
         def row(above: Any, x: Any) -> Any:
-            def cell(left: Any, given: Any) -> Any:
-                y, up, corner = given
+            def cell(left: Any, inputs: Any) -> Any:
+                y, up, corner = inputs
                 new = softmin(left + p["delete"], up + p["insert"], corner + jnp.sum((x - y) ** 2))
                 return new, new
 
@@ -389,7 +389,7 @@ def edit_distance(jax: Any, jnp: Any) -> Model:
     return loss, params, (normal(3, 2), normal(3, 2, seed=1))
 
 
-# ------------------------------------------------------------------ trees of one's own
+# ------------------------------------------------------------------ custom pytrees and dtypes
 
 
 @dataclasses.dataclass
@@ -400,12 +400,12 @@ class Moments:
     label: str = "moments"
 
 
-# JAX's registry is enough: types that it knows are nodes of trees here too.
+# tracefx also uses types that are registered with JAX's pytree registry.
 tree_util.register_dataclass(Moments, ["mean", "square", "count"], ["label"])
 
 
 def moments(jax: Any, jnp: Any) -> Model:
-    """Carries and slices of a registered dataclass, with what is no array in its structure; numpy's scalars."""
+    """Carries and slices of a registered dataclass with static metadata; NumPy scalars."""
 
     def loss(p: Any, xs: Any) -> Any:
         def step(m: Moments, x: Any) -> Any:
@@ -421,7 +421,7 @@ def moments(jax: Any, jnp: Any) -> Model:
 
 
 def kinds(jax: Any, jnp: Any) -> Model:
-    """Carries that are integers, booleans and complex numbers, beside the floats."""
+    """Integer, boolean and complex carries together with float carries."""
 
     def loss(p: Any, xs: Any) -> Any:
         def step(carry: Any, x: Any) -> Any:
@@ -440,7 +440,7 @@ def kinds(jax: Any, jnp: Any) -> Model:
 
 
 def powers(jax: Any, jnp: Any) -> Model:
-    """A rule with an argument that is no array, in a scan, under gradients of gradients."""
+    """A custom rule with a non-array argument, in a scan, under nested gradients."""
 
     @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
     def safe(x: Any, f: Any, n: int) -> Any:

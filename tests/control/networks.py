@@ -1,4 +1,4 @@
-"""Networks and how they are trained, as people write it for JAX: functions of the library."""
+"""Neural networks and training loops written for JAX, as functions of the library."""
 
 # mypy: untyped-calls-exclude="jax", allow-untyped-decorators
 
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tests.control.everything import normal
+from tests.control.transform_checks import normal
 
 Model: TypeAlias = tuple[Callable[[Any, Any], Any], Any, Any]
 """A loss, parameters, and an example."""
 
 
-# ------------------------------------------------------------------ networks along sequences
+# ------------------------------------------------------------------ sequence networks
 
 
 def rnn(jax: Any, jnp: Any) -> Model:
@@ -54,7 +54,7 @@ def lstm(jax: Any, jnp: Any) -> Model:
 
 
 def bidirectional_gru(jax: Any, jnp: Any) -> Model:
-    """Two layers, one of them in reverse, with a mask for the lengths."""
+    """A forward and a reverse layer, with a mask for the sequence lengths."""
 
     def gru(p: Any, h: Any, inputs: Any) -> Any:
         x, mask = inputs
@@ -78,7 +78,7 @@ def bidirectional_gru(jax: Any, jnp: Any) -> Model:
 
 
 def transformer(jax: Any, jnp: Any) -> Model:
-    """Blocks with stacked parameters, scanned over, each of them checkpointed."""
+    """A scan over checkpointed blocks with stacked parameters."""
 
     def norm(x: Any, scale: Any) -> Any:
         mean = jnp.mean(x, axis=-1, keepdims=True)
@@ -118,7 +118,7 @@ def transformer(jax: Any, jnp: Any) -> Model:
 
 
 def adam(jax: Any, jnp: Any) -> Model:
-    """A training loop as a function of where it starts and how fast it goes: gradients of gradients."""
+    """A training loop as a function of its initial weights and learning rate, so that gradients are nested."""
 
     def model(w: Any, x: Any) -> Any:
         return jnp.sum(jnp.tanh(x @ w["a"]) * w["b"])

@@ -1,6 +1,6 @@
-"""Python functions that programs call: what they see, what comes back, how often, in which order, what they raise."""
+"""Host callbacks: their arguments, results, number and order of calls, and exceptions."""
 
-# jax leaves some functions that are called here unannotated.
+# Some of the jax functions called here have no annotations.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.libraries import OURS, THEIRS, Library
+from tests.control.libraries import JAX, TRACEFX, Library
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce
 from tracefx.transforms.conditionals import cond
@@ -31,7 +31,7 @@ jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 
 def recording(log: list[Any], factor: float = 1) -> Callable[[Any], Any]:
-    """A function that multiplies, and keeps what it was called with."""
+    """Returns a function that multiplies by `factor` and appends its argument to `log`."""
 
     def record(x: Any) -> Any:
         log.append(float(x))
@@ -44,10 +44,10 @@ def shape(*dims: int, dtype: str = "float32") -> fx.ShapeDtypeStruct:
     return fx.ShapeDtypeStruct(dims, dtype)
 
 
-# ------------------------------------------------------------------ the order of things
+# ------------------------------------------------------------------ ordered callbacks
 
 
-def test_ordered_calls_keep_the_order_of_the_program_whatever_they_are() -> None:
+def test_ordered_callbacks_run_in_program_order_across_control_flow() -> None:
     log: list[Any] = []
 
     def note(name: str) -> Callable[[Any], None]:
@@ -85,7 +85,7 @@ def test_ordered_calls_keep_the_order_of_the_program_whatever_they_are() -> None
         assert log == want
 
 
-def test_a_body_that_several_equations_share_is_threaded_through_each() -> None:
+def test_token_is_threaded_through_every_call_of_a_shared_jaxpr() -> None:
     log: list[float] = []
 
     @fx.jit
@@ -97,7 +97,7 @@ def test_a_body_that_several_equations_share_is_threaded_through_each() -> None:
     assert log == [0, 1, 2]
 
 
-def test_calls_are_done_when_the_program_is() -> None:
+def test_callbacks_have_finished_when_the_program_returns() -> None:
     log: list[int] = []
     done = threading.Event()
 
@@ -112,7 +112,7 @@ def test_calls_are_done_when_the_program_is() -> None:
         assert log == list(range(i + 1))
 
 
-def test_what_fails_ends_the_program() -> None:
+def test_exception_in_a_callback_ends_the_program() -> None:
     log: list[int] = []
 
     def note(x: Any) -> None:
@@ -131,10 +131,10 @@ def test_what_fails_ends_the_program() -> None:
         assert log == [0, 1, 2]
 
 
-# ------------------------------------------------------------------ how often
+# ------------------------------------------------------------------ number of calls
 
 
-def test_passes_keep_what_is_observable_and_share_what_is_pure() -> None:
+def test_passes_keep_effectful_callbacks_and_merge_pure_ones() -> None:
     result = shape()
 
     def f(x: Any) -> Any:
@@ -153,14 +153,14 @@ def test_passes_keep_what_is_observable_and_share_what_is_pure() -> None:
     assert {str(e) for e in jaxpr.effects} == {"IO", "Debug"}
 
 
-def test_a_pure_function_whose_result_nobody_needs_is_not_called() -> None:
+def test_pure_callback_with_unused_result_is_not_called() -> None:
     calls: list[object] = []
     f = fx.jit(lambda x: (fx.pure_callback(recording(calls), shape(), x), x + 1)[1])
     assert f(1.0) == 2
     assert calls == []
 
 
-def test_an_effect_on_known_values_happens_once_and_not_when_the_rest_runs() -> None:
+def test_callback_on_known_values_runs_once_in_linearize_and_not_in_the_linear_part() -> None:
     log: list[float] = []
 
     def f(x: Any, y: Any) -> Any:
@@ -186,7 +186,7 @@ METHODS: Final = ("sequential", "sequential_unrolled", "expand_dims", "broadcast
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("method", METHODS)
-def test_vmap_of_a_pure_function_as_jax(method: str, compiled: bool) -> None:
+def test_vmap_of_pure_callback_agrees_with_jax(method: str, compiled: bool) -> None:
     def run(m: Library) -> tuple[Any, list[Any]]:
         seen: list[Any] = []
 
@@ -201,10 +201,10 @@ def test_vmap_of_a_pure_function_as_jax(method: str, compiled: bool) -> None:
         out = (m.top.jit(batched) if compiled else batched)(m.np.arange(6.0).reshape(2, 3), m.np.ones(2))
         return np.asarray(out).tolist(), seen
 
-    assert run(OURS) == run(THEIRS)
+    assert run(TRACEFX) == run(JAX)
 
 
-def test_vmap_of_vmap_calls_for_each_element() -> None:
+def test_vmap_of_vmap_calls_the_callback_for_each_element() -> None:
     def f(x: Any, y: Any, z: Any) -> Any:
         return fx.pure_callback(lambda x, y, z: x * 100 + y * 10 + z, shape(), x, y, z, vmap_method="sequential")
 
@@ -216,7 +216,7 @@ def test_vmap_of_vmap_calls_for_each_element() -> None:
     assert fx.vmap(f, in_axes=(0, None, None))(fnp.zeros(0), 1.0, 1.0).shape == (0,)
 
 
-def test_vmap_of_what_has_effects() -> None:
+def test_vmap_of_effectful_callbacks() -> None:
     seen: list[float] = []
     f = fx.vmap(lambda x: fx.io_callback(recording(seen, 2), shape(), x))
     for g in (f, fx.jit(f)):
@@ -231,7 +231,7 @@ def test_vmap_of_what_has_effects() -> None:
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize(
-    ("result", "wanted", "told"),
+    ("result", "wanted", "message"),
     [
         (lambda x: x[:2], shape(3), r"is float32\[2\], but result_shape_dtypes is float32\[3\]"),
         (lambda x: {"a": x}, {"a": shape(3, dtype="int32")}, r"at \['a'\] is float32.*dtypes\['a'\] is int32\[3\]"),
@@ -241,16 +241,18 @@ def test_vmap_of_what_has_effects() -> None:
         (lambda x: "text", shape(), r"result_shape_dtypes is float32\[\]"),
     ],
 )
-def test_results_of_other_types(result: Callable[[Any], Any], wanted: Any, told: str, compiled: bool) -> None:
+def test_results_of_the_wrong_type_are_rejected(
+    result: Callable[[Any], Any], wanted: Any, message: str, compiled: bool
+) -> None:
     def f(x: Any) -> Any:
         return fx.pure_callback(result, wanted, x)
 
-    with pytest.raises(TypeError, match=f"pure_callback: the result of .*<lambda>.*{told}"):
+    with pytest.raises(TypeError, match=f"pure_callback: the result of .*<lambda>.*{message}"):
         (fx.jit(f) if compiled else f)(fnp.ones(3))
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_results_that_are_converted(compiled: bool) -> None:
+def test_python_results_are_converted(compiled: bool) -> None:
     def f(x: Any) -> Any:
         return fx.pure_callback(
             lambda x: (np.float64(x), 1, 1.5, {"a": np.asarray(x)[None], "b": [x, None]}),
@@ -267,7 +269,7 @@ def test_results_that_are_converted(compiled: bool) -> None:
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint16", "int4", "bfloat16", "float16", "float8_e4m3fn", "complex64"]
 )
-def test_dtypes_there_and_back(dtype: str) -> None:
+def test_dtypes_round_trip(dtype: str) -> None:
     x = fnp.asarray([0, 1, 1]).astype(dtype)
 
     def f(x: Any) -> Any:
@@ -278,16 +280,16 @@ def test_dtypes_there_and_back(dtype: str) -> None:
         assert np.array_equal(np.asarray(g(x)), np.asarray(x))
 
 
-def test_shapes_without_elements_and_no_arguments() -> None:
+def test_empty_shapes_and_no_arguments() -> None:
     empty = fx.jit(lambda x: fx.pure_callback(lambda x: np.zeros((0, 3), np.float32), shape(0, 3), x))
     assert empty(fnp.zeros((3, 0))).shape == (0, 3)
     assert fx.jit(lambda: fx.io_callback(lambda: np.float32(3), shape()))() == 3
 
 
-# ------------------------------------------------------------------ where the function runs
+# ------------------------------------------------------------------ context of the callback
 
 
-def test_functions_get_arrays_of_their_own_outside_all_transformations() -> None:
+def test_callbacks_get_concrete_copies_outside_all_transformations() -> None:
     seen: list[Any] = []
 
     def look(x: Any) -> Any:
@@ -307,20 +309,20 @@ def test_functions_get_arrays_of_their_own_outside_all_transformations() -> None
         assert np.array_equal(out, [2, 4, 6])
         for _ in range(3):
             g(x * 7)
-        kept, kind, handler = seen[0]
-        assert np.array_equal(kept, [1, 2, 3])
+        argument, kind, handler = seen[0]
+        assert np.array_equal(argument, [1, 2, 3])
         assert kind is type(x)
         assert handler is fx.current()
 
 
-def test_large_operands_and_programs_inside_functions() -> None:
+def test_large_operands_and_compiled_programs_inside_callbacks() -> None:
     inner = fx.jit(lambda x: x @ x)
     x = fnp.full((300, 300), 1 / 256)
     f = fx.jit(lambda x: fx.pure_callback(lambda x: inner(x), shape(300, 300), inner(x)) + x)
     assert np.array_equal(f(x), np.full((300, 300), 300**3 / 256**4 + 1 / 256))
 
 
-def test_functions_have_the_settings_of_their_trace() -> None:
+def test_callbacks_run_with_the_settings_of_their_trace() -> None:
     seen: list[Any] = []
 
     def look(x: Any) -> Any:
@@ -334,10 +336,10 @@ def test_functions_have_the_settings_of_their_trace() -> None:
         (eqn,) = fx.make_jaxpr(f)(np.float64(1)).eqns
         x = fnp.asarray(1.0)
         assert fx.jit(f)(x).dtype == np.float64
-    # XLA may call from another thread, which knows of no setting.
-    elsewhere = threading.Thread(target=lambda: eqn.prim.evaluate([x]))
-    elsewhere.start()
-    elsewhere.join()
+    # XLA may call from another thread, in which the setting was never made.
+    thread = threading.Thread(target=lambda: eqn.prim.evaluate([x]))
+    thread.start()
+    thread.join()
     assert seen == [np.float64, np.float64]
     fx.jit(lambda x: fx.pure_callback(look, shape(), x))(1.0)
     assert seen == [np.float64, np.float64, np.float32]
@@ -346,7 +348,7 @@ def test_functions_have_the_settings_of_their_trace() -> None:
 # ------------------------------------------------------------------ derivatives
 
 
-def test_there_is_no_derivative() -> None:
+def test_differentiating_a_callback_is_an_error() -> None:
     for function in (fx.pure_callback, fx.io_callback):
         for transform in (fx.grad, lambda f: fx.jit(fx.grad(f)), lambda f: lambda x: fx.jvp(fx.jit(f), (x,), (x,))):
             with pytest.raises(ValueError, match="custom_jvp"):
@@ -379,7 +381,7 @@ CALLS: Final[dict[str, Callable[[Callable[[Any], Any], Any], Any]]] = {
 
 @pytest.mark.parametrize("error", [Trouble("in person"), KeyError("k"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_raised_is_that_object_with_its_traceback(call: str, error: BaseException) -> None:
+def test_the_exception_object_is_propagated_with_its_traceback(call: str, error: BaseException) -> None:
     def f(x: Any) -> Any:
         return CALLS[call](raising(error), x)
 
@@ -392,7 +394,7 @@ def test_what_is_raised_is_that_object_with_its_traceback(call: str, error: Base
         assert "troubled" in [frame.name for frame in traceback.extract_tb(error.__traceback__)]
 
 
-def test_a_cause_stays_the_cause() -> None:
+def test_exception_cause_is_preserved() -> None:
     cause = Trouble("the cause")
 
     def troubled(x: Any) -> Any:
@@ -403,7 +405,7 @@ def test_a_cause_stays_the_cause() -> None:
     assert caught.value.__cause__ is cause
 
 
-def test_every_execution_gets_its_own_exception() -> None:
+def test_concurrent_executions_get_their_own_exceptions() -> None:
     wrong: list[object] = []
 
     def troubled(x: Any) -> Any:
@@ -434,7 +436,7 @@ def test_every_execution_gets_its_own_exception() -> None:
     assert wrong == []
 
 
-def test_after_an_exception_the_program_runs_again() -> None:
+def test_program_can_run_again_after_an_exception() -> None:
     def picky(x: Any) -> Any:
         if x > 1:
             raise Trouble
@@ -447,27 +449,27 @@ def test_after_an_exception_the_program_runs_again() -> None:
         assert f(1.0) == 1
 
 
-# ------------------------------------------------------------------ life and death
+# ------------------------------------------------------------------ lifetime and caching
 
 
-def test_functions_die_with_the_program_that_calls_them() -> None:
-    class Held:
+def test_callbacks_are_freed_with_their_program() -> None:
+    class Captured:
         pass
 
-    def made() -> tuple[Any, weakref.ref[Held]]:
-        held = Held()
-        return fx.jit(lambda x: fx.pure_callback(lambda x: (held, x)[1], shape(), x)), weakref.ref(held)
+    def make_program() -> tuple[Any, weakref.ref[Captured]]:
+        captured = Captured()
+        return fx.jit(lambda x: fx.pure_callback(lambda x: (captured, x)[1], shape(), x)), weakref.ref(captured)
 
-    f, held = made()
+    f, captured = make_program()
     assert f(1.0) == 1
     gc.collect()
-    assert held() is not None
+    assert captured() is not None
     del f
     gc.collect()
-    assert held() is None
+    assert captured() is None
 
 
-def test_programs_that_call_functions_are_not_kept_on_disk(tmp_path: Path) -> None:
+def test_programs_with_callbacks_are_not_cached_on_disk(tmp_path: Path) -> None:
     with fx.compilation_cache(tmp_path):
         fx.jit(lambda x: fx.debug.print("{}", x))(1.0)
         fx.jit(lambda x: fx.pure_callback(np.sin, shape(), x))(1.0)
@@ -475,14 +477,14 @@ def test_programs_that_call_functions_are_not_kept_on_disk(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_equal_programs_call_their_own_functions() -> None:
-    def made(n: int) -> Any:
+def test_equal_programs_call_their_own_callbacks() -> None:
+    def make_program(n: int) -> Any:
         return fx.jit(lambda x: fx.pure_callback(lambda x: x + n, shape(), x))
 
-    assert [float(made(n)(0.0)) for n in range(3)] == [0, 1, 2]
+    assert [float(make_program(n)(0.0)) for n in range(3)] == [0, 1, 2]
 
 
-# ------------------------------------------------------------------ bad input
+# ------------------------------------------------------------------ invalid arguments
 
 
 PURE: Final[Any] = fx.pure_callback
@@ -492,7 +494,7 @@ PRINT: Final[Any] = fx.debug.print
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "told"),
+    ("call", "error", "message"),
     [
         (lambda: PURE(3, shape(), 1.0), TypeError, "takes a function"),
         (lambda: IO(np.sin, "text", 1.0), TypeError, "io_callback: result_shape_dtypes"),
@@ -504,6 +506,6 @@ PRINT: Final[Any] = fx.debug.print
         (lambda: PRINT("", ordered=None), TypeError, "ordered must be True or False"),
     ],
 )
-def test_bad_input(call: Callable[[], object], error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_invalid_arguments_are_rejected(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         call()

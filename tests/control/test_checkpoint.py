@@ -1,4 +1,4 @@
-"""`checkpoint`: every policy, beside JAX's and beside no checkpoint; what is kept, and how much memory that saves."""
+"""`checkpoint`: agreement with JAX for every policy, the saved residuals, and the memory that it saves."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
+from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree, same
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.core.handler import current
@@ -24,7 +24,7 @@ from tracefx.core.jaxpr import Atom, Jaxpr
 from tracefx.passes.dce import dce
 from tracefx.transforms.checkpointing import checkpoint_name
 
-lax: Any = fx.lax  # which tests call wrongly, too
+lax: Any = fx.lax  # `Any`, since tests also call it with wrong types
 
 X: Final = normal(3, 2)
 W: Final = normal(2, 2, seed=1)
@@ -51,26 +51,26 @@ def layer(lib: Any, np_: Any, w: Any, x: Any) -> Any:
 
 
 def layers(lib: Any, np_: Any, **options: Any) -> Any:
-    """Two, one after the other, and one inside of one."""
+    """Two checkpointed layers in sequence, inside another checkpoint."""
     one = lib.checkpoint(lambda w, x: layer(lib, np_, w, x), **options)
     return lambda w, x: lib.checkpoint(lambda w, x: one(w, one(w, x)), **options)(w, x)
 
 
-def test_every_transformation_of_every_operand_at_every_axis() -> None:
+def test_all_transformations_agree_with_jax() -> None:
     assert_agrees_with_jax(layers, (W, X), list(batch_axes_choices((W, X))), second=False)
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
-def test_policies(policy: str) -> None:
-    def made(lib: Any, np_: Any) -> Any:
+def test_policies_agree_with_jax(policy: str) -> None:
+    def factory(lib: Any, np_: Any) -> Any:
         return layers(lib, np_, policy=POLICIES[policy](lib.checkpoint_policies))
 
     assert_agrees_with_jax(
-        made, (W, X), eager=policy == "dots_saveable", second=policy in ("none", "save_only_these_names")
+        factory, (W, X), eager=policy == "dots_saveable", second=policy in ("none", "save_only_these_names")
     )
 
 
-def test_a_callable_on_the_operation() -> None:
+def test_policy_callable_gets_primitive_and_avals() -> None:
     seen = set()
 
     def policy(prim: Any, *avals: Any) -> bool:
@@ -82,18 +82,23 @@ def test_a_callable_on_the_operation() -> None:
     assert ("sin", "f32[3,2]") in seen
 
 
-# ------------------------------------------------------------------ what is kept
+# ------------------------------------------------------------------ saved residuals
 
 
 def residuals(f: Callable[..., Any], *args: Any) -> list[tuple[int, ...]]:
-    """The shapes of what the first half hands to the second, beside the arguments."""
+    """Returns the shapes of the residuals, without the arguments, that the forward pass saves for the backward pass."""
     jaxpr = dce(fx.make_jaxpr(fx.grad(f))(*args).jaxpr)
-    places = [
+    backward_indices = [
         i for i, eqn in enumerate(jaxpr.eqns) if isinstance(eqn.prim, CheckpointPrimitive) and eqn.prim.differentiated
     ]
-    made: dict[Atom, int] = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.outs}
-    read = {a for i in places for a in jaxpr.eqns[i].inputs if a in made and made[a] < places[0]}
-    cotangents = {v for v in read if jaxpr.eqns[made[v]].prim.name == "broadcast_in_dim"}
+    producers: dict[Atom, int] = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.outs}
+    read = {
+        a
+        for i in backward_indices
+        for a in jaxpr.eqns[i].inputs
+        if a in producers and producers[a] < backward_indices[0]
+    }
+    cotangents = {v for v in read if jaxpr.eqns[producers[v]].prim.name == "broadcast_in_dim"}
     return sorted([a.aval.shape for a in read - cotangents])
 
 
@@ -108,12 +113,12 @@ KEPT: Final = {
 
 
 @pytest.mark.parametrize("policy", list(KEPT))
-def test_only_what_the_policy_says_is_kept(policy: str) -> None:
+def test_only_residuals_allowed_by_the_policy_are_saved(policy: str) -> None:
     f = fx.checkpoint(lambda w, x: layer(fx, fnp, w, x).sum(), policy=POLICIES[policy](fx.checkpoint_policies))
     assert residuals(f, W, X) == [(3, 2)] * KEPT[policy]
 
 
-def test_contractions_with_batch_dimensions_are_told_apart() -> None:
+def test_dots_policies_distinguish_batch_dimensions() -> None:
     def f(policy: Any) -> Any:
         return fx.checkpoint(
             lambda x, y: fnp.sin(lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,))))).sum(), policy=policy
@@ -124,29 +129,29 @@ def test_contractions_with_batch_dimensions_are_told_apart() -> None:
     assert residuals(f(fx.checkpoint_policies.dots_with_no_batch_dims_saveable), x, y) == []
 
 
-def prims(jaxpr: Jaxpr) -> list[str]:
-    found = []
+def primitive_names(jaxpr: Jaxpr) -> list[str]:
+    names = []
     for eqn in jaxpr.eqns:
-        found.append(eqn.prim.name)
+        names.append(eqn.prim.name)
         for body in getattr(eqn.prim, "jaxprs", tuple)():
-            found += prims(body)
-    return found
+            names += primitive_names(body)
+    return names
 
 
-def test_the_forward_pass_is_repeated_once_and_kept_things_are_not() -> None:
+def test_unsaved_values_are_recomputed_once_and_saved_ones_are_not() -> None:
     def count(policy: str) -> int:
         f = fx.checkpoint(
             lambda x: fnp.exp(checkpoint_name(fnp.sin(x), "sine")).sum(),
             policy=POLICIES[policy](fx.checkpoint_policies),
         )
-        return prims(dce(fx.make_jaxpr(fx.value_and_grad(f))(X).jaxpr)).count("sin")
+        return primitive_names(dce(fx.make_jaxpr(fx.value_and_grad(f))(X).jaxpr)).count("sin")
 
     assert count("none") == 2
     assert count("save_only_these_names") == 1
     assert count("everything_saveable") == 1
 
 
-def test_programs_are_sound() -> None:
+def test_jaxprs_check_and_round_trip() -> None:
     f = layers(fx, fnp)
 
     def loss(*xs: Any) -> Any:
@@ -183,21 +188,21 @@ def around_cond(lib: Any, np_: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("policy", ["none", "dots_saveable", "save_only_these_names"])
-@pytest.mark.parametrize("place", [in_scan, around_scan, around_cond])
-def test_loops_and_branches(place: Any, policy: str) -> None:
-    def made(lib: Any, np_: Any) -> Any:
-        return place(lib, np_, policy=POLICIES[policy](lib.checkpoint_policies))
+@pytest.mark.parametrize("checkpointed", [in_scan, around_scan, around_cond])
+def test_checkpoint_with_loops_and_branches(checkpointed: Any, policy: str) -> None:
+    def factory(lib: Any, np_: Any) -> Any:
+        return checkpointed(lib, np_, policy=POLICIES[policy](lib.checkpoint_policies))
 
-    assert_agrees_with_jax(made, (W, X), [(0, None)] if policy == "dots_saveable" else (), second=False)
+    assert_agrees_with_jax(factory, (W, X), [(0, None)] if policy == "dots_saveable" else (), second=False)
 
 
 IN_BRANCHES: Final = {"none": 0, "nothing_saveable": 0, "dots_saveable": 3, "save_only_these_names": 1}
-"""Of the types of what the branches below may keep, those that one of them needs at once."""
+"""Number of residuals per policy: the maximum over the branches, which share residuals of equal types."""
 
 
 @pytest.mark.parametrize("policy", list(IN_BRANCHES))
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_policies_reach_into_branches(policy: str, which: int) -> None:
+def test_policies_apply_inside_branches(policy: str, which: int) -> None:
     def branches(w: Any, x: Any) -> Any:
         def one_dot(x: Any) -> Any:
             return fnp.sin(fx.checkpoint_name(fnp.tanh(x @ w), "sine")).sum()
@@ -205,8 +210,8 @@ def test_policies_reach_into_branches(policy: str, which: int) -> None:
         def three_dots(x: Any) -> Any:
             return fnp.cos(fnp.sin(fnp.exp(fnp.sin(x @ w) @ w) @ w)).sum()
 
-        place = fnp.round(w[0, 0] * 0.0 + which).astype("int32")
-        return lax.switch(place, [one_dot, three_dots, lambda x: (x * x * x).sum()], x)
+        index = fnp.round(w[0, 0] * 0.0 + which).astype("int32")
+        return lax.switch(index, [one_dot, three_dots, lambda x: (x * x * x).sum()], x)
 
     plain = fx.grad(branches, (0, 1))(W, X)
     f = fx.checkpoint(branches, policy=POLICIES[policy](fx.checkpoint_policies))
@@ -216,7 +221,7 @@ def test_policies_reach_into_branches(policy: str, which: int) -> None:
             assert_near(g, want)
 
 
-def test_a_bounded_loop_inside() -> None:
+def test_bounded_while_loop_inside_checkpoint() -> None:
     def f(wrap: Any) -> Any:
         def g(w: Any) -> Any:
             return lax.while_loop(
@@ -231,7 +236,7 @@ def test_a_bounded_loop_inside() -> None:
 # ------------------------------------------------------------------ arguments
 
 
-def test_static_arguments_trees_and_keywords() -> None:
+def test_static_arguments_pytrees_and_keywords() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(x: Any, how: Any, d: Any) -> Any:
             return {"y": np_.sin(x) if how == "sin" else x, "n": (d["a"] * 2, None)}
@@ -246,7 +251,7 @@ def test_static_arguments_trees_and_keywords() -> None:
     assert float(g(0.5, how="other")) == 0.5
 
 
-def test_used_as_a_decorator() -> None:
+def test_checkpoint_as_decorator() -> None:
     @fx.checkpoint(policy=fx.checkpoint_policies.dots_saveable)
     def f(x: Any) -> Any:
         return x * x
@@ -270,7 +275,7 @@ def test_closed_over_tracers() -> None:
     agree(case)
 
 
-def test_traced_once() -> None:
+def test_function_is_traced_once() -> None:
     seen = []
 
     @fx.checkpoint
@@ -283,10 +288,10 @@ def test_traced_once() -> None:
         fx.grad(f)(2.0)
         fx.vmap(fx.grad(f))(fnp.asarray([1.0, 2.0]))
         fx.grad(lambda x: f(f(x)))(2.0)
-    assert len(seen) <= 2  # a Python number, and what the first call makes of it
+    assert len(seen) <= 2  # The weakly typed Python number, then the array that the first call returns.
 
 
-def test_without_jit_it_is_the_function() -> None:
+def test_with_jit_disabled_checkpoint_calls_the_function_directly() -> None:
     seen: list[str] = []
 
     @fx.checkpoint
@@ -300,7 +305,7 @@ def test_without_jit_it_is_the_function() -> None:
     assert seen == ["float", "JVPTracer"]
 
 
-def test_an_error_inside_changes_no_context() -> None:
+def test_exception_inside_restores_the_context() -> None:
     before = current()
 
     @fx.checkpoint
@@ -315,8 +320,8 @@ def test_an_error_inside_changes_no_context() -> None:
 # ------------------------------------------------------------------ memory
 
 
-def temporary(f: Callable[..., Any], *args: Any) -> int:
-    """How many bytes the compiled gradient needs beside its arguments and results."""
+def temporary_bytes(f: Callable[..., Any], *args: Any) -> int:
+    """Returns the bytes of temporary memory of the compiled gradient (without its arguments and results)."""
     analysis = fx.jit(fx.grad(f)).lower(*args).compile().memory_analysis()
     return int(analysis.temp_bytes)
 
@@ -346,18 +351,18 @@ def bounded(length: int = STEPS) -> Any:
 
 
 def test_memory_of_long_scans() -> None:
-    """A step leaves about two carries: 1024 steps of them plain; 32 + 32, or 5 levels of 4, in pieces."""
-    plain, tree = temporary(chain(), WIDE), temporary(chain(checkpoint="binomial"), WIDE)
+    """A step saves about two carries: 1024 of them without checkpoints, 32 + 32 or 5 levels of 4 with them."""
+    plain, tree = temporary_bytes(chain(), WIDE), temporary_bytes(chain(checkpoint="binomial"), WIDE)
     assert plain > STEPS * WIDE.nbytes
-    assert temporary(chain(checkpoint=32), WIDE) < plain / 8
+    assert temporary_bytes(chain(checkpoint=32), WIDE) < plain / 8
     assert tree < plain / 20
-    assert temporary(chain(4 * STEPS, checkpoint="binomial"), WIDE) < 1.5 * tree
+    assert temporary_bytes(chain(4 * STEPS, checkpoint="binomial"), WIDE) < 1.5 * tree
 
 
 def test_memory_of_bounded_loops() -> None:
-    short = temporary(bounded(), WIDE)
+    short = temporary_bytes(bounded(), WIDE)
     assert short < 2 * STEPS * WIDE.nbytes / 8
-    assert temporary(bounded(4 * STEPS), WIDE) < 2.5 * short  # it grows with the square root
+    assert temporary_bytes(bounded(4 * STEPS), WIDE) < 2.5 * short  # memory grows with the square root of the length
 
 
 def test_memory_of_checkpointed_steps() -> None:
@@ -374,7 +379,7 @@ def test_memory_of_checkpointed_steps() -> None:
 
         return g
 
-    assert temporary(f(fx.checkpoint), WIDE) < temporary(f(lambda g: g), WIDE) / 4
+    assert temporary_bytes(f(fx.checkpoint), WIDE) < temporary_bytes(f(lambda g: g), WIDE) / 4
 
 
 @pytest.mark.parametrize(
@@ -392,7 +397,7 @@ def test_prevent_cse_of_each_argument(flags: Any, jitted: bool) -> None:
 @pytest.mark.parametrize(
     ("flags", "error"), [((True,), ValueError), ((True, False, True), ValueError), (3, TypeError), (None, TypeError)]
 )
-def test_prevent_cse_that_is_refused(flags: Any, error: type[Exception]) -> None:
+def test_invalid_prevent_cse_is_rejected(flags: Any, error: type[Exception]) -> None:
     for F in (fx, jax):
         with pytest.raises(error):
             F.grad(F.checkpoint(lambda x, y: x * y, prevent_cse=flags))(1.0, 2.0)

@@ -1,7 +1,7 @@
-"""Functions with rules of their own that close over what is traced: where that works, and what is said where not."""
+"""Functions with custom rules that close over tracers: where this works, and the errors where it does not."""
 
 # mypy: untyped-calls-exclude="jax"
-# The decorators are those of either library, which is `Any` here.
+# The decorators come from either library, whose type is `Any` here.
 # mypy: disable-error-code="untyped-decorator"
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
 
 def times_sin_jvp(c: Any) -> Any:
-    """Closes over `c`, in the function and in its rule, which gives ten times the derivative."""
+    """Returns a custom_jvp function that closes over `c`, as does its rule, which returns 10 times the derivative."""
 
     @fx.custom_jvp
     def f(y: Any) -> Any:
@@ -43,12 +43,12 @@ def times_sin_vjp(c: Any) -> Any:
     return f
 
 
-KINDS: Final = pytest.mark.parametrize("made", [times_sin_jvp, times_sin_vjp], ids=lambda f: f.__name__)
-Made = Callable[[Any], Any]
+FACTORIES: Final = pytest.mark.parametrize("factory", [times_sin_jvp, times_sin_vjp], ids=lambda f: f.__name__)
+Factory = Callable[[Any], Any]
 SIN, SLOPE = np.sin(np.float32(0.75)), 10 * np.cos(np.float32(0.75))
 Y: Final = np.float32(0.75)
 
-CLOSED_OVER: Final[dict[str, tuple[Callable[[Made], Any], Any]]] = {
+CLOSED_OVER: Final[dict[str, tuple[Callable[[Factory], Any], Any]]] = {
     "vmap": (lambda f: fx.vmap(lambda x: f(x)(Y))(fnp.asarray(X)), X * SIN),
     "vmap of jit": (lambda f: fx.vmap(lambda x: fx.jit(f(x))(Y))(fnp.asarray(X)), X * SIN),
     "jit of vmap of jit": (lambda f: fx.jit(fx.vmap(lambda x: fx.jit(f(x))(Y)))(fnp.asarray(X)), X * SIN),
@@ -96,14 +96,14 @@ CLOSED_OVER: Final[dict[str, tuple[Callable[[Made], Any], Any]]] = {
 }
 
 
-@KINDS
-@pytest.mark.parametrize("place", list(CLOSED_OVER))
-def test_functions_and_rules_close_over_tracers(place: str, made: Made) -> None:
-    case, want = CLOSED_OVER[place]
-    assert_near(case(made), want)
+@FACTORIES
+@pytest.mark.parametrize("name", list(CLOSED_OVER))
+def test_functions_and_rules_may_close_over_tracers(name: str, factory: Factory) -> None:
+    case, want = CLOSED_OVER[name]
+    assert_near(case(factory), want)
 
 
-DIFFERENTIATED: Final[dict[str, Callable[[Made], Any]]] = {
+DIFFERENTIATED: Final[dict[str, Callable[[Factory], Any]]] = {
     "grad": lambda f: fx.grad(lambda x: f(x)(Y))(1.0),
     "grad, of an argument too": lambda f: fx.grad(lambda x: f(x)(x))(1.0),
     "grad of jit": lambda f: fx.grad(fx.jit(lambda x: f(x)(Y)))(1.0),
@@ -115,34 +115,34 @@ DIFFERENTIATED: Final[dict[str, Callable[[Made], Any]]] = {
 }
 
 
-@KINDS
-@pytest.mark.parametrize("place", list(DIFFERENTIATED))
-def test_what_is_closed_over_is_not_differentiated(place: str, made: Made) -> None:
+@FACTORIES
+@pytest.mark.parametrize("name", list(DIFFERENTIATED))
+def test_differentiating_a_closed_over_value_is_an_error(name: str, factory: Factory) -> None:
     with pytest.raises(ClosedOverTracerError, match=r"(?s)\bf\b.*closure_convert") as caught:
-        DIFFERENTIATED[place](made)
+        DIFFERENTIATED[name](factory)
     assert isinstance(caught.value, TypeError)
 
 
-def test_a_constant_of_what_is_closed_over_is_fine() -> None:
+def test_closed_over_value_without_tangent_is_allowed() -> None:
     gradient = fx.grad(lambda x: times_sin_jvp(fx.lax.stop_gradient(x))(x))
     assert_near(gradient(2.0), 10 * np.cos(2.0) * 2.0, ELEMENTARY)
 
 
-def test_closure_convert_makes_arguments_of_what_is_differentiated() -> None:
+def test_closure_convert_turns_differentiated_closed_over_values_into_arguments() -> None:
     def minimize(lib: Any, np_: Any) -> Any:
         @partial(lib.custom_vjp, nondiff_argnums=(0,))
-        def solved(objective: Any, x: Any, *held: Any) -> Any:
-            return objective(x, *held)
+        def solved(objective: Any, x: Any, *consts: Any) -> Any:
+            return objective(x, *consts)
 
         def bwd(objective: Any, res: Any, ct: Any) -> Any:
-            x, held = res
-            return ct * x, *[3 * ct * h for h in held]
+            x, consts = res
+            return ct * x, *[3 * ct * h for h in consts]
 
-        solved.defvjp(lambda objective, x, *held: (solved(objective, x, *held), (x, held)), bwd)
+        solved.defvjp(lambda objective, x, *consts: (solved(objective, x, *consts), (x, consts)), bwd)
 
         def f(c: Any) -> Any:
-            converted, held = lib.closure_convert(lambda x: x * c, np_.float32(2.0))
-            return solved(converted, np_.float32(2.0), *held)
+            converted, consts = lib.closure_convert(lambda x: x * c, np_.float32(2.0))
+            return solved(converted, np_.float32(2.0), *consts)
 
         c = np_.float32(5.0)
         return lib.grad(f)(c), lib.jit(lib.grad(f))(c), lib.vmap(lib.grad(lib.jit(f)))(np_.asarray(X))
@@ -150,9 +150,9 @@ def test_closure_convert_makes_arguments_of_what_is_differentiated() -> None:
     agree(minimize)
 
 
-def test_a_converted_function_is_for_arguments_of_the_same_kind() -> None:
-    converted, held = fx.closure_convert(lambda pair: pair[0] * pair[1], (1.0, 2.0))
-    assert held == []
+def test_converted_function_checks_the_structure_of_its_arguments() -> None:
+    converted, consts = fx.closure_convert(lambda pair: pair[0] * pair[1], (1.0, 2.0))
+    assert consts == []
     assert float(converted((3.0, 4.0))) == 12.0
     with pytest.raises(TypeError, match="(?s)structure.*example_args"):
         converted([3.0, 4.0])

@@ -1,6 +1,6 @@
-"""`composite`, whose programs are JAX's, and `dce_sink`."""
+"""`composite`, which lowers to the same program as in JAX, and `dce_sink`."""
 
-# jax leaves some functions that are called here unannotated.
+# Some of the jax functions called here have no annotations.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -36,25 +36,28 @@ def scaled(x: Any, y: Any, *, a: int, **others: Any) -> Any:
     return x * a + y, y - 1.0
 
 
-def made(lax: Any) -> Callable[..., Any]:
+def scaled_composite(lax: Any) -> Callable[..., Any]:
     return lambda x: lax.composite(scaled, "my.scaled", 3)(x, x, **OPTIONS)
 
 
-def operation(text: str) -> list[str]:
-    """The composite operations of a module, without the symbol of what they are made of."""
+def composite_lines(text: str) -> list[str]:
+    """Returns the composite operations in the text of a module, with the names of their decompositions replaced."""
     return [re.sub(r"@[\w.]+", "@f", line.split(" = ", 1)[1]) for line in text.splitlines() if "composite " in line]
 
 
-def test_composites_are_compiled_as_by_jax() -> None:
-    ours, theirs = fx.jit(made(lax)).lower(X).as_text(), jax.jit(made(jax_lax)).lower(X).as_text()
-    assert operation(ours) == operation(theirs)
-    assert len(operation(ours)) == 1
-    for f in (made(lax), fx.jit(made(lax))):
+def test_composites_lower_as_in_jax() -> None:
+    text, jax_text = (
+        fx.jit(scaled_composite(lax)).lower(X).as_text(),
+        jax.jit(scaled_composite(jax_lax)).lower(X).as_text(),
+    )
+    assert composite_lines(text) == composite_lines(jax_text)
+    assert len(composite_lines(text)) == 1
+    for f in (scaled_composite(lax), fx.jit(scaled_composite(lax))):
         assert [x.tolist() for x in f(X)] == [(3 * X).tolist(), (X - 1).tolist()]
 
 
-def test_derivatives_and_batches_are_those_of_what_it_is_made_of() -> None:
-    """JAX has none."""
+def test_composites_are_transformed_through_their_decomposition() -> None:
+    """JAX has no derivative or batching rule for composites."""
     double = lax.composite(lambda x: x * x, "my.square")
     assert fx.grad(lambda x: double(x).sum())(X).tolist() == (2 * X).tolist()
     assert fx.jit(fx.vmap(double))(X).tolist() == (X * X).tolist()
@@ -63,7 +66,7 @@ def test_derivatives_and_batches_are_those_of_what_it_is_made_of() -> None:
     assert count(double)(X).flops == 3
 
 
-def test_what_it_closes_over() -> None:
+def test_composite_closed_over_values_and_invalid_arguments() -> None:
     table = fx.numpy.array([1.0, 2.0, 3.0])
     assert lax.composite(lambda x: x * table, "n")(X).tolist() == [0.5, 2.0, -6.0]
     with pytest.raises(EscapedTracerError, match="composite n of <lambda> closes over"):
@@ -77,8 +80,8 @@ def test_what_it_closes_over() -> None:
         lax.composite(scaled, wrong)
 
 
-def test_programs_with_them_are_read_back() -> None:
-    program = fx.make_jaxpr(made(lax))(X)
+def test_programs_with_composites_round_trip_through_text() -> None:
+    program = fx.make_jaxpr(scaled_composite(lax))(X)
     check_jaxpr(program.jaxpr)
     assert parse_jaxpr(str(program.jaxpr)) == program.jaxpr
     assert deserialize(serialize(program)) == program
@@ -86,10 +89,10 @@ def test_programs_with_them_are_read_back() -> None:
     assert other != program
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_what_sinks_is_computed(kept: bool) -> None:
+@pytest.mark.parametrize("prevent_mlir_dce", [False, True])
+def test_dce_sink_keeps_its_operand_computed(prevent_mlir_dce: bool) -> None:
     def f(x: Any) -> Any:
-        lax.dce_sink({"a": lax.sin(x)}, prevent_mlir_dce=kept)
+        lax.dce_sink({"a": lax.sin(x)}, prevent_mlir_dce=prevent_mlir_dce)
         return x + 1.0
 
     program = fx.make_jaxpr(fx.jit(f))(X)

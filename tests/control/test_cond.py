@@ -1,4 +1,4 @@
-"""`cond` and `switch`, beside JAX's: values, derivatives, batches; what is left in their programs; what they refuse."""
+"""`cond` and `switch`: values, derivatives and batches as in JAX, their jaxprs, and invalid arguments."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -14,21 +14,21 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
+from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree, same
 from tracefx.control.cond import Cond
 from tracefx.core.handler import current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.passes.dce import dce
 
-lax: Any = fx.lax  # which tests call wrongly, too
+lax: Any = fx.lax  # `Any`, since tests also call them with wrong types
 
 X: Final = normal(2)
 W: Final = normal(2, 2, seed=1)
 
 
 def two(lib: Any, np_: Any) -> Any:
-    """Branches that share no residual, one with a product."""
+    """Two branches without common residuals; one has a product."""
 
     def f(p: Any, x: Any, w: Any) -> Any:
         return lib.lax.cond(p > 0, lambda x, w: (np_.sin(x) @ w, x * p), lambda x, w: (x @ w.T, x), x, w)
@@ -37,7 +37,7 @@ def two(lib: Any, np_: Any) -> Any:
 
 
 def three(lib: Any, np_: Any) -> Any:
-    """Trees in and out, results that one branch alone depends on."""
+    """Three branches with pytree operands and results; some results depend on the operands in one branch only."""
 
     def f(p: Any, x: Any) -> Any:
         branches = [
@@ -63,7 +63,7 @@ def nested(lib: Any, np_: Any) -> Any:
 # ------------------------------------------------------------------ values and derivatives
 
 
-def test_every_transformation_of_every_operand_at_every_axis() -> None:
+def test_all_transformations_agree_with_jax() -> None:
     args = np.float32(0.5), X, W
     assert_agrees_with_jax(two, args, list(batch_axes_choices(args)))
 
@@ -87,15 +87,15 @@ def test_index_is_clamped() -> None:
         branches = [lambda x: x, lambda x: x + 1, lambda x: x * 5]
         run = lib.jit(lambda i: lib.lax.switch(i, branches, 3.0))
         indices: list[Any] = [-7, -1, 0, 1, 2, 3, 99]
-        found = [lib.lax.switch(i, branches, 3.0) for i in indices] + [run(i) for i in indices]
+        results = [lib.lax.switch(i, branches, 3.0) for i in indices] + [run(i) for i in indices]
         batch = lib.vmap(lambda i: lib.lax.switch(i, branches, 3.0))(np_.array(indices))
         small = lib.lax.switch(np.uint8(200), branches, 3.0), lib.lax.switch(np.int8(-3), branches, 3.0)
-        return found, batch, small
+        return results, batch, small
 
     agree(case)
 
 
-def test_one_branch_and_none() -> None:
+def test_switch_with_one_or_no_branch() -> None:
     agree(lambda lib, np_: lib.lax.switch(5, [lambda x: x * 2], 3.0))
     agree(lambda lib, np_: lib.jit(lambda i: lib.grad(lambda x: lib.lax.switch(i, [lambda x: x * x], x))(3.0))(2))
     for lib in (fx, jax):
@@ -104,7 +104,7 @@ def test_one_branch_and_none() -> None:
 
 
 @pytest.mark.parametrize("pred", [True, False, 0, 2, -1, 0.0, 0.5, np.bool_(True), np.int8(0), np.float32(3)])
-def test_predicates_that_are_numbers(pred: Any) -> None:
+def test_numeric_predicates(pred: Any) -> None:
     agree(lambda lib, np_: lib.lax.cond(pred, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))
     agree(lambda lib, np_: lib.jit(lambda p: lib.lax.cond(p, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))(pred))
 
@@ -126,7 +126,7 @@ FORMS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("form", list(FORMS))
-def test_forms_of_a_call(form: str) -> None:
+def test_call_signatures(form: str) -> None:
     agree(lambda lib, np_: FORMS[form](lib.lax))
     agree(lambda lib, np_: lib.jit(lambda: FORMS[form](lib.lax))())
     with fx.disable_jit():
@@ -134,7 +134,7 @@ def test_forms_of_a_call(form: str) -> None:
     same(got, FORMS[form](jax.lax))
 
 
-def test_kinds_of_numbers() -> None:
+def test_result_and_operand_dtypes() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(p: Any, *xs: Any) -> Any:
             return lib.lax.cond(p, lambda *xs: xs, lambda *xs: (*[x + x for x in xs[:-1]], ~xs[-1]), *xs)
@@ -153,7 +153,7 @@ def test_kinds_of_numbers() -> None:
     agree(case)
 
 
-def test_weak_results_join_strong_ones() -> None:
+def test_weakly_typed_results_are_promoted_to_strong_types() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(p: Any) -> Any:
             return lib.lax.cond(p, lambda: (1.0, 1.0), lambda: (np_.float32(2), 2.0))
@@ -163,19 +163,19 @@ def test_weak_results_join_strong_ones() -> None:
     agree(case)
 
 
-def test_integers_have_no_derivative_and_hinder_none() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+def test_integer_operands_do_not_prevent_differentiation() -> None:
+    def factory(lib: Any, np_: Any) -> Any:
         def f(x: Any) -> Any:
             return lib.lax.cond(x > 0, lambda x, n: (x * n, n + 1), lambda x, n: (x, n), x, np.int32(3))
 
         return f
 
-    assert_agrees_with_jax(made, (np.float32(0.5),), [(0,)], eager=True)
+    assert_agrees_with_jax(factory, (np.float32(0.5),), [(0,)], eager=True)
 
 
 @pytest.mark.parametrize("p", [True, False])
 def test_closed_over_tracers(p: bool) -> None:
-    """Of each transformation, at each depth."""
+    """Tracers of each transformation, at each nesting depth."""
 
     def case(lib: Any, np_: Any) -> Any:
         def f(x: Any, y: Any) -> Any:
@@ -229,34 +229,34 @@ def test_platform_dependent() -> None:
     assert_sound(fx.grad(loss), X)
 
 
-def test_platforms_that_are_missing_or_disagree() -> None:
+def test_missing_platforms_and_mismatched_results_are_rejected() -> None:
     for lib in (fx, jax):
         with pytest.raises(NotImplementedError):
             lib.lax.platform_dependent(X, tpu=lambda x: x)
-    text = message(lambda: lax.platform_dependent(X, cpu=lambda x: x, default=lambda x: x[0]))
+    text = error_message(lambda: lax.platform_dependent(X, cpu=lambda x: x, default=lambda x: x[0]))
     assert text.startswith("platform_dependent: the results must have the same types:")
     assert "f32[2]" in text
 
 
-# ------------------------------------------------------------------ programs
+# ------------------------------------------------------------------ jaxprs
 
 
 def conds(jaxpr: Jaxpr) -> list[Cond]:
-    """All there are, in bodies too."""
-    found = []
+    """Returns all `cond` primitives of a jaxpr, including those of its sub-jaxprs."""
+    prims = []
     for eqn in jaxpr.eqns:
         if isinstance(eqn.prim, Cond):
-            found.append(eqn.prim)
+            prims.append(eqn.prim)
         for body in getattr(eqn.prim, "jaxprs", tuple)():
-            found += conds(body)
-    return found
+            prims += conds(body)
+    return prims
 
 
 def names(jaxpr: Jaxpr) -> list[str]:
     return [eqn.prim.name for eqn in jaxpr.eqns]
 
 
-def test_programs_are_sound() -> None:
+def test_jaxprs_check_and_round_trip() -> None:
     args = np.float32(0.5), X, W
     f = two(fx, fnp)
 
@@ -271,17 +271,17 @@ def test_programs_are_sound() -> None:
     assert_sound(fx.hessian(loss, 1), *args)
 
 
-def test_a_predicate_alike_for_the_batch_stays_a_branch() -> None:
+def test_vmap_with_unbatched_predicate_keeps_the_cond() -> None:
     f = two(fx, fnp)
     batch = fx.make_jaxpr(fx.vmap(f, in_axes=(None, 0, None)))(np.float32(1), np.stack([X, X]), W).jaxpr
     assert len(conds(batch)) == 1
     assert "select_n" not in names(batch)
     batch = fx.make_jaxpr(fx.vmap(f, in_axes=(0, None, None)))(np.array([1, 2], np.float32), X, W).jaxpr
     assert not conds(batch)
-    assert names(batch).count("select_n") == 7  # two results, and what each branch reads
+    assert names(batch).count("select_n") == 7  # Two results and the operands of each branch.
 
 
-def test_results_that_no_branch_batches_stay_unbatched() -> None:
+def test_vmap_keeps_results_unbatched_that_no_branch_batches() -> None:
     def f(p: Any, x: Any, y: Any) -> Any:
         return lax.cond(p, lambda: (x + 1, y), lambda: (x * 2, y * 2))
 
@@ -290,7 +290,7 @@ def test_results_that_no_branch_batches_stay_unbatched() -> None:
     assert [a.shape for a in cond.branches[0].out_avals] == [(2,), (2, 2)]
 
 
-def test_unused_results_and_what_they_need_go() -> None:
+def test_dce_removes_unused_results_and_their_operands() -> None:
     def f(p: Any, x: Any, y: Any) -> Any:
         return lax.cond(p, lambda x, y: (fnp.sin(x), fnp.exp(y)), lambda x, y: (x, fnp.tanh(y)), x, y)[0]
 
@@ -301,8 +301,8 @@ def test_unused_results_and_what_they_need_go() -> None:
     assert not conds(dce(unused))
 
 
-def test_a_gradient_keeps_what_its_branch_needs_in_shared_places() -> None:
-    """Only one branch runs: residuals of one type take one place."""
+def test_branches_share_residual_slots() -> None:
+    """Only one branch runs, so residuals of equal types in different branches use the same result."""
 
     def f(p: Any, x: Any) -> Any:
         return lax.cond(p, lambda x: fnp.sin(x).sum(), lambda x: fnp.exp(x).sum(), x)
@@ -313,7 +313,7 @@ def test_a_gradient_keeps_what_its_branch_needs_in_shared_places() -> None:
         assert not {"sin", "cos", "exp"} & set(names(branch))
 
 
-def test_known_operands_stay_outside_the_linear_part() -> None:
+def test_linear_part_does_not_recompute_known_values() -> None:
     _, push = fx.linearize(lambda x: lax.cond(True, lambda x: fnp.sin(x) * 2, lambda x: x, x), X)
     text = str(fx.make_jaxpr(push)(X))
     assert "cond" in text
@@ -321,7 +321,7 @@ def test_known_operands_stay_outside_the_linear_part() -> None:
     assert "cos" not in text
 
 
-def test_equal_programs_are_equal() -> None:
+def test_equal_jaxprs_compare_equal() -> None:
     first, second = [fx.make_jaxpr(two(fx, fnp))(np.float32(1), X, W).jaxpr for _ in range(2)]
     assert first == second
     assert hash(conds(first)[0]) == hash(conds(second)[0])
@@ -351,7 +351,7 @@ def test_branches_are_traced_and_compiled_once() -> None:
     assert sorted(seen) == ["left", "right"]
 
 
-def test_without_jit_one_branch_runs_in_python() -> None:
+def test_with_jit_disabled_only_the_chosen_branch_runs() -> None:
     seen: list[float] = []
 
     def note(x: Any) -> Any:
@@ -371,10 +371,10 @@ def test_without_jit_one_branch_runs_in_python() -> None:
     assert seen == [2.0, 3.0]
 
 
-# ------------------------------------------------------------------ refusals
+# ------------------------------------------------------------------ invalid arguments
 
 
-def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+def error_message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
     before = current()
     with pytest.raises(kind) as caught:
         run()
@@ -390,8 +390,8 @@ def right(x: Any) -> Any:
     return {"a": x, "b": (fnp.stack([x, x]), fnp.int32(1))}
 
 
-def test_branches_that_disagree_in_type() -> None:
-    assert message(lambda: lax.cond(True, left, right, np.float32(1))) == (
+def test_branches_with_different_result_types_are_rejected() -> None:
+    assert error_message(lambda: lax.cond(True, left, right, np.float32(1))) == (
         "cond: the results must have the same types:\n"
         "  leaf      true_fun (left)  false_fun (right)\n"
         "  ['b'][0]  f32[]            f32[2]\n"
@@ -400,31 +400,31 @@ def test_branches_that_disagree_in_type() -> None:
     )
 
 
-def test_branches_that_disagree_in_structure() -> None:
-    assert message(lambda: lax.switch(0, [left, lambda x: [x]], np.float32(1))) == (
+def test_branches_with_different_result_structures_are_rejected() -> None:
+    assert error_message(lambda: lax.switch(0, [left, lambda x: [x]], np.float32(1))) == (
         "switch: the results must have the same structure:\n"
         "  branches[1] (<lambda>) : PyTreeDef([*])\n"
         "  branches[0] (left)     : PyTreeDef({'a': *, 'b': (*, *)})"
     )
 
 
-def test_predicates_that_are_none() -> None:
-    assert message(lambda: lax.cond("yes", left, left, 1.0)) == (
+def test_invalid_predicates_are_rejected() -> None:
+    assert error_message(lambda: lax.cond("yes", left, left, 1.0)) == (
         "cond: the predicate must be a scalar, got 'yes' of type str"
     )
-    assert message(lambda: lax.cond(X > 0, left, left, 1.0)) == (
+    assert error_message(lambda: lax.cond(X > 0, left, left, 1.0)) == (
         "cond: the predicate must be a scalar, got one of type bool[2]"
     )
-    assert message(lambda: lax.cond(1j, left, left, 1.0)) == (
+    assert error_message(lambda: lax.cond(1j, left, left, 1.0)) == (
         "cond: the predicate must be a boolean or a real number, got one of type c64[]"
     )
-    assert message(lambda: lax.switch(1.0, [left], 1.0)) == (
+    assert error_message(lambda: lax.switch(1.0, [left], 1.0)) == (
         "switch: the index must be an integer scalar, got one of type f32[]"
     )
-    assert message(lambda: lax.switch(0, left, 1.0)).startswith(
+    assert error_message(lambda: lax.switch(0, left, 1.0)).startswith(
         "switch takes a sequence of functions, got <function left"
     )
-    assert "one of type i32[2]" in message(lambda: lax.switch(np.array([0, 1], np.int32), [left], 1.0))
+    assert "one of type i32[2]" in error_message(lambda: lax.switch(np.array([0, 1], np.int32), [left], 1.0))
     for lib in (fx, jax):
         with pytest.raises(TypeError):
             lib.lax.cond(None, left, left, 1.0)
@@ -432,7 +432,7 @@ def test_predicates_that_are_none() -> None:
             lib.lax.cond(True, left, 1.0)
 
 
-def test_an_error_in_a_branch_changes_no_context() -> None:
+def test_exception_in_a_branch_restores_the_context() -> None:
     def bad(x: Any) -> Any:
         raise KeyError("mine")
 
@@ -440,11 +440,11 @@ def test_an_error_in_a_branch_changes_no_context() -> None:
         lambda: lax.cond(True, left, bad, 1.0),
         lambda: fx.vmap(fx.grad(lambda x: lax.cond(x > 0, bad, bad, x)))(X),
     ):
-        assert message(run, KeyError) == "'mine'"
+        assert error_message(run, KeyError) == "'mine'"
     same(lax.cond(True, lambda x: x, lambda x: x, 1.0), jnp.asarray(1.0))
 
 
-def test_both_operands_and_operand() -> None:
+def test_passing_both_operands_and_operand_is_rejected() -> None:
     for lib in (fx, jax):
         with pytest.raises(TypeError):
             lib.lax.cond(True, left, left, 1.0, operand=2.0)
@@ -481,15 +481,15 @@ GUARDS: Final[dict[str, Callable[[Any, Any], Callable[..., Any]]]] = {
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_branches_that_an_element_does_not_take_leave_its_derivative_finite(name: str) -> None:
-    """Where the derivative of a branch is infinite, elements of a batch that take another branch have theirs."""
+def test_gradient_of_vmapped_cond_is_finite_where_the_other_branch_has_an_infinite_derivative(name: str) -> None:
+    """Batch elements that take one branch are not affected by an infinite derivative of the other branch."""
     x, w = np.array([0.0, 0.25, 0.6, 1.5], np.float32), np.float32(2.0)
 
-    def both(lib: Any, np_: Any) -> Any:
+    def batched(lib: Any, np_: Any) -> Any:
         f = GUARDS[name](lib, np_)
         return lambda x, w: lib.vmap(f, in_axes=(0, None))(x, w).sum()
 
-    ours = both(fx, fnp)
+    function = batched(fx, fnp)
     for transformed in (
         lambda lib, f: lib.grad(f, argnums=(0, 1)),
         lambda lib, f: lib.jit(lib.grad(f, argnums=(0, 1))),
@@ -497,11 +497,11 @@ def test_branches_that_an_element_does_not_take_leave_its_derivative_finite(name
         lambda lib, f: lib.grad(lib.checkpoint(f), argnums=(0, 1)),
         lambda lib, f: lib.jit(lib.hessian(f)),
     ):
-        agree(lambda lib, np_, transformed=transformed: transformed(lib, both(lib, np_))(x, w))  # type: ignore[misc]
-    assert all(np.isfinite(np.asarray(g)).all() for g in fx.grad(ours, argnums=(0, 1))(x, w))
+        agree(lambda lib, np_, transformed=transformed: transformed(lib, batched(lib, np_))(x, w))  # type: ignore[misc]
+    assert all(np.isfinite(np.asarray(g)).all() for g in fx.grad(function, argnums=(0, 1))(x, w))
 
 
-def test_a_batch_without_derivatives_repeats_no_operand() -> None:
+def test_vmap_does_not_broadcast_unbatched_operands() -> None:
     w = normal(3, 3)
     f = fx.vmap(lambda x: lax.cond(x[0] > 0, lambda x: x @ w, lambda x: x, x))
     text = str(fx.make_jaxpr(f)(normal(5, 3)))
@@ -510,7 +510,7 @@ def test_a_batch_without_derivatives_repeats_no_operand() -> None:
 
 
 @pytest.mark.parametrize("jitted", [False, True])
-def test_an_operand_that_every_branch_returns_stays_unbatched(jitted: bool) -> None:
+def test_vmap_keeps_an_operand_unbatched_that_every_branch_returns(jitted: bool) -> None:
     def call(F: Any, N: Any) -> Any:
         def f(x: Any, y: Any) -> Any:
             return F.lax.cond(x > 0, lambda x, y: (y, x), lambda x, y: (y, x), x, y)

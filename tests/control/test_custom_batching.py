@@ -1,7 +1,7 @@
-"""`custom_vmap` and `sequential_vmap`, against JAX where JAX has an answer."""
+"""`custom_vmap` and `sequential_vmap`, compared with JAX where JAX supports the case."""
 
 # mypy: untyped-calls-exclude="jax"
-# The decorators are those of either library, which is `Any` here.
+# The decorators come from either library, whose type is `Any` here.
 # mypy: disable-error-code="untyped-decorator"
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Y: Final = np.array([1.0, 3.0, -2.0], np.float32)
 
 
 def cosine_in_a_batch(lib: Any, np_: Any) -> Any:
-    """A rule that is not `vmap` of the function, so that it shows whether it was called."""
+    """The rule differs from `vmap` of the function, so the result shows whether the rule was called."""
 
     @lib.custom_batching.custom_vmap
     def f(x: Any, y: Any) -> Any:
@@ -88,7 +88,7 @@ def trees(lib: Any, np_: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", [values, forward_mode, trees], ids=lambda case: case.__name__)
-def test_as_in_jax(case: Callable[[Any, Any], Any]) -> None:
+def test_custom_vmap_agrees_with_jax(case: Callable[[Any, Any], Any]) -> None:
     agree(case)
 
 
@@ -108,19 +108,19 @@ REVERSE: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
 
 
 @pytest.mark.parametrize("stack", list(REVERSE))
-def test_the_gradient_in_a_batch_is_that_of_the_rule(stack: str) -> None:
-    """JAX has no reverse mode here: what the rule computes, differentiated, is what is wanted."""
+def test_gradient_under_vmap_differentiates_the_rule(stack: str) -> None:
+    """JAX has no reverse mode here: the expected value is the derivative of what the rule computes."""
     got = REVERSE[stack](fx, fnp, cosine_in_a_batch(fx, fnp))
     same(got, REVERSE[stack](jax, jnp, lambda x, y: jnp.cos(x) * y))
 
 
-def test_without_a_batch_the_gradient_is_that_of_the_function() -> None:
+def test_gradient_without_vmap_differentiates_the_function() -> None:
     f = cosine_in_a_batch(fx, fnp)
     assert_near(fx.grad(f)(0.5, 2.0), 2 * np.cos(0.5), ELEMENTARY)
     assert_near(fx.jit(fx.grad(fx.grad(fx.jit(f))))(0.5, 2.0), -2 * np.sin(0.5), ELEMENTARY)
 
 
-def test_a_function_that_differentiates_a_jitted_one_has_a_gradient() -> None:
+def test_gradient_of_a_custom_vmap_function_that_differentiates_a_jitted_function() -> None:
     def times_its_slope(x: Any) -> Any:
         y, pull = fx.vjp(fx.jit(fnp.cos), x)
         return pull(y)[0]
@@ -133,7 +133,7 @@ def test_a_function_that_differentiates_a_jitted_one_has_a_gradient() -> None:
         assert_near(fx.jit(fx.grad(fx.jit(f)))(0.5), -np.cos(1.0))
 
 
-def test_it_can_be_inside_a_function_with_a_gradient_of_its_own() -> None:
+def test_custom_vmap_inside_custom_vjp() -> None:
     inner = cosine_in_a_batch(fx, fnp)
 
     @fx.custom_vjp
@@ -147,7 +147,7 @@ def test_it_can_be_inside_a_function_with_a_gradient_of_its_own() -> None:
     assert_near(fx.vmap(fx.grad(fx.jit(f)))(x), np.cos(1.0) * X, ELEMENTARY)
 
 
-def test_a_function_may_have_rules_of_both_kinds() -> None:
+def test_function_with_batching_and_derivative_rules() -> None:
     def case(lib: Any, np_: Any) -> Any:
         @lib.custom_vjp
         @lib.custom_batching.custom_vmap
@@ -172,7 +172,7 @@ def test_a_function_may_have_rules_of_both_kinds() -> None:
         fx.custom_vjp(fx.custom_batching.custom_vmap(fnp.sin)).defjvp  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_two_batches_call_the_rule_for_the_inner_one_first() -> None:
+def test_nested_vmap_calls_the_rule_for_the_inner_axis_first() -> None:
     sizes = []
 
     @fx.custom_batching.custom_vmap
@@ -189,7 +189,7 @@ def test_two_batches_call_the_rule_for_the_inner_one_first() -> None:
     assert sizes == [(3, (3,)), (2, (2, 3))]
 
 
-# ------------------------------------------------------------------ what it closes over
+# ------------------------------------------------------------------ closed-over values
 
 
 def closing(c: Any) -> Any:
@@ -201,7 +201,7 @@ def closing(c: Any) -> Any:
     return f
 
 
-def test_what_it_closes_over_may_be_traced() -> None:
+def test_closed_over_values_may_be_traced() -> None:
     x = fnp.asarray(X)
     assert_near(fx.vmap(lambda c: closing(c)(0.5))(x), np.sin(np.float32(0.5)) * X, ELEMENTARY)
     assert_near(fx.jit(lambda c: fx.vmap(closing(c))(x))(2.0), 2 * np.cos(X), ELEMENTARY)
@@ -209,7 +209,7 @@ def test_what_it_closes_over_may_be_traced() -> None:
     assert_near(fx.vmap(lambda y: fx.vmap(lambda c: closing(c)(y))(x))(x)[1], np.cos(X[1]) * X, ELEMENTARY)
 
 
-def test_what_it_closes_over_is_no_argument_of_its_rule() -> None:
+def test_batched_or_differentiated_closed_over_values_are_rejected() -> None:
     x = fnp.asarray(X)
     with pytest.raises(ClosedOverTracerError, match="closed-over"):
         fx.vmap(lambda x: closing(x)(x))(x)
@@ -219,10 +219,10 @@ def test_what_it_closes_over_is_no_argument_of_its_rule() -> None:
         fx.grad(lambda x: closing(x)(x))(1.0)
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ invalid rules
 
 
-def test_a_rule_gives_what_the_function_gives() -> None:
+def test_rule_output_and_out_batched_structures_are_checked() -> None:
     def mapped(rule: Callable[..., Any]) -> Any:
         f: Any = fx.custom_batching.custom_vmap(lambda x: {"a": x})
         f.def_vmap(rule)
@@ -243,10 +243,10 @@ def test_a_rule_gives_what_the_function_gives() -> None:
         mapped(lambda n, b, x: ({"a": x}, False))
 
 
-# ------------------------------------------------------------------ one after the other
+# ------------------------------------------------------------------ sequential_vmap
 
 
-def test_sequential_vmap_is_a_loop() -> None:
+def test_sequential_vmap_lowers_to_a_loop() -> None:
     def case(lib: Any, np_: Any) -> Any:
         f = lib.custom_batching.sequential_vmap(lambda x, y: np_.sin(x) * y["a"])
         x, y = np_.asarray(X), {"a": np_.asarray(Y)}
@@ -271,7 +271,7 @@ def test_sequential_vmap_is_a_loop() -> None:
     "rule", [lambda n, batched, x: (x, True), lambda n, batched, x: ([x, x], True)], ids=["one array", "a list"]
 )
 @pytest.mark.parametrize(("lib", "np_"), [(fx, fnp), (jax, jnp)], ids=["tracefx", "jax"])
-def test_a_rule_must_give_what_the_function_gives(lib: Any, np_: Any, rule: Any) -> None:
+def test_rule_with_mismatched_output_structure_is_rejected(lib: Any, np_: Any, rule: Any) -> None:
     f = lib.custom_batching.custom_vmap(lambda x: (np_.sin(x), x))
     f.def_vmap(rule)
     for run in (lib.vmap(f), lib.jit(lib.vmap(f)), lib.vmap(lib.jit(f))):
@@ -279,7 +279,7 @@ def test_a_rule_must_give_what_the_function_gives(lib: Any, np_: Any, rule: Any)
             run(X)
 
 
-def test_a_rule_must_give_the_types_of_the_function() -> None:
+def test_rule_with_mismatched_output_types_is_rejected() -> None:
     f: Any = fx.custom_batching.custom_vmap(lambda x: fnp.sin(x))
     f.def_vmap(lambda n, batched, x: (x[:, None], True))
     with pytest.raises(TypeError, match="the same types"):

@@ -1,7 +1,7 @@
-"""`custom_jvp`, `custom_vjp`, `custom_gradient`: the same functions in either library, under stacks."""
+"""`custom_jvp`, `custom_vjp` and `custom_gradient`, compared with JAX under stacks of transformations."""
 
 # mypy: untyped-calls-exclude="jax"
-# The decorators are those of either library, which is `Any` here.
+# The decorators come from either library, whose type is `Any` here.
 # mypy: disable-error-code="untyped-decorator"
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.transforms.oracle import agree, same
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 TWO: Final = np.float32(2.0)
 
-# ------------------------------------------------------------------ functions with rules, for either library
+# ------------------------------------------------------------------ functions with custom rules
 
 
 def log1pexp(lib: Any, np_: Any) -> Any:
-    """A rule that keeps the derivative finite."""
+    """The rule keeps the derivative finite."""
 
     @lib.custom_jvp
     def f(x: Any) -> Any:
@@ -41,7 +41,7 @@ def log1pexp(lib: Any, np_: Any) -> Any:
 
 
 def doubled(lib: Any, np_: Any) -> Any:
-    """A rule that is not the function's derivative, so that it shows whether it was called."""
+    """The rule differs from the true derivative, so the result shows whether the rule was called."""
 
     @lib.custom_vjp
     def f(x: Any) -> Any:
@@ -52,7 +52,7 @@ def doubled(lib: Any, np_: Any) -> Any:
 
 
 def of_two(lib: Any, np_: Any) -> Any:
-    """Two arguments, two outputs of which one is seldom used, a rule inside a rule."""
+    """Two arguments, two outputs of which one is often unused, and a custom rule inside a custom rule."""
     inner = log1pexp(lib, np_)
 
     @lib.custom_vjp
@@ -70,7 +70,7 @@ def of_two(lib: Any, np_: Any) -> Any:
     return lambda x: g(x, x * 0.5)[0]
 
 
-def in_parts(lib: Any, np_: Any) -> Any:
+def with_defjvps(lib: Any, np_: Any) -> Any:
     @lib.custom_jvp
     def f(x: Any, y: Any) -> Any:
         return np_.sin(x) * y
@@ -79,7 +79,9 @@ def in_parts(lib: Any, np_: Any) -> Any:
     return lambda x: f(x, x + 1.0)
 
 
-FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {f.__name__: f for f in (log1pexp, doubled, of_two, in_parts)}
+FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    f.__name__: f for f in (log1pexp, doubled, of_two, with_defjvps)
+}
 
 
 def pushed(lib: Any, f: Any) -> Any:
@@ -123,18 +125,18 @@ def _stacked(stack: Any, lib: Any, np_: Any, function: Any) -> Any:
 
 @pytest.mark.parametrize("function", list(FUNCTIONS))
 @pytest.mark.parametrize("stack", list(STACKS))
-def test_under_a_stack_of_transformations(stack: str, function: str) -> None:
+def test_custom_derivatives_under_a_stack_of_transformations(stack: str, function: str) -> None:
     agree(lambda lib, np_: _stacked(STACKS[stack], lib, np_, FUNCTIONS[function]))
 
 
-@pytest.mark.parametrize("function", ["log1pexp", "in_parts"])
+@pytest.mark.parametrize("function", ["log1pexp", "with_defjvps"])
 @pytest.mark.parametrize("stack", list(FORWARD))
 def test_forward_mode_through_custom_jvp(stack: str, function: str) -> None:
     agree(lambda lib, np_: _stacked(FORWARD[stack], lib, np_, FUNCTIONS[function]))
 
 
 def _as_custom_jvp(lib: Any, np_: Any) -> Any:
-    """What `doubled` is, its derivative written forwards."""
+    """The same function and derivative as `doubled`, with a JVP rule."""
 
     @lib.custom_jvp
     def f(x: Any) -> Any:
@@ -150,7 +152,7 @@ def test_forward_mode_through_custom_vjp_is_the_transpose_of_the_backward_rule(s
     same(got, _stacked(FORWARD[stack], jax, jnp, _as_custom_jvp))
 
 
-# ------------------------------------------------------------------ what JAX's documentation shows
+# ------------------------------------------------------------------ examples of JAX's documentation
 
 
 def clip_gradient(lib: Any, np_: Any) -> Any:
@@ -203,7 +205,7 @@ def nondiff_functions(lib: Any, np_: Any) -> Any:
 
 
 def nondiff_tracers(lib: Any, np_: Any) -> Any:
-    """A count that is not differentiated, known or traced."""
+    """A non-differentiated argument, concrete or traced."""
 
     @partial(lib.custom_jvp, nondiff_argnums=(1,))
     def scaled(x: Any, n: Any) -> Any:
@@ -285,7 +287,7 @@ def integers(lib: Any, np_: Any) -> Any:
 
 
 def safe_at_zero(lib: Any, np_: Any) -> Any:
-    """A square root whose derivative is 0 where it has none."""
+    """A square root whose derivative at 0 is defined as 0."""
 
     @lib.custom_jvp
     def root(x: Any) -> Any:
@@ -318,7 +320,7 @@ def control_flow_on_values(lib: Any, np_: Any) -> Any:
     return [gradient(np_.float32(x)) for gradient in gradients for x in (1.0, -1.0)]
 
 
-def gradients_given_with_the_function(lib: Any, np_: Any) -> Any:
+def custom_gradient_functions(lib: Any, np_: Any) -> Any:
     @lib.custom_gradient
     def square(x: Any) -> Any:
         return x**2, lambda ct: (ct * x,)
@@ -328,7 +330,7 @@ def gradients_given_with_the_function(lib: Any, np_: Any) -> Any:
         return x * y, lambda ct: (ct * y * y, ct * x)
 
     @lib.custom_gradient
-    def bare(d: Any) -> Any:
+    def dictionary(d: Any) -> Any:
         y = np_.sin(d["a"])
         return y, lambda ct: ({"a": ct * y},)
 
@@ -339,12 +341,12 @@ def gradients_given_with_the_function(lib: Any, np_: Any) -> Any:
         lib.jit(lib.vmap(lib.grad(lib.jit(square))))(x),
         lib.vmap(lib.grad(lib.grad(square)))(x),
         lib.grad(lambda x: np_.sum(lib.vmap(product)(x, x)))(x),
-        lib.vmap(lib.grad(bare))({"a": x}),
+        lib.vmap(lib.grad(dictionary))({"a": x}),
     )
 
 
-def operands_alike_for_the_batch(lib: Any, np_: Any) -> Any:
-    """Their cotangents are summed over it."""
+def unbatched_operands(lib: Any, np_: Any) -> Any:
+    """The cotangents of unbatched operands are summed over the batch."""
 
     @lib.custom_vjp
     def f(x: Any, y: Any) -> Any:
@@ -363,8 +365,8 @@ def operands_alike_for_the_batch(lib: Any, np_: Any) -> Any:
     )
 
 
-def tangents_where_the_output_is_alike(lib: Any, np_: Any) -> Any:
-    """The output doesn't differ along the batch, by the function, but its tangent does."""
+def batched_tangents_of_an_unbatched_output(lib: Any, np_: Any) -> Any:
+    """The function's output is unbatched, but the tangent that the rule computes is batched."""
 
     @lib.custom_jvp
     def scaled(x: Any, s: Any) -> Any:
@@ -401,15 +403,15 @@ DOCUMENTED: Final = (
     integers,
     safe_at_zero,
     control_flow_on_values,
-    gradients_given_with_the_function,
-    operands_alike_for_the_batch,
-    tangents_where_the_output_is_alike,
+    custom_gradient_functions,
+    unbatched_operands,
+    batched_tangents_of_an_unbatched_output,
     methods,
 )
 
 
 @pytest.mark.parametrize("case", DOCUMENTED, ids=lambda case: case.__name__)
-def test_as_in_jax(case: Callable[[Any, Any], Any]) -> None:
+def test_custom_derivatives_agree_with_jax(case: Callable[[Any, Any], Any]) -> None:
     agree(case)
 
 
@@ -480,11 +482,11 @@ def zeros_in_vjp_rules(lib: Any, np_: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", [zeros_in_a_jvp_rule, zeros_in_vjp_rules], ids=lambda case: case.__name__)
-def test_symbolic_zeros_are_those_of_jax(case: Callable[[Any, Any], Any]) -> None:
+def test_symbolic_zeros_agree_with_jax(case: Callable[[Any, Any], Any]) -> None:
     agree(case)
 
 
-def test_zeros_of_values() -> None:
+def test_zero_from_primal() -> None:
     def case(lib: Any, np_: Any) -> Any:
         values = {"a": np_.asarray(X), "b": (np_.arange(2), np.float32(1.0))}
         symbolic = lib.custom_derivatives.zero_from_primal(values, symbolic_zeros=True)
@@ -494,7 +496,7 @@ def test_zeros_of_values() -> None:
     agree(case)
 
 
-def test_rules_may_keep_what_is_no_array() -> None:
+def test_vjp_residuals_may_contain_values_that_are_no_arrays() -> None:
     @fx.custom_vjp
     def f(x: fx.Array) -> fx.Array:
         return x

@@ -1,4 +1,4 @@
-"""Rules that are true change nothing: generated programs, wrapped anywhere in a generated stack."""
+"""Correct custom rules change no result: generated programs with wrappers anywhere in a stack of transformations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tracefx.testing.tolerances import PROGRAM
 Function: TypeAlias = Callable[..., Any]
 
 
-def nothing(f: Function) -> Function:
+def unchanged(f: Function) -> Function:
     return f
 
 
@@ -52,11 +52,11 @@ def with_vmap(f: Function) -> Function:
     return custom  # type: ignore[no-any-return]  # a function
 
 
-def in_sequence(f: Function) -> Function:
+def with_sequential_vmap(f: Function) -> Function:
     return fx.custom_batching.sequential_vmap(f)
 
 
-WRAPPERS: Final = (nothing, with_jvp, with_vjp, with_gradient, with_vmap, in_sequence)
+WRAPPERS: Final = (unchanged, with_jvp, with_vjp, with_gradient, with_vmap, with_sequential_vmap)
 Wrappers: TypeAlias = Sequence[Callable[[Function], Function]]
 
 
@@ -69,7 +69,7 @@ def wrapped(case: TransformedProgram, wrappers: Wrappers) -> Function:
 
 @limit_examples(25)
 @given(transformed_programs(max_steps=3, max_layers=3), st.lists(st.sampled_from(WRAPPERS), min_size=4, max_size=4))
-def test_true_rules_change_nothing(case: TransformedProgram, wrappers: Wrappers) -> None:
+def test_correct_custom_rules_change_no_result(case: TransformedProgram, wrappers: Wrappers) -> None:
     with fx.enable_x64():
         inputs = [fnp.asarray(x) for x in case.inputs()]
         want = np.asarray(case.function(fx, fnp)(*inputs))
@@ -77,13 +77,13 @@ def test_true_rules_change_nothing(case: TransformedProgram, wrappers: Wrappers)
         assert_near(got, want, PROGRAM)
 
 
-# Programs that hold functions print and don't parse; differences say nothing near a kink.
+# Programs that contain Python functions can't be parsed; finite differences are wrong near a kink.
 APPLICABLE: Final = tuple([law for law in LAWS if law not in (text_round_trips, jvp_is_the_derivative)])
 
 
 @limit_examples(10)
 @given(transformed_programs(max_steps=3, max_layers=1), st.lists(st.sampled_from(WRAPPERS[1:]), min_size=2, max_size=2))
-def test_the_laws_hold(case: TransformedProgram, wrappers: Wrappers) -> None:
+def test_laws_hold_with_custom_rules(case: TransformedProgram, wrappers: Wrappers) -> None:
     with fx.enable_x64(), fx.disable_jit():
         inputs = [fnp.asarray(x) for x in case.inputs()]
         check_function(wrapped(case, wrappers), *inputs, laws=APPLICABLE)

@@ -1,6 +1,6 @@
-"""What `debug.print` shows, in programs of every kind, and which formats it takes: as JAX's does."""
+"""`debug.print`: its output under control flow and transformations, and its format strings, as in JAX."""
 
-# jax leaves some functions that are called here unannotated.
+# Some of the jax functions called here have no annotations.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.libraries import OURS, THEIRS, Library
+from tests.control.libraries import JAX, TRACEFX, Library
 
 
 def square(m: Library, ordered: bool) -> Callable[[Any], Any]:
@@ -100,7 +100,7 @@ def of_two(m: Library, ordered: bool) -> Callable[[Any, Any], Any]:
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("ordered", [False, True], ids=["unordered", "ordered"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_prints_as_jax_does(name: str, ordered: bool, compiled: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_agrees_with_jax(name: str, ordered: bool, compiled: bool, capsys: pytest.CaptureFixture[str]) -> None:
     def run(m: Library) -> tuple[list[Any], str]:
         def program() -> object:
             return PROGRAMS[name](m, ordered)
@@ -109,7 +109,7 @@ def test_prints_as_jax_does(name: str, ordered: bool, compiled: bool, capsys: py
         m.top.effects_barrier()
         return [np.asarray(leaf).tolist() for leaf in m.top.tree.leaves(result)], capsys.readouterr().out
 
-    (result, printed), (wanted, wanted_text) = run(OURS), run(THEIRS)
+    (result, printed), (wanted, wanted_text) = run(TRACEFX), run(JAX)
     assert result == wanted
     if ordered:
         assert printed == wanted_text
@@ -135,7 +135,7 @@ FORMATS: Final[Sequence[tuple[str, tuple[object, ...], dict[str, object]]]] = (
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize(("fmt", "args", "kwargs"), FORMATS, ids=[f[0] for f in FORMATS])
-def test_formats_are_read_as_jax_reads_them(
+def test_formats_are_interpreted_as_in_jax(
     fmt: str,
     args: tuple[object, ...],
     kwargs: dict[str, object],
@@ -151,11 +151,11 @@ def test_formats_are_read_as_jax_reads_them(
         m.top.effects_barrier()
         return capsys.readouterr().out
 
-    assert run(OURS) == run(THEIRS)
+    assert run(TRACEFX) == run(JAX)
 
 
 @pytest.mark.parametrize(
-    ("fmt", "args", "kwargs", "error", "told"),
+    ("fmt", "args", "kwargs", "error", "message"),
     [
         ("{x}", (), {"x": 1, "y": 2}, ValueError, "does not use keyword argument 'y'"),
         ("{}", (1, 2), {}, ValueError, "does not use positional argument 1"),
@@ -167,15 +167,15 @@ def test_formats_are_read_as_jax_reads_them(
         (3, (), {}, TypeError, "format string first, got 3"),
     ],
 )
-def test_formats_that_do_not_fit(
-    fmt: Any, args: tuple[object, ...], kwargs: dict[str, object], error: type[Exception], told: str
+def test_invalid_formats_are_rejected(
+    fmt: Any, args: tuple[object, ...], kwargs: dict[str, object], error: type[Exception], message: str
 ) -> None:
-    for m in (OURS, THEIRS):
-        with pytest.raises(error, match=told if m is OURS else None):
+    for m in (TRACEFX, JAX):
+        with pytest.raises(error, match=message if m is TRACEFX else None):
             m.print(fmt, *args, **kwargs)
 
 
-def test_an_f_string_of_a_tracer_says_what_it_is_and_with_its_argument_what_is_wrong(
+def test_f_string_with_a_tracer_prints_it_and_is_rejected_with_arguments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fx.jit(lambda x: fx.debug.print(f"{x}"))(1.0)
@@ -184,12 +184,12 @@ def test_an_f_string_of_a_tracer_says_what_it_is_and_with_its_argument_what_is_w
         fx.jit(lambda x: fx.debug.print(f"{x}", x))(1.0)
 
 
-def test_formats_are_checked_without_looking_into_values() -> None:
+def test_formats_are_checked_without_formatting_values() -> None:
     (eqn,) = fx.make_jaxpr(lambda x: fx.debug.print("{x.shape} {x[0]}", x=x))(fnp.ones(3)).eqns
     assert eqn.prim.name == "debug_print"
 
 
-def test_options_apart_from_arguments_of_the_same_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_and_format_arguments_of_the_same_name_are_distinct(capsys: pytest.CaptureFixture[str]) -> None:
     fx.debug.print(ordered=True)("{ordered}", ordered=1)
     seen: list[object] = []
     fx.debug.callback(ordered=True)(lambda **kwargs: seen.append(sorted(kwargs)), ordered=2, partitioned=3)
@@ -201,7 +201,7 @@ def test_options_apart_from_arguments_of_the_same_names(capsys: pytest.CaptureFi
             function(x=1)
 
 
-def test_what_is_no_array_is_passed_on_as_it_is() -> None:
+def test_arguments_that_are_no_arrays_are_passed_unchanged() -> None:
     seen: list[Any] = []
     marked = {1, 2}
 

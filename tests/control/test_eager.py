@@ -1,4 +1,4 @@
-"""Loops and branches called without `jit`: a body is traced once and compiled once, however often it is called."""
+"""Loops and branches without `jit`: bodies are traced and compiled once, not at each call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.everything import normal
+from tests.control.transform_checks import normal
 from tracefx import lax
 from tracefx.xla import backend
 from tracefx.xla.lower import lower
@@ -22,7 +22,7 @@ COUNTS: Counter[str] = Counter()
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the functions below were traced, and how often a program was lowered."""
+    """Counts the traces of each function below and the number of lowered programs."""
     COUNTS.clear()
 
     def counted(*args: Any) -> Any:
@@ -95,15 +95,15 @@ STACKS: Final[dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]]]
 
 
 @pytest.mark.parametrize("name", list(FUNCTIONS))
-def test_calls_repeated_neither_trace_nor_compile(name: str, counts: Counter[str]) -> None:
+def test_repeated_calls_neither_trace_nor_compile(name: str, counts: Counter[str]) -> None:
     x = fnp.asarray(X)
     for stack in STACKS.values():
-        # Made anew for each call, as functions are that stand in other functions.
+        # A new lambda for each call, as with functions defined inside other functions.
         stack(lambda x: FUNCTIONS[name](x))(x)
     before = dict(counts)
-    # Once for each type: the batch that is left over has another.
+    # Once for each shape: the remainder batch has another one.
     once = 2 if name == "map of batches" else 1
-    assert all(count == once for what, count in before.items() if what != "lowered")
+    assert all(count == once for counter, count in before.items() if counter != "lowered")
     for stack in STACKS.values():
         for _ in range(2):
             stack(lambda x: FUNCTIONS[name](x))(x * 0.5)

@@ -1,4 +1,4 @@
-"""How often what has effects happens where programs are taken apart: in loops, their derivatives and their pieces."""
+"""Effects happen exactly once where programs are split: in loops, their derivatives and checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STEPS: Final = 6
 
 
 class Log:
-    """What was shown or counted, in order."""
+    """Records the values passed to callbacks, in order."""
 
     def __init__(self) -> None:
         self.entries: list[float] = []
@@ -46,7 +46,7 @@ class Log:
         return x
 
     def count(self, x: Any) -> Any:
-        """`x` times how often this has been called."""
+        """Returns `x` times the number of calls so far."""
 
         def times(x: Any) -> Any:
             self.entries.append(float(x))
@@ -55,7 +55,7 @@ class Log:
         return fx.io_callback(times, SCALAR, x, ordered=True)
 
 
-def happens(f: Callable[[Log], Callable[[Any], Any]], x: Any, compiled: bool) -> tuple[Any, list[float]]:
+def run_logged(f: Callable[[Log], Callable[[Any], Any]], x: Any, compiled: bool) -> tuple[Any, list[float]]:
     log = Log()
     g = f(log)
     out = (fx.jit(g) if compiled else g)(x)
@@ -65,7 +65,7 @@ def happens(f: Callable[[Log], Callable[[Any], Any]], x: Any, compiled: bool) ->
 def product(
     step: Callable[[Log, Any, Any], Any], **options: Any
 ) -> tuple[Callable[[Log], Callable[[Any], Any]], Callable[[Log], Callable[[Any], Any]]]:
-    """A loop that multiplies a carry by a factor of each step, and its derivative."""
+    """Returns a scan that multiplies its carry by a factor in each step, and its derivative."""
 
     def f(log: Log) -> Callable[[Any], Any]:
         def one(c: Any, x: Any) -> tuple[Any, None]:
@@ -92,24 +92,24 @@ BODIES: Final[dict[str, Callable[[Log, Any, Any], Any]]] = {
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("name", BODIES)
-def test_a_differentiated_scan_does_what_the_scan_does(name: str, options: dict[str, Any]) -> None:
+def test_differentiated_scan_has_the_effects_of_the_scan(name: str, options: dict[str, Any]) -> None:
     f, derivative = product(BODIES[name], **options)
     plain, _ = product(BODIES[name])
     x = fnp.float32(1.25)
-    want, entries = happens(plain, x, compiled=False)
-    slope, _ = happens(lambda log: lambda x: fx.jvp(plain(log), (x,), (1.0,))[1], x, compiled=False)
+    want, entries = run_logged(plain, x, compiled=False)
+    slope, _ = run_logged(lambda log: lambda x: fx.jvp(plain(log), (x,), (1.0,))[1], x, compiled=False)
     assert entries
     for compiled in (True,) if options else (False, True):
-        out, seen = happens(f, x, compiled)
+        out, seen = run_logged(f, x, compiled)
         assert seen == entries
         assert_near(out, want, ELEMENTARY)
-        got, seen = happens(derivative, x, compiled)
+        got, seen = run_logged(derivative, x, compiled)
         assert seen == entries
         assert_near(got, slope, ELEMENTARY)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_a_checkpointed_function_does_once_what_it_does(compiled: bool) -> None:
+def test_effects_of_a_checkpointed_function_happen_once(compiled: bool) -> None:
     def shows(log: Log) -> Callable[[Any], Any]:
         return fx.grad(checkpoint(lambda x: fnp.sin(fnp.sin(log.show(x)))))
 
@@ -118,7 +118,7 @@ def test_a_checkpointed_function_does_once_what_it_does(compiled: bool) -> None:
 
     slope = np.cos(np.sin(2.0)) * np.cos(2.0)
     for f, factor, entry in ((shows, 1, 2.0), (counts, 3, 3.0)):
-        out, entries = happens(f, fnp.float32(2), compiled)
+        out, entries = run_logged(f, fnp.float32(2), compiled)
         assert entries == [entry]
         assert_near(out, factor * slope, ELEMENTARY)
 
@@ -129,7 +129,7 @@ def powers(log: Log, **options: Any) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_a_while_loop_shows_once_what_it_computes_again(compiled: bool) -> None:
+def test_debug_effects_of_a_recomputed_while_loop_happen_once(compiled: bool) -> None:
     def linearized(log: Log) -> Callable[[Any], Any]:
         def f(x: Any) -> Any:
             out, linear = fx.linearize(powers(log), x)
@@ -137,16 +137,16 @@ def test_a_while_loop_shows_once_what_it_computes_again(compiled: bool) -> None:
 
         return f
 
-    out, entries = happens(linearized, fnp.float32(2), compiled)
+    out, entries = run_logged(linearized, fnp.float32(2), compiled)
     assert entries == [2, 4, 16]
     assert [float(x) for x in out] == [256, 1024, 2048]
-    out, entries = happens(lambda log: fx.jacfwd(powers(log)), fnp.float32(2), compiled)
+    out, entries = run_logged(lambda log: fx.jacfwd(powers(log)), fnp.float32(2), compiled)
     assert (float(out), entries) == (1024, [2, 4, 16])
-    out, entries = happens(lambda log: fx.grad(powers(log, max_steps=8)), fnp.float32(2), compiled)
+    out, entries = run_logged(lambda log: fx.grad(powers(log, max_steps=8)), fnp.float32(2), compiled)
     assert (float(out), entries) == (1024, [2, 4, 16])
 
 
-def test_a_while_loop_that_would_do_something_twice_is_refused() -> None:
+def test_recomputing_a_while_loop_with_io_effects_is_an_error() -> None:
     log = Log()
 
     def f(x: Any) -> Any:
@@ -159,7 +159,7 @@ def test_a_while_loop_that_would_do_something_twice_is_refused() -> None:
     assert log.entries == [1, 1, 1]
 
 
-def test_a_tangent_that_a_custom_rule_shows_is_shown_in_the_linear_half() -> None:
+def test_debug_effects_on_tangents_happen_in_the_linear_part() -> None:
     log = Log()
 
     @fx.custom_jvp
@@ -180,14 +180,14 @@ def test_a_tangent_that_a_custom_rule_shows_is_shown_in_the_linear_half() -> Non
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_branches_and_steps_that_not_all_elements_take_show_all_but_do_nothing(compiled: bool) -> None:
+def test_batched_predicates_run_debug_effects_for_all_elements_and_reject_io_effects(compiled: bool) -> None:
     x = fnp.arange(3.0)
-    out, entries = happens(
+    out, entries = run_logged(
         lambda log: fx.vmap(lambda x: cond(x > 1, lambda x: log.show(10 * x), lambda x: x, x)), x, compiled
     )
     assert np.array_equal(out, [0, 1, 20])
     assert entries == [0, 10, 20]
-    out, entries = happens(
+    out, entries = run_logged(
         lambda log: fx.vmap(lambda x: while_loop(lambda x: x < 2, lambda x: log.show(x) + 1, x)), x, compiled
     )
     assert np.array_equal(out, [2, 2, 2])
@@ -214,7 +214,7 @@ class Ticking(Effect):
 @final
 @frozen(eq=False)
 class Tick(Primitive, Lowerable):
-    """An operation of someone else's, which calls the host."""
+    """A user-defined primitive that calls the host."""
 
     name = "tick"
     log: list[float] = field(eq=False)
@@ -239,7 +239,7 @@ class Tick(Primitive, Lowerable):
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_operations_of_others_keep_their_place_among_those_that_are_here(compiled: bool) -> None:
+def test_effects_of_user_defined_primitives_keep_their_order(compiled: bool) -> None:
     def f(log: Log) -> Callable[[Any], Any]:
         def step(c: Any, x: Any) -> tuple[Any, None]:
             log.show(10 * x)
@@ -247,12 +247,12 @@ def test_operations_of_others_keep_their_place_among_those_that_are_here(compile
 
         return lambda x: scan(step, bind1(Tick(log.entries), x), fnp.arange(3.0))[0] + 0 * log.show(x)
 
-    out, entries = happens(f, fnp.float32(7), compiled)
+    out, entries = run_logged(f, fnp.float32(7), compiled)
     assert float(out) == 10
     assert entries == [7, 0, 0, 10, 1, 20, 2, 7]
 
 
-def test_effects_of_a_program_are_those_of_its_parts() -> None:
+def test_jaxpr_effects_are_the_union_of_its_equations_effects() -> None:
     log = Log()
 
     def f(x: Any) -> Any:

@@ -1,6 +1,6 @@
-"""`reduce` and `reduce_window` of functions that have no operation of their own: what JAX can't do is here, too."""
+"""`reduce` and `reduce_window` with arbitrary functions, including cases that JAX does not support."""
 
-# jax leaves some functions that are called here unannotated.
+# Some of the jax functions called here have no annotations.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def close(got: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("n", range(8))
-def test_neighbours_are_folded_once_each_and_in_order(n: int) -> None:
-    """The first half of a rotation and a scaling doesn't commute; a start that changes something comes in once."""
+def test_noncommutative_reduction_combines_elements_in_order(n: int) -> None:
+    """Composition of affine maps doesn't commute; an initial value other than the identity is applied once."""
 
     def compose(a: Any, b: Any) -> Any:
         return a[0] * b[0], a[1] * b[0] + b[1]
@@ -51,8 +51,8 @@ def test_neighbours_are_folded_once_each_and_in_order(n: int) -> None:
     close(both, want)
 
 
-def test_gradients_are_those_of_products() -> None:
-    """By the array, with zeros in it, and by the start."""
+def test_gradients_agree_with_prod() -> None:
+    """With respect to the array, which has zeros in it, and to the initial value."""
     zeros = X * (X[1, 2] != X)
     f = fx.grad(lambda x, start: lax.reduce(x, start, product, (0, 1)), (0, 1))
     got, of_start = f(zeros, 2.0)
@@ -63,39 +63,41 @@ def test_gradients_are_those_of_products() -> None:
 
 
 def windows_of(x: Any, f: Callable[[Any], Any], initial: float) -> Any:
-    """By padding, and by slices."""
+    """Computes a windowed reduction by padding and slicing."""
     padded = jnp.pad(x, ((0, 1), (0, 1)), constant_values=initial)
     return jnp.stack([jnp.stack([f(padded[i : i + 2, j : j + 3]) for j in (0, 2)]) for i in range(3)])
 
 
 def test_windows_have_gradients() -> None:
-    """JAX has no reverse mode of them."""
+    """JAX has no reverse mode for them."""
 
-    def ours(x: Any) -> Any:
+    def windowed(x: Any) -> Any:
         return lax.reduce_window(x, 1.0, product, *SAME)
 
-    def theirs(x: Any) -> Any:
+    def reference(x: Any) -> Any:
         return windows_of(x, jnp.prod, 1.0)
 
-    close(ours(X), theirs(X))
-    close(fx.jacrev(ours)(X), jax.jacrev(theirs)(X))
-    close(fx.jit(fx.jacfwd(ours))(X), jax.jacrev(theirs)(X))
+    close(windowed(X), reference(X))
+    close(fx.jacrev(windowed)(X), jax.jacrev(reference)(X))
+    close(fx.jit(fx.jacfwd(windowed))(X), jax.jacrev(reference)(X))
     weights = np.arange(6.0, dtype=np.float32).reshape(3, 2)
-    close(fx.hessian(lambda x: (ours(x) * weights).sum())(X), jax.hessian(lambda x: (theirs(x) * weights).sum())(X))
+    close(
+        fx.hessian(lambda x: (windowed(x) * weights).sum())(X), jax.hessian(lambda x: (reference(x) * weights).sum())(X)
+    )
 
 
-def test_batches_of_starts() -> None:
-    starts = np.array([1.0, 2.0, -1.0], np.float32)
-    got = fx.vmap(lambda x, s: lax.reduce(x, s, product, (1,)), (0, 0))(XS, starts)
-    close(got, XS.prod(2) * starts[:, None])
-    got = fx.vmap(lambda s: lax.reduce_window(X, s, product, (3, 4)))(starts)
-    close(got, X.prod() * starts[:, None, None])
-    got = fx.vmap(lambda x: lax.reduce_window(x, 1.0, product, (3, 1)), in_axes=2, out_axes=2)(XS.transpose(1, 2, 0))
-    close(got, XS.prod(1)[:, None].transpose(1, 2, 0))
+def test_vmap_over_initial_values() -> None:
+    initials = np.array([1.0, 2.0, -1.0], np.float32)
+    result = fx.vmap(lambda x, s: lax.reduce(x, s, product, (1,)), (0, 0))(XS, initials)
+    close(result, XS.prod(2) * initials[:, None])
+    result = fx.vmap(lambda s: lax.reduce_window(X, s, product, (3, 4)))(initials)
+    close(result, X.prod() * initials[:, None, None])
+    result = fx.vmap(lambda x: lax.reduce_window(x, 1.0, product, (3, 1)), in_axes=2, out_axes=2)(XS.transpose(1, 2, 0))
+    close(result, XS.prod(1)[:, None].transpose(1, 2, 0))
 
 
-def test_computations_may_close_over_values() -> None:
-    """Numbers are part of the operation; traced ones, for which XLA has no place, are not."""
+def test_reduction_function_may_close_over_values() -> None:
+    """Concrete closed-over scalars stay in a `reduce`; traced values, which XLA's reduction cannot take, do not."""
     scale = fx.numpy.array(2.0)
     known = fx.make_jaxpr(lambda x: lax.reduce(x, 0.0, lambda a, b: a + b + 0 * scale, (0,)))(X)
     assert [type(eqn.prim) for eqn in known.eqns] == [Reduce]
@@ -103,11 +105,11 @@ def test_computations_may_close_over_values() -> None:
     close(traced, X.sum(1))
     table = fx.numpy.array([0.0, 1.0])
     close(lax.reduce(X, 0.0, lambda a, b: a + b * table[1], (1,)), X.sum(1))
-    of_scale = fx.grad(lambda s: lax.reduce_window(X, 0.0, lambda a, b: a + b + s * 0, (3, 4)).sum())(1.0)
-    assert of_scale == 0.0
+    scale_gradient = fx.grad(lambda s: lax.reduce_window(X, 0.0, lambda a, b: a + b + s * 0, (3, 4)).sum())(1.0)
+    assert scale_gradient == 0.0
 
 
-def test_programs_with_them_are_read_back() -> None:
+def test_jaxprs_with_reductions_round_trip_through_text() -> None:
     def f(x: Any) -> Any:
         return lax.reduce(lax.reduce_window(x, 1.0, product, *SAME), 1.0, product, (1,))
 
@@ -118,7 +120,7 @@ def test_programs_with_them_are_read_back() -> None:
     assert deserialize(serialize(program)) == program
 
 
-def test_handlers_get_inside() -> None:
+def test_handlers_interpret_the_reduction_function() -> None:
     def f(x: Any) -> Any:
         return lax.reduce(lax.log(x), 0.0, lambda a, b: a + b * 1.0, (0,))
 
@@ -128,7 +130,7 @@ def test_handlers_get_inside() -> None:
     assert count(f)(X).flops > 0
 
 
-def test_refusals() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(
         TypeError, match=r"reduce of <lambda>: it must return \(f32\[\]\), the types .*, got \(bool\[\]\)"
     ):

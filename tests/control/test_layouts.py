@@ -1,4 +1,4 @@
-"""Kernels and host callbacks of compiled programs agree with their neighbours on how matrices lie in memory."""
+"""Kernels and host callbacks in compiled programs agree with adjacent operations on memory layouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.testing.tolerances import PROGRAM
 
-X: Final = np.array([[4.0, 1.0, -2.0], [0.5, 3.0, 1.5], [2.5, -1.0, 5.0]], np.float32)  # not symmetric
+X: Final = np.array(
+    [[4.0, 1.0, -2.0], [0.5, 3.0, 1.5], [2.5, -1.0, 5.0]], np.float32
+)  # not symmetric, so that a wrong layout shows
 LIKE_X: Final = fx.ShapeDtypeStruct(X.shape, X.dtype)
 
 
@@ -49,11 +51,11 @@ STAGES: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("first", STAGES)
-def test_a_chain_of_two_computes_what_its_stages_do_eagerly(first: str) -> None:
+def test_compiled_chain_of_two_stages_agrees_with_eager_stages(first: str) -> None:
     f = STAGES[first]
 
     def chains(x: Any) -> Any:
-        """The first stage's result, returned beside what each other stage makes of it."""
+        """Returns the result of the first stage, and the result of every other stage applied to it."""
         y = f(x)
         return y, {name: stage(y) for name, stage in STAGES.items()}
 
@@ -66,7 +68,7 @@ def test_a_chain_of_two_computes_what_its_stages_do_eagerly(first: str) -> None:
 @pytest.mark.parametrize(
     ("first", "then"), [*product(["pure_callback", "ordered io_callback"], ["inv", "qr", "solve"])]
 )
-def test_a_callbacks_matrix_is_what_the_function_returned(first: str, then: str) -> None:
+def test_matrix_returned_by_a_callback_is_not_transposed(first: str, then: str) -> None:
     y, z = fx.jit(lambda x: ((y := STAGES[first](x)), STAGES[then](y)))(X)
     np.testing.assert_array_equal(y, X)
     assert_near(z, STAGES[then](X), PROGRAM)

@@ -1,4 +1,4 @@
-"""`linear_call`: linear functions with a transpose of their own."""
+"""`linear_call`: linear functions with a custom transpose."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -20,7 +20,7 @@ X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
 
 def divided(lib: Any, r: Any, x: Any) -> Any:
-    """The transpose is seven times what it should be, so that it shows whether it was called."""
+    """The transpose is 7 times the true one, so the result shows whether it was called."""
     return lib.custom_derivatives.linear_call(lambda r, x: x / r, lambda r, ct: 7 * ct / r, r, x)
 
 
@@ -28,7 +28,7 @@ def transposed(lib: Any, f: Any, one: Any) -> Any:
     return lambda y: lib.linear_transpose(f, one)(y)[0]
 
 
-def test_its_transpose_is_the_one_that_is_given_and_has_it_as_its_transpose() -> None:
+def test_custom_transpose_is_used_and_transposes_back() -> None:
     def case(lib: Any, np_: Any) -> Any:
         one = np_.float32(1.0)
 
@@ -43,7 +43,7 @@ def test_its_transpose_is_the_one_that_is_given_and_has_it_as_its_transpose() ->
     agree(case)
 
 
-def test_trees() -> None:
+def test_pytree_arguments() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def forwards(r: Any, x: Any) -> Any:
             return {"y": x["a"] * r[0], "z": x["b"] * r[1]}
@@ -60,7 +60,7 @@ def test_trees() -> None:
     agree(case)
 
 
-def test_batches_and_derivatives_by_the_residuals() -> None:
+def test_vmap_and_derivatives_with_respect_to_residuals() -> None:
     x, r = fnp.asarray(X), fnp.asarray(X + 3)
     for of in (fx.jit, lambda f: f):
         f = of(lambda r, x: divided(fx, r, x))
@@ -74,7 +74,7 @@ def test_batches_and_derivatives_by_the_residuals() -> None:
         assert_near(fx.jvp(f, (r, x), (r, x))[1], 0 * X, ELEMENTARY)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(TypeError, match="linear arguments must be floats or complex numbers, got i32"):
         linear_call(lambda r, x: x, lambda r, ct: ct, (), 1)
     with pytest.raises(TypeError, match="structure"):

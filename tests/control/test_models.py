@@ -1,4 +1,4 @@
-"""Models as people write them for JAX, run with either library: only the import differs."""
+"""Models written for JAX, run with either library: only the import differs."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -29,7 +29,7 @@ def batch(tree: Any) -> Any:
 
 
 def derivatives(lib: Any, model: Callable[..., Any], np_: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Value, gradient, directional derivative and Hessian-vector product."""
+    """Returns a function for value, gradient, directional derivative and Hessian-vector product, and its arguments."""
     loss, params, example = model(lib, np_)
 
     def run(params: Any, direction: Any, example: Any) -> Any:
@@ -48,12 +48,12 @@ def by_parameters(lib: Any, model: Callable[..., Any], np_: Any) -> tuple[Callab
     return lib.vmap(loss, (0, None)), (batch(params), example)
 
 
-def compared(
+def assert_models_agree(
     case: Callable[..., tuple[Callable[..., Any], tuple[Any, ...]]],
-    ours: Callable[..., Any],
-    theirs: Callable[..., Any],
+    model: Callable[..., Any],
+    jax_model: Callable[..., Any],
 ) -> None:
-    f, args = case(fx, ours, fnp)
+    f, args = case(fx, model, fnp)
     traced = 0
 
     def counted(*args: Any) -> Any:
@@ -64,7 +64,7 @@ def compared(
     jitted = fx.jit(counted)
     got, again = jitted(*args), jitted(*args)
     assert traced == 1
-    g, args = case(jax, theirs, jnp)
+    g, args = case(jax, jax_model, jnp)
     want = jax.jit(g)(*args)
     assert str(jax.tree.structure(got)) == str(jax.tree.structure(want))
     for (path, x), y, z in zip(
@@ -75,18 +75,18 @@ def compared(
         np.testing.assert_array_equal(a, np.asarray(z))
         if b.dtype != jax.dtypes.float0:
             assert np.isfinite(a).all()
-            # Steps add their rounding up, by the hundreds of operations in each of them.
+            # Rounding errors accumulate over steps with hundreds of operations each.
             assert_near(a, b, DERIVATIVE, str(path))
 
 
-# JAX differentiates the function itself, not its rule, the second time it comes to a custom_jvp in a scan.
+# The second time that JAX reaches a custom_jvp in a scan, it differentiates the function, not its rule.
 UNROLLED = {"clipped_and_straight"}
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "fixed_point"])
 def test_derivatives(name: str) -> None:
     model = MODELS[name]
-    compared(derivatives, model, unrolled(model) if name in UNROLLED else model)
+    assert_models_agree(derivatives, model, unrolled(model) if name in UNROLLED else model)
 
 
 @pytest.mark.parametrize(
@@ -108,17 +108,17 @@ def test_derivatives(name: str) -> None:
     ],
 )
 def test_gradients_by_example(name: str) -> None:
-    compared(gradients_by_example, MODELS[name], MODELS[name])
+    assert_models_agree(gradients_by_example, MODELS[name], MODELS[name])
 
 
 @pytest.mark.parametrize("name", ["adaptive", "collisions", "newton", "beam", "fixed_point", "synchronized"])
 def test_batches_of_parameters(name: str) -> None:
-    """Conditions, predicates and indices that differ along the batch."""
-    compared(by_parameters, MODELS[name], MODELS[name])
+    """Conditions, predicates and indices that are batched."""
+    assert_models_agree(by_parameters, MODELS[name], MODELS[name])
 
 
 class Loops:
-    """`lax` with scans that are Python's loops."""
+    """The `lax` module with `scan` replaced by a Python loop."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(jax.lax, name)
@@ -142,11 +142,11 @@ def unrolled(model: Callable[..., Any]) -> Callable[..., Any]:
     return lambda _, np_: model(Unrolled(), np_)
 
 
-# ------------------------------------------------------------------ what goes wrong
+# ------------------------------------------------------------------ errors
 
 
-def test_forward_mode_over_a_backward_pass_with_a_loop() -> None:
-    """Its forward pass calls the function itself, so that the backward pass would have to be transposed."""
+def test_forward_mode_over_custom_vjp_with_a_loop_in_its_backward_pass() -> None:
+    """The forward rule calls the function itself, so forward mode would have to transpose the backward pass."""
     run, args = derivatives(fx, MODELS["fixed_point"], fnp)
     with pytest.raises(TypeError, match="forward-mode differentiation of fixed transposes its backward pass"):
         run(*args)
@@ -155,7 +155,7 @@ def test_forward_mode_over_a_backward_pass_with_a_loop() -> None:
         run(*args)
 
 
-def test_a_loop_without_a_bound_in_a_backward_pass() -> None:
+def test_unbounded_loop_in_a_backward_pass() -> None:
     @fx.custom_vjp
     def halved(x: Any) -> Any:
         return x / 2
@@ -172,13 +172,13 @@ def test_a_loop_without_a_bound_in_a_backward_pass() -> None:
     assert "max_steps=n" in str(raised.value.__cause__)
 
 
-def asked(f: Callable[..., Any], *args: Any) -> str:
+def type_error_message(f: Callable[..., Any], *args: Any) -> str:
     with pytest.raises(TypeError) as raised:
         f(*args)
     return str(raised.value)
 
 
-def test_what_is_traced_has_its_name() -> None:
+def test_errors_name_the_traced_argument_and_function() -> None:
     def body(i: Any, value: Any) -> Any:
         return value if i > 0 else -value
 
@@ -189,57 +189,61 @@ def test_what_is_traced_has_its_name() -> None:
         return float(value)
 
     loop, while_loop = fx.lax.fori_loop, fx.lax.while_loop
-    told = asked(loop, 0, 3, body, 1.0)
-    assert "under fori_loop of body only its shape and dtype are known" in told
-    assert "lax.cond" in told
-    assert "the argument `i` of table" in asked(loop, 0, 3, table, 1.0)
-    assert "tracefx.numpy.asarray" in asked(loop, 0, 3, table, 1.0)
-    assert "the argument `i` of table" in asked(fx.jit(lambda n: loop(0, n, table, 1.0)), 3)
-    assert "the argument `value` of step" in asked(lambda: while_loop(lambda v: v < 3, step, 1.0, max_steps=3))
-    assert "under while_loop of step only" in asked(lambda: while_loop(lambda v: v < 3, step, 1.0))
-    assert "under map of step only" in asked(fx.lax.map, step, np.ones(3))
-    assert "the argument `value` of step" in asked(fx.lax.map, step, np.ones(3))
-    told = asked(fx.jit(lambda n: fx.lax.scan(lambda c, x: (c, x), 0.0, None, length=n)), 3)
-    assert "length must be known when the program is traced, got StageTracer(i32[]). It is the argument `n`" in told
-    assert "use fori_loop or while_loop" in told
-    assert "under cond only" in asked(fx.lax.cond, True, step, step, 1.0)
-    assert "under checkpoint only" in asked(fx.checkpoint(step), 1.0)
+    message = type_error_message(loop, 0, 3, body, 1.0)
+    assert "under fori_loop of body only its shape and dtype are known" in message
+    assert "lax.cond" in message
+    assert "the argument `i` of table" in type_error_message(loop, 0, 3, table, 1.0)
+    assert "tracefx.numpy.asarray" in type_error_message(loop, 0, 3, table, 1.0)
+    assert "the argument `i` of table" in type_error_message(fx.jit(lambda n: loop(0, n, table, 1.0)), 3)
+    assert "the argument `value` of step" in type_error_message(
+        lambda: while_loop(lambda v: v < 3, step, 1.0, max_steps=3)
+    )
+    assert "under while_loop of step only" in type_error_message(lambda: while_loop(lambda v: v < 3, step, 1.0))
+    assert "under map of step only" in type_error_message(fx.lax.map, step, np.ones(3))
+    assert "the argument `value` of step" in type_error_message(fx.lax.map, step, np.ones(3))
+    message = type_error_message(fx.jit(lambda n: fx.lax.scan(lambda c, x: (c, x), 0.0, None, length=n)), 3)
+    assert "length must be known when the program is traced, got StageTracer(i32[]). It is the argument `n`" in message
+    assert "use fori_loop or while_loop" in message
+    assert "under cond only" in type_error_message(fx.lax.cond, True, step, step, 1.0)
+    assert "under checkpoint only" in type_error_message(fx.checkpoint(step), 1.0)
 
 
-def test_a_carry_that_is_kept() -> None:
-    kept = []
+def test_leaked_carry_is_named_in_the_error() -> None:
+    leaked = []
 
     def step(carry: Any, _: None) -> Any:
-        kept.append(carry)
+        leaked.append(carry)
         return carry, None
 
     def f(x: Any) -> Any:
-        return fx.lax.scan(step, x, None, length=2)[0] + kept[0]
+        return fx.lax.scan(step, x, None, length=2)[0] + leaked[0]
 
-    assert "was made by scan of step, as the argument `carry` of step," in asked(fx.jit(f), 1.0)
+    assert "was made by scan of step, as the argument `carry` of step," in type_error_message(fx.jit(f), 1.0)
 
 
-def test_where_structures_differ() -> None:
+def test_structure_mismatch_errors_show_the_first_difference() -> None:
     init = {"layers": [(1.0, 2.0), (1.0, {"a": 2.0, "b": 3.0})], "n": 0}
-    told = asked(
+    message = type_error_message(
         fx.lax.while_loop, lambda c: c["n"] < 3, lambda c: {**c, "layers": [(1.0, 2.0), (1.0, {"a": 2.0})]}, init
     )
-    assert told.splitlines()[3:] == [
+    assert message.splitlines()[3:] == [
         "The first difference is at ['layers'][1][1]:",
         "  there going in has a dict with the keys ['a', 'b']",
         "  and coming out has a dict with the keys ['a']",
         "  (only going in has ['b'])",
     ]
-    told = asked(fx.lax.cond, True, lambda: (None, 1.0), lambda: (1.0, 1.0))
-    assert "The first difference is at [0]:" in told
-    assert "cond_fun must return a boolean scalar, got i32[]" in asked(fx.lax.while_loop, lambda x: x, lambda x: x, 3)
+    message = type_error_message(fx.lax.cond, True, lambda: (None, 1.0), lambda: (1.0, 1.0))
+    assert "The first difference is at [0]:" in message
+    assert "cond_fun must return a boolean scalar, got i32[]" in type_error_message(
+        fx.lax.while_loop, lambda x: x, lambda x: x, 3
+    )
 
 
-# ------------------------------------------------------------------ how often functions are traced
+# ------------------------------------------------------------------ number of traces
 
 
-def test_bodies_in_bodies_are_traced_once() -> None:
-    """The first carry is a Python number, and the next one is none."""
+def test_nested_bodies_are_traced_once() -> None:
+    """The first carry is a Python number, later ones are arrays."""
     xs = np.ones(2, np.float32)
 
     def case(lib: Any, np_: Any) -> tuple[int, Any]:
@@ -267,7 +271,7 @@ def test_bodies_in_bodies_are_traced_once() -> None:
     assert case(fx, fnp)[0] == 1
 
 
-def test_what_all_functions_of_a_solve_close_over_is_one_operand() -> None:
+def test_value_closed_over_by_all_functions_of_a_solve_is_one_operand() -> None:
     matrix = np.diag([2.0, 4.0])
 
     def f(matrix: Any, b: Any) -> Any:

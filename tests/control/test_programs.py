@@ -1,4 +1,4 @@
-"""Generated programs with loops and branches, nested, under generated stacks: as in Python, and as JAX has them."""
+"""Generated programs with nested loops and branches under generated transformations, against Python and JAX."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -51,8 +51,8 @@ def inputs(case: TransformedProgram) -> list[ConcreteArray]:
     return [from_numpy(x, dtypes.float64) for x in case.inputs()]
 
 
-def in_python(case: TransformedProgram, shift: float = 0.0) -> Any:
-    """The loops run step by step, and of the branches those that are chosen; `shift` is added to the inputs."""
+def evaluate_without_jit(case: TransformedProgram, shift: float = 0.0) -> Any:
+    """Evaluates a program with `jit` disabled (loops and branches in Python); `shift` is added to the inputs."""
     with fx.disable_jit():
         return np.asarray(case.function(fx, fnp)(*[x + shift for x in inputs(case)]))
 
@@ -65,23 +65,23 @@ def close(got: Any, want: Any) -> None:
 
 @limit_examples(16)
 @given(transformed_control_flow_programs())
-def test_compiled_as_one(case: TransformedProgram) -> None:
-    close(fx.jit(case.function(fx, fnp))(*inputs(case)), in_python(case))
+def test_compiled_agrees_with_evaluation(case: TransformedProgram) -> None:
+    close(fx.jit(case.function(fx, fnp))(*inputs(case)), evaluate_without_jit(case))
 
 
 @limit_examples(4)
 @given(transformed_control_flow_programs(max_steps=2, max_layers=2))
-def test_eagerly(case: TransformedProgram) -> None:
-    close(case.function(fx, fnp)(*inputs(case)), in_python(case))
+def test_eager_agrees_with_evaluation(case: TransformedProgram) -> None:
+    close(case.function(fx, fnp)(*inputs(case)), evaluate_without_jit(case))
 
 
 @limit_examples(8)
 @given(transformed_control_flow_programs(max_layers=2))
-def test_beside_jax(case: TransformedProgram) -> None:
+def test_compiled_agrees_with_jax(case: TransformedProgram) -> None:
     got = fx.jit(case.function(fx, fnp))(*inputs(case))
     try:
         want = jax.jit(case.function(JaxAdapter(jax), jnp))(*[jnp.asarray(x, "float64") for x in case.inputs()])
-    except NotImplementedError:  # JAX can't transpose some of what its own rules make of bodies
+    except NotImplementedError:  # JAX can't transpose some of the bodies that its own rules produce
         reject()
     close(got, want)
 
@@ -91,18 +91,17 @@ SOURCES: Final = {
     "deep": transformed_control_flow_programs(max_steps=1, max_layers=1, depth=3),
     "straight": transformed_programs(),
 }
-"""Programs that are evaluated step by step: small ones, since JAX compiles each operation for each shape."""
+"""Programs to evaluate with `jit` disabled: small ones, since JAX compiles each operation for each shape."""
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_evaluated_as_by_jax(source: str) -> None:
-    """Evaluating a program takes a fiftieth of compiling it, so that `make laws` can try 100,000; one in 20 is compiled
-    too."""
+def test_evaluation_agrees_with_jax(source: str) -> None:
+    """Evaluation takes a fiftieth of the time of compilation, so `make laws` can try 100,000; one in 20 is compiled."""
 
     @limit_examples(6, at_length=40_000, seconds=150 * SECONDS)
     @given(SOURCES[source], st.integers(0, 19))
     def check(case: TransformedProgram, turn: int) -> None:
-        got = in_python(case)
+        got = evaluate_without_jit(case)
         if turn == 0:
             close(fx.jit(case.function(fx, fnp))(*inputs(case)), got)
         try:
@@ -110,7 +109,7 @@ def test_evaluated_as_by_jax(source: str) -> None:
                 xs = [jnp.asarray(x, "float64") for x in case.inputs()]
                 want = case.function(JaxAdapter(jax), jnp)(*xs)
         except (NotImplementedError, TypeError):
-            # JAX can't transpose some of what its rules make of bodies, and without `jit` pads 64-bit arrays with
+            # JAX can't transpose some of the bodies that its rules produce, and without `jit` pads 64-bit arrays with
             # 32-bit zeros.
             return
         try:
@@ -123,26 +122,26 @@ def test_evaluated_as_by_jax(source: str) -> None:
 
 
 def is_rounding(case: TransformedProgram, got: Any, want: Any) -> bool:
-    """Whether results differ by no more than 4 times what they change by if the inputs change by 256 ulps of 1.
+    """Returns whether a difference is due to rounding: at most 4 times the change when inputs move by 256 ulps of 1.
 
     The elementary functions of NumPy and XLA differ by some ulps. Programs that subtract nearly equal numbers, or are
     near a singularity, multiply that by thousands.
     """
     if (got.shape, got.dtype) != (want.shape, want.dtype):
         return False
-    moved = [in_python(case, shift) for shift in (2.0**-44, -(2.0**-44))]
+    moved = [evaluate_without_jit(case, shift) for shift in (2.0**-44, -(2.0**-44))]
     change = np.maximum(*[np.abs(m - got) for m in moved])
     return bool((np.abs(got - want) <= 4 * change).all())
 
 
 @limit_examples(25)
 @given(transformed_control_flow_programs())
-def test_programs_check_and_passes_keep_them(case: TransformedProgram) -> None:
+def test_jaxprs_check_and_passes_preserve_results(case: TransformedProgram) -> None:
     jaxpr = fx.make_jaxpr(case.function(fx, fnp))(*inputs(case)).jaxpr
     again = fx.make_jaxpr(case.function(fx, fnp))(*inputs(case)).jaxpr
     for program in (jaxpr, dce(jaxpr), cse(jaxpr), dce(cse(dce(jaxpr)))):
         check_jaxpr(program)
-        if "custom_" not in str(program):  # which hold functions, and don't parse
+        if "custom_" not in str(program):  # which contain Python functions and can't be parsed
             assert fx.programs.parse_jaxpr(str(program)) == program
     if "custom_" not in str(jaxpr):
         assert jaxpr == again
@@ -157,7 +156,7 @@ def test_the_laws_hold(case: TransformedProgram) -> None:
     check_function(case.function(fx, fnp), *inputs(case), laws=LAWS, ulps=evolve(PROGRAM, least=1.0))
 
 
-# ------------------------------------------------------------------ wrong rules are found
+# ------------------------------------------------------------------ wrong rules are detected
 
 X: Final = np.array([0.5, -0.25, 0.75], np.float32)
 K: Final = np.array([0.5, 2.0, 3.0], np.float32)
@@ -179,46 +178,46 @@ def repeated(x: Any) -> Any:
     return fx.lax.while_loop(lambda c: c[0] * c[0] < 4, lambda c: c * 1.5, x)
 
 
-def scan_goes_back_from_the_front(patch: pytest.MonkeyPatch) -> None:
-    right = Scan._transposed
-    patch.setattr(Scan, "_transposed", lambda self, *args: right(evolve(self, reverse=not self.reverse), *args))
+def plant_scan_transposed_in_the_wrong_direction(patch: pytest.MonkeyPatch) -> None:
+    original = Scan._transposed
+    patch.setattr(Scan, "_transposed", lambda self, *args: original(evolve(self, reverse=not self.reverse), *args))
 
 
-def scan_turns_round_when_pruned(patch: pytest.MonkeyPatch) -> None:
-    right = Scan._pruned
+def plant_scan_reversed_when_pruned(patch: pytest.MonkeyPatch) -> None:
+    original = Scan._pruned
 
     def wrong(self: Scan, used_outs: Mask) -> tuple[Scan, Mask, Mask]:
-        op, used, outs = right(self, used_outs)
+        op, used, outs = original(self, used_outs)
         return (op if all(used_outs) else evolve(op, reverse=not op.reverse)), used, outs
 
     patch.setattr(Scan, "_pruned", wrong)
 
 
-def cond_takes_the_other_derivative(patch: pytest.MonkeyPatch) -> None:
-    right = Cond._jvp
-    patch.setattr(Cond, "_jvp", lambda self, given: right(Cond(self.branches[::-1]), given))
+def plant_cond_with_swapped_derivatives(patch: pytest.MonkeyPatch) -> None:
+    original = Cond._jvp
+    patch.setattr(Cond, "_jvp", lambda self, operands: original(Cond(self.branches[::-1]), operands))
 
 
-def cond_batches_one_branch(patch: pytest.MonkeyPatch) -> None:
-    right = Cond._batch_all
-    patch.setattr(Cond, "_batch_all", lambda self, *args: right(Cond((self.branches[0],) * 2), *args))
+def plant_cond_batching_one_branch(patch: pytest.MonkeyPatch) -> None:
+    original = Cond._batch_all
+    patch.setattr(Cond, "_batch_all", lambda self, *args: original(Cond((self.branches[0],) * 2), *args))
 
 
-def while_goes_on_for_all(patch: pytest.MonkeyPatch) -> None:
+def plant_while_updating_finished_elements(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(while_loop, "_where", lambda goes, new, old: new)
 
 
 PLANTED: Final = (
-    (scan_goes_back_from_the_front, scanned, transpose_is_adjoint),
-    (scan_turns_round_when_pruned, last_of_scan, passes_change_nothing),
-    (cond_takes_the_other_derivative, branched, jvp_is_the_derivative),
-    (cond_batches_one_branch, branched, vmap_is_a_loop),
-    (while_goes_on_for_all, repeated, vmap_is_a_loop),
+    (plant_scan_transposed_in_the_wrong_direction, scanned, transpose_is_adjoint),
+    (plant_scan_reversed_when_pruned, last_of_scan, passes_change_nothing),
+    (plant_cond_with_swapped_derivatives, branched, jvp_is_the_derivative),
+    (plant_cond_batching_one_branch, branched, vmap_is_a_loop),
+    (plant_while_updating_finished_elements, repeated, vmap_is_a_loop),
 )
 
 
 @pytest.mark.parametrize(("plant", "f", "law"), PLANTED, ids=[plant.__name__ for plant, _, _ in PLANTED])
-def test_wrong_rules_are_found(
+def test_laws_detect_wrong_rules(
     plant: Callable[[pytest.MonkeyPatch], None], f: Callable[[Any], Any], law: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     law(lambda x: f(x), X)

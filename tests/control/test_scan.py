@@ -1,4 +1,4 @@
-"""`scan`, `map` and `fori_loop` with known bounds, beside JAX's: values, derivatives, batches, refusals."""
+"""`scan`, `map` and `fori_loop` with known bounds: values, derivatives and batches as in JAX, invalid arguments."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -15,11 +15,11 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
+from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree, same
 from tracefx.core.handler import current
 
-lax: Any = fx.lax  # which tests call wrongly, too
+lax: Any = fx.lax  # `Any`, since tests also call them with wrong types
 
 H: Final = normal(2)
 W: Final = normal(2, 2, seed=1)
@@ -27,7 +27,7 @@ XS: Final = normal(3, 2, seed=2)
 
 
 def rnn(lib: Any, np_: Any, **options: Any) -> Any:
-    """A recurrence with a weight, a carry that counts, and results that need the slices alone or nothing."""
+    """A recurrence with a weight, an integer counter, and outputs that depend on the slices only or on nothing."""
 
     def f(w: Any, h: Any, xs: Any) -> Any:
         def step(carry: Any, x: Any) -> Any:
@@ -41,7 +41,7 @@ def rnn(lib: Any, np_: Any, **options: Any) -> Any:
 
 
 def affine(lib: Any, np_: Any, **options: Any) -> Any:
-    """Linear in the carry, and in every operand for itself."""
+    """A scan that is linear in the carry and in each operand separately."""
 
     def f(w: Any, h: Any, xs: Any) -> Any:
         return lib.lax.scan(lambda h, x: (h @ w + x * w[0], h[0] * x), h, xs, **options)
@@ -52,14 +52,14 @@ def affine(lib: Any, np_: Any, **options: Any) -> Any:
 # ------------------------------------------------------------------ values and derivatives
 
 
-def test_every_transformation_of_every_operand_at_every_axis() -> None:
+def test_all_transformations_agree_with_jax() -> None:
     args = W, H, XS
     assert_agrees_with_jax(rnn, args, list(batch_axes_choices(args)))
 
 
-@pytest.mark.parametrize("made", [rnn, affine])
-def test_eagerly(made: Any) -> None:
-    assert_agrees_with_jax(made, (W, H, XS), [(0, None, 1)], eager=True, second=False)
+@pytest.mark.parametrize("factory", [rnn, affine])
+def test_all_transformations_without_jit(factory: Any) -> None:
+    assert_agrees_with_jax(factory, (W, H, XS), [(0, None, 1)], eager=True, second=False)
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_few_steps(length: int) -> None:
     assert_agrees_with_jax(rnn, (W, H, XS[:length]), [(0, None, 1)], eager=True, second=False)
 
 
-def test_without_slices() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+def test_scan_without_xs() -> None:
+    def factory(lib: Any, np_: Any) -> Any:
         def f(x: Any, y: Any) -> Any:
             return lib.lax.scan(lambda c, _: (c * np_.sin(y), c + y), x, None, length=4)
 
         return f
 
-    assert_agrees_with_jax(made, (np.float32(0.5), np.float32(0.25)), [(0, None), (None, 0)])
+    assert_agrees_with_jax(factory, (np.float32(0.5), np.float32(0.25)), [(0, None), (None, 0)])
 
 
 def test_nested_scans_closing_over_tracers() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+    def factory(lib: Any, np_: Any) -> Any:
         def f(w: Any, xs: Any) -> Any:
             def outer(c: Any, x: Any) -> Any:
                 def inner(d: Any, y: Any) -> Any:
@@ -97,7 +97,7 @@ def test_nested_scans_closing_over_tracers() -> None:
 
         return f
 
-    assert_agrees_with_jax(made, (H, XS), [(0, 2)], eager=True)
+    assert_agrees_with_jax(factory, (H, XS), [(0, 2)], eager=True)
 
 
 def test_hessians() -> None:
@@ -116,7 +116,7 @@ def test_hessians() -> None:
 def test_linear_transpose() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def linear(h: Any, xs: Any) -> Any:
-            # A counter runs along, and an array that is known.
+            # The carry also has a counter and a known array.
             def step(carry: Any, x: Any) -> Any:
                 n, h = carry
                 return (n + 1, h * (n + 1.0) + x[0] * x[1]), h
@@ -130,10 +130,10 @@ def test_linear_transpose() -> None:
     agree(case)
 
 
-# ------------------------------------------------------------------ trees and kinds of numbers
+# ------------------------------------------------------------------ pytrees and dtypes
 
 
-def test_trees_everywhere() -> None:
+def test_pytree_carries_and_slices() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def step(c: Any, x: Any) -> Any:
             (a, none), d = c
@@ -153,7 +153,7 @@ def test_trees_everywhere() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "bfloat16", "float16", "float64", "complex64"])
-def test_kinds_of_carries(dtype: str) -> None:
+def test_carry_dtypes(dtype: str) -> None:
     def case(lib: Any, np_: Any) -> Any:
         def step(c: Any, x: Any) -> Any:
             c = c ^ x if dtype == "bool" else c * x + c
@@ -164,18 +164,18 @@ def test_kinds_of_carries(dtype: str) -> None:
         def f(c: Any, xs: Any) -> Any:
             return lib.lax.scan(step, c, xs)
 
-        found = [f(np_.asarray(1, dtype), xs), lib.vmap(f, (0, None))(np_.asarray([1, 0], dtype), xs)]
+        results = [f(np_.asarray(1, dtype), xs), lib.vmap(f, (0, None))(np_.asarray([1, 0], dtype), xs)]
         if "float" in dtype or "complex" in dtype:
             c = np_.asarray(0.5, dtype)
-            found.append(lib.jvp(f, (c, xs), (c, xs)))
-            found.append(lib.grad(lambda c, xs: f(c, xs)[0], (0, 1), holomorphic=dtype == "complex64")(c, xs))
-        return found
+            results.append(lib.jvp(f, (c, xs), (c, xs)))
+            results.append(lib.grad(lambda c, xs: f(c, xs)[0], (0, 1), holomorphic=dtype == "complex64")(c, xs))
+        return results
 
     agree(case)
 
 
-def test_numbers_without_derivatives_beside_floats() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+def test_integer_and_boolean_carries_with_float_carries() -> None:
+    def factory(lib: Any, np_: Any) -> Any:
         def f(x: Any) -> Any:
             def step(c: Any, k: Any) -> Any:
                 n, ok, x = c
@@ -185,10 +185,10 @@ def test_numbers_without_derivatives_beside_floats() -> None:
 
         return f
 
-    assert_agrees_with_jax(made, (np.float32(0.5),), [(0,)], eager=True)
+    assert_agrees_with_jax(factory, (np.float32(0.5),), [(0,)], eager=True)
 
 
-def test_python_numbers_give_way() -> None:
+def test_weakly_typed_carries_are_promoted() -> None:
     def case(lib: Any, np_: Any) -> Any:
         strong = lib.lax.scan(lambda c, x: (c + x, c * x), 0.0, np.arange(3, dtype=np.float32))
         wide = lib.lax.scan(lambda c, x: (c + x, c), 1, np_.asarray([1.5, 2], "bfloat16"))
@@ -198,22 +198,22 @@ def test_python_numbers_give_way() -> None:
 
     agree(case)
 
-    def in_turns(c: Any, x: Any) -> Any:
+    def swapped(c: Any, x: Any) -> Any:
         return (c[1], c[0] + x), None
 
-    # The first gives way to the second, the second to the slices, the first to that.
+    # Promotion takes three rounds: the first to the second's type, the second to the slices', the first again.
     xs = np.arange(3, dtype=np.float32)
-    same(lax.scan(in_turns, (0, 0.0), xs), jax.lax.scan(in_turns, (np.float32(0), np.float32(0)), xs))
+    same(lax.scan(swapped, (0, 0.0), xs), jax.lax.scan(swapped, (np.float32(0), np.float32(0)), xs))
 
 
-def test_constants() -> None:
-    """What the body closes over: arrays of NumPy and ours, numbers, and an array that a result is."""
+def test_closed_over_constants() -> None:
+    """The body closes over NumPy arrays, tracefx arrays, Python numbers, and an array that it returns."""
 
     def case(lib: Any, np_: Any) -> Any:
-        held = np_.asarray(XS)
+        constant = np_.asarray(XS)
 
         def f(h: Any) -> Any:
-            return lib.lax.scan(lambda h, x: (h * x + held[0] + H, (held, 2, h)), h, held)
+            return lib.lax.scan(lambda h, x: (h * x + constant[0] + H, (constant, 2, h)), h, constant)
 
         return f(H), lib.jit(f)(H), lib.vmap(f)(W), lib.jvp(f, (H,), (H,))
 
@@ -221,7 +221,7 @@ def test_constants() -> None:
 
 
 @pytest.mark.parametrize("stack", ["grad", "jvp", "vmap", "linearize", "vmap of grad", "grad of vmap", "jit of grad"])
-def test_tracers_of_every_transformation_as_constants(stack: str) -> None:
+def test_closed_over_tracers_of_every_transformation(stack: str) -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(y: Any) -> Any:
             def step(c: Any, x: Any) -> Any:
@@ -245,7 +245,7 @@ def test_tracers_of_every_transformation_as_constants(stack: str) -> None:
     agree(case)
 
 
-def test_collectives_inside() -> None:
+def test_collectives_in_the_body() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(x: Any) -> Any:
             return lib.lax.scan(lambda c, k: (c + lib.lax.psum(c, "i") * k, lib.lax.axis_index("i")), x, XS[:, 0])
@@ -255,26 +255,26 @@ def test_collectives_inside() -> None:
     agree(case)
 
 
-# ------------------------------------------------------------------ in pieces
+# ------------------------------------------------------------------ checkpointed scans
 
 
 @pytest.mark.parametrize("checkpoint", [1, 3, 9, "binomial"])
-def test_checkpoint_changes_nothing(checkpoint: Any) -> None:
+def test_checkpoint_option_agrees_with_jax(checkpoint: Any) -> None:
     xs = normal(7, 2)
 
-    def made(lib: Any, np_: Any) -> Any:
+    def factory(lib: Any, np_: Any) -> Any:
         return rnn(lib, np_, **({"checkpoint": checkpoint, "reverse": True} if lib is fx else {"reverse": True}))
 
     assert_agrees_with_jax(
-        made, (W, H, xs), [(None, 0, None)] if checkpoint == 3 else (), second=checkpoint == "binomial"
+        factory, (W, H, xs), [(None, 0, None)] if checkpoint == 3 else (), second=checkpoint == "binomial"
     )
 
 
 def test_checkpoint_eagerly() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+    def factory(lib: Any, np_: Any) -> Any:
         return rnn(lib, np_, **({"checkpoint": 2} if lib is fx else {}))
 
-    assert_agrees_with_jax(made, (W, H, normal(5, 2)), eager=True, second=False)
+    assert_agrees_with_jax(factory, (W, H, normal(5, 2)), eager=True, second=False)
 
 
 @pytest.mark.parametrize("length", [0, 1])
@@ -310,7 +310,7 @@ def test_map(batch_size: int | None) -> None:
     agree(case)
 
 
-def test_map_over_nothing_much() -> None:
+def test_map_edge_cases() -> None:
     agree(lambda lib, np_: lib.lax.map(lambda x: x + 1, np.zeros((0, 2), np.float32)))
     agree(lambda lib, np_: lib.vmap(lambda xs: lib.lax.map(np_.sin, xs), in_axes=1, out_axes=1)(XS))
     agree(lambda lib, np_: lib.lax.map(lambda x: (), XS))
@@ -336,10 +336,10 @@ def test_fori_loop_known_bounds(lower: Any, upper: Any) -> None:
 
 @pytest.mark.parametrize("unroll", [1, 2, True, False, None])
 def test_fori_loop_unrolled(unroll: Any) -> None:
-    def made(lib: Any, np_: Any) -> Any:
+    def factory(lib: Any, np_: Any) -> Any:
         return lambda x: lib.lax.fori_loop(0, 5, lambda i, c: c * np_.sin(x + i), x, unroll=unroll)
 
-    assert_agrees_with_jax(made, (np.float32(0.5),), second=False)
+    assert_agrees_with_jax(factory, (np.float32(0.5),), second=False)
 
 
 @pytest.mark.parametrize(("lower", "upper"), BOUNDS)
@@ -356,10 +356,10 @@ def test_fori_loop_traced_bounds(lower: Any, upper: Any) -> None:
     agree(case)
 
 
-# ------------------------------------------------------------------ without jit, and once
+# ------------------------------------------------------------------ with jit disabled; number of traces
 
 
-def test_without_jit_every_step_runs_in_python() -> None:
+def test_with_jit_disabled_every_step_runs_in_python() -> None:
     seen: list[float] = []
 
     def step(c: Any, x: Any) -> Any:
@@ -369,14 +369,14 @@ def test_without_jit_every_step_runs_in_python() -> None:
     with fx.disable_jit():
         got = lax.scan(step, 0.0, np.array([1, 2, 3], np.float32), reverse=True)
     assert seen == [3.0, 2.0, 1.0]
-    theirs: Any = jax.lax
-    want = theirs.scan(lambda c, x: (c + x, c * x), 0.0, np.array([1, 2, 3], np.float32), reverse=True)
+    jax_lax: Any = jax.lax
+    want = jax_lax.scan(lambda c, x: (c + x, c * x), 0.0, np.array([1, 2, 3], np.float32), reverse=True)
     np.testing.assert_array_equal(got[0], want[0])
     np.testing.assert_array_equal(got[1], want[1])
 
 
 @pytest.mark.parametrize("options", [{}, {"reverse": True}, {"unroll": 2}])
-def test_without_jit_the_same_comes_out(options: Any) -> None:
+def test_results_with_jit_disabled(options: Any) -> None:
     def case(lib: Any, np_: Any) -> Any:
         f = rnn(lib, np_, **options)
         batch = lib.vmap(lambda h: f(W, h, XS)[1]["h"])(W)
@@ -388,7 +388,7 @@ def test_without_jit_the_same_comes_out(options: Any) -> None:
         same(case(fx, fnp), want)
 
 
-def test_a_body_is_traced_once() -> None:
+def test_body_is_traced_once() -> None:
     seen = []
 
     def step(c: Any, x: Any) -> Any:
@@ -409,10 +409,10 @@ def test_a_body_is_traced_once() -> None:
     assert len(seen) == 1
 
 
-# ------------------------------------------------------------------ refusals
+# ------------------------------------------------------------------ invalid arguments
 
 
-def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+def error_message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
     before = current()
     with pytest.raises(kind) as caught:
         run()
@@ -428,23 +428,23 @@ def restructures(c: Any, x: Any) -> Any:
     return [c["a"]], x
 
 
-def test_a_carry_that_changes_its_type() -> None:
+def test_carry_type_mismatch_is_rejected() -> None:
     init = {"a": np.float32(0), "b": (np.float32(1), np.float32(2))}
-    assert message(lambda: lax.scan(grows, init, XS)) == (
+    assert error_message(lambda: lax.scan(grows, init, XS)) == (
         "scan of grows: the carry must have the same types:\n"
         "  leaf      going in  coming out\n"
         "  ['b'][0]  f32[]     f32[2]\n"
         "  ['b'][1]  f32[]     i32[]\n"
         "Convert or broadcast it, so that it keeps its type from step to step."
     )
-    text = message(lambda: lax.fori_loop(0, 3, lambda i, c: c[None], np.float32(0)))
+    text = error_message(lambda: lax.fori_loop(0, 3, lambda i, c: c[None], np.float32(0)))
     assert "f32[]" in text
     assert "f32[1]" in text
 
 
-def test_a_carry_that_changes_its_structure() -> None:
+def test_carry_structure_mismatch_is_rejected() -> None:
     init = {"a": np.float32(0), "b": (np.float32(1), np.float32(2))}
-    text = message(lambda: lax.scan(restructures, init, XS))
+    text = error_message(lambda: lax.scan(restructures, init, XS))
     assert text.splitlines() == [
         "scan of restructures: the carry must have the same structure:",
         "  going in   : PyTreeDef({'a': *, 'b': (*, *)})",
@@ -452,55 +452,55 @@ def test_a_carry_that_changes_its_structure() -> None:
     ]
 
 
-def test_what_is_no_pair() -> None:
-    assert message(lambda: lax.scan(lambda c, x: c, 0.0, XS)) == (
+def test_body_must_return_a_pair() -> None:
+    assert error_message(lambda: lax.scan(lambda c, x: c, 0.0, XS)) == (
         "scan of <lambda>: the function must return a pair (carry, result), got PyTreeDef(*)"
     )
 
 
-def test_lengths() -> None:
+def test_inconsistent_lengths_are_rejected() -> None:
     def same_carry(c: Any, x: Any) -> Any:
         return c, x
 
     scan = lax.scan
-    assert message(lambda: scan(same_carry, 0, {"a": XS, "b": H}), ValueError) == (
+    assert error_message(lambda: scan(same_carry, 0, {"a": XS, "b": H}), ValueError) == (
         "scan of same_carry: all arrays of xs must have the same first axis, but xs['a'] has 3, xs['b'] has 2"
     )
-    assert message(lambda: scan(same_carry, 0, XS, length=4), ValueError) == (
+    assert error_message(lambda: scan(same_carry, 0, XS, length=4), ValueError) == (
         "scan of same_carry: length is 4, but xs has 3"
     )
-    assert message(lambda: scan(same_carry, 0), ValueError) == (
+    assert error_message(lambda: scan(same_carry, 0), ValueError) == (
         "scan of same_carry: there are no arrays in xs, so the number of steps is unknown; pass length"
     )
-    assert message(lambda: scan(same_carry, 0, np.float32(1)), ValueError) == (
+    assert error_message(lambda: scan(same_carry, 0, np.float32(1)), ValueError) == (
         "scan of same_carry: xs has no axis to scan over, it is f32[]"
     )
-    assert message(lambda: scan(same_carry, 0, None, length=-1), ValueError) == (
+    assert error_message(lambda: scan(same_carry, 0, None, length=-1), ValueError) == (
         "scan of same_carry: length must not be negative: -1"
     )
-    message(lambda: scan(same_carry, 0, XS, unroll=-1), ValueError)
+    error_message(lambda: scan(same_carry, 0, XS, unroll=-1), ValueError)
     for bad in (0, -1):
-        message(partial(scan, same_carry, 0, XS, checkpoint=bad), ValueError)
-    message(lambda: scan(same_carry, 0, XS, checkpoint="logarithmic"), ValueError)
+        error_message(partial(scan, same_carry, 0, XS, checkpoint=bad), ValueError)
+    error_message(lambda: scan(same_carry, 0, XS, checkpoint="logarithmic"), ValueError)
 
 
-def test_bounds_that_are_none() -> None:
+def test_invalid_bounds_are_rejected() -> None:
     for bounds in ((0.0, 3), (0, np.float32(3)), (np.zeros(2, np.int32), 3), ("0", 3)):
-        assert message(partial(lax.fori_loop, *bounds, lambda i, c: c, 0.0)).startswith("fori_loop of ")
+        assert error_message(partial(lax.fori_loop, *bounds, lambda i, c: c, 0.0)).startswith("fori_loop of ")
     for lib in (fx, jax):
         with pytest.raises(ValueError, match="unroll"):
             lib.jit(lambda n, lib=lib: lib.lax.fori_loop(0, n, lambda i, c: c, 0.0, unroll=2))(3)
 
 
-def test_an_error_in_the_body_changes_no_context() -> None:
+def test_exception_in_the_body_restores_the_context() -> None:
     def bad(c: Any, x: Any) -> Any:
         raise KeyError("mine")
 
-    assert message(lambda: lax.scan(bad, 0, XS), KeyError) == "'mine'"
-    assert message(lambda: fx.vmap(fx.grad(lambda c: lax.scan(bad, c, XS)[0]))(H), KeyError) == "'mine'"
+    assert error_message(lambda: lax.scan(bad, 0, XS), KeyError) == "'mine'"
+    assert error_message(lambda: fx.vmap(fx.grad(lambda c: lax.scan(bad, c, XS)[0]))(H), KeyError) == "'mine'"
 
 
-def test_programs_are_sound() -> None:
+def test_jaxprs_check_and_round_trip() -> None:
     f = rnn(fx, fnp)
 
     def loss(w: Any, h: Any, xs: Any) -> Any:
@@ -514,30 +514,30 @@ def test_programs_are_sound() -> None:
     assert_sound(fx.vmap(fx.grad(loss), (0, None, 1)), np.stack([W, W]), H, np.stack([XS, XS], 1))
     assert_sound(fx.hessian(loss, 1), *args)
 
-    def in_pieces(w: Any) -> Any:
+    def checkpointed(w: Any) -> Any:
         return rnn(fx, fnp, checkpoint=2, reverse=True)(w, H, XS)[1]["h"].sum()
 
-    assert_sound(fx.grad(in_pieces), W)
+    assert_sound(fx.grad(checkpointed), W)
 
 
 @pytest.mark.parametrize("unroll", [0, True, False, 8])
 @pytest.mark.parametrize("n", [0, 4])
-def test_unroll_is_jaxs(unroll: int | bool, n: int) -> None:
+def test_unroll_agrees_with_jax(unroll: int | bool, n: int) -> None:
     agree(lambda F, N: F.lax.scan(lambda c, x: (c + x, c * x), 0.0, N.arange(float(n)), unroll=unroll))
 
 
 @pytest.mark.parametrize("batch_size", [0, 3, 10])
-def test_batch_size_is_jaxs(batch_size: int) -> None:
+def test_batch_size_agrees_with_jax(batch_size: int) -> None:
     agree(lambda F, N: F.lax.map(lambda x: x * 2, N.arange(4.0), batch_size=batch_size))
 
 
 @pytest.mark.parametrize(("options", "error"), [({"unroll": -1}, ValueError), ({"unroll": 1.5}, TypeError)], ids=str)
-def test_unroll_that_is_refused(options: Any, error: type[Exception]) -> None:
+def test_invalid_unroll_is_rejected(options: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="unroll must be"):
         fx.lax.scan(lambda c, x: (c, x), 0.0, fnp.arange(3.0), **options)
 
 
 @pytest.mark.parametrize(("batch_size", "error"), [(-1, ValueError), (2.0, TypeError), ("a", TypeError)])
-def test_batch_size_that_is_refused(batch_size: Any, error: type[Exception]) -> None:
+def test_invalid_batch_size_is_rejected(batch_size: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="batch_size must be"):
         fx.lax.map(lambda x: x, fnp.arange(3.0), batch_size=batch_size)

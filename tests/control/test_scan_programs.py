@@ -1,4 +1,4 @@
-"""What stands in the programs that transformations make of scans: nothing twice, and nothing that need not be."""
+"""The jaxprs of transformed scans contain no repeated or unnecessary work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.everything import normal
+from tests.control.transform_checks import normal
 from tests.transforms.oracle import agree
 from tracefx.control.scan import Scan
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
@@ -25,14 +25,14 @@ def program(f: Callable[..., Any], *args: Any) -> Jaxpr:
 
 
 def names(jaxpr: Jaxpr) -> list[str]:
-    """Of all operations, those in bodies too."""
-    found = []
+    """Returns the primitive names of all equations, including those of sub-jaxprs."""
+    result = []
     for eqn in jaxpr.eqns:
-        found.append(eqn.prim.name)
+        result.append(eqn.prim.name)
         if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
-                found += names(body)
-    return found
+                result += names(body)
+    return result
 
 
 def scans(jaxpr: Jaxpr) -> list[tuple[Eqn, Scan]]:
@@ -40,7 +40,7 @@ def scans(jaxpr: Jaxpr) -> list[tuple[Eqn, Scan]]:
 
 
 def shapes(op: Scan) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Of the constants, the carries and the slices."""
+    """Returns the shapes of the constants, the carries and the slices."""
     consts, carry, slices = op.split_operands(op.jaxpr.in_avals)
     return [a.shape for a in consts], [a.shape for a in carry], [a.shape for a in slices]
 
@@ -57,27 +57,29 @@ def rnn(w: Any, h: Any, xs: Any) -> Any:
 # ------------------------------------------------------------------ reverse mode
 
 
-def test_the_steps_are_not_computed_again() -> None:
+def test_backward_scan_does_not_recompute_the_forward_steps() -> None:
     gradient = program(fx.value_and_grad(rnn, (0, 1, 2)), W, H, XS)
     assert names(gradient).count("tanh") == 1
-    assert names(gradient).count("dot_general") == 3  # forwards, backwards, and for the weight
+    assert (
+        names(gradient).count("dot_general") == 3
+    )  # in the forward pass, the backward pass, and for the weight's cotangent
     (first, _), (last, backwards) = scans(gradient)
     assert backwards.reverse
     assert "tanh" not in names(backwards.jaxpr)
     assert gradient.eqns.index(first) < gradient.eqns.index(last)
 
 
-def test_the_weight_is_contracted_after_the_loop() -> None:
+def test_weight_cotangent_is_contracted_after_the_loop() -> None:
     gradient = program(fx.grad(rnn), W, H, XS)
     (_, _), (loop, backwards) = scans(gradient)
-    assert shapes(backwards)[1] == [(4,)]  # the cotangent of the state alone, and no sum of the weight's
+    assert shapes(backwards)[1] == [(4,)]  # only the cotangent of the state, no sum for the weight
     after = gradient.eqns[gradient.eqns.index(loop) + 1 :]
     (contraction,) = [eqn for eqn in after if eqn.prim.name == "dot_general"]
     assert contraction.outs[0].aval.shape == (4, 4)
     assert all(x.aval.shape == (3, 4) for x in contraction.inputs)
 
 
-def test_a_batch_of_states_is_contracted_too() -> None:
+def test_weight_cotangent_of_batched_states_is_contracted_after_the_loop() -> None:
     gradient = program(fx.grad(rnn), W, normal(2, 4), normal(3, 2, 4))
     (_, _), (loop, backwards) = scans(gradient)
     assert shapes(backwards)[1] == [(2, 4)]
@@ -98,21 +100,21 @@ def with_a_bias(np_: Any, w: Any, h: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("layer", [packed, in_gates, with_a_bias])
-def test_slices_of_a_weight_are_contracted_after_the_loop(layer: Callable[..., Any]) -> None:
-    def made(lib: Any, np_: Any) -> Any:
+def test_cotangents_of_weight_slices_are_contracted_after_the_loop(layer: Callable[..., Any]) -> None:
+    def gradient_function(lib: Any, np_: Any) -> Any:
         def loss(w: Any, h: Any, xs: Any) -> Any:
             return lib.lax.scan(lambda h, x: (layer(np_, w, h, x), None), h, xs)[0].sum()
 
         return lib.grad(loss)
 
     args = normal(8, 4), normal(2, 4), normal(3, 2, 4)
-    loop, backwards = scans(program(made(fx, fnp), *args))[-1]
+    loop, backwards = scans(program(gradient_function(fx, fnp), *args))[-1]
     assert shapes(backwards)[1] == [(2, 4)]
     assert all(aval.shape[1:] != (8, 4) for aval in [out.aval for out in loop.outs])
-    agree(lambda lib, np_: (made(lib, np_)(*args), lib.jit(made(lib, np_))(*args)))
+    agree(lambda lib, np_: (gradient_function(lib, np_)(*args), lib.jit(gradient_function(lib, np_))(*args)))
 
 
-def test_what_no_contraction_gives_is_summed_in_the_loop() -> None:
+def test_cotangents_without_contraction_are_summed_in_the_loop() -> None:
     def f(b: Any) -> Any:
         return fx.lax.scan(lambda h, x: (fnp.sin(h * b), None), H, XS)[0].sum()
 
@@ -120,7 +122,7 @@ def test_what_no_contraction_gives_is_summed_in_the_loop() -> None:
     assert shapes(backwards)[1] == [(4,), (4,)]
 
 
-def test_what_is_the_same_in_every_step_is_done_once() -> None:
+def test_loop_invariant_values_are_computed_once() -> None:
     def f(w: Any, h: Any) -> Any:
         return fx.lax.scan(lambda h, x: (h * fnp.exp(fnp.sin(w)) + x, None), h, XS)[0].sum()
 
@@ -129,13 +131,13 @@ def test_what_is_the_same_in_every_step_is_done_once() -> None:
         assert not {"sin", "cos", "exp"} & set(names(loop.jaxpr))
     (_, first), _ = scans(gradient)
     assert names(first.jaxpr).count("cos") == 0
-    # Of each step, the state that came in is handed over, and nothing that all steps share.
+    # Each step saves its incoming state, and nothing that is loop-invariant.
     assert [a.shape for a in first.jaxpr.out_avals[first.num_carry :]] == [(4,)]
     assert names(gradient).count("cos") == 1
 
 
-def test_slices_and_results_are_not_stored_again() -> None:
-    """What the backward pass needs of the slices is the array they are of; a result serves it as it is."""
+def test_xs_and_outputs_are_reused_as_residuals() -> None:
+    """The backward pass reads `xs` and the stacked outputs themselves instead of copies saved as residuals."""
 
     def f(h: Any, xs: Any) -> Any:
         return fx.lax.scan(lambda h, x: (h * x, fnp.exp(x)), h, xs)
@@ -146,11 +148,11 @@ def test_slices_and_results_are_not_stored_again() -> None:
 
     gradient = program(fx.grad(loss, (0, 1)), H, XS)
     (_, first), (last, _) = scans(gradient)
-    assert len(first.jaxpr.outs) - first.num_carry == 2  # exp(x), and the state that came in
+    assert len(first.jaxpr.outs) - first.num_carry == 2  # exp(x) and the incoming state
     assert gradient.invars[1] in last.inputs
 
 
-def test_arithmetic_of_what_is_kept_is_done_again_instead_of_kept() -> None:
+def test_cheap_arithmetic_on_residuals_is_recomputed_instead_of_saved() -> None:
     def f(h: Any, xs: Any) -> Any:
         def step(h: Any, x: Any) -> Any:
             gate = 1 / (1 + fnp.exp(-(h + x)))
@@ -160,12 +162,12 @@ def test_arithmetic_of_what_is_kept_is_done_again_instead_of_kept() -> None:
 
     gradient = program(fx.grad(f), H, XS)
     (_, first), (_, backwards) = scans(gradient)
-    assert len(first.jaxpr.outs) - first.num_carry == 2  # the exponential, and the state that came in
+    assert len(first.jaxpr.outs) - first.num_carry == 2  # the exponential and the incoming state
     assert names(gradient).count("exp") == 1
     assert "div" in names(backwards.jaxpr)
 
 
-def test_counters_stay_out_of_the_linear_half() -> None:
+def test_linear_part_does_not_carry_counters() -> None:
     def f(h: Any) -> Any:
         def step(c: Any, x: Any) -> Any:
             n, known, h = c
@@ -187,7 +189,7 @@ def test_counters_stay_out_of_the_linear_half() -> None:
     assert shapes(scans(gradient)[-1][1])[1] == [(4,)]
 
 
-def test_only_what_is_asked_for_is_differentiated() -> None:
+def test_only_requested_arguments_are_differentiated() -> None:
     def f(a: Any, b: Any) -> Any:
         return fx.lax.scan(lambda c, x: ((fnp.sin(c[0]) + x, fnp.exp(c[1])), None), (a, b), XS)[0]
 
@@ -201,10 +203,10 @@ def test_only_what_is_asked_for_is_differentiated() -> None:
     assert len(shapes(loop)[1]) == 3  # two states and one tangent
 
 
-# ------------------------------------------------------------------ what nobody uses
+# ------------------------------------------------------------------ dead-code elimination
 
 
-def test_unused_results_carries_and_operands_go() -> None:
+def test_dce_removes_unused_results_carries_and_operands() -> None:
     def f(h: Any, xs: Any, unused: Any) -> Any:
         def step(c: Any, x: Any) -> Any:
             a, b, chain = c
@@ -221,7 +223,7 @@ def test_unused_results_carries_and_operands_go() -> None:
     assert not scans(program(lambda *args: (f(*args), args[0])[1], H, XS, H))
 
 
-def test_in_bodies_of_bodies() -> None:
+def test_dce_in_nested_bodies() -> None:
     def f(h: Any) -> Any:
         def outer(c: Any, x: Any) -> Any:
             (a, _), ys = fx.lax.scan(lambda d, y: ((d[0] * y, fnp.sin(d[1])), fnp.exp(y)), (c, c), XS)
@@ -235,7 +237,7 @@ def test_in_bodies_of_bodies() -> None:
 # ------------------------------------------------------------------ batches
 
 
-def test_only_what_differs_is_batched() -> None:
+def test_vmap_batches_only_batched_carries_and_outputs() -> None:
     def f(h: Any, w: Any) -> Any:
         def step(c: Any, x: Any) -> Any:
             n, a, h = c
@@ -249,7 +251,7 @@ def test_only_what_differs_is_batched() -> None:
     assert [a.shape for a in loop.jaxpr.out_avals] == [(), (4,), (2, 4), (4,), (2, 4)]
 
 
-def test_what_comes_to_differ_is_batched_from_the_start() -> None:
+def test_carries_that_become_batched_are_batched_from_the_start() -> None:
     def f(k: Any) -> Any:
         return fx.lax.scan(lambda c, x: ((c[1], c[2], c[2] * k), None), (1.0, 2.0, 3.0), None, length=3)[0]
 
@@ -258,21 +260,21 @@ def test_what_comes_to_differ_is_batched_from_the_start() -> None:
     assert shapes(loop)[1] == [(4,), (4,), (4,)]
 
 
-# ------------------------------------------------------------------ values
+# ------------------------------------------------------------------ equality and printing
 
 
 @pytest.mark.parametrize("option", [{"reverse": True}, {"unroll": 2}, {"checkpoint": 2}, {"length": 3}])
-def test_equal_programs_are_equal_and_others_are_not(option: dict[str, Any]) -> None:
-    def made(**options: Any) -> Jaxpr:
+def test_jaxpr_equality(option: dict[str, Any]) -> None:
+    def make_jaxpr(**options: Any) -> Jaxpr:
         return fx.make_jaxpr(lambda h: fx.lax.scan(lambda c, x: (c * x, c), h, XS, **options))(H).jaxpr
 
-    assert made() == made()
-    assert made(**option) == made(**option)
-    assert (made() == made(**option)) == ("length" in option)
-    assert hash(scans(made())[0][1]) == hash(scans(made())[0][1])
+    assert make_jaxpr() == make_jaxpr()
+    assert make_jaxpr(**option) == make_jaxpr(**option)
+    assert (make_jaxpr() == make_jaxpr(**option)) == ("length" in option)
+    assert hash(scans(make_jaxpr())[0][1]) == hash(scans(make_jaxpr())[0][1])
 
 
-def test_what_is_printed_is_read() -> None:
+def test_printed_jaxprs_parse() -> None:
     text = str(fx.make_jaxpr(fx.grad(rnn))(W, H, XS).jaxpr)
     assert "reverse=True" in text
     assert str(fx.programs.parse_jaxpr(text)) == text

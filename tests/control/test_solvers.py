@@ -1,4 +1,4 @@
-"""`associative_scan`, `custom_linear_solve` and `custom_root` beside JAX's."""
+"""`associative_scan`, `custom_linear_solve` and `custom_root`, compared with JAX."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -14,11 +14,11 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
+from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree
 from tracefx.core.handler import current
 
-lax: Any = fx.lax  # which tests call wrongly, too
+lax: Any = fx.lax  # `Any`, since tests also call them with wrong types
 
 B: Final = normal(3)
 M: Final = (normal(3, 3, seed=1) * 0.1 + 2 * np.eye(3)).astype(np.float32)
@@ -28,7 +28,7 @@ M: Final = (normal(3, 3, seed=1) * 0.1 + 2 * np.eye(3)).astype(np.float32)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_all_lengths(reverse: bool) -> None:
+def test_associative_scan_lengths(reverse: bool) -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(xs: Any) -> Any:
             return lib.lax.associative_scan(np_.add, xs, reverse=reverse, axis=1)
@@ -38,19 +38,19 @@ def test_all_lengths(reverse: bool) -> None:
     agree(case)
 
 
-def test_what_does_not_commute() -> None:
-    """Products of matrices with their vectors, in a tree."""
+def test_associative_scan_of_a_noncommutative_function() -> None:
+    """Composition of affine maps, as pytrees of a matrix and a vector."""
 
     def combine(a: Any, b: Any) -> Any:
         return {"m": b["m"] @ a["m"], "v": (b["m"] @ a["v"][..., None])[..., 0] + b["v"]}
 
-    def made(lib: Any, np_: Any) -> Any:
+    def factory(lib: Any, np_: Any) -> Any:
         return lambda m, v: lib.lax.associative_scan(combine, {"m": m, "v": v}, reverse=True)
 
-    assert_agrees_with_jax(made, (normal(5, 2, 2), normal(5, 2)), [(1, None), (None, 0)], eager=True)
+    assert_agrees_with_jax(factory, (normal(5, 2, 2), normal(5, 2)), [(1, None), (None, 0)], eager=True)
 
 
-def test_axes_and_kinds() -> None:
+def test_associative_scan_axes_and_dtypes() -> None:
     agree(lambda lib, np_: [lib.lax.associative_scan(np_.multiply, normal(2, 3, 2), axis=a) for a in (0, 1, 2, -1, -2)])
     agree(lambda lib, np_: lib.lax.associative_scan(np_.maximum, np.array([3, 1, 4, 1, 5], np.int8)))
     agree(lambda lib, np_: lib.lax.associative_scan(np_.logical_or, np.array([False, True, False])))
@@ -58,11 +58,11 @@ def test_axes_and_kinds() -> None:
         agree(lambda lib, np_: lib.lax.associative_scan(np_.add, normal(5)))
 
 
-def test_associative_scan_refuses() -> None:
+def test_associative_scan_rejects_invalid_arguments() -> None:
     scan = lax.associative_scan
-    assert "the same size along axis 0" in message(lambda: scan(lambda a, b: a, (B, M[:2])), ValueError)
-    assert "must have the same structure" in message(lambda: scan(lambda a, b: (a, b), B))
-    message(lambda: scan(None, B))
+    assert "the same size along axis 0" in error_message(lambda: scan(lambda a, b: a, (B, M[:2])), ValueError)
+    assert "must have the same structure" in error_message(lambda: scan(lambda a, b: (a, b), B))
+    error_message(lambda: scan(None, B))
     for lib in (fx, jax):
         with pytest.raises((ValueError, IndexError)):
             lib.lax.associative_scan(lambda a, b: a + b, B, axis=1)
@@ -85,7 +85,7 @@ def solved(lib: Any, np_: Any, **options: Any) -> Any:
     return f
 
 
-def test_linear_solve() -> None:
+def test_linear_solve_agrees_with_jax() -> None:
     assert_agrees_with_jax(solved, (M, B), list(batch_axes_choices((M, B))), eager=False)
 
 
@@ -94,7 +94,7 @@ def test_linear_solve_eagerly() -> None:
     assert_near(solved(fx, fnp)(M, B), np.linalg.solve(M, B))
 
 
-def test_symmetric_trees_and_aux() -> None:
+def test_symmetric_linear_solve_with_pytrees_and_aux() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(d: Any, b: Any) -> Any:
             def solve(matvec: Any, b: Any) -> Any:
@@ -116,41 +116,41 @@ def test_symmetric_trees_and_aux() -> None:
     agree(case)
 
 
-def test_forward_mode_needs_no_transpose_and_reverse_says_so() -> None:
+def test_only_reverse_mode_requires_transpose_solve() -> None:
     def f(lib: Any) -> Any:
         return lambda b: lib.lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, b: b / 2).sum()
 
     agree(lambda lib, np_: lib.jvp(f(lib), (B,), (B,)))
-    assert "transpose_solve" in message(lambda: fx.grad(f(fx))(B))
+    assert "transpose_solve" in error_message(lambda: fx.grad(f(fx))(B))
     with pytest.raises(TypeError):
         jax.grad(f(jax))(B)
 
 
 def test_linear_solve_in_loops() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+    def factory(lib: Any, np_: Any) -> Any:
         def f(m: Any, b: Any) -> Any:
             return lib.lax.scan(lambda b, _: (solved(lib, np_)(m, b) + b, None), b, None, length=2)[0]
 
         return f
 
-    assert_agrees_with_jax(made, (M, B), [(None, 0)], second=False)
+    assert_agrees_with_jax(factory, (M, B), [(None, 0)], second=False)
 
 
-def test_linear_solve_refuses() -> None:
+def test_linear_solve_rejects_invalid_arguments() -> None:
     solve = lax.custom_linear_solve
-    assert message(lambda: solve(lambda x: (x,), B, lambda _, b: b)) == (
+    assert error_message(lambda: solve(lambda x: (x,), B, lambda _, b: b)) == (
         "custom_linear_solve: b and the result of matvec must have the same structure:\n"
         "  b      : PyTreeDef(*)\n"
         "  matvec : PyTreeDef((*,))"
     )
-    text = message(lambda: solve(lambda x: x[:2], B, lambda _, b: b))
+    text = error_message(lambda: solve(lambda x: x[:2], B, lambda _, b: b))
     assert "f32[3]" in text
     assert "f32[2]" in text
-    assert "f32[1,3]" in message(lambda: solve(lambda x: x, B, lambda _, b: b[None]))
-    assert "has_aux" in message(lambda: solve(lambda x: x, B, lambda _, b: b, has_aux=True))
+    assert "f32[1,3]" in error_message(lambda: solve(lambda x: x, B, lambda _, b: b[None]))
+    assert "has_aux" in error_message(lambda: solve(lambda x: x, B, lambda _, b: b, has_aux=True))
 
 
-def test_linear_solve_programs_are_sound() -> None:
+def test_linear_solve_jaxprs_check_and_round_trip() -> None:
     f = solved(fx, fnp)
     assert_sound(f, M, B)
 
@@ -176,11 +176,11 @@ def cube_root(lib: Any, np_: Any) -> Any:
     return f
 
 
-def test_root() -> None:
+def test_root_agrees_with_jax() -> None:
     assert_agrees_with_jax(cube_root, (np.float32(5),), [], eager=True)
 
 
-def test_root_under_stacks() -> None:
+def test_root_under_nested_transformations() -> None:
     def case(lib: Any, np_: Any) -> Any:
         f = cube_root(lib, np_)
         a = np_.asarray([5.0, 9.0], "float32")
@@ -217,15 +217,15 @@ def test_root_of_a_system_with_aux() -> None:
     agree(case)
 
 
-def test_root_refuses() -> None:
+def test_root_rejects_invalid_arguments() -> None:
     def root(f: Any, solve: Any) -> Any:
         return lax.custom_root(f, B, solve, lambda g, y: y)
 
-    assert "must have the same structure" in message(lambda: root(lambda x: (x,), lambda f, x: x))
-    assert "f32[2]" in message(lambda: root(lambda x: x, lambda f, x: x[:2]))
+    assert "must have the same structure" in error_message(lambda: root(lambda x: (x,), lambda f, x: x))
+    assert "f32[2]" in error_message(lambda: root(lambda x: x, lambda f, x: x[:2]))
 
 
-def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+def error_message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
     before = current()
     with pytest.raises(kind) as caught:
         run()

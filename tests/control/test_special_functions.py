@@ -1,4 +1,4 @@
-"""Operations that formulas define: their laws, values to the last digits, edges, and what is refused."""
+"""Special functions defined by formulas: laws, accurate values, edge cases, invalid arguments."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SHAPES: Final = [0.5, 2.25, 30.0]
 PLACES: Final = [0.75, 1.5, 28.0]
 
 
-def by_place(prim: Any, *parameters: float) -> Sample:
-    """Differentiated at the last operand only."""
+def last_operand_sample(prim: Any, *parameters: float) -> Sample:
+    """Returns a sample of a primitive that is differentiated with respect to its last operand only."""
 
-    def within(x: Any) -> Any:
+    def function(x: Any) -> Any:
         return fx.extend.bind1(prim, *[fx.lax.stop_gradient(x * 0 + p) for p in parameters], x)
 
-    within.__name__ = prim.name
-    return Sample(prim, ((f32(0.25, 0.5, 0.875),),), within)
+    function.__name__ = prim.name
+    return Sample(prim, ((f32(0.25, 0.5, 0.875),),), function)
 
 
 SAMPLES: Final = (
@@ -38,16 +38,16 @@ SAMPLES: Final = (
     binary_sample(incomplete_gamma.Igamma(), SHAPES, PLACES),
     binary_sample(incomplete_gamma.Igammac(), SHAPES, PLACES),
     binary_sample(incomplete_gamma.GammaDensity(), SHAPES, PLACES),
-    by_place(incomplete_gamma.IgammaGradA(), 1.5),
-    by_place(incomplete_gamma.RandomGammaGrad(), 1.5),
-    by_place(incomplete_beta.RegularizedIncompleteBeta(), 1.5, 2.5),
+    last_operand_sample(incomplete_gamma.IgammaGradA(), 1.5),
+    last_operand_sample(incomplete_gamma.RandomGammaGrad(), 1.5),
+    last_operand_sample(incomplete_beta.RegularizedIncompleteBeta(), 1.5, 2.5),
     make_sample(incomplete_beta.BetaDensity(), (f32(0.5, 2.25, 30.0), f32(1.5, 0.75, 20.0), f32(0.25, 0.5, 0.625))),
 )
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.prim.name)
-def test_laws(sample: Sample) -> None:
-    """Those that an operation has rules of its own for: each program of a formula takes long to compile."""
+def test_derivative_and_batching_laws(sample: Sample) -> None:
+    """Checks only laws with their own rules, since each program of a formula takes long to compile."""
     laws = [jvp_is_the_derivative, vmap_is_a_loop]
     first = values(sample.operands[0])
     if sample.within is None:
@@ -58,7 +58,7 @@ def test_laws(sample: Sample) -> None:
 
 # ------------------------------------------------------------------ values
 
-# From 40-digit arithmetic: a, x, P, Q, dP/da, and the derivative of a sample.
+# Computed with 40 digits: a, x, P, Q, dP/da, and the derivative of a sample.
 GAMMA: Final = (
     (0.5, 0.25, 0.5204998778130465, 0.4795001221869535, -0.797947316783223, 0.9080144917641113),
     (1.5, 2.0, 0.7385358700508894, 0.2614641299491106, -0.2774335642087104, 1.284629550671886),
@@ -71,7 +71,7 @@ GAMMA: Final = (
     (4096.0, 4000.0, 0.06594852822202155, 0.9340514717779784, -0.002011530367731019, 0.9882288187682289),
     (0.125, 0.0078125, 0.5784823528277331, 0.4215176471722669, -2.5856438961845347, 0.28130351809660026),
 )
-# a, b, x, the function.
+# a, b, x, the function's value.
 BETA: Final = (
     (0.5, 0.5, 0.25, 0.3333333333333333),
     (2.0, 3.0, 0.75, 0.94921875),
@@ -84,18 +84,18 @@ BETA: Final = (
 
 
 CLOSE: Final = Ulps(32, 32)
-"""For series and fractions of up to hundreds of terms, times powers: relative to each number, however small."""
+"""Relative tolerance, also for tiny values: these are series and continued fractions of up to hundreds of terms."""
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_incomplete_gamma_functions(dtype: Any) -> None:
-    """Also where the parameter is large, and one minus the function tiny: JAX loses up to all digits there."""
+    """Includes large parameters and values close to 1, where JAX loses up to all digits."""
     table = np.array(GAMMA)
     a, x = (fnp.array(c.astype(dtype)) for c in table[:, :2].T)
-    found = fx.jit(lambda a, x: [f(a, x) for f in (lax.igamma, lax.igammac, lax.igamma_grad_a, lax.random_gamma_grad)])(
-        a, x
-    )
-    for got, want in zip(found, table[:, 2:].T, strict=True):
+    results = fx.jit(
+        lambda a, x: [f(a, x) for f in (lax.igamma, lax.igammac, lax.igamma_grad_a, lax.random_gamma_grad)]
+    )(a, x)
+    for got, want in zip(results, table[:, 2:].T, strict=True):
         assert_near(got, want, CLOSE)
 
 
@@ -105,7 +105,7 @@ def test_incomplete_beta_function(dtype: Any) -> None:
     assert_near(lax.betainc(*[fnp.array(c.astype(dtype)) for c in table[:, :3].T]), table[:, 3], CLOSE)
 
 
-def test_narrow_floats_are_computed_as_wider_ones() -> None:
+def test_narrow_floats_are_computed_in_a_wider_dtype() -> None:
     a, x = (fnp.array(c[:4], dtype="bfloat16") for c in np.array(GAMMA)[:, :2].T)
     got = lax.igamma(a, x)
     assert got.dtype == fnp.bfloat16
@@ -143,14 +143,14 @@ EDGES: Final[dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]]] = {
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_edges(name: str) -> None:
+def test_edge_cases(name: str) -> None:
     f, rows = EDGES[name]
     table = np.array(rows, np.float32)
     np.testing.assert_array_equal(np.asarray(f(*map(fnp.array, table[:, :-1].T))), table[:, -1])
 
 
 @pytest.mark.parametrize(
-    ("f", "place"),
+    ("f", "value"),
     [
         (lambda a: lax.igamma_grad_a(a, 1.0), 1.5),
         (lambda a: lax.random_gamma_grad(a, 1.0), 1.5),
@@ -159,11 +159,11 @@ def test_edges(name: str) -> None:
         (lambda s: lax.zeta(s, 1.0), 1.5),
     ],
 )
-def test_some_parameters_have_no_derivative(f: Any, place: float) -> None:
+def test_differentiating_unsupported_parameters_is_an_error(f: Any, value: float) -> None:
     with pytest.raises(ValueError, match="no derivative with respect to its"):
-        fx.grad(f)(place)
+        fx.grad(f)(value)
 
 
-def test_integers_are_refused() -> None:
+def test_integers_are_rejected() -> None:
     with pytest.raises(TypeError, match="igamma takes floats"):
         lax.igamma(np.int32(1), np.int32(2))

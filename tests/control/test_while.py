@@ -1,4 +1,4 @@
-"""`while_loop` beside JAX's; with `max_steps`, in reverse, beside the same loop as a scan."""
+"""`while_loop`, compared with JAX; its reverse mode (with `max_steps`), compared with a scan."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -16,7 +16,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
+from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree
 from tracefx.control.while_loop import While
 from tracefx.core.handler import current
@@ -24,17 +24,17 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.passes.dce import dce
 from tracefx.testing.tolerances import ELEMENTARY
 
-lax: Any = fx.lax  # which tests call wrongly, too
+lax: Any = fx.lax  # `Any`, since tests also call them with wrong types
 
 X: Final = normal(2)
 W: Final = normal(2, 2, seed=1)
 
 
 def powers(lib: Any, np_: Any) -> Any:
-    """As many steps as `x` asks for, of products with a weight; one carry never changes, one counts."""
+    """Products with a weight; `x` determines the number of steps. One carry is invariant, one is a counter."""
 
     def f(w: Any, x: Any, limit: Any) -> Any:
-        def goes(c: Any) -> Any:
+        def condition(c: Any) -> Any:
             n, y, _ = c
             return (np_.sum(y * y) < limit) & (n < 6)
 
@@ -42,13 +42,13 @@ def powers(lib: Any, np_: Any) -> Any:
             n, y, x = c
             return n + 1, np_.tanh(y @ w) + y * 1.5 + x, x
 
-        return lib.lax.while_loop(goes, step, (0, x, x))
+        return lib.lax.while_loop(condition, step, (0, x, x))
 
     return f
 
 
 def counted(lib: Any, np_: Any) -> Any:
-    """A number of steps that depends on no float."""
+    """A loop whose number of steps depends on no floating-point value."""
 
     def f(w: Any, x: Any) -> Any:
         return lib.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np_.sin(c[1] @ w)), (0, x))
@@ -59,21 +59,21 @@ def counted(lib: Any, np_: Any) -> Any:
 # ------------------------------------------------------------------ values and forward mode
 
 
-def test_every_transformation_of_every_operand_at_every_axis() -> None:
+def test_all_transformations_agree_with_jax() -> None:
     args = W, X, np.float32(9)
     assert_agrees_with_jax(powers, args, list(batch_axes_choices(args)), reverse=False)
 
 
-def test_eagerly() -> None:
+def test_all_transformations_without_jit() -> None:
     assert_agrees_with_jax(powers, (W, X, np.float32(9)), [(0, None, 0)], reverse=False, eager=True)
     assert_agrees_with_jax(counted, (W, X), [(0, None), (None, 1)], reverse=False, eager=True)
 
 
-def test_no_steps() -> None:
+def test_loop_without_steps() -> None:
     assert_agrees_with_jax(powers, (W, X, np.float32(0)), [(None, 0, None)], reverse=False)
 
 
-def test_kinds_of_carries() -> None:
+def test_carry_dtypes() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(n: Any) -> Any:
             def step(c: Any) -> Any:
@@ -88,7 +88,7 @@ def test_kinds_of_carries() -> None:
     agree(case)
 
 
-def test_python_numbers_give_way() -> None:
+def test_weakly_typed_carries_are_promoted() -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(x: Any) -> Any:
             strong = lib.lax.while_loop(lambda c: c < 5, lambda c: c + np.float32(1), 0)
@@ -99,37 +99,37 @@ def test_python_numbers_give_way() -> None:
         return f(np.float32(2)), lib.jit(f)(np.float32(2))
 
     agree(case)
-    # The first gives way to the second, and the second to what is added.
+    # The first is promoted to the second's type, and the second to the type of the summand.
     a, b = lax.while_loop(lambda c: c[1] < 5, lambda c: (c[1], c[1] + np.float32(2)), (0, 0.0))
     assert (str(a.dtype), float(a), str(b.dtype), float(b)) == ("float32", 4.0, "float32", 6.0)
 
 
-def test_what_differs_along_the_batch() -> None:
-    """The condition alone, its constants, the body's constants, a carry that comes to differ."""
+def test_vmap_with_batched_conditions_constants_and_carries() -> None:
+    """Batches the condition alone, its constants, the body's constants, or a carry that becomes batched later."""
 
     def case(lib: Any, np_: Any) -> Any:
         def f(limit: Any, a: Any, x: Any) -> Any:
-            # The second carry differs only once the first has.
+            # The second carry becomes batched only after the first.
             def step(c: Any) -> Any:
                 return c[0] + a, c[1] + c[0], c[2], c[3] + 1
 
             return lib.lax.while_loop(lambda c: c[0] < limit, step, (x, 0.0, a, 0))
 
         one, many = np.float32(1.5), np_.asarray([1.0, 4.0, 2.5], "float32")
-        found = []
+        results = []
         for axes in ((0, None, None), (None, 0, None), (None, None, 0), (0, 0, None)):
             args = [many if a == 0 else one for a in axes]
-            found.append(lib.vmap(f, axes)(*args))
-            found.append(
+            results.append(lib.vmap(f, axes)(*args))
+            results.append(
                 lib.jit(lib.vmap(lib.vmap(f, axes), axes))(*[np_.stack([x, x]) if x.ndim else x for x in args])
             )
-        return found
+        return results
 
     agree(case)
 
 
 @pytest.mark.parametrize("stack", ["jvp", "vmap", "jacfwd of jacfwd", "vmap of jvp", "jvp of vmap", "linearize", "jit"])
-def test_tracers_of_every_transformation_as_constants(stack: str) -> None:
+def test_closed_over_tracers_of_every_transformation(stack: str) -> None:
     def case(lib: Any, np_: Any) -> Any:
         def f(y: Any) -> Any:
             return lib.lax.while_loop(lambda c: np_.abs(c * c - y) > 1e-3, lambda c: 0.5 * (c + y / c), np.float32(1))
@@ -152,8 +152,8 @@ def test_tracers_of_every_transformation_as_constants(stack: str) -> None:
     agree(case)
 
 
-def test_nested() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+def test_nested_while_loops() -> None:
+    def factory(lib: Any, np_: Any) -> Any:
         def f(x: Any, y: Any) -> Any:
             def outer(c: Any) -> Any:
                 n, x = c
@@ -164,11 +164,11 @@ def test_nested() -> None:
 
         return f
 
-    assert_agrees_with_jax(made, (np.float32(0.5), np.float32(1.25)), [(0, None), (None, 0)], reverse=False)
+    assert_agrees_with_jax(factory, (np.float32(0.5), np.float32(1.25)), [(0, None), (None, 0)], reverse=False)
 
 
-def test_inside_scan() -> None:
-    def made(lib: Any, np_: Any) -> Any:
+def test_while_loop_inside_scan() -> None:
+    def factory(lib: Any, np_: Any) -> Any:
         def f(x: Any, ys: Any) -> Any:
             def step(c: Any, y: Any) -> Any:
                 c = lib.lax.while_loop(lambda c: c < 4.0, lambda c: np_.abs(c) * 1.5 + y * y + 0.1, c)
@@ -178,39 +178,39 @@ def test_inside_scan() -> None:
 
         return f
 
-    assert_agrees_with_jax(made, (np.float32(0.5), X), [(0, None), (None, 0)], reverse=False)
+    assert_agrees_with_jax(factory, (np.float32(0.5), X), [(0, None), (None, 0)], reverse=False)
 
 
-# ------------------------------------------------------------------ in reverse
+# ------------------------------------------------------------------ reverse mode
 
 
 def bounded(lib: Any, np_: Any, max_steps: int) -> Any:
-    """Ours with a bound; JAX's the same loop as a scan that does nothing once the condition fails."""
+    """A bounded while_loop in tracefx; in JAX, a scan whose steps do nothing once the condition fails."""
 
-    def loop(goes: Any, step: Any, init: Any) -> Any:
+    def loop(condition: Any, step: Any, init: Any) -> Any:
         if lib is fx:
-            return lax.while_loop(goes, step, init, max_steps=max_steps)
+            return lax.while_loop(condition, step, init, max_steps=max_steps)
 
-        def guarded(c: Any, _: Any) -> Any:
-            return lib.lax.cond(goes(c), step, lambda c: c, c), None
+        def conditional_step(c: Any, _: Any) -> Any:
+            return lib.lax.cond(condition(c), step, lambda c: c, c), None
 
-        return lib.lax.scan(guarded, init, None, length=max_steps)[0]
+        return lib.lax.scan(conditional_step, init, None, length=max_steps)[0]
 
     def f(w: Any, x: Any, limit: Any) -> Any:
-        def goes(c: Any) -> Any:
+        def condition(c: Any) -> Any:
             return np_.sum(c["y"] * c["y"]) < limit
 
         def step(c: Any) -> Any:
             return {"n": c["n"] + 1, "y": np_.tanh(c["y"] @ w) + c["y"] * 1.5, "none": None}
 
-        return loop(goes, step, {"n": 0, "y": x, "none": None})
+        return loop(condition, step, {"n": 0, "y": x, "none": None})
 
     return f
 
 
 @pytest.mark.parametrize("max_steps", [1, 5, 12])
-def test_the_gradient_is_that_of_a_scan(max_steps: int) -> None:
-    """Within the bound and with the bound reached."""
+def test_bounded_loop_gradient_agrees_with_a_scan(max_steps: int) -> None:
+    """With fewer steps than the bound, and with the bound reached."""
     axes = [(None, 0, None)] if max_steps == 5 else ()
     assert_agrees_with_jax(
         lambda lib, np_: bounded(lib, np_, max_steps), (W, X, np.float32(9)), axes, second=max_steps == 5
@@ -218,14 +218,14 @@ def test_the_gradient_is_that_of_a_scan(max_steps: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0.0, 40.0])
-def test_bounded_eagerly(limit: float) -> None:
+def test_bounded_loop_without_jit(limit: float) -> None:
     assert_agrees_with_jax(
         lambda lib, np_: bounded(lib, np_, 7), (W, X, np.float32(limit)), [(0, None, None)], eager=True, second=False
     )
 
 
-def test_steps_that_are_not_taken_leave_no_nan() -> None:
-    """Once it is done the body isn't run, not even for its derivative."""
+def test_steps_after_the_condition_fails_produce_no_nan() -> None:
+    """Once the condition fails, neither the body nor its derivative runs."""
 
     def root(a: Any) -> Any:
         return lax.while_loop(lambda c: c[1] < 2, lambda c: (fnp.sqrt(c[0]) - a, c[1] + 1), (a * 16, 0), max_steps=9)[0]
@@ -236,20 +236,20 @@ def test_steps_that_are_not_taken_leave_no_nan() -> None:
     assert_near(fx.jit(fx.grad(root))(1.0), got, ELEMENTARY)
 
 
-def test_reverse_without_a_bound_names_it() -> None:
+def test_reverse_mode_without_max_steps_is_an_error_that_names_it() -> None:
     def f(x: Any) -> Any:
         return counted(fx, fnp)(W, x)[1].sum()
 
-    text = message(lambda: fx.grad(f)(X), ValueError)
+    text = error_message(lambda: fx.grad(f)(X), ValueError)
     assert "max_steps" in text
-    assert message(lambda: fx.jit(fx.grad(f))(X), ValueError) == text
-    assert message(lambda: fx.vmap(fx.grad(f))(W), ValueError) == text
+    assert error_message(lambda: fx.jit(fx.grad(f))(X), ValueError) == text
+    assert error_message(lambda: fx.vmap(fx.grad(f))(W), ValueError) == text
     with pytest.raises(ValueError, match="while_loop"):
         jax.grad(lambda x: counted(jax, jnp)(W, x)[1].sum())(X)
 
 
-def test_what_needs_no_derivative_is_differentiated_around() -> None:
-    """A loop that no argument enters, and one of integers."""
+def test_reverse_mode_around_loops_that_need_no_derivative() -> None:
+    """A loop that depends on no differentiated argument, and an integer loop."""
 
     def case(lib: Any, np_: Any) -> Any:
         def f(x: Any) -> Any:
@@ -262,29 +262,29 @@ def test_what_needs_no_derivative_is_differentiated_around() -> None:
     agree(case)
 
 
-# ------------------------------------------------------------------ programs
+# ------------------------------------------------------------------ jaxprs
 
 
 def whiles(jaxpr: Jaxpr) -> list[While]:
-    found = []
+    prims = []
     for eqn in jaxpr.eqns:
         if isinstance(eqn.prim, While):
-            found.append(eqn.prim)
+            prims.append(eqn.prim)
         for body in getattr(eqn.prim, "jaxprs", tuple)():
-            found += whiles(body)
-    return found
+            prims += whiles(body)
+    return prims
 
 
 def names(jaxpr: Jaxpr) -> list[str]:
-    found = []
+    result = []
     for eqn in jaxpr.eqns:
-        found.append(eqn.prim.name)
+        result.append(eqn.prim.name)
         for body in getattr(eqn.prim, "jaxprs", tuple)():
-            found += names(body)
-    return found
+            result += names(body)
+    return result
 
 
-def test_programs_are_sound() -> None:
+def test_jaxprs_check_and_round_trip() -> None:
     args = W, X, np.float32(9)
     f = powers(fx, fnp)
     assert_sound(f, *args)
@@ -301,7 +301,7 @@ def test_programs_are_sound() -> None:
     assert first != fx.make_jaxpr(counted(fx, fnp))(W, X).jaxpr
 
 
-def test_carries_that_nobody_uses_go() -> None:
+def test_dce_removes_unused_carries() -> None:
     def f(x: Any) -> Any:
         def step(c: Any) -> Any:
             n, a, b, used, late = c
@@ -316,7 +316,7 @@ def test_carries_that_nobody_uses_go() -> None:
     assert not whiles(dce(unused))
 
 
-def test_the_condition_alike_for_the_batch_needs_no_choice() -> None:
+def test_vmap_with_unbatched_condition_needs_no_select() -> None:
     same_for_all = fx.make_jaxpr(fx.vmap(counted(fx, fnp), (None, 0)))(W, W).jaxpr
     (loop,) = whiles(same_for_all)
     assert "select_n" not in names(same_for_all)
@@ -324,8 +324,8 @@ def test_the_condition_alike_for_the_batch_needs_no_choice() -> None:
     assert "select_n" in names(fx.make_jaxpr(fx.vmap(powers(fx, fnp), (None, 0, None)))(W, W, np.float32(9)).jaxpr)
 
 
-def test_carries_that_never_change_stay_alike_for_the_batch() -> None:
-    """Beside a condition that differs, what every step hands on is what it was."""
+def test_vmap_keeps_invariant_carries_unbatched() -> None:
+    """Also with a batched condition, a carry that no step changes stays unbatched."""
 
     def f(limit: Any, k: Any) -> Any:
         return lax.while_loop(lambda c: c[0] < limit, lambda c: (c[0] + c[1], c[1]), (0.0, k))
@@ -335,14 +335,14 @@ def test_carries_that_never_change_stay_alike_for_the_batch() -> None:
     assert [a.shape for a in loop.body_jaxpr.out_avals] == [(2,), (2,), ()]
 
 
-def test_carries_that_the_unknown_does_not_reach_stay_known() -> None:
+def test_linearize_keeps_carries_known_that_depend_on_known_values() -> None:
     def f(x: Any) -> Any:
         def step(c: Any) -> Any:
             return c[0] + 1, fnp.exp(c[1]) * 0.1, fnp.sin(c[2]) * c[1]
 
         return lax.while_loop(lambda c: c[0] < 3, step, (0, fnp.asarray(X), x))
 
-    # The count and the second carry are numbers after linearizing, before any tangent is there.
+    # The counter and the second carry are concrete after linearization, before the linear part runs.
     outs = fx.vjp(lambda x: lax.stop_gradient(f(x)[1]), X)[0]
     np.testing.assert_array_equal(outs, f(X)[1])
 
@@ -355,10 +355,10 @@ def test_carries_that_the_unknown_does_not_reach_stay_known() -> None:
     assert "sin" not in names(loops[0].body_jaxpr)
 
 
-def test_functions_are_traced_once() -> None:
+def test_condition_and_body_are_traced_once() -> None:
     seen = []
 
-    def goes(c: Any) -> Any:
+    def condition(c: Any) -> Any:
         seen.append("goes")
         return c[0] < 3
 
@@ -367,7 +367,7 @@ def test_functions_are_traced_once() -> None:
         return c[0] + 1, fnp.sin(c[1])
 
     def f(x: Any) -> Any:
-        return lax.while_loop(goes, step, (0, x))[1].sum()
+        return lax.while_loop(condition, step, (0, x))[1].sum()
 
     x = fnp.asarray(X)
     for _ in range(3):
@@ -378,22 +378,22 @@ def test_functions_are_traced_once() -> None:
     assert sorted(seen) == ["goes", "step"]
 
 
-def test_bounded_loops_are_traced_once() -> None:
+def test_bounded_loop_functions_are_traced_once() -> None:
     seen = []
 
     def step(c: Any) -> Any:
         seen.append("step")
         return c * 1.5
 
-    def goes(c: Any) -> Any:
+    def condition(c: Any) -> Any:
         return c < 4.0
 
     for _ in range(3):
-        fx.grad(lambda x: lax.while_loop(goes, step, x, max_steps=5))(fnp.float32(1))
+        fx.grad(lambda x: lax.while_loop(condition, step, x, max_steps=5))(fnp.float32(1))
     assert len(seen) == 1
 
 
-def test_without_jit_every_step_runs_in_python() -> None:
+def test_with_jit_disabled_every_step_runs_in_python() -> None:
     seen: list[float] = []
 
     def step(c: Any) -> Any:
@@ -407,10 +407,10 @@ def test_without_jit_every_step_runs_in_python() -> None:
     assert seen == [1.0, 2.0, 4.0, 1.0, 2.0]
 
 
-# ------------------------------------------------------------------ refusals
+# ------------------------------------------------------------------ invalid arguments
 
 
-def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
+def error_message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
     before = current()
     with pytest.raises(kind) as caught:
         run()
@@ -418,7 +418,7 @@ def message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
     return str(caught.value)
 
 
-def test_a_carry_that_changes() -> None:
+def test_carry_type_and_structure_mismatch_is_rejected() -> None:
     def widens(c: Any) -> Any:
         return {"n": c["n"] + np.float32(0.5), "y": c["y"][None]}
 
@@ -427,56 +427,58 @@ def test_a_carry_that_changes() -> None:
 
     init = {"n": np.int32(0), "y": X}
     loop = lax.while_loop
-    assert message(lambda: loop(lambda c: True, widens, init)) == (
+    assert error_message(lambda: loop(lambda c: True, widens, init)) == (
         "while_loop of widens: the carry must have the same types:\n"
         "  leaf   going in  coming out\n"
         "  ['n']  i32[]     f32[]\n"
         "  ['y']  f32[2]    f32[1,2]\n"
         "Convert or broadcast it, so that it keeps its type from step to step."
     )
-    assert message(lambda: loop(lambda c: True, restructures, init)) == (
+    assert error_message(lambda: loop(lambda c: True, restructures, init)) == (
         "while_loop of restructures: the carry must have the same structure:\n"
         "  going in   : PyTreeDef({'n': *, 'y': *})\n"
         "  coming out : PyTreeDef((*, *))"
     )
-    # With a bound or a counter beside the carry, it is shown as the user has it.
-    widened = message(lambda: loop(lambda c: True, widens, init))
-    restructured = message(lambda: loop(lambda c: True, restructures, init))
-    assert message(lambda: loop(lambda c: True, widens, init, max_steps=3)) == widened
-    assert message(lambda: loop(lambda c: True, restructures, init, max_steps=3)) == restructured
+    # With an internal step counter in the carry, messages still show the user's carry.
+    widened = error_message(lambda: loop(lambda c: True, widens, init))
+    restructured = error_message(lambda: loop(lambda c: True, restructures, init))
+    assert error_message(lambda: loop(lambda c: True, widens, init, max_steps=3)) == widened
+    assert error_message(lambda: loop(lambda c: True, restructures, init, max_steps=3)) == restructured
 
     def counted(n: Any) -> Any:
         return lax.fori_loop(0, n, lambda i, c: widens(c), init)
 
     for run in (counted, fx.jit(counted)):
-        assert message(partial(run, 3)).splitlines()[1:] == widened.splitlines()[1:]
+        assert error_message(partial(run, 3)).splitlines()[1:] == widened.splitlines()[1:]
 
 
-def test_conditions_that_are_none() -> None:
-    for goes, shown in ((lambda c: c, "f32[2]"), (lambda c: c.sum(), "f32[]"), (lambda c: c > 0, "bool[2]")):
-        text = message(partial(lax.while_loop, goes, lambda c: c, X))
-        assert message(partial(lax.while_loop, goes, lambda c: c, X, max_steps=3)) == text
+def test_invalid_conditions_are_rejected() -> None:
+    for condition, shown in ((lambda c: c, "f32[2]"), (lambda c: c.sum(), "f32[]"), (lambda c: c > 0, "bool[2]")):
+        text = error_message(partial(lax.while_loop, condition, lambda c: c, X))
+        assert error_message(partial(lax.while_loop, condition, lambda c: c, X, max_steps=3)) == text
         assert text.startswith("while_loop of <lambda>: cond_fun must return a boolean scalar, got ")
         assert shown in text
-    assert "boolean" in message(lambda: lax.while_loop(lambda c: (True, True), lambda c: c, X))
-    assert "boolean" in message(lambda: lax.while_loop(lambda c: c.sum(), lambda c: c, X, max_steps=3))
+    assert "boolean" in error_message(lambda: lax.while_loop(lambda c: (True, True), lambda c: c, X))
+    assert "boolean" in error_message(lambda: lax.while_loop(lambda c: c.sum(), lambda c: c, X, max_steps=3))
 
 
 @pytest.mark.parametrize("max_steps", [0, -1, 1.5, True, "4"])
-def test_bounds_that_are_none(max_steps: Any) -> None:
-    text = message(lambda: lax.while_loop(lambda c: False, lambda c: c, 1.0, max_steps=max_steps), ValueError)
+def test_invalid_max_steps_is_rejected(max_steps: Any) -> None:
+    text = error_message(lambda: lax.while_loop(lambda c: False, lambda c: c, 1.0, max_steps=max_steps), ValueError)
     assert text == f"while_loop of <lambda>: max_steps must be a positive integer, got {max_steps!r}"
 
 
-def test_an_error_in_a_function_changes_no_context() -> None:
+def test_exception_in_a_function_restores_the_context() -> None:
     def bad(c: Any) -> Any:
         raise KeyError("mine")
 
-    assert message(lambda: lax.while_loop(lambda c: c > 0, bad, 1.0), KeyError) == "'mine'"
-    assert message(lambda: fx.jit(fx.vmap(lambda x: lax.while_loop(bad, lambda c: c, x)))(X), KeyError) == "'mine'"
+    assert error_message(lambda: lax.while_loop(lambda c: c > 0, bad, 1.0), KeyError) == "'mine'"
+    assert (
+        error_message(lambda: fx.jit(fx.vmap(lambda x: lax.while_loop(bad, lambda c: c, x)))(X), KeyError) == "'mine'"
+    )
 
 
-# ------------------------------------------------------------------ carries that no step changes
+# ------------------------------------------------------------------ invariant carries
 
 
 def _loop(F: Any, step: Any, init: Any) -> Any:
@@ -514,12 +516,12 @@ INVARIANT: Final[dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", INVARIANT)
-def test_an_invariant_carry_has_the_derivative_of_the_identity(name: str) -> None:
+def test_invariant_carries_have_the_derivative_of_the_identity(name: str) -> None:
     agree(INVARIANT[name])
 
 
 @pytest.mark.parametrize("step", [lambda y, z: (y, y * z), lambda y, z: (z, y)], ids=["read", "exchanged"])
-def test_what_steps_change_has_no_reverse_mode(step: Any) -> None:
+def test_reverse_mode_through_changed_carries_is_rejected(step: Any) -> None:
     def f(x: Any) -> Any:
         return sum(_loop(fx, step, (x, x))[1:])
 
@@ -542,7 +544,7 @@ REFUSED_BOUNDS: Final = [(0, 3.0), (0.0, 3), (True, 3), (0j, 3), (0j, 3j), ([0],
 
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("disabled", [False, True])
-def test_fori_loop_takes_jaxs_bounds(name: str, disabled: bool) -> None:
+def test_fori_loop_bounds_agree_with_jax(name: str, disabled: bool) -> None:
     def call(F: Any, N: Any) -> Any:
         with F.disable_jit(disabled):
             return N.asarray(BOUNDS[name](F, N))
@@ -551,13 +553,13 @@ def test_fori_loop_takes_jaxs_bounds(name: str, disabled: bool) -> None:
 
 
 @pytest.mark.parametrize(("lower", "upper"), REFUSED_BOUNDS, ids=str)
-def test_fori_loop_refuses_other_bounds(lower: Any, upper: Any) -> None:
+def test_fori_loop_rejects_invalid_bounds(lower: Any, upper: Any) -> None:
     with pytest.raises(TypeError, match="lower"):
         fx.lax.fori_loop(lower, upper, lambda i, c: c, 0.0)
 
 
 @pytest.mark.parametrize("bounds", [(0, 0), (3, 0)])
-def test_a_loop_without_steps_runs_with_jit_disabled(bounds: tuple[int, int]) -> None:
+def test_loop_without_steps_with_jit_disabled(bounds: tuple[int, int]) -> None:
     def call(F: Any, N: Any) -> Any:
         with F.disable_jit():
             return F.lax.fori_loop(*bounds, lambda i, c: (c[0] + i, c[1]), (N.zeros(2), N.ones(3)))

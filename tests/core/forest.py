@@ -1,4 +1,4 @@
-"""Trees of every sort, with nodes that tracefx knows and some that only jax knows."""
+"""Hypothesis strategies and node types for tests of pytrees. Some node types are registered only in jax."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing_extensions import override
 from tracefx import tree as public
 from tracefx.pytrees import trees
 
-# The oracle, whose annotations leave much open.
+# The oracle, untyped.
 jax_tree: Any = jax.tree
 tree_util: Any = jax.tree_util
 
@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 @trees.register_pytree_node_class
 class Pair:
-    """Registered here and in jax, by the same methods."""
+    """A node type registered in tracefx and in jax, with the same methods."""
 
     def __init__(self, a: object, b: object, tag: str = "") -> None:
         self.a, self.b, self.tag = a, b, tag
@@ -61,7 +61,7 @@ class Mode:
 
 
 class ExternalNode:
-    """Known to jax alone."""
+    """A node type registered only in jax."""
 
     def __init__(self, *parts: object, tag: str = "") -> None:
         self.parts, self.tag = parts, tag

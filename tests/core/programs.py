@@ -1,4 +1,4 @@
-"""Operations and programs to test what works on any program: made up, and small."""
+"""Artificial primitives, small jaxprs and a strategy for jaxprs, for tests of the core."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Scale(Primitive):
 @final
 @frozen(eq=False)
 class Split(Primitive):
-    """One input, any number of outputs."""
+    """A primitive with one input and any number of outputs."""
 
     name = "split"
     n: int
@@ -103,7 +103,7 @@ class Split(Primitive):
 @final
 @frozen(eq=False)
 class Many(Primitive):
-    """A parameter of every sort."""
+    """A primitive with a parameter of every kind."""
 
     name = "many"
     dims: Dims | None = None
@@ -175,7 +175,7 @@ class Switch(Primitive, HasSubjaxprs):
 @final
 @frozen(eq=False)
 class Log(Primitive):
-    """Has an effect and no output."""
+    """A primitive with an effect and no output."""
 
     name = "log to file"
     message: str
@@ -193,7 +193,7 @@ class Log(Primitive):
 @final
 @frozen(eq=False)
 class Custom(Primitive):
-    """Holds a callable."""
+    """A primitive with a callable parameter."""
 
     name = "custom"
     rule: Callable[[], object]
@@ -209,7 +209,7 @@ VOCABULARY: Final[Mapping[str, type[Primitive]]] = {
 
 
 class Program:
-    """Writes a program equation by equation."""
+    """Builds a jaxpr equation by equation."""
 
     def __init__(self, *avals: ShapedArray, consts: Sequence[ShapedArray] = ()) -> None:
         self.constvars = tuple([Var(i, a) for i, a in enumerate(consts)])
@@ -229,7 +229,7 @@ class Program:
 
 
 def chain(n: int, prim: Primitive | None = None) -> Jaxpr:
-    """`n` equations, each of the one before."""
+    """Returns a jaxpr of `n` equations, each applied to the result of the previous one."""
     p = Program(VECTOR)
     (x,) = p.invars
     for _ in range(n):
@@ -267,7 +267,7 @@ LITERALS: Final = st.builds(Literal, st.floats(width=32), st.sampled_from([WEAK,
 
 @st.composite
 def programs(draw: st.DrawFn, depth: int = 2) -> Jaxpr:
-    """Programs of vectors that type-check, with bodies, some of them shared."""
+    """Draws well-typed jaxprs on vectors, with sub-jaxprs, some of them shared."""
     p = Program(*[VECTOR] * draw(st.integers(1, 3)), consts=[SCALAR] * draw(st.integers(0, 2 if depth == 2 else 0)))
     vectors: list[Atom] = list(p.invars)
     body = draw(programs(depth=depth - 1)) if depth and draw(st.booleans()) else None

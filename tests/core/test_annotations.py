@@ -1,4 +1,4 @@
-"""What annotations allow: values that fit, classes that are meant."""
+"""Checks of values against annotations, and the classes that annotations name."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ OTHERS: Final[list[tuple[Any, object]]] = [
 
 
 @pytest.mark.parametrize(("value", "hint"), FITTING, ids=str)
-def test_values_that_fit(value: object, hint: object) -> None:
+def test_values_that_match(value: object, hint: object) -> None:
     assert matches_annotation(value, hint)
 
 
 @pytest.mark.parametrize(("value", "hint"), OTHERS, ids=str)
-def test_values_that_do_not(value: object, hint: object) -> None:
+def test_values_that_do_not_match(value: object, hint: object) -> None:
     assert not matches_annotation(value, hint)
 
 
@@ -121,7 +121,7 @@ def test_fields() -> None:
     assert classes.hint(Pair, "right") is int
 
 
-def test_annotations_that_name_nothing() -> None:
+def test_annotations_with_undefined_names() -> None:
     @frozen
     class Local:
         x: Missing  # type: ignore[name-defined]  # noqa: F821  # on purpose
@@ -129,7 +129,7 @@ def test_annotations_that_name_nothing() -> None:
     assert AnnotationResolver().hint(Local, "x") is object
 
 
-def test_classes_that_are_named() -> None:
+def test_classes_in_annotations() -> None:
     classes = AnnotationResolver()
     hint = tuple[Dims | Mode, ...] | dict[str, Pair] | None
     for kind in (Dims, Mode, Pair):

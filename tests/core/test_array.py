@@ -1,4 +1,4 @@
-"""`Array` as users hold it: what it says, converts to and answers, concrete and traced."""
+"""`Array`: attributes, conversions, operators and errors, for concrete and traced values."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import ELEMENTARY
 
-jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # jax leaves it untyped
+jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # untyped in jax
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 @pytest.mark.parametrize(
     "dtype", ["bool", "int4", "uint8", "int64", "bfloat16", "float8_e4m3fn", "float16", "complex128"]
 )
-def test_what_an_array_says_of_itself(dtype: str) -> None:
-    ours, want = fnp.ones((2, 3), dtype), jnp.ones((2, 3), dtype)
+def test_attributes(dtype: str) -> None:
+    array, want = fnp.ones((2, 3), dtype), jnp.ones((2, 3), dtype)
     for name in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "weak_type"):
-        assert getattr(ours, name) == getattr(want, name), name
-    assert len(ours) == 2
-    assert ours.T.shape == ours.mT.shape == (3, 2)
+        assert getattr(array, name) == getattr(want, name), name
+    assert len(array) == 2
+    assert array.T.shape == array.mT.shape == (3, 2)
 
 
 @pytest.mark.parametrize("value", [True, 3, -2.5, 1 + 2j], ids=str)
-def test_python_numbers_are_weak_and_come_back(value: complex) -> None:
-    ours, want = fnp.asarray(value), jnp.asarray(value)
-    assert (ours.dtype, ours.weak_type) == (want.dtype, want.weak_type)
-    assert ours.item() == value
-    assert type(ours.item()) is type(value)
-    assert repr(ours) == repr(want)
+def test_python_scalars_are_weak_and_convert_back(value: complex) -> None:
+    array, want = fnp.asarray(value), jnp.asarray(value)
+    assert (array.dtype, array.weak_type) == (want.dtype, want.weak_type)
+    assert array.item() == value
+    assert type(array.item()) is type(value)
+    assert repr(array) == repr(want)
 
 
 def test_conversions_to_python() -> None:
@@ -72,7 +72,7 @@ def test_conversions_to_python() -> None:
         (lambda x: x @ object(), TypeError, "unsupported operand"),
     ],
 )
-def test_what_an_array_refuses(f: Callable[[fx.Array], object], error: type[Exception], message: str) -> None:
+def test_unsupported_operations_raise(f: Callable[[fx.Array], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         f(fnp.asarray(X))
 
@@ -93,7 +93,7 @@ INTEGERS = {"array": np.array([1, 2, 3], np.int32), "number": 2, "numpy scalar":
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("op", BINARY)
-def test_operators_and_their_reflections(op: str, other: str, traced: bool) -> None:
+def test_arithmetic_operators_and_their_reflections(op: str, other: str, traced: bool) -> None:
     agree(BINARY[op], X + 1, OTHERS[other], traced)
 
 
@@ -104,15 +104,15 @@ def test_logical_operators_and_their_reflections(op: str, other: str) -> None:
 
 
 def agree(op: Operator, x: NDArray, y: object, traced: bool) -> None:
-    """The operator gives JAX's result, whichever side the array is on."""
+    """Asserts that an operator agrees with JAX, with the array as left and as right operand."""
     for swapped in (False, True):
 
         def apply(x: object, y: object, swapped: bool = swapped) -> object:
             return op(y, x) if swapped else op(x, y)
 
-        ours = fx.jit(apply)(x, y) if traced else apply(fnp.asarray(x), y)
+        array = fx.jit(apply)(x, y) if traced else apply(fnp.asarray(x), y)
         want = apply(jnp.asarray(x), y)
-        for got, expected in zip(fx.tree.leaves(ours), jax.tree.leaves(want), strict=True):
+        for got, expected in zip(fx.tree.leaves(array), jax.tree.leaves(want), strict=True):
             assert isinstance(got, fx.Array)
             assert (got.shape, got.dtype, got.weak_type) == (expected.shape, expected.dtype, expected.weak_type)
             assert_near(got, expected, ELEMENTARY)
@@ -125,7 +125,7 @@ def test_unary_operators() -> None:
     np.testing.assert_array_equal(np.asarray(~fnp.arange(3)), ~np.arange(3))
 
 
-def test_memory_that_the_caller_can_write_is_copied() -> None:
+def test_writable_memory_is_copied() -> None:
     mine = X.copy()
     x = fnp.asarray(mine)
     mine[:] = -1
@@ -134,7 +134,7 @@ def test_memory_that_the_caller_can_write_is_copied() -> None:
         np.asarray(x)[0] = 1
 
 
-def test_dlpack_shares_the_numbers() -> None:
+def test_dlpack_shares_memory() -> None:
     x = fnp.asarray(X)
     assert x.__dlpack_device__() == (1, 0)
     np.testing.assert_array_equal(np.from_dlpack(x), X)
@@ -147,19 +147,19 @@ def test_copies_and_pickles(weak: bool) -> None:
     again = pickle.loads(pickle.dumps(x))
     assert again.aval == x.aval
     assert again.tolist() == x.tolist()
-    for made in (copy.copy(x), copy.deepcopy(x), x.copy(), fnp.array(x)):
-        assert made is not x
-        assert made.aval == x.aval
-        assert made.tolist() == x.tolist()
+    for copied in (copy.copy(x), copy.deepcopy(x), x.copy(), fnp.array(x)):
+        assert copied is not x
+        assert copied.aval == x.aval
+        assert copied.tolist() == x.tolist()
 
 
-def test_scalar_types_name_dtypes_and_make_arrays() -> None:
+def test_scalar_types_convert_to_dtypes_and_create_arrays() -> None:
     for name in ("bool_", "int8", "uint32", "bfloat16", "float16", "float64", "complex64"):
-        ours, want = getattr(fnp, name), getattr(jnp, name)
-        assert np.dtype(want) == ours
-        assert ours != fnp.float32
-        assert (ours(1).dtype, ours(1).weak_type) == (want(1).dtype, want(1).weak_type)
-        assert fnp.zeros(2, ours).dtype == np.dtype(want)
+        array, want = getattr(fnp, name), getattr(jnp, name)
+        assert np.dtype(want) == array
+        assert array != fnp.float32
+        assert (array(1).dtype, array(1).weak_type) == (want(1).dtype, want(1).weak_type)
+        assert fnp.zeros(2, array).dtype == np.dtype(want)
 
 
 HUGE: dict[str, Callable[[], fx.Array]] = {
@@ -176,7 +176,7 @@ HUGE: dict[str, Callable[[], fx.Array]] = {
 
 
 @pytest.mark.parametrize("make", HUGE.values(), ids=HUGE)
-def test_numbers_too_large_for_their_dtype_are_infinite_without_a_warning(make: Callable[[], fx.Array]) -> None:
+def test_overflow_to_infinity_without_a_warning(make: Callable[[], fx.Array]) -> None:
     assert np.isposinf(np.asarray(make())).all()
 
 
@@ -188,10 +188,10 @@ class Holder:
         return self.value
 
 
-def test_objects_that_stand_for_arrays() -> None:
+def test_objects_with_jax_array_method() -> None:
     x = np.arange(3, dtype=np.float32)
-    ours: Any = Holder(fnp.array(x))
-    theirs: Any = Holder(jnp.array(x))
+    array: Any = Holder(fnp.array(x))
+    jax_array: Any = Holder(jnp.array(x))
     cases: list[Callable[[Any, Any], Any]] = [
         lambda m, p: m.numpy.ones(3) + p,
         lambda m, p: p * m.numpy.ones(3),
@@ -208,13 +208,13 @@ def test_objects_that_stand_for_arrays() -> None:
         lambda m, p: m.grad(lambda y: (y * p).sum())(x),
     ]
     for case in cases:
-        got, want = case(fx, ours), case(jax, theirs)
+        got, want = case(fx, array), case(jax, jax_array)
         assert (got.shape, got.dtype, got.weak_type) == (want.shape, want.dtype, want.weak_type)
         np.testing.assert_array_equal(got, want)
-    assert fnp.shape(ours) == (3,)
-    assert fnp.sin(ours).shape == (3,)  # where JAX refuses
+    assert fnp.shape(array) == (3,)
+    assert fnp.sin(array).shape == (3,)  # JAX raises here
     with pytest.raises(TypeError, match="must be an array or a number"):
-        fx.jit(lambda y: y)(ours)  # as JAX does
+        fx.jit(lambda y: y)(array)  # as in JAX
 
 
 class Small(enum.IntEnum):
@@ -231,7 +231,7 @@ class Count(int):
     pass
 
 
-def test_members_of_enums_are_numbers() -> None:
+def test_enum_members_are_scalars() -> None:
     cases: list[Callable[[Any], Any]] = [
         lambda m: m.numpy.ones(3, "int8") + Small.ONE,
         lambda m: Small.TWO * m.numpy.ones(3),
@@ -269,7 +269,7 @@ def test_members_of_enums_are_numbers() -> None:
     assert (fx.lax.add(fnp.ones(2, "int8"), Small.ONE) == 2).all()
 
 
-def test_bytes_in_reverse_order() -> None:
+def test_non_native_byte_order() -> None:
     for dtype in ("int16", "float32", "uint8", "bool", "float64"):
         x = np.arange(3).astype(dtype)
         for wrap in (lambda f: f, fx.jit, fx.vmap):
@@ -284,7 +284,7 @@ def test_empty_arrays_show_their_shape() -> None:
             assert repr(fnp.zeros(shape, dtype)) == repr(jnp.zeros(shape, dtype))
 
 
-def test_masked_arrays_are_refused() -> None:
+def test_masked_arrays_raise() -> None:
     masked = np.ma.array(np.ones((2, 2)), mask=[[False, True], [False, False]])
     x = fnp.ones((2, 2))
     calls: list[Callable[[], object]] = [
@@ -341,8 +341,8 @@ def test_zeros_of_float0() -> None:
     assert slope.dtype == float0
 
 
-def test_tracers_of_jax_are_no_arrays() -> None:
-    """They have an attribute `__jax_array__`, which is None."""
+def test_jax_tracers_raise() -> None:
+    """Their attribute `__jax_array__` is None."""
     calls: list[Callable[[Any], Any]] = [fnp.sin, fx.lax.neg, lambda x: fnp.add(x, 1)]
     for call in calls:
         with pytest.raises(TypeError, match="must be an array or a number"):

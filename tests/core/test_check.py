@@ -1,4 +1,4 @@
-"""What `check_jaxpr` refuses, and how it says so."""
+"""`check_jaxpr`: rejected jaxprs and their error messages."""
 
 from __future__ import annotations
 
@@ -41,40 +41,40 @@ from tracefx.passes.check import check_jaxpr
 A, B, C = (Var(i, VECTOR) for i in range(3))
 
 
-def refused(jaxpr: Jaxpr | ClosedJaxpr) -> str:
+def error_message(jaxpr: Jaxpr | ClosedJaxpr) -> str:
     with pytest.raises(JaxprTypeError) as caught:
         check_jaxpr(jaxpr)
     return str(caught.value)
 
 
 def first_line(jaxpr: Jaxpr) -> str:
-    return refused(jaxpr).splitlines()[0]
+    return error_message(jaxpr).splitlines()[0]
 
 
 @given(programs())
-def test_good_programs(jaxpr: Jaxpr) -> None:
+def test_valid_programs(jaxpr: Jaxpr) -> None:
     check_jaxpr(jaxpr)
 
 
 # ------------------------------------------------------------------ variables
 
 
-def test_unbound() -> None:
+def test_unbound_variable() -> None:
     assert first_line(Jaxpr((), (A,), (Eqn(Sin(), (C,), (B,)),), ())) == (
         "equation 0 of 1: operand 0: variable c is used here but bound nowhere before"
     )
-    assert refused(Jaxpr((), (A,), (), (A, B))) == "output 1: variable b is used here but bound nowhere before"
+    assert error_message(Jaxpr((), (A,), (), (A, B))) == "output 1: variable b is used here but bound nowhere before"
 
 
-def test_used_before_its_equation() -> None:
+def test_variable_used_before_its_equation() -> None:
     eqns = (Eqn(Sin(), (C,), (B,)), Eqn(Sin(), (A,), (C,)))
     assert "operand 0: variable c is used here but bound nowhere before" in first_line(Jaxpr((), (A,), eqns, ()))
 
 
-def test_negative_numbers_are_no_way_round() -> None:
+def test_negative_variable_numbers() -> None:
     minus = Var(-1, VECTOR)
-    assert "bound nowhere" in refused(Jaxpr((), (A,), (), (minus,)))
-    assert "number -1, in a program of 1 variables" in refused(Jaxpr((), (minus,), (), ()))
+    assert "bound nowhere" in error_message(Jaxpr((), (A,), (), (minus,)))
+    assert "number -1, in a program of 1 variables" in error_message(Jaxpr((), (minus,), (), ()))
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_negative_numbers_are_no_way_round() -> None:
         (Jaxpr((), (B,), (Eqn(Split(2), (B,), (A, A)),), ()), "an output of split"),
     ],
 )
-def test_bound_twice(jaxpr: Jaxpr, what: str) -> None:
-    assert f"{what} binds variable a (number 0), which is bound already" in refused(jaxpr)
+def test_variable_bound_twice(jaxpr: Jaxpr, what: str) -> None:
+    assert f"{what} binds variable a (number 0), which is bound already" in error_message(jaxpr)
 
 
-def test_numbers_are_dense() -> None:
+def test_variable_numbers_are_dense() -> None:
     jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (C,)),), ())
     assert first_line(jaxpr) == (
         "equation 0 of 1: an output of sin is variable c, number 2, in a program of 2 variables: "
@@ -102,41 +102,43 @@ def test_numbers_are_dense() -> None:
 # ------------------------------------------------------------------ types
 
 
-def test_another_type_where_it_is_used() -> None:
+def test_type_of_a_use_differs_from_the_binder() -> None:
     used = Var(0, ShapedArray((4,), F32))
-    assert "operand 0: variable a is used as f32[4], but it was bound as f32[3]" in refused(
+    assert "operand 0: variable a is used as f32[4], but it was bound as f32[3]" in error_message(
         Jaxpr((), (A,), (Eqn(Sin(), (used,), (B,)),), ())
     )
-    assert refused(Jaxpr((), (Var(0, SCALAR),), (), (Var(0, WEAK),))) == (
+    assert error_message(Jaxpr((), (Var(0, SCALAR),), (), (Var(0, WEAK),))) == (
         "output 0: variable a is used as f32[]*, but it was bound as f32[]"
     )
 
 
-def test_another_type_than_the_operation_gives() -> None:
+def test_type_of_an_output_differs_from_the_primitive() -> None:
     a, b = Var(0, WEAK), Var(1, SCALAR)
     assert first_line(Jaxpr((), (a,), (Eqn(Sin(), (a,), (b,)),), ())) == (
         "equation 0 of 1: sin gives f32[]*, but variable b is f32[]"
     )
 
 
-def test_another_number_of_outputs() -> None:
-    assert "split has 3 outputs, but 1 variables take them" in refused(
+def test_wrong_number_of_outputs() -> None:
+    assert "split has 3 outputs, but 1 variables take them" in error_message(
         Jaxpr((), (A,), (Eqn(Split(3), (A,), (B,)),), ())
     )
 
 
-def test_operands_that_do_not_fit() -> None:
+def test_invalid_operands() -> None:
     whole = Var(0, ShapedArray((), np.dtype("int32")))
     jaxpr = Jaxpr((), (whole,), (Eqn(Sin(), (whole,), (Var(1, whole.aval),)),), ())
-    assert "sin doesn't take these operands: TypeError: sin needs floats, got i32[]" in refused(jaxpr)
-    assert "sin doesn't take these operands: ValueError" in refused(Jaxpr((), (A,), (Eqn(Sin(), (A, A), (B,)),), ()))
+    assert "sin doesn't take these operands: TypeError: sin needs floats, got i32[]" in error_message(jaxpr)
+    assert "sin doesn't take these operands: ValueError" in error_message(
+        Jaxpr((), (A,), (Eqn(Sin(), (A, A), (B,)),), ())
+    )
 
 
-def test_an_operation_without_types() -> None:
+def test_primitive_without_abstract_eval() -> None:
     class Mystery(Primitive):
         name = "mystery"
 
-    assert "primitive 'mystery' has no abstract_eval rule" in refused(
+    assert "primitive 'mystery' has no abstract_eval rule" in error_message(
         Jaxpr((), (A,), (Eqn(Mystery(), (A,), (B,)),), ())
     )
 
@@ -154,40 +156,40 @@ BOOL: Final = ShapedArray((), np.dtype("bool"))
         (np.float64(0), SCALAR, "literal np.float64(0.0) is a float64; literals hold Python's"),
     ],
 )
-def test_literals_that_do_not_fit(val: Scalar, aval: ShapedArray, problem: str) -> None:
+def test_invalid_literals(val: Scalar, aval: ShapedArray, problem: str) -> None:
     literal = Literal(val, aval)
-    assert problem in refused(Jaxpr((), (), (), (literal,)))
-    assert f"operand 0: {problem}" in refused(Jaxpr((), (), (Eqn(Sin(), (literal,), (Var(0, aval),)),), ()))
+    assert problem in error_message(Jaxpr((), (), (), (literal,)))
+    assert f"operand 0: {problem}" in error_message(Jaxpr((), (), (Eqn(Sin(), (literal,), (Var(0, aval),)),), ()))
 
 
 @pytest.mark.parametrize(
     ("val", "aval"), [(1, INT8), (True, BOOL), (-128, INT8), (1, SCALAR), (float("nan"), WEAK), (True, INT8)]
 )
-def test_literals_that_fit(val: Scalar, aval: ShapedArray) -> None:
+def test_valid_literals(val: Scalar, aval: ShapedArray) -> None:
     check_jaxpr(Jaxpr((), (), (), (Literal(val, aval),)))
 
 
 def test_constants() -> None:
     jaxpr = Jaxpr((A,), (), (), (A,))
     check_jaxpr(ClosedJaxpr(jaxpr, (from_numpy(np.ones(3, np.float32)),)))
-    message = refused(ClosedJaxpr(jaxpr, (from_numpy(np.ones(4, np.float32)),)))
+    message = error_message(ClosedJaxpr(jaxpr, (from_numpy(np.ones(4, np.float32)),)))
     assert message == "the program's constants have the types [f32[3]], it was given [f32[4]]"
-    assert "it was given []" in refused(ClosedJaxpr(jaxpr, ()))
+    assert "it was given []" in error_message(ClosedJaxpr(jaxpr, ()))
 
 
 # ------------------------------------------------------------------ bodies
 
 
-def broken() -> Jaxpr:
+def ill_typed_body() -> Jaxpr:
     return Jaxpr((), (A,), (Eqn(Sin(), (A,), (B,)), Eqn(Sin(), (C,), (C,))), (B,))
 
 
-def calling(prim: Primitive) -> Jaxpr:
+def program_with(prim: Primitive) -> Jaxpr:
     return Jaxpr((), (A,), (Eqn(Sin(), (A,), (B,)), Eqn(prim, (B,), (C,))), (C,))
 
 
-def test_within_a_body() -> None:
-    head, rest = refused(calling(Call("f", broken()))).split("\n", 1)
+def test_errors_in_sub_jaxprs() -> None:
+    head, rest = error_message(program_with(Call("f", ill_typed_body()))).split("\n", 1)
     assert head == (
         "equation 1 of 2: in the body of jit: "
         "equation 1 of 2: operand 0: variable c is used here but bound nowhere before"
@@ -197,23 +199,27 @@ def test_within_a_body() -> None:
             --> c:f32[3] = sin c
             b:f32[3] = sin a
         --> c:f32[3] = jit[label='f' jaxpr={ ... }] b""")
-    assert "in body 1 of cond: equation 1 of 2: operand 0" in refused(calling(Switch((chain(1), broken()))))
+    assert "in body 1 of cond: equation 1 of 2: operand 0" in error_message(
+        program_with(Switch((chain(1), ill_typed_body())))
+    )
 
 
-def test_a_body_has_no_constants() -> None:
+def test_sub_jaxpr_has_no_constants() -> None:
     body = Jaxpr((A,), (B,), (), (B,))
-    assert "the body of jit has 1 constants of its own; they must be inputs" in refused(calling(Call("f", body)))
+    assert "the body of jit has 1 constants of its own; they must be inputs" in error_message(
+        program_with(Call("f", body))
+    )
 
 
-def test_a_body_is_checked_once_for_all_that_share_it() -> None:
-    seen: list[ShapedArray] = []
+def test_shared_sub_jaxpr_is_checked_once() -> None:
+    checked_avals: list[ShapedArray] = []
 
     class Counted(Primitive):
         name = "counted"
 
         @override
         def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-            seen.extend(avals)
+            checked_avals.extend(avals)
             return avals
 
     body = chain(1, Counted())
@@ -221,18 +227,18 @@ def test_a_body_is_checked_once_for_all_that_share_it() -> None:
         p = Program(VECTOR)
         (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
         body = p.returns(x)
-    seen.clear()
+    checked_avals.clear()
     check_jaxpr(body)
     check_jaxpr(body)
-    assert len(seen) == 1
+    assert len(checked_avals) == 1
 
 
-def test_a_bad_program_is_refused_each_time() -> None:
-    jaxpr = broken()
-    assert refused(jaxpr) == refused(jaxpr)
+def test_invalid_program_raises_every_time() -> None:
+    jaxpr = ill_typed_body()
+    assert error_message(jaxpr) == error_message(jaxpr)
 
 
-def test_effects_of_bodies_are_the_operations() -> None:
+def test_primitive_has_the_effects_of_its_sub_jaxprs() -> None:
     @frozen(eq=False)
     class Quiet(Primitive, HasSubjaxprs):
         name = "quiet"
@@ -259,8 +265,10 @@ def test_effects_of_bodies_are_the_operations() -> None:
     p = Program(VECTOR)
     p(Log("x"), *p.invars)
     body = p.returns(*p.invars)
-    assert "the body of quiet has effects that quiet itself doesn't declare: printing" in refused(calling(Quiet(body)))
-    check_jaxpr(calling(Quiet(body, frozenset({Printing()}))))
+    assert "the body of quiet has effects that quiet itself doesn't declare: printing" in error_message(
+        program_with(Quiet(body))
+    )
+    check_jaxpr(program_with(Quiet(body, frozenset({Printing()}))))
 
 
 # ------------------------------------------------------------------ messages
@@ -275,25 +283,25 @@ def test_effects_of_bodies_are_the_operations() -> None:
         (5, ["    ...", "    e:f32[3] = sin d", "    f:f32[3] = sin e", "--> g:f32[3] = add f"]),
     ],
 )  # fmt: skip
-def test_the_neighbours_of_an_equation(bad: int, shown: Sequence[str]) -> None:
+def test_message_shows_neighbouring_equations(bad: int, shown: Sequence[str]) -> None:
     jaxpr = chain(6)
     eqns = tuple([evolve(e, prim=Add()) if i == bad else e for i, e in enumerate(jaxpr.eqns)])
-    head, *rest = refused(evolve(jaxpr, eqns=eqns)).splitlines()
+    head, *rest = error_message(evolve(jaxpr, eqns=eqns)).splitlines()
     assert head.startswith(f"equation {bad} of 6: add doesn't take these operands: ValueError")
     assert rest == list(shown)
 
 
-def test_the_line_of_user_code() -> None:
+def test_message_shows_the_user_line() -> None:
     source = current_provenance()  # this line
     jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=source),), ())
     assert source is not None
-    place = source.resolve()
-    assert refused(jaxpr).splitlines()[-1] == f"written at {place}: source = current_provenance()  # this line"
-    assert place.function == "test_the_line_of_user_code"
-    gone = SourceLocation("no such file", 3, "f")
-    jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=gone),), ())
-    assert refused(jaxpr).splitlines()[-1] == "written at no such file:3 (f)"
+    location = source.resolve()
+    assert error_message(jaxpr).splitlines()[-1] == f"written at {location}: source = current_provenance()  # this line"
+    assert location.function == "test_message_shows_the_user_line"
+    missing_file = SourceLocation("no such file", 3, "f")
+    jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=missing_file),), ())
+    assert error_message(jaxpr).splitlines()[-1] == "written at no such file:3 (f)"
 
 
-def test_a_long_program() -> None:
+def test_long_program() -> None:
     check_jaxpr(chain(5000))

@@ -1,4 +1,4 @@
-"""The executable key: the same for the same program anywhere, another one for any other."""
+"""The executable key: equal for equal programs in any process, different for different programs."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ ROOT: Final = Path(__file__).parent.parent.parent
 NAN: Final = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 
 
-def applying(prim: Primitive) -> Jaxpr:
+def program_with(prim: Primitive) -> Jaxpr:
     p = Program(VECTOR)
     return p.returns(*p(prim, *p.invars))
 
 
 def key(jaxpr: Jaxpr) -> bytes:
-    found = executable_key(jaxpr)
-    assert found is not None
-    assert len(found) == 20
-    return found
+    digest = executable_key(jaxpr)
+    assert digest is not None
+    assert len(digest) == 20
+    return digest
 
 
 # ------------------------------------------------------------------ programs
@@ -77,13 +77,13 @@ def test_a_copy_has_the_same_key(jaxpr: Jaxpr) -> None:
 def test_different_programs_have_different_keys(one: Jaxpr, other: Jaxpr) -> None:
     if one == other:
         assert key(one) == key(other)
-    elif "label=" not in str(one):  # labels make programs different, and keys not
+    elif "label=" not in str(one):  # labels are part of equality, but not of the key
         assert key(one) != key(other)
 
 
 @given(VALUES, VALUES)
 def test_keys_agree_with_equality_of_parameters(x: object, y: object) -> None:
-    assert (Scale(x) == Scale(y)) == (key(applying(Scale(x))) == key(applying(Scale(y))))
+    assert (Scale(x) == Scale(y)) == (key(program_with(Scale(x))) == key(program_with(Scale(y))))
 
 
 DIFFERENT: Final[tuple[object, ...]] = (
@@ -99,12 +99,14 @@ DIFFERENT: Final[tuple[object, ...]] = (
 
 
 def test_different_parameters_have_different_keys() -> None:
-    keys = [key(applying(Scale(value))) for value in DIFFERENT]
-    same = [(DIFFERENT[i], DIFFERENT[j]) for i, j in itertools.combinations(range(len(keys)), 2) if keys[i] == keys[j]]
-    assert same == []
+    keys = [key(program_with(Scale(value))) for value in DIFFERENT]
+    collisions = [
+        (DIFFERENT[i], DIFFERENT[j]) for i, j in itertools.combinations(range(len(keys)), 2) if keys[i] == keys[j]
+    ]
+    assert collisions == []
 
 
-def test_what_does_not_count() -> None:
+def test_variable_numbers_locations_and_labels_are_not_in_the_key() -> None:
     jaxpr = chain(3)
     shifted = Jaxpr(
         (),
@@ -118,11 +120,11 @@ def test_what_does_not_count() -> None:
         (Var(13, VECTOR),),
     )
     assert key(shifted) == key(jaxpr) == key(renumber(shifted))
-    assert key(applying(Call("f", chain(2)))) == key(applying(Call("g", chain(2))))
-    assert key(applying(Many(label="f"))) == key(applying(Many(label="g")))
+    assert key(program_with(Call("f", chain(2)))) == key(program_with(Call("g", chain(2))))
+    assert key(program_with(Many(label="f"))) == key(program_with(Many(label="g")))
 
 
-def test_what_counts() -> None:
+def test_any_semantic_change_changes_the_key() -> None:
     p = Program(VECTOR, VECTOR, consts=[SCALAR])
     x, y = p.invars
     (b,) = p(Add(), x, y)
@@ -145,11 +147,11 @@ def test_what_counts() -> None:
         evolve(base, eqns=(Eqn(Add(), (x, y), (Var(3, SCALAR),)),)),
         evolve(base, eqns=base.eqns * 2),
         evolve(base, invars=(x, y, Var(9, VECTOR))),
-        applying(Call("f", chain(1))),
-        applying(Call("f", chain(2))),
-        applying(Switch((chain(1), chain(2)))),
-        applying(Switch((chain(2), chain(1)))),
-        applying(Split(2)),
+        program_with(Call("f", chain(1))),
+        program_with(Call("f", chain(2))),
+        program_with(Switch((chain(1), chain(2)))),
+        program_with(Switch((chain(2), chain(1)))),
+        program_with(Split(2)),
     ]
     keys = {key(j) for j in (base, *others)}
     assert len(keys) == len(others) + 1
@@ -159,27 +161,27 @@ def test_what_counts() -> None:
 
 
 def test_callables_have_no_key() -> None:
-    jaxpr = applying(Custom(lambda: None))
+    jaxpr = program_with(Custom(lambda: None))
     assert executable_key(jaxpr) is None
-    assert executable_key(applying(Call("f", jaxpr))) is None
-    assert executable_key(applying(Scale((1, len)))) is None
+    assert executable_key(program_with(Call("f", jaxpr))) is None
+    assert executable_key(program_with(Scale((1, len)))) is None
 
 
 @pytest.mark.parametrize(
     "value", [object(), np.float32(1), int, np.ones(2), [1], (1.5).__add__], ids=lambda v: type(v).__name__
 )
-def test_nor_have_objects_known_by_identity(value: object) -> None:
-    assert executable_key(applying(Scale(value))) is None
+def test_objects_compared_by_identity_have_no_key(value: object) -> None:
+    assert executable_key(program_with(Scale(value))) is None
 
 
-def test_nor_have_classes_made_in_functions() -> None:
+def test_local_classes_have_no_key() -> None:
     class Local(Primitive):
         name = "local"
 
     assert executable_key(Jaxpr((), (), (Eqn(Local(), (), ()),), ())) is None
 
 
-# ------------------------------------------------------------------ other processes, and size
+# ------------------------------------------------------------------ other processes, and large programs
 
 SCRIPT: Final = """
 import sys
@@ -207,15 +209,15 @@ def test_the_key_is_the_same_in_another_process(seed: str) -> None:
 
 
 @given(st.frozensets(st.text(max_size=3), max_size=5))
-def test_sets_have_no_order(values: frozenset[str]) -> None:
-    assert key(applying(Scale(values))) == key(applying(Scale(frozenset(sorted(values)))))
+def test_key_is_independent_of_set_order(values: frozenset[str]) -> None:
+    assert key(program_with(Scale(values))) == key(program_with(Scale(frozenset(sorted(values)))))
 
 
-def test_a_long_program() -> None:
+def test_long_program() -> None:
     assert key(chain(5000)) != key(chain(4999))
 
 
-def test_a_shared_body_is_visited_once() -> None:
+def test_shared_sub_jaxpr_is_visited_once() -> None:
     body = chain(1)
     for _ in range(60):
         p = Program(VECTOR)
@@ -224,7 +226,7 @@ def test_a_shared_body_is_visited_once() -> None:
     assert key(body) == key(parse_jaxpr(str(body), VOCABULARY))
 
 
-def test_programs_come_after_those_in_them() -> None:
+def test_sub_jaxprs_precede_their_programs() -> None:
     inner = chain(1)
 
     def calling(*bodies: Jaxpr) -> Jaxpr:
@@ -236,5 +238,5 @@ def test_programs_come_after_those_in_them() -> None:
 
     middle = calling(inner)
     for outer in (calling(inner, middle), calling(middle, inner)):
-        found = subjaxprs_postorder(outer)
-        assert [id(each) for each in found] == [id(inner), id(middle)]
+        bodies = subjaxprs_postorder(outer)
+        assert [id(each) for each in bodies] == [id(inner), id(middle)]

@@ -1,6 +1,6 @@
-"""Dtypes against JAX's names and limits, and the settings that decide the default ones."""
+"""Dtypes, compared with JAX's names and limits, and the settings that determine the default dtypes."""
 
-# jax and ml_dtypes leave some functions that are called here unannotated.
+# Some functions of jax and ml_dtypes are unannotated.
 # mypy: untyped-calls-exclude="jax, ml_dtypes"
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tracefx.core.settings import DISABLE_JIT, X64, Setting, disable_jit, enable
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)
-# What JAX has and StableHLO, or what people compute with, has not.
+# Dtypes of JAX that StableHLO lacks, or that are not used for computation.
 LEFT_TO_JAX: Final = {"int1", "uint1", "float6_e2m3fn", "float6_e3m2fn", "StringDType128"}
 
 
@@ -39,12 +39,12 @@ def _name(dtype: DType) -> str:
 # ------------------------------------------------------------------ names and kinds
 
 
-def test_the_dtypes_are_jaxs() -> None:
+def test_dtypes_match_jax() -> None:
     jaxs = {d for d in map(np.dtype, jax_dtypes._jax_dtype_set) if d.name not in LEFT_TO_JAX}
     assert jaxs == set(dtypes.ALL_DTYPES)
 
 
-def test_float0_is_jaxs() -> None:
+def test_float0_matches_jax() -> None:
     assert dtypes.float0 == jax.dtypes.float0
     assert hash(dtypes.float0) == hash(jax.dtypes.float0)
 
@@ -56,22 +56,22 @@ def test_short_name(dtype: DType) -> None:
     assert dtypes.from_short_name(dtypes.short_name(dtype)) is dtype
 
 
-def test_from_short_name_of_another_name() -> None:
+def test_from_short_name_of_an_unknown_name() -> None:
     with pytest.raises(ValueError, match="'float32' names no dtype; the short names are bool, i2"):
         dtypes.from_short_name("float32")
 
 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=_name)
 def test_predicates_and_bits(dtype: DType) -> None:
-    def under(abstract: Any) -> bool:
+    def is_subdtype(abstract: Any) -> bool:
         return bool(jnp.issubdtype(dtype, abstract))
 
-    assert dtypes.is_bool(dtype) == under(np.bool_)
-    assert dtypes.is_integer(dtype) == under(np.integer)
-    assert dtypes.is_signed(dtype) == under(np.signedinteger)
-    assert dtypes.is_float(dtype) == under(np.floating)
-    assert dtypes.is_complex(dtype) == under(np.complexfloating)
-    assert dtypes.is_inexact(dtype) == under(np.inexact)
+    assert dtypes.is_bool(dtype) == is_subdtype(np.bool_)
+    assert dtypes.is_integer(dtype) == is_subdtype(np.integer)
+    assert dtypes.is_signed(dtype) == is_subdtype(np.signedinteger)
+    assert dtypes.is_float(dtype) == is_subdtype(np.floating)
+    assert dtypes.is_complex(dtype) == is_subdtype(np.complexfloating)
+    assert dtypes.is_inexact(dtype) == is_subdtype(np.inexact)
     assert dtypes.itemsize_bits(dtype) == jax_dtypes.itemsize_bits(dtype)
     assert dtypes.tangent_dtype(dtype) == jax_core.primal_dtype_to_tangent_dtype(dtype)
 
@@ -91,7 +91,7 @@ def test_kind_agrees_with_the_predicates(kind: DTypeKind, predicate: Callable[[D
     assert {d for d in dtypes.ALL_DTYPES if dtypes.kind(d) is kind} == {d for d in dtypes.ALL_DTYPES if predicate(d)}
 
 
-def test_float0_is_nothing_else() -> None:
+def test_predicates_and_bits_of_float0() -> None:
     assert not dtypes.is_inexact(dtypes.float0)
     assert not dtypes.is_integer(dtypes.float0)
     assert dtypes.itemsize_bits(dtypes.float0) == 0
@@ -99,7 +99,7 @@ def test_float0_is_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=_name)
-def test_limits(dtype: DType) -> None:
+def test_finfo_and_iinfo(dtype: DType) -> None:
     if dtypes.is_inexact(dtype):
         for limit in ("bits", "eps", "max", "min", "tiny"):
             assert getattr(dtypes.finfo(dtype), limit) == getattr(jnp.finfo(dtype), limit)
@@ -132,7 +132,7 @@ def test_real_dtype() -> None:
         dtypes.iinfo,
     ],
 )
-def test_unsupported_dtypes_are_refused_by_name(function: Callable[[DType], object]) -> None:
+def test_unsupported_dtypes_raise(function: Callable[[DType], object]) -> None:
     with pytest.raises(TypeError, match="complex32"):
         function(np.dtype(ml_dtypes.complex32))
 
@@ -147,14 +147,14 @@ def test_as_dtype_of_each_spelling(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("x", ["f4", "<f8", "int", "longlong", np.longlong, np.dtype("f4", metadata={"unit": "m"})])
-def test_as_dtype_gives_the_one_dtype_that_numpys_spelling_means(x: Any) -> None:
+def test_as_dtype_canonicalizes_numpy_spellings(x: Any) -> None:
     assert any(as_dtype(x) is dtype for dtype in NUMBERS)
     assert as_dtype(x) == np.dtype(x)
 
 
 @pytest.mark.parametrize("scalar", [bool, int, float, complex])
 @pytest.mark.parametrize("x64", [False, True])
-def test_python_types_mean_the_default_dtypes(scalar: type[complex], x64: bool) -> None:
+def test_python_types_convert_to_the_default_dtypes(scalar: type[complex], x64: bool) -> None:
     with enable_x64(x64), jax.enable_x64(x64):
         assert as_dtype(scalar) == dtypes.scalar_dtype(scalar) == jax.dtypes.result_type(scalar)
 
@@ -195,12 +195,12 @@ def test_defaults_and_narrowing(x64: bool) -> None:
     ],
     ids=repr,
 )
-def test_as_dtype_refuses_what_no_array_can_hold(x: Any) -> None:
+def test_as_dtype_rejects_unsupported_types(x: Any) -> None:
     with pytest.raises(TypeError, match=r"out_dtype=.*Supported are bool, int2, .*float0"):
         as_dtype(x, "out_dtype")
 
 
-def test_as_dtype_says_what_to_write() -> None:
+def test_as_dtype_error_suggests_a_dtype() -> None:
     with pytest.raises(TypeError, match="Write 'bfloat16'"):
         as_dtype("bf16")
     swapped = np.dtype("f4").newbyteorder()
@@ -208,7 +208,7 @@ def test_as_dtype_says_what_to_write() -> None:
         as_dtype(swapped)
 
 
-def test_scalar_dtype_takes_only_pythons_types() -> None:
+def test_scalar_dtype_accepts_only_python_types() -> None:
     with pytest.raises(TypeError, match="float64"):
         dtypes.scalar_dtype(np.float64)
 
@@ -217,7 +217,7 @@ def test_scalar_dtype_takes_only_pythons_types() -> None:
 
 
 def x64() -> bool:
-    """A call, since type checkers take a property to stay what an assertion found."""
+    """Reads the setting. A function, since type checkers narrow a property after an assertion."""
     return X64.value
 
 
@@ -242,13 +242,13 @@ def test_overrides_nest_and_restore() -> None:
     assert not jit_disabled()
 
 
-def test_an_exception_restores() -> None:
+def test_exception_restores_the_setting() -> None:
     with pytest.raises(KeyError), enable_x64():
         raise KeyError
     assert not x64()
 
 
-def test_leaving_out_of_order_leaves_the_inner_one_in_force() -> None:
+def test_exit_out_of_order_keeps_the_inner_override() -> None:
     outer, inner = enable_x64(), enable_x64(False)
     outer.__enter__()
     inner.__enter__()
@@ -258,7 +258,7 @@ def test_leaving_out_of_order_leaves_the_inner_one_in_force() -> None:
     assert not x64()
 
 
-def test_leaving_twice_or_without_entering_raises() -> None:
+def test_exit_twice_or_without_enter_raises() -> None:
     override = enable_x64()
     with pytest.raises(RuntimeError, match="is not active"):
         override.__exit__(None, None, None)
@@ -269,7 +269,7 @@ def test_leaving_twice_or_without_entering_raises() -> None:
     assert not x64()
 
 
-def test_an_override_can_be_used_again_but_not_within_itself() -> None:
+def test_override_is_reusable_but_not_reentrant() -> None:
     override = enable_x64()
     for _ in range(2):
         with override:
@@ -279,7 +279,7 @@ def test_an_override_can_be_used_again_but_not_within_itself() -> None:
         assert not x64()
 
 
-def test_a_generator_left_inside_an_override_does_not_disturb_another() -> None:
+def test_suspended_generators_with_overrides_are_independent() -> None:
     def inside() -> Generator[bool]:
         with enable_x64(False):
             yield x64()
@@ -296,7 +296,7 @@ def test_a_generator_left_inside_an_override_does_not_disturb_another() -> None:
     assert not x64()
 
 
-def test_threads_start_from_the_default_and_keep_their_own() -> None:
+def test_threads_have_independent_settings() -> None:
     seen: dict[str, bool] = {}
     entered, leave = threading.Event(), threading.Event()
 
@@ -317,7 +317,7 @@ def test_threads_start_from_the_default_and_keep_their_own() -> None:
     assert seen == {"start": False, "own": True}
 
 
-def test_a_copied_context_sees_the_override_and_may_leave_it() -> None:
+def test_copied_context_sees_the_override_and_can_exit_it() -> None:
     override = enable_x64()
     override.__enter__()
     context = contextvars.copy_context()
@@ -328,14 +328,14 @@ def test_a_copied_context_sees_the_override_and_may_leave_it() -> None:
 
 
 @pytest.mark.parametrize("bad", [1, None, "on", np.True_])
-def test_helpers_take_bools(bad: Any) -> None:
+def test_setting_helpers_require_bools(bad: Any) -> None:
     with pytest.raises(TypeError, match="enable_x64 takes True or False"):
         enable_x64(bad)
     with pytest.raises(TypeError, match="disable_jit takes True or False"):
         disable_jit(bad)
 
 
-def test_a_setting_reads_its_variable_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_reads_its_environment_variable_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEFX_TEST_SETTING", "12")
     setting = Setting("test", 3, "TRACEFX_TEST_SETTING", int)
     monkeypatch.setenv("TRACEFX_TEST_SETTING", "13")
@@ -354,7 +354,7 @@ def test_parse_bool(text: str, value: bool) -> None:
     assert parse_bool(text) is value
 
 
-def _in_a_process_with(variable: str, text: str) -> subprocess.CompletedProcess[str]:
+def _run_with_variable(variable: str, text: str) -> subprocess.CompletedProcess[str]:
     program = (
         "from tracefx.core import dtypes, settings;"
         "print(dtypes.default_float(), settings.X64.value, settings.DISABLE_JIT.value)"
@@ -371,13 +371,13 @@ def _in_a_process_with(variable: str, text: str) -> subprocess.CompletedProcess[
         ("TRACEFX_DISABLE_JIT", "true", "float32 False True"),
     ],
 )
-def test_the_environment_gives_the_default(variable: str, text: str, printed: str) -> None:
-    result = _in_a_process_with(variable, text)
+def test_environment_sets_the_default(variable: str, text: str, printed: str) -> None:
+    result = _run_with_variable(variable, text)
     assert result.stdout.strip() == printed, result.stderr
 
 
-def test_a_bad_environment_is_named() -> None:
-    result = _in_a_process_with("TRACEFX_ENABLE_X64", "maybe")
+def test_invalid_environment_variable_raises() -> None:
+    result = _run_with_variable("TRACEFX_ENABLE_X64", "maybe")
     assert result.returncode != 0
     assert (
         "ValueError: environment variable TRACEFX_ENABLE_X64='maybe': allowed are 1, true, yes, on, 0" in result.stderr

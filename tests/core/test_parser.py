@@ -1,4 +1,4 @@
-"""Programs read back from their text, and texts that are no programs."""
+"""The parser: text round trips, and errors for invalid text."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def parse(text: str) -> Jaxpr:
     return parse_jaxpr(text, VOCABULARY)
 
 
-# ------------------------------------------------------------------ there and back
+# ------------------------------------------------------------------ round trips
 
 
 @given(programs())
-def test_what_was_printed_is_read_back(jaxpr: Jaxpr) -> None:
+def test_round_trip(jaxpr: Jaxpr) -> None:
     again = parse(str(jaxpr))
     assert again == jaxpr
     assert str(again) == str(jaxpr)
 
 
 @given(programs(), st.integers(10, 60))
-def test_whatever_the_width(jaxpr: Jaxpr, width: int) -> None:
+def test_round_trip_at_any_width(jaxpr: Jaxpr, width: int) -> None:
     assert parse(jaxpr.text(width=width)) == jaxpr
 
 
 @given(programs(depth=0), st.randoms())
-def test_variables_in_another_order(jaxpr: Jaxpr, random: object) -> None:
+def test_round_trip_with_permuted_variable_numbers(jaxpr: Jaxpr, random: object) -> None:
     order = list(range(jaxpr.var_count))
     getattr(random, "shuffle")(order)  # noqa: B009  # hypothesis types the strategy as object
 
@@ -79,14 +79,14 @@ def test_variables_in_another_order(jaxpr: Jaxpr, random: object) -> None:
     assert parse(str(shuffled)) == shuffled
 
 
-def test_enough_variables_to_meet_every_short_reserved_word() -> None:
+def test_variable_names_avoid_reserved_words() -> None:
     jaxpr = chain(9000)
     assert "in_:f32[3]" in str(jaxpr)
     assert "nan_:f32[3]" in str(jaxpr)
     assert parse(str(jaxpr)) == jaxpr
 
 
-def test_a_shared_body_is_one_object_again() -> None:
+def test_shared_sub_jaxpr_is_parsed_as_one_object() -> None:
     body = chain(2)
     p = Program(VECTOR)
     (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
@@ -107,7 +107,7 @@ def test_variables_may_have_any_name() -> None:
     )
 
 
-def test_types() -> None:
+def test_parse_types() -> None:
     (x, y) = parse("{ lambda ; x:bf16[2,0]* y:f8_e4m3fn[]. let in () }").in_avals
     assert (x.shape, x.dtype.name, x.weak_type) == ((2, 0), "bfloat16", True)
     assert (y.shape, y.dtype.name, y.weak_type) == ((), "float8_e4m3fn", False)
@@ -128,13 +128,13 @@ def test_types() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_parameters(value: object) -> None:
+def test_parse_parameters(value: object) -> None:
     p = Program(VECTOR)
     p(Scale(value), *p.invars)
     assert parse(str(p.returns())) == p.returns()
 
 
-def test_parameters_of_classes_that_annotations_name() -> None:
+def test_parse_parameters_with_classes_from_annotations() -> None:
     many = Many(
         dims=Dims((1, 2), (3,), Mode.FILL), mode=Mode.FILL, window=Window(1, 2), windows=(Window(0, 0), Dims(()))
     )
@@ -143,7 +143,7 @@ def test_parameters_of_classes_that_annotations_name() -> None:
     assert parse(str(p.returns())) == p.returns()
 
 
-def test_fields_go_by_their_printed_name() -> None:
+def test_parse_fields_by_their_printed_name() -> None:
     @frozen(eq=False)
     class Named(Primitive):
         name = "named"
@@ -154,7 +154,7 @@ def test_fields_go_by_their_printed_name() -> None:
     assert parse_jaxpr(str(jaxpr), {"named": Named}) == jaxpr
 
 
-# ------------------------------------------------------------------ what is no program
+# ------------------------------------------------------------------ invalid text
 
 GOOD: Final = "{ lambda a:f32[]; b:f32[3]. let c:f32[3] = scale[factor=(1, 2.0)] b in (c, 1.0:f32[]) }"
 
@@ -254,13 +254,13 @@ GOOD: Final = "{ lambda a:f32[]; b:f32[3]. let c:f32[3] = scale[factor=(1, 2.0)]
         ),
     ],
 )
-def test_errors(text: str, message: str) -> None:
+def test_error_messages(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse(text)
     assert message in str(caught.value)
 
 
-def test_an_error_shows_the_place() -> None:
+def test_error_shows_the_position() -> None:
     with pytest.raises(ParseError) as caught:
         parse("{ lambda ; .\nlet\n  a:f32[] = sin b\nin () }")
     assert str(caught.value).splitlines()[1:] == ["      a:f32[] = sin b", "    " + " " * 16 + "^"]
@@ -270,7 +270,7 @@ def test_an_error_shows_the_place() -> None:
     assert str(caught.value).splitlines()[1].index("?") == str(caught.value).splitlines()[2].index("^")
 
 
-def test_numbers_with_more_digits_than_python_reads() -> None:
+def test_integers_beyond_the_digit_limit_of_python() -> None:
     with pytest.raises(ParseError, match="a number of 5000 digits is too long"):
         parse(GOOD.replace("(1,", "(" + "1" * 5000 + ","))
     with pytest.raises(ParseError, match="a number of 5000 digits is too long"):
@@ -288,12 +288,12 @@ def test_numbers_with_more_digits_than_python_reads() -> None:
     ],
     ids=["parentheses", "programs", "tuples", "sets", "operations"],
 )
-def test_depth_is_bounded(text: str) -> None:
+def test_nesting_depth_limit(text: str) -> None:
     with pytest.raises(ParseError, match="expected '{'|nested more than"):
         parse(text)
 
 
-def test_reasonable_depth() -> None:
+def test_nesting_depth_below_the_limit() -> None:
     value: object = ()
     for _ in range(MAX_PARSE_DEPTH - 2):
         value = (value,)
@@ -303,7 +303,7 @@ def test_reasonable_depth() -> None:
 
 
 def nested(count: int) -> Jaxpr:
-    """Calls in calls."""
+    """Returns nested calls."""
     body = chain(1)
     for i in range(count):
         p = Program(VECTOR)
@@ -313,30 +313,30 @@ def nested(count: int) -> Jaxpr:
 
 
 @pytest.mark.parametrize("count", [11, 12, 13, 60, 80])
-def test_programs_that_stand_deep_in_each_other(count: int) -> None:
+def test_deeply_nested_programs(count: int) -> None:
     program = nested(count)
     assert parse(str(program)) == program
-    assert str(program).count("let f") == count // 13  # names for some of them
+    assert str(program).count("let f") == count // 13  # some of them are named
     assert max(map(len, str(program).splitlines())) < 200
 
 
-def test_sets_read_as_python_writes_them_and_as_they_were_printed_once() -> None:
-    text = str(scaled(frozenset({"a", "b"})))
+def test_parse_sets_in_current_and_old_syntax() -> None:
+    text = str(program_with_scale(frozenset({"a", "b"})))
     assert "factor=frozenset({'a', 'b'})" in text
-    assert parse(text.replace("({'a', 'b'})", "('a', 'b')")) == scaled(frozenset({"a", "b"}))
-    assert "factor=frozenset()" in str(scaled(frozenset()))
+    assert parse(text.replace("({'a', 'b'})", "('a', 'b')")) == program_with_scale(frozenset({"a", "b"}))
+    assert "factor=frozenset()" in str(program_with_scale(frozenset()))
     for broken in ("frozenset({1)", "frozenset({1}", "frozenset({1} 2)", "frozenset({", "frozenset({1 2})"):
         with pytest.raises(ParseError):
             parse(text.replace("frozenset({'a', 'b'})", broken))
 
 
-def scaled(value: object) -> Jaxpr:
+def program_with_scale(value: object) -> Jaxpr:
     p = Program(VECTOR)
     p(Scale(value), *p.invars)
     return p.returns()
 
 
-def test_a_constructor_that_refuses() -> None:
+def test_constructor_that_raises() -> None:
     @frozen(eq=False)
     class Picky(Primitive):
         name = "picky"
@@ -349,16 +349,16 @@ def test_a_constructor_that_refuses() -> None:
         parse_jaxpr("{ lambda ; . let a:f32[] = picky[n=3] in () }", {"picky": Picky})
 
 
-def test_programs_with_callables_are_not_read() -> None:
+def test_callables_cannot_be_parsed() -> None:
     p = Program(VECTOR)
     p(Custom(lambda: None), *p.invars)
     with pytest.raises(ParseError, match="<test_programs.*<lambda>> is a value without a text form"):
         parse(str(p.returns()))
 
 
-def test_structures_with_classes_are_shown_and_not_read() -> None:
+def test_tree_structures_with_classes_cannot_be_parsed() -> None:
     with pytest.raises(ParseError, match=r"<PyTreeDef\(CustomNode.* is a value without a text form"):
-        parse(str(scaled(structure(Window(1, 2)))))
+        parse(str(program_with_scale(structure(Window(1, 2)))))
 
 
 WORDS: Final = ["PyTreeDef(", "*", *GOOD.split(" "), *"()[]=<'", "a", "in", "let", "nan", "None", "Dims(", "(1+2j)"]
@@ -366,7 +366,7 @@ WORDS: Final = ["PyTreeDef(", "*", *GOOD.split(" "), *"()[]=<'", "a", "in", "let
 
 @given(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=25).map(" ".join) | st.text())
 @example(GOOD)
-def test_any_text_is_a_program_or_an_error(text: str) -> None:
+def test_random_text_parses_or_raises_parse_error(text: str) -> None:
     try:
         jaxpr = parse(text)
     except ParseError:
@@ -375,7 +375,7 @@ def test_any_text_is_a_program_or_an_error(text: str) -> None:
 
 
 @given(st.integers(0, len(GOOD)), st.integers(0, 10), st.text(max_size=2))
-def test_damaged_programs(start: int, length: int, inserted: str) -> None:
+def test_damaged_text_parses_or_raises_parse_error(start: int, length: int, inserted: str) -> None:
     text = GOOD[:start] + inserted + GOOD[start + length :]
     try:
         jaxpr = parse(text)
@@ -384,7 +384,7 @@ def test_damaged_programs(start: int, length: int, inserted: str) -> None:
     assert parse(str(jaxpr)) == jaxpr
 
 
-def test_an_operation_that_is_missing_from_the_vocabulary() -> None:
+def test_primitive_missing_from_the_vocabulary() -> None:
     nothing: Mapping[str, type[Primitive]] = {}
     with pytest.raises(ParseError, match="no primitive is named 'add'; there are none"):
         parse_jaxpr("{ lambda ; a:f32[]. let b:f32[] = add a a in (b,) }", nothing)

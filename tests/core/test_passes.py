@@ -1,4 +1,4 @@
-"""Passes: what they leave, that it means the same, and that they have nothing more to do then."""
+"""Passes on jaxprs (dce, cse, renumber): results, equivalence of programs, and idempotence."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]
 PASSES: Final[Sequence[Pass]] = (dce, cse, renumber, lambda jaxpr: prune(jaxpr)[0])
 
 
-# ------------------------------------------------------------------ what a program means
+# ------------------------------------------------------------------ symbolic evaluation
 
 
 @final
-class Meaning:
-    """Runs programs on terms: two values are equal if the same operations made them. Keeps what is logged."""
+class SymbolicEvaluator:
+    """Evaluates jaxprs symbolically: equal terms are computed by equal equations. Records the operands of `Log`."""
 
     def __init__(self) -> None:
         self.terms: dict[object, int] = {}
@@ -82,8 +82,8 @@ class Meaning:
         return [self.term(prim, operands, i) for i in range(n)]
 
 
-def meaning(*jaxprs: Jaxpr) -> list[tuple[list[int], list[tuple[Primitive, tuple[int, ...]]]]]:
-    terms = Meaning()
+def symbolic_results(*jaxprs: Jaxpr) -> list[tuple[list[int], list[tuple[Primitive, tuple[int, ...]]]]]:
+    terms = SymbolicEvaluator()
     results = []
     for jaxpr in jaxprs:
         terms.log = []
@@ -91,10 +91,10 @@ def meaning(*jaxprs: Jaxpr) -> list[tuple[list[int], list[tuple[Primitive, tuple
     return results
 
 
-def test_meaning_tells_programs_apart() -> None:
-    same, other = meaning(chain(2), chain(3))
+def test_symbolic_results_distinguish_programs() -> None:
+    same, other = symbolic_results(chain(2), chain(3))
     assert same != other
-    assert meaning(chain(2), chain(2))[0] == meaning(chain(2))[0]
+    assert symbolic_results(chain(2), chain(2))[0] == symbolic_results(chain(2))[0]
 
 
 # ------------------------------------------------------------------ laws
@@ -102,35 +102,35 @@ def test_meaning_tells_programs_apart() -> None:
 
 @pytest.mark.parametrize("transform", [dce, cse, renumber], ids=["dce", "cse", "renumber"])
 @given(jaxpr=programs())
-def test_laws(transform: Pass, jaxpr: Jaxpr) -> None:
+def test_passes_preserve_programs_and_are_idempotent(transform: Pass, jaxpr: Jaxpr) -> None:
     result = transform(jaxpr)
     check_jaxpr(result)
     assert (result.in_avals, result.out_avals) == (jaxpr.in_avals, jaxpr.out_avals)
     assert len(result.eqns) <= len(jaxpr.eqns)
-    before, after = meaning(jaxpr, result)
+    before, after = symbolic_results(jaxpr, result)
     assert before == after
     assert transform(result) is result
     assert [v.index for v in binders(result)] == list(range(result.var_count))
 
 
 @given(jaxpr=programs(), data=st.data())
-def test_laws_of_elimination(jaxpr: Jaxpr, data: st.DataObject) -> None:
+def test_dce_and_prune_preserve_used_outputs(jaxpr: Jaxpr, data: st.DataObject) -> None:
     used = data.draw(st.lists(st.booleans(), min_size=len(jaxpr.outs), max_size=len(jaxpr.outs)))
     result = dce(jaxpr, used)
     check_jaxpr(result)
     assert result.in_avals == jaxpr.in_avals
-    (outs, log), after = meaning(jaxpr, result)
+    (outs, log), after = symbolic_results(jaxpr, result)
     assert after == ([t for t, u in zip(outs, used, strict=True) if u], log)
     assert dce(result) is result
 
-    pruned, left = prune(jaxpr, used)
+    pruned, used_inputs = prune(jaxpr, used)
     check_jaxpr(pruned)
-    assert pruned.in_avals == tuple([a for a, u in zip(jaxpr.in_avals, left, strict=True) if u])
-    terms = Meaning()
+    assert pruned.in_avals == tuple([a for a, u in zip(jaxpr.in_avals, used_inputs, strict=True) if u])
+    terms = SymbolicEvaluator()
     consts, args = terms.inputs(jaxpr)
     outs = terms.run(jaxpr, consts, args)
     log, terms.log = terms.log, []
-    assert terms.run(pruned, consts, [t for t, u in zip(args, left, strict=True) if u]) == [
+    assert terms.run(pruned, consts, [t for t, u in zip(args, used_inputs, strict=True) if u]) == [
         t for t, u in zip(outs, used, strict=True) if u
     ]
     assert terms.log == log
@@ -142,14 +142,14 @@ def binders(jaxpr: Jaxpr) -> list[Var]:
 
 
 @given(programs())
-def test_what_is_in_order_stays_the_same_object(jaxpr: Jaxpr) -> None:
+def test_unchanged_program_is_the_same_object(jaxpr: Jaxpr) -> None:
     assert renumber(jaxpr) is jaxpr
 
 
 # ------------------------------------------------------------------ dce
 
 
-def test_what_nobody_uses_goes() -> None:
+def test_dce_removes_unused_equations() -> None:
     p = Program(VECTOR, SCALAR, consts=[SCALAR])
     x, _ = p.invars
     (b,) = p(Sin(), x)
@@ -166,21 +166,21 @@ def test_what_nobody_uses_goes() -> None:
     assert str(dce(jaxpr, [False, True])) == "{ lambda a:f32[]; b:f32[3] c:f32[]. let in (1.0:f32[]*,) }"
 
 
-def test_which_inputs_are_left() -> None:
+def test_prune_reports_used_inputs() -> None:
     p = Program(VECTOR, SCALAR, VECTOR, consts=[SCALAR])
     x, _, z = p.invars
     (b,) = p(Sin(), z)
     (c,) = p(Sin(), x)
     jaxpr = p.returns(b, c)
-    pruned, left = prune(jaxpr, (True, False))
-    assert left == (False, False, True)
+    pruned, used_inputs = prune(jaxpr, (True, False))
+    assert used_inputs == (False, False, True)
     assert str(pruned) == "{ lambda a:f32[]; b:f32[3]. let c:f32[3] = sin b in (c,) }"
-    kept, left = prune(jaxpr, (True, False), keep=1)
-    assert left == (False, True, True)
-    assert str(kept) == "{ lambda a:f32[]; b:f32[] c:f32[3]. let d:f32[3] = sin c in (d,) }"
+    pruned, used_inputs = prune(jaxpr, (True, False), keep=1)
+    assert used_inputs == (False, True, True)
+    assert str(pruned) == "{ lambda a:f32[]; b:f32[] c:f32[3]. let d:f32[3] = sin c in (d,) }"
 
 
-def test_equations_with_observable_effects_stay() -> None:
+def test_dce_keeps_observable_effects() -> None:
     p = Program(VECTOR)
     (b,) = p(Sin(), *p.invars)
     p(Log("kept"), b)
@@ -192,7 +192,7 @@ def test_equations_with_observable_effects_stay() -> None:
     assert dce(calling) is calling
 
 
-def test_other_effects_are_no_reason_to_stay() -> None:
+def test_dce_removes_unobservable_effects() -> None:
     class Index(Primitive):
         name = "axis_index"
 
@@ -211,7 +211,7 @@ def test_other_effects_are_no_reason_to_stay() -> None:
     assert len(cse(p.returns(*first, *second)).eqns) == 1
 
 
-def test_bodies_too() -> None:
+def test_dce_in_sub_jaxprs() -> None:
     p = Program(VECTOR)
     p(Sin(), *p.invars)
     wasteful = p.returns(*p.invars)
@@ -224,17 +224,17 @@ def test_bodies_too() -> None:
     assert first.prim.jaxpr.eqns == ()
 
 
-def test_a_mask_of_another_length() -> None:
+def test_dce_mask_of_wrong_length_raises() -> None:
     with pytest.raises(ValueError, match="used_outs has 2 entries for a program of 1 outputs"):
         dce(chain(1), [True, False])
     with pytest.raises(ValueError, match="used_outs has 0 entries"):
         prune(chain(1), [])
 
 
-def test_operations_lose_outputs_and_operands() -> None:
+def test_dce_prunes_outputs_and_operands_of_primitives() -> None:
     @frozen(eq=False)
     class Lean(Primitive, Prunable):
-        """A call that prunes its body."""
+        """A call primitive that prunes its body."""
 
         name = "lean"
         body: Jaxpr
@@ -246,8 +246,8 @@ def test_operations_lose_outputs_and_operands() -> None:
 
         @override
         def prune(self, used_outs: tuple[bool, ...]) -> tuple[Primitive, tuple[bool, ...], tuple[bool, ...]]:
-            body, left = prune(self.body, used_outs)
-            return (self if body is self.body else evolve(self, body=body)), left, used_outs
+            body, used_inputs = prune(self.body, used_outs)
+            return (self if body is self.body else evolve(self, body=body)), used_inputs, used_outs
 
     body = Program(VECTOR, SCALAR)
     (s,) = body(Sin(), body.invars[0])
@@ -257,8 +257,8 @@ def test_operations_lose_outputs_and_operands() -> None:
     (u,) = p(Sin(), x)
     _, w = p(Lean(body.returns(s, t)), u, y)
     jaxpr = p.returns(w)
-    result, left = prune(jaxpr)
-    assert left == (False, True)
+    result, used_inputs = prune(jaxpr)
+    assert used_inputs == (False, True)
     check_jaxpr(result)
     assert str(result).startswith("{ lambda ; a:f32[]. let\n    b:f32[] = lean[")
     assert prune(result)[0] is result
@@ -267,7 +267,7 @@ def test_operations_lose_outputs_and_operands() -> None:
 # ------------------------------------------------------------------ cse
 
 
-def test_what_is_computed_twice_is_computed_once() -> None:
+def test_cse_merges_equal_equations() -> None:
     p = Program(VECTOR)
     (x,) = p.invars
     (a,), (b,) = p(Sin(), x), p(Sin(), x)
@@ -282,7 +282,7 @@ def test_what_is_computed_twice_is_computed_once() -> None:
     )
 
 
-def test_parameters_and_literals_count_by_type_and_bits() -> None:
+def test_cse_compares_parameters_and_literals_by_type_and_bits() -> None:
     p = Program(VECTOR)
     (x,) = p.invars
     outs: list[Atom] = []
@@ -297,7 +297,7 @@ def test_parameters_and_literals_count_by_type_and_bits() -> None:
     assert len(cse(twice).eqns) == 1
 
 
-def test_effects_happen_as_often_as_before() -> None:
+def test_cse_keeps_effectful_equations() -> None:
     p = Program(VECTOR)
     p(Log("x"), *p.invars)
     p(Log("x"), *p.invars)
@@ -305,7 +305,7 @@ def test_effects_happen_as_often_as_before() -> None:
     assert cse(jaxpr) is jaxpr
 
 
-def test_equal_bodies_are_one_operation() -> None:
+def test_cse_merges_equal_sub_jaxprs() -> None:
     p = Program(VECTOR)
     outs = [*p(Call("f", chain(2)), *p.invars), *p(Call("f", chain(2)), *p.invars)]
     assert len(cse(p.returns(*outs)).eqns) == 1
@@ -334,7 +334,7 @@ def test_long_programs(transform: Pass) -> None:
 
 
 @pytest.mark.parametrize("transform", [dce, renumber, lambda j: prune(j)[0]], ids=["dce", "renumber", "prune"])
-def test_a_shared_body_is_visited_once(transform: Pass) -> None:
+def test_shared_sub_jaxpr_is_visited_once(transform: Pass) -> None:
     p = Program(VECTOR)
     p(Sin(), *p.invars)
     body = evolve(p.returns(*p.invars), invars=(Var(7, VECTOR),), outs=(Var(7, VECTOR),), eqns=())

@@ -1,4 +1,4 @@
-"""The text of programs."""
+"""The text of jaxprs in tracefx's style."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def doubled() -> Jaxpr:
 # ------------------------------------------------------------------ programs
 
 
-def test_a_short_program_stands_on_one_line() -> None:
+def test_short_program_is_on_one_line() -> None:
     p = Program(VECTOR)
     (b,) = p(Add(), ONE, p.invars[0])
     jaxpr = p.returns(b)
@@ -65,7 +65,7 @@ def test_a_short_program_stands_on_one_line() -> None:
     assert repr(jaxpr) == str(jaxpr)
 
 
-def test_a_longer_one_on_several() -> None:
+def test_longer_program_is_on_several_lines() -> None:
     p = Program(VECTOR, WEAK, consts=[SCALAR])
     (d,) = p(Add(), p.invars[1], p.invars[0])
     p(Sin(), d)
@@ -84,7 +84,7 @@ def test_a_longer_one_on_several() -> None:
     assert closed.text("jax") == text.replace("*", "").replace("f:f32[] =", "e:f32[] =").replace("d, f", "d, e")
 
 
-def test_without_equations_inputs_and_outputs() -> None:
+def test_program_without_equations_inputs_and_outputs() -> None:
     empty = Jaxpr((), (), (), ())
     assert str(empty) == "{ lambda ; . let in () }"
     assert empty.text("jax") == "{ lambda ; . let  in () }"
@@ -100,7 +100,7 @@ def test_equations_without_operands_or_outputs() -> None:
     assert p.returns().text("jax", 200) == "{ lambda ; a:f32[3]. let log to file[message=hi] a; split[n=0]  in () }"
 
 
-def test_a_variable_is_named_after_its_number() -> None:
+def test_variable_names_by_number() -> None:
     assert [letters(n) for n in (0, 25, 26, 27, 51, 52, 26 * 26 - 1, 26 * 26)] == [
         "a", "z", "ba", "bb", "bz", "ca", "zz", "baa",
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def test_a_variable_is_named_after_its_number() -> None:
 
 
 @pytest.mark.parametrize("word", ["in", "let", "inf", "nan", "nanj"])
-def test_a_variable_is_no_reserved_word(word: str) -> None:
+def test_variable_names_avoid_reserved_words(word: str) -> None:
     n = 0
     for c in word:
         n = 26 * n + ord(c) - ord("a")
@@ -116,7 +116,7 @@ def test_a_variable_is_no_reserved_word(word: str) -> None:
     assert variable_name(n) == word + "_"
 
 
-def test_unused_outputs_elsewhere_than_in_their_place_keep_their_names() -> None:
+def test_unused_outputs_with_permuted_numbers_are_named() -> None:
     a, b, c = (Var(i, SCALAR) for i in (0, 2, 1))
     jaxpr = Jaxpr((), (a,), (Eqn(Sin(), (a,), (b,)), Eqn(Sin(), (a,), (c,))), (a,))
     assert str(jaxpr) == lines("""
@@ -127,7 +127,7 @@ def test_unused_outputs_elsewhere_than_in_their_place_keep_their_names() -> None
 # ------------------------------------------------------------------ bodies
 
 
-def test_bodies_are_indented() -> None:
+def test_sub_jaxprs_are_indented() -> None:
     p = Program(VECTOR)
     (b,) = p(Call("<lambda>", chain(2)), *p.invars)
     (c,) = p(Switch((doubled(), chain(0))), b)
@@ -168,7 +168,7 @@ def test_bodies_are_indented() -> None:
     """)
 
 
-def test_a_shared_body_is_written_once_before_those_that_use_it() -> None:
+def test_shared_sub_jaxpr_is_printed_once_before_its_uses() -> None:
     inner = doubled()
     p = Program(VECTOR)
     (b,) = p(Call("inner", inner), *p.invars)
@@ -199,7 +199,7 @@ def test_a_shared_body_is_written_once_before_those_that_use_it() -> None:
     """)
 
 
-def test_names_of_shared_bodies_are_apart() -> None:
+def test_names_of_shared_sub_jaxprs_are_unique() -> None:
     p = Program(VECTOR)
     x = p.invars[0]
     for label in ("f", "f", "float32", "in", "<lambda>", "é 1", "", "1"):
@@ -210,14 +210,14 @@ def test_names_of_shared_bodies_are_apart() -> None:
     assert names == ["f", "f1", "float321", "in1", "lambda1", "__1", "jaxpr", "jaxpr1"]
 
 
-def test_a_long_body_is_written_before() -> None:
+def test_long_sub_jaxpr_is_printed_before_its_use() -> None:
     p = Program(VECTOR)
     (b,) = p(Call("f", chain(11)), *p.invars)
     assert str(p.returns(b)).startswith("let f = { lambda ; a:f32[3]. let\n    b:f32[3] = sin a\n")
     assert str(p.returns(b)).endswith("in\n{ lambda ; a:f32[3]. let b:f32[3] = jit[label='f' jaxpr=f] a in (b,) }")
 
 
-def test_shared_bodies_within_shared_bodies_cost_no_more_than_their_number() -> None:
+def test_nested_shared_sub_jaxprs_print_in_linear_size() -> None:
     body = doubled()
     for _ in range(60):
         p = Program(VECTOR)
@@ -271,13 +271,13 @@ def test_parameters(value: object, text: str) -> None:
     assert shown(Scale(value)) == f"scale[factor={text}]"
 
 
-def test_which_fields_are_shown() -> None:
+def test_printed_fields() -> None:
     assert shown(Many()) == "many[dims=None mode=Mode.CLIP dtype=None text='']"
     given = Many(window=Window(0, 1), label="unseen")
     assert shown(given) == "many[dims=None mode=Mode.CLIP window=Window(low=0, high=1) dtype=None text='']"
 
 
-def test_which_fields_jax_shows() -> None:
+def test_printed_fields_in_jax_style() -> None:
     p = Program(VECTOR)
     p(Many(dtype=I32, label="seen"), *p.invars)
     (line,) = [x for x in p.returns().text("jax", 20).splitlines() if "new_dtype" in x]
@@ -285,13 +285,13 @@ def test_which_fields_jax_shows() -> None:
     assert "text=" not in p.returns().text("jax")
 
 
-def test_callables_in_jaxs_style_have_their_last_name() -> None:
+def test_callables_in_jax_style_print_their_unqualified_name() -> None:
     p = Program(VECTOR)
     p(Custom(lambda: None), *p.invars)
     assert "custom[rule=<lambda>] a" in p.returns().text("jax")
 
 
-def test_an_operation_may_say_what_jax_calls_its_parameters() -> None:
+def test_jax_params_override_printed_parameters() -> None:
     @frozen(eq=False)
     class Dot(Primitive, HasJaxParams):
         name = "dot_general"
@@ -307,7 +307,7 @@ def test_an_operation_may_say_what_jax_calls_its_parameters() -> None:
     assert "dot_general[contract=(1, 0)]" in str(jaxpr)
 
 
-def test_long_parameters_stand_below_each_other() -> None:
+def test_long_parameters_are_on_separate_lines() -> None:
     p = Program(VECTOR)
     (b,) = p(Scale(tuple(range(30))), *p.invars)
     assert format_jaxpr(p.returns(b)) == lines(f"""
@@ -323,15 +323,15 @@ def test_long_parameters_stand_below_each_other() -> None:
 
 
 @given(programs())
-def test_the_text_depends_on_content_alone(jaxpr: Jaxpr) -> None:
+def test_text_depends_only_on_the_content(jaxpr: Jaxpr) -> None:
     assert str(jaxpr) == str(jaxpr)
     assert all(line == line.rstrip() for line in str(jaxpr).splitlines())
 
 
-def test_a_long_program() -> None:
+def test_long_program() -> None:
     assert len(str(chain(5000)).splitlines()) == 5002
 
 
-def test_shapes() -> None:
+def test_text_of_shapes() -> None:
     x = Var(0, ShapedArray((2, 0, 5), np.dtype("bool")))
     assert str(Jaxpr((), (x,), (), (x,))) == "{ lambda ; a:bool[2,0,5]. let in (a,) }"

@@ -1,6 +1,6 @@
-"""Programs in JAX's style against the text that JAX prints."""
+"""The text of jaxprs in JAX's style, compared with JAX."""
 
-# jax leaves some functions that are called here unannotated.
+# Some functions of jax are unannotated.
 # mypy: untyped-calls-exclude=jax
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ X: Final = np.ones((3, 4), np.float32)
 N: Final = np.arange(3, dtype=np.int32)
 WIDE: Final = 10**6
 
-# What JAX's operations have and tracefx's have not: the layout of arrays over several devices, and a field of
-# `reshape` that is always None.
+# Parameters that only JAX's primitives have: shardings, and a field of `reshape` that is always None.
 ONLY_JAXS: Final = re.compile(r" ?(?:out_sharding|sharding|dimensions)=None ?")
 
 Library = Any
-"""`jax.lax` or tracefx's operations: written for both, a function has no better type."""
+"""`jax.lax` or tracefx's counterpart. A function for both has no more precise type."""
 
 
 def twice(lib: Library) -> Callable[..., Any]:
@@ -152,12 +151,12 @@ EXACT: Final[Mapping[str, Case]] = {
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_the_text_is_jaxs(name: str) -> None:
+def test_text_matches_jax(name: str) -> None:
     write, args = EXACT[name]
-    theirs = str(jax.make_jaxpr(write(THEIRS))(*args))
+    jax_text = str(jax.make_jaxpr(write(THEIRS))(*args))
     if PRINTS_SHARDINGS_OF_REDUCTIONS:
-        theirs = theirs.replace(" out_sharding=None]", "]")
-    assert fx.make_jaxpr(write(OURS))(*args).text("jax") == theirs
+        jax_text = jax_text.replace(" out_sharding=None]", "]")
+    assert fx.make_jaxpr(write(OURS))(*args).text("jax") == jax_text
 
 
 MODULO: Final[Mapping[str, Case]] = {
@@ -167,29 +166,29 @@ MODULO: Final[Mapping[str, Case]] = {
 
 
 @pytest.mark.parametrize("name", MODULO)
-def test_the_text_is_jaxs_but_for_what_jax_alone_has(name: str) -> None:
+def test_text_matches_jax_except_for_jax_only_parameters(name: str) -> None:
     write, args = MODULO[name]
-    ours = fx.make_jaxpr(write(OURS))(*args).text("jax", width=WIDE)
-    theirs = jax.make_jaxpr(write(THEIRS))(*args).pretty_print(width=WIDE)
-    assert ONLY_JAXS.sub("", ours) == ONLY_JAXS.sub("", theirs)
-    assert ONLY_JAXS.search(theirs)
+    text = fx.make_jaxpr(write(OURS))(*args).text("jax", width=WIDE)
+    jax_text = jax.make_jaxpr(write(THEIRS))(*args).pretty_print(width=WIDE)
+    assert ONLY_JAXS.sub("", text) == ONLY_JAXS.sub("", jax_text)
+    assert ONLY_JAXS.search(jax_text)
 
 
 # ------------------------------------------------------------------ the same programs in tracefx's own style
 
 
 def vocabulary(jaxpr: Jaxpr) -> dict[str, type[Primitive]]:
-    found: dict[str, type[Primitive]] = {}
+    primitives: dict[str, type[Primitive]] = {}
     for eqn in jaxpr.eqns:
-        found[eqn.prim.name] = type(eqn.prim)
+        primitives[eqn.prim.name] = type(eqn.prim)
         if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
-                found |= vocabulary(body)
-    return found
+                primitives |= vocabulary(body)
+    return primitives
 
 
 @pytest.mark.parametrize("name", [*EXACT, *MODULO])
-def test_programs_of_real_operations(name: str) -> None:
+def test_round_trip_of_programs_in_tracefx_style(name: str) -> None:
     write, args = ({**EXACT, **MODULO})[name]
     jaxpr = fx.make_jaxpr(write(OURS))(*args).jaxpr
     check_jaxpr(jaxpr)

@@ -1,6 +1,6 @@
-"""Promotion against JAX's, over weak and strong types, with and without x64."""
+"""Type promotion, compared with JAX, for weak and strong types, with and without x64."""
 
-# jax leaves some functions that are called here unannotated.
+# Some functions of jax are unannotated.
 # mypy: untyped-calls-exclude=jax
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Type: TypeAlias = tuple[DType, bool]
 
 STRONG: Final = tuple((dtype, False) for dtype in dtypes.ALL_DTYPES if dtype != dtypes.float0)
 WEAK: Final = tuple((dtype, True) for dtype, _ in STRONG)
-# One type from each corner of the order, for the triples.
+# Types from different parts of the promotion lattice, for tests of triples.
 CORNERS: Final = tuple(
     (dtypes.from_short_name(name.removeprefix("weak ")), name.startswith("weak "))
     for name in (
@@ -41,7 +41,7 @@ CORNERS: Final = tuple(
 
 @pytest.fixture(scope="module")
 def arrays() -> dict[Type, jax.Array]:
-    """An array of each type. JAX narrows the dtype of anything else that it is asked about."""
+    """An array of each type: JAX narrows dtypes that are not those of its arrays."""
     with jax.enable_x64(True):
         return {
             (dtype, weak): _convert_element_type(jnp.zeros((), dtype), dtype, weak_type=weak)
@@ -49,14 +49,14 @@ def arrays() -> dict[Type, jax.Array]:
         }
 
 
-def ours(types: Sequence[Type]) -> Type | None:
+def tracefx_promotion(types: Sequence[Type]) -> Type | None:
     try:
         return promote(types)
     except TypePromotionError:
         return None
 
 
-def jaxs(types: Iterable[Type], arrays: dict[Type, jax.Array]) -> Type | None:
+def jax_promotion(types: Iterable[Type], arrays: dict[Type, jax.Array]) -> Type | None:
     try:
         dtype, weak = jax_dtypes.lattice_result_type(*(arrays[each] for each in types))
     except jax_dtypes.TypePromotionError:
@@ -64,7 +64,7 @@ def jaxs(types: Iterable[Type], arrays: dict[Type, jax.Array]) -> Type | None:
     return dtype, bool(weak)
 
 
-def test_the_oracles_arrays_are_what_they_should_be(arrays: dict[Type, jax.Array]) -> None:
+def test_jax_arrays_have_the_expected_types(arrays: dict[Type, jax.Array]) -> None:
     for (dtype, weak), array in arrays.items():
         assert (array.dtype, array.weak_type) == (dtype, weak)
 
@@ -73,14 +73,14 @@ def test_the_oracles_arrays_are_what_they_should_be(arrays: dict[Type, jax.Array
 def test_pairs(x64: bool, arrays: dict[Type, jax.Array]) -> None:
     with enable_x64(x64), jax.enable_x64(x64):
         for pair in itertools.product(STRONG + WEAK, repeat=2):
-            assert ours(pair) == jaxs(pair, arrays), pair
+            assert tracefx_promotion(pair) == jax_promotion(pair, arrays), pair
 
 
 @pytest.mark.parametrize("x64", [False, True])
 def test_triples(x64: bool, arrays: dict[Type, jax.Array]) -> None:
     with enable_x64(x64), jax.enable_x64(x64):
         for triple in itertools.product(CORNERS, repeat=3):
-            assert ours(triple) == jaxs(triple, arrays), triple
+            assert tracefx_promotion(triple) == jax_promotion(triple, arrays), triple
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -91,20 +91,20 @@ def test_result_type_with_python_scalars(x64: bool, arrays: dict[Type, jax.Array
             try:
                 expected = jax.dtypes.result_type(arrays[each], scalar)
             except jax_dtypes.TypePromotionError:
-                assert ours(both) is None, both
+                assert tracefx_promotion(both) is None, both
             else:
                 assert promote(both)[0] == expected, both
 
 
-def test_one_type_alone_keeps_its_weakness_unless_bool(arrays: dict[Type, jax.Array]) -> None:
+def test_single_type_stays_weak_unless_bool(arrays: dict[Type, jax.Array]) -> None:
     for each in STRONG + WEAK:
-        assert ours([each]) == jaxs([each], arrays), each
-        assert ours([each] * 3) == jaxs([each] * 3, arrays), each
+        assert tracefx_promotion([each]) == jax_promotion([each], arrays), each
+        assert tracefx_promotion([each] * 3) == jax_promotion([each] * 3, arrays), each
 
 
 def test_promote_types_is_promotion_of_strong_types() -> None:
     for (a, _), (b, _) in itertools.product(STRONG, repeat=2):
-        expected = ours([(a, False), (b, False)])
+        expected = tracefx_promotion([(a, False), (b, False)])
         if expected is None:
             with pytest.raises(TypePromotionError):
                 promote_types(a, b)
@@ -112,7 +112,7 @@ def test_promote_types_is_promotion_of_strong_types() -> None:
             assert promote_types(a, b) == expected[0]
 
 
-def test_x64_decides_only_what_is_made_up() -> None:
+def test_x64_affects_only_dtypes_that_no_operand_has() -> None:
     assert promote_types(dtypes.uint32, dtypes.int8) == dtypes.int32
     assert promote_types(dtypes.float64, dtypes.float32) == dtypes.float64
     assert promote([(dtypes.uint64, False), (dtypes.int64, False)]) == (dtypes.float32, True)
@@ -123,7 +123,7 @@ def test_x64_decides_only_what_is_made_up() -> None:
 
 
 @pytest.mark.parametrize("base", [TypeError, ValueError])
-def test_the_error_is_both_builtins_and_says_what_to_do(base: type[Exception]) -> None:
+def test_promotion_error_is_a_type_and_value_error_with_a_suggestion(base: type[Exception]) -> None:
     with pytest.raises(base, match=r"float8_e4m3fn and bfloat16 .*x\.astype\('bfloat16'\)"):
         promote_types(dtypes.float8_e4m3fn, dtypes.bfloat16)
     with pytest.raises(base, match=r"weak float32 and int4 .*x\.astype\('float32'\)"):
@@ -132,14 +132,14 @@ def test_the_error_is_both_builtins_and_says_what_to_do(base: type[Exception]) -
         promote_types(dtypes.int4, dtypes.uint4)
 
 
-def test_float0_meets_only_itself() -> None:
+def test_float0_promotes_only_with_itself() -> None:
     assert promote_types(dtypes.float0, np.dtype([("float0", np.void, 0)])) == dtypes.float0
     assert promote([(dtypes.float0, False)]) == (dtypes.float0, False)
     with pytest.raises(TypePromotionError, match=r"float0 and float32 .*leave this operand out"):
         promote_types(dtypes.float0, dtypes.float32)
 
 
-def test_an_unsupported_dtype_is_named() -> None:
+def test_unsupported_dtype_raises() -> None:
     with pytest.raises(TypeError, match="complex32"):
         promote_types(np.dtype(ml_dtypes.complex32), dtypes.float32)
 

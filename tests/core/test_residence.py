@@ -1,4 +1,4 @@
-"""Arrays say where their numbers are, whether they are there, and give their memory back."""
+"""Placement of arrays: devices, readiness, deletion and release of memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAKERS = [on_host, computed]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_numbers_that_are_there(make: Callable[[], fx.Array]) -> None:
+def test_placement_of_live_arrays(make: Callable[[], fx.Array]) -> None:
     x = make().block_until_ready()
     assert x.is_ready()
     assert not x.is_deleted()
@@ -49,7 +49,7 @@ def test_numbers_that_are_there(make: Callable[[], fx.Array]) -> None:
         lambda x: x.is_ready(),
     ],
 )
-def test_numbers_that_were_deleted(make: Callable[[], fx.Array], use: Callable[[Any], object]) -> None:
+def test_use_of_deleted_arrays_raises(make: Callable[[], fx.Array], use: Callable[[Any], object]) -> None:
     x = make()
     x.delete()
     assert x.is_deleted()
@@ -59,14 +59,14 @@ def test_numbers_that_were_deleted(make: Callable[[], fx.Array], use: Callable[[
     assert x.aval == computed().aval
 
 
-def test_what_looks_at_the_numbers_still_does() -> None:
+def test_views_outlive_deletion() -> None:
     x = computed()
     view = np.asarray(x)
     x.delete()
     assert view.sum() == 6
 
 
-def test_memory_is_given_back() -> None:
+def test_deletion_releases_memory() -> None:
     host = np.ones(1000, np.float32)
     x, memory = fnp.asarray(host, copy=False), weakref.ref(host)
     del host
@@ -75,14 +75,14 @@ def test_memory_is_given_back() -> None:
     assert memory() is None
 
 
-def test_what_was_donated_is_deleted() -> None:
+def test_donated_arrays_are_deleted() -> None:
     x = computed()
     fx.jit(lambda x: x + 1, donate_argnums=0)(x)
     assert x.is_deleted()
 
 
 @pytest.mark.parametrize("ask", ["is_ready", "is_deleted", "on_device_size_in_bytes", "copy_to_host_async", "delete"])
-def test_tracers_have_no_numbers(ask: str) -> None:
+def test_placement_of_tracers_raises(ask: str) -> None:
     def f(x: fx.Array) -> fx.Array:
         getattr(x, ask)()
         return x

@@ -1,4 +1,4 @@
-"""Settings and context variables whose `with` blocks end in another order than they began."""
+"""Settings and context managers whose `with` blocks are not exited in LIFO order."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ SETTINGS: Final[dict[str, tuple[Callable[[int], Any], Callable[[], object]]]] = 
 }
 
 
-def _suspended(made: Any, read: Callable[[], object]) -> Iterator[object]:
-    with made:
+def _suspended(manager: Any, read: Callable[[], object]) -> Iterator[object]:
+    with manager:
         yield read()
         yield read()
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_generators_are_closed_in_any_order(name: str, order: tuple[int, ...]) -> None:
+def test_suspended_generators_close_in_any_order(name: str, order: tuple[int, ...]) -> None:
     make, read = SETTINGS[name]
     before = read()
     generators = [_suspended(make(i), read) for i in range(3)]
     inside = [next(g) for g in generators]
-    left: set[int] = set()
+    closed: set[int] = set()
     for i in order:
         generators[i].close()  # type: ignore[attr-defined]  # a generator
-        left.add(i)
-        still = [k for k in range(3) if k not in left]
-        assert read() == (inside[still[-1]] if still else before)
+        closed.add(i)
+        open_indices = [k for k in range(3) if k not in closed]
+        assert read() == (inside[open_indices[-1]] if open_indices else before)
     assert read() == before
 
 
-def test_what_ends_out_of_order_changes_no_computation() -> None:
+def test_exit_out_of_order_does_not_change_results() -> None:
     first, second = (_suspended(fx.enable_x64(), lambda: None) for _ in range(2))
     next(first)
     next(second)
@@ -60,30 +60,30 @@ def test_what_ends_out_of_order_changes_no_computation() -> None:
 
 
 @pytest.mark.parametrize("name", ["enable_x64", "disable_jit"])
-def test_a_generator_is_closed_in_another_context(name: str) -> None:
+def test_generator_closed_in_another_context(name: str) -> None:
     make, read = SETTINGS[name]
     suspended = _suspended(make(0), read)
     assert next(suspended) is True
     contextvars.copy_context().run(suspended.close)  # type: ignore[attr-defined]  # a generator
     assert read() is False
 
-    elsewhere = _suspended(make(0), read)
-    thread = threading.Thread(target=lambda: next(elsewhere))
+    started_in_thread = _suspended(make(0), read)
+    thread = threading.Thread(target=lambda: next(started_in_thread))
     thread.start()
     thread.join()
     assert read() is False
-    elsewhere.close()  # type: ignore[attr-defined]  # a generator
+    started_in_thread.close()  # type: ignore[attr-defined]  # a generator
     assert read() is False
 
 
-def test_a_task_keeps_the_setting_it_was_started_under() -> None:
+def test_copied_context_keeps_its_setting() -> None:
     with fx.enable_x64():
         context = contextvars.copy_context()
     assert context.run(lambda: X64.value)
     assert not X64.value
 
 
-def test_an_override_is_entered_again_once_it_was_left() -> None:
+def test_override_can_be_reentered_after_exit() -> None:
     override, other = fx.enable_x64(), fx.enable_x64(False)
     for _ in range(2):
         with override:
@@ -94,7 +94,7 @@ def test_an_override_is_entered_again_once_it_was_left() -> None:
             assert X64.value
 
 
-def test_an_override_that_was_left_out_of_order_is_entered_again() -> None:
+def test_override_can_be_reentered_after_exit_out_of_order() -> None:
     override, other, seen = fx.enable_x64(), fx.enable_x64(False), []
     override.__enter__()
     other.__enter__()

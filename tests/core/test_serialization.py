@@ -1,4 +1,4 @@
-"""Programs as bytes: what was written is read back, in any process, and what has no bytes is refused by name."""
+"""Serialization of jaxprs: round trips, sharing, provenance, and errors for unsupported parameters."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def read(data: bytes) -> Jaxpr:
     return deserialize(data, VOCABULARY).jaxpr
 
 
-def applying(prim: Primitive) -> Jaxpr:
+def program_with(prim: Primitive) -> Jaxpr:
     p = Program(VECTOR)
     return p.returns(*p(prim, *p.invars))
 
 
-# ------------------------------------------------------------------ there and back
+# ------------------------------------------------------------------ round trips
 
 
 @given(programs())
-def test_what_was_written_is_read_back(jaxpr: Jaxpr) -> None:
+def test_round_trip(jaxpr: Jaxpr) -> None:
     data = write(jaxpr)
     again = deserialize(data, VOCABULARY)
     assert again == closed(jaxpr)
@@ -87,9 +87,9 @@ def test_what_was_written_is_read_back(jaxpr: Jaxpr) -> None:
 
 
 @given(VALUES)
-def test_parameters(value: object) -> None:
-    again = read(write(applying(Scale(value)))).eqns[0].prim
-    assert again == Scale(value)  # by type and bits, all the way down
+def test_round_trip_of_parameters(value: object) -> None:
+    again = read(write(program_with(Scale(value)))).eqns[0].prim
+    assert again == Scale(value)  # nested values have equal types and bits
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_parameters(value: object) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_edge_parameters(value: object) -> None:
-    assert read(write(applying(Scale(value)))) == applying(Scale(value))
+def test_round_trip_of_edge_case_parameters(value: object) -> None:
+    assert read(write(program_with(Scale(value)))) == program_with(Scale(value))
 
 
-def test_parameters_of_classes_that_annotations_name() -> None:
+def test_round_trip_of_parameters_with_classes_from_annotations() -> None:
     many = Many(
         dims=Dims((1, 2), (3,), Mode.FILL),
         mode=Mode.FILL,
@@ -118,7 +118,7 @@ def test_parameters_of_classes_that_annotations_name() -> None:
         windows=(Window(0, 0), Dims(())),
         label="kept, though it is neither compared nor shown",
     )
-    (again,) = read(write(applying(many))).eqns
+    (again,) = read(write(program_with(many))).eqns
     assert again.prim == many
     assert isinstance(again.prim, Many)
     assert again.prim.label == many.label
@@ -151,7 +151,7 @@ def test_generated_constants(x: ConcreteArray) -> None:
     assert deserialize(serialize(program, {}), {}) == program
 
 
-def test_small_elements_share_bytes() -> None:
+def test_small_elements_are_packed() -> None:
     aval = ShapedArray((1000,), dtypes.int4)
     host = np.arange(1000).astype(np.int8).astype(ml_dtypes.int4)
     p = Program(consts=[aval])
@@ -161,7 +161,7 @@ def test_small_elements_share_bytes() -> None:
     assert deserialize(data, {}) == program
 
 
-def test_constants_that_are_strided_and_literals() -> None:
+def test_strided_constants_and_literals() -> None:
     host = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
     aval = ShapedArray(host.shape, host.dtype)
     p = Program(consts=[aval, WEAK])
@@ -172,7 +172,7 @@ def test_constants_that_are_strided_and_literals() -> None:
 
 
 @given(programs(depth=0), st.randoms())
-def test_variables_in_another_order(jaxpr: Jaxpr, random: object) -> None:
+def test_round_trip_with_permuted_variable_numbers(jaxpr: Jaxpr, random: object) -> None:
     order = list(range(jaxpr.var_count))
     getattr(random, "shuffle")(order)  # noqa: B009  # hypothesis types the strategy as object
 
@@ -191,10 +191,10 @@ def test_variables_in_another_order(jaxpr: Jaxpr, random: object) -> None:
     assert read(write(shuffled)) == shuffled
 
 
-# ------------------------------------------------------------------ what is shared
+# ------------------------------------------------------------------ sharing
 
 
-def test_a_shared_body_is_written_once() -> None:
+def test_shared_sub_jaxpr_is_written_once() -> None:
     body = chain(50)
     p = Program(VECTOR)
     (x,) = p(Call("f", body), *p.invars)
@@ -207,9 +207,9 @@ def test_a_shared_body_is_written_once() -> None:
     assert len(bodies) == 1
 
 
-def test_programs_of_doubling_bodies_take_no_more_than_their_text() -> None:
+def test_nested_shared_sub_jaxprs_have_linear_size() -> None:
     body = chain(1)
-    for _ in range(60):  # 2**60 equations, were they written out
+    for _ in range(60):  # 2**60 equations without sharing
         p = Program(VECTOR)
         (x,) = p(Call("f", body), *p.invars)
         body = p.returns(*p(Call("f", body), x))
@@ -218,7 +218,7 @@ def test_programs_of_doubling_bodies_take_no_more_than_their_text() -> None:
     assert read(data) == body
 
 
-def test_equal_operations_are_written_once() -> None:
+def test_equal_primitives_are_written_once() -> None:
     long = "a long parameter" * 5
     p = Program(VECTOR)
     (x,) = p(Scale(long), *p.invars)
@@ -228,54 +228,54 @@ def test_equal_operations_are_written_once() -> None:
     assert len(write(p.returns(x))) < once + 100 * 12
 
 
-def test_bytes_do_not_depend_on_the_process() -> None:
+def test_bytes_are_deterministic_across_processes() -> None:
     script = (
         "from tests.core.test_serialization import *\n"
         "many = Many(things=frozenset({'a', 'b', ('c', 1), None, 2.5}), dims=Dims((1,)))\n"
-        "print(write(applying(many)).hex())"
+        "print(write(program_with(many)).hex())"
     )
-    found = set()
+    outputs = set()
     for seed in ("1", "2"):
         environ = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
         done = subprocess.run(
             [sys.executable, "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
         )
-        found.add(done.stdout)
-    assert len(found) == 1
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
 
 
 # ------------------------------------------------------------------ provenance
 
 
-def test_places_are_kept_if_asked_for() -> None:
-    place = SourceLocation("model.py", 12, "Model.forward", ("encoder", "layer 1"))
+def test_source_locations_are_optional() -> None:
+    location = SourceLocation("model.py", 12, "Model.forward", ("encoder", "layer 1"))
     (eqn,) = chain(1).eqns
-    jaxpr = Jaxpr((), chain(1).invars, (Eqn(eqn.prim, eqn.inputs, eqn.outs, place),), chain(1).outs)
+    jaxpr = Jaxpr((), chain(1).invars, (Eqn(eqn.prim, eqn.inputs, eqn.outs, location),), chain(1).outs)
     program = closed(jaxpr)
     data = serialize(program, VOCABULARY, provenance=True)
-    assert deserialize(data, VOCABULARY).eqns[0].source == place
+    assert deserialize(data, VOCABULARY).eqns[0].source == location
     assert b"model.py" in data
     without = serialize(program, VOCABULARY)
     assert deserialize(without, VOCABULARY).eqns[0].source is None
     assert b"model.py" not in without
 
 
-# ------------------------------------------------------------------ what has no bytes
+# ------------------------------------------------------------------ unsupported programs
 
 
-def test_functions_are_refused_with_their_equation() -> None:
+def test_function_parameters_raise_with_their_equation() -> None:
     def rule() -> None: ...
 
-    place = SourceLocation("model.py", 12, "forward")
-    body = applying(Custom(rule))
-    body = Jaxpr((), body.invars, tuple([Eqn(e.prim, e.inputs, e.outs, place) for e in body.eqns]), body.outs)
+    location = SourceLocation("model.py", 12, "forward")
+    body = program_with(Custom(rule))
+    body = Jaxpr((), body.invars, tuple([Eqn(e.prim, e.inputs, e.outs, location) for e in body.eqns]), body.outs)
     p = Program(VECTOR)
     (x,) = p(Sin(), *p.invars)
     with pytest.raises(SerializationError) as caught:
         write(p.returns(*p(Call("f", body), x)))
     text = str(caught.value)
     assert text.startswith("equation 0 of 1 at model.py:12 (forward) can't be serialized: Custom.rule: ")
-    assert "it is the function test_functions_are_refused_with_their_equation.<locals>.rule" in text
+    assert "it is the function test_function_parameters_raise_with_their_equation.<locals>.rule" in text
     assert "b:f32[3] = custom[rule=<" in text.splitlines()[1]
     assert isinstance(caught.value, TypeError)
 
@@ -312,17 +312,17 @@ class Typed(Primitive):
         (Typed(names=frozenset(map(str, range(1025)))), "it is a set of 1025 elements; there may be 1024"),
     ],
 )
-def test_parameters_without_bytes(prim: Primitive, message: str) -> None:
+def test_unsupported_parameters_raise(prim: Primitive, message: str) -> None:
     with pytest.raises(SerializationError, match=message):
-        write(applying(prim))
+        write(program_with(prim))
 
 
-def test_fields_that_fit_their_annotations() -> None:
+def test_fields_that_match_their_annotations() -> None:
     prim = Typed(("i", 1), 3, Rare.B, ((1, 2), (3, 4)), frozenset({"x"}))
-    assert deserialize(write(applying(prim)), {"typed": Typed}).eqns[0].prim == prim
+    assert deserialize(write(program_with(prim)), {"typed": Typed}).eqns[0].prim == prim
 
 
-def test_a_class_that_takes_the_name_of_another() -> None:
+def test_primitive_with_the_name_of_another_raises() -> None:
     class Sine(Primitive):
         name = "sin"
 
@@ -331,25 +331,25 @@ def test_a_class_that_takes_the_name_of_another() -> None:
             return avals
 
     with pytest.raises(SerializationError, match="Sine has the name 'sin' of tracefx's own Sin"):
-        write(applying(Sine()))
+        write(program_with(Sine()))
 
 
-def test_depth() -> None:
+def test_depth_limit_of_parameters() -> None:
     value: object = ()
     for _ in range(99):
         value = (value,)
-    assert read(write(applying(Scale(value)))) == applying(Scale(value))
+    assert read(write(program_with(Scale(value)))) == program_with(Scale(value))
     with pytest.raises(SerializationError, match="values are nested more than 100 deep"):
-        write(applying(Scale((value,))))
+        write(program_with(Scale((value,))))
 
 
-def test_nesting() -> None:
+def test_nesting_limit_of_sub_jaxprs() -> None:
     body = chain(1)
     for _ in range(199):
         p = Program(VECTOR)
         body = p.returns(*p(Call("f", body), *p.invars))
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(10_000)  # for everything else
+    sys.setrecursionlimit(10_000)  # for the other functions in this test
     try:
         again = read(write(body))
         assert again == body
@@ -360,21 +360,21 @@ def test_nesting() -> None:
         sys.setrecursionlimit(limit)
 
 
-def test_types_that_no_array_has() -> None:
+def test_invalid_array_types_raise() -> None:
     with pytest.raises(SerializationError, match="arrays have up to 64 axes"):
         write(Program(ShapedArray((1,) * 65, dtypes.float32)).returns())
     with pytest.raises(SerializationError, match="arrays have up to 64 axes of at most"):
         write(Program(ShapedArray((2**63,), dtypes.float32)).returns())
 
 
-def test_programs_that_are_not_well_formed() -> None:
+def test_ill_typed_programs_raise() -> None:
     with pytest.raises(JaxprTypeError, match="bound nowhere before"):
         write(Jaxpr((), (), (), (Var(0, VECTOR),)))
     with pytest.raises(TypeError, match="serialize takes a ClosedJaxpr, as make_jaxpr returns, got Jaxpr"):
         serialize(chain(1), {})  # type: ignore[arg-type]  # on purpose
 
 
-def test_required_fields_that_are_neither_compared_nor_shown() -> None:
+def test_fields_without_eq_and_repr_are_serialized() -> None:
     @frozen(eq=False)
     class Hidden(Primitive):
         name = "hidden"
@@ -384,13 +384,13 @@ def test_required_fields_that_are_neither_compared_nor_shown() -> None:
         def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
             return avals
 
-    (eqn,) = deserialize(write(applying(Hidden("kept"))), {"hidden": Hidden}).eqns
+    (eqn,) = deserialize(write(program_with(Hidden("kept"))), {"hidden": Hidden}).eqns
     assert getattr(eqn.prim, "note") == "kept"  # noqa: B009  # a class of this test's
     with pytest.raises(ParseError, match="no primitive is named 'hidden'"):
-        read(write(applying(Hidden(""))))
+        read(write(program_with(Hidden(""))))
 
 
-def test_data_that_are_no_bytes() -> None:
+def test_input_types_of_deserialize() -> None:
     data = write(chain(1))
     for kind in (bytes, bytearray, memoryview):
         assert deserialize(kind(data), VOCABULARY).jaxpr == chain(1)
@@ -398,15 +398,15 @@ def test_data_that_are_no_bytes() -> None:
         deserialize("program", VOCABULARY)  # type: ignore[arg-type]  # on purpose
 
 
-def test_integers_beyond_64_bits() -> None:
+def test_limit_of_integers_beyond_64_bits() -> None:
     many = tuple([2**70 + i for i in range(64)])
-    assert read(write(applying(Scale(many)))) == applying(Scale(many))
+    assert read(write(program_with(Scale(many)))) == program_with(Scale(many))
     p = Program(VECTOR)
     for _ in range(100):
-        p(Scale(2**70), *p.invars)  # one operation
+        p(Scale(2**70), *p.invars)  # one shared primitive
     assert read(write(p.returns())) == p.returns()
     with pytest.raises(SerializationError, match="operations hold more than 64 integers beyond 64 bits"):
-        write(applying(Scale((*many, 2**70))))
+        write(program_with(Scale((*many, 2**70))))
     p = Program()
     literals = [Literal(2**64 - 1 - i, ShapedArray((), dtypes.uint64)) for i in range(200)]
-    assert read(write(p.returns(*literals))) == p.returns(*literals)  # those of literals are not counted
+    assert read(write(p.returns(*literals))) == p.returns(*literals)  # literals are not counted

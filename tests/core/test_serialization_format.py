@@ -1,4 +1,4 @@
-"""The format as docs/serialization.md describes it: a reader written from that page alone reads what is written."""
+"""The serialization format: an independent reader, written from docs/serialization.md alone, reads the files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 FILES: Final = Path(__file__).parent / "files"
 
 
-class Page:
-    """Reads a file into tuples, by the rules of the page."""
+class ReferenceReader:
+    """Reads a file into tuples, by the rules of docs/serialization.md."""
 
     def __init__(self, data: bytes, magic: bytes) -> None:
         assert data[:16] == magic
@@ -59,10 +59,10 @@ class Page:
 
     def content(self) -> tuple[Any, ...]:
         self.types = self.some(lambda: (self.string(), self.byte(), self.some(self.uint)))
-        places = self.some(lambda: (self.string(), self.uint(), self.string(), self.some(self.string)))
+        locations = self.some(lambda: (self.string(), self.uint(), self.string(), self.some(self.string)))
         programs, constants = self.some(self.program), self.some(self.constant)
         assert self.at == len(self.data)
-        return places, programs, constants
+        return locations, programs, constants
 
     def program(self) -> tuple[Any, ...]:
         numbered = self.byte()
@@ -141,10 +141,10 @@ class Page:
 
     def function(self) -> tuple[Any, ...]:
         name, trees = self.string(), (self.tree(), self.tree())
-        platforms, kept = self.some(self.string), self.some(self.uint)
+        platforms, kept_inputs = self.some(self.string), self.some(self.uint)
         module, program = self.take(self.uint()), self.take(self.uint())
         assert self.at == len(self.data)
-        return name, trees, platforms, kept, module, program
+        return name, trees, platforms, kept_inputs, module, program
 
     def tree(self) -> Any:
         kind = self.byte()
@@ -158,12 +158,12 @@ class Page:
         return (["dict", "named", "custom"][kind - 4], head, metadata, [self.tree() for _ in range(n)])
 
 
-def check(page: Page, theirs: tuple[Any, ...], ours: Jaxpr, programs: list[Any]) -> None:
-    """What was read by the page is this program."""
-    constants, inputs, equations, outputs, numbers = theirs
-    bound: list[Var] = [*ours.constvars, *ours.invars, *[v for eqn in ours.eqns for v in eqn.outs]]
+def check(page: ReferenceReader, parsed: tuple[Any, ...], expected: Jaxpr, programs: list[Any]) -> None:
+    """Asserts that the tuples describe the given program."""
+    constants, inputs, equations, outputs, numbers = parsed
+    bound: list[Var] = [*expected.constvars, *expected.invars, *[v for eqn in expected.eqns for v in eqn.outs]]
     assert [v.index for v in bound] == numbers
-    assert (len(constants), len(inputs)) == (len(ours.constvars), len(ours.invars))
+    assert (len(constants), len(inputs)) == (len(expected.constvars), len(expected.invars))
 
     def check_atom(read: Any, x: Var | Literal) -> None:
         if isinstance(x, Literal):
@@ -179,7 +179,7 @@ def check(page: Page, theirs: tuple[Any, ...], ours: Jaxpr, programs: list[Any])
 
     for number, v in zip([*constants, *inputs], bound, strict=False):
         check_type(number, v)
-    for ((name, fields), operands, outs, _), eqn in zip(equations, ours.eqns, strict=True):
+    for ((name, fields), operands, outs, _), eqn in zip(equations, expected.eqns, strict=True):
         assert name == eqn.prim.name
         for read, x in zip(operands, eqn.inputs, strict=True):
             check_atom(read, x)
@@ -190,12 +190,12 @@ def check(page: Page, theirs: tuple[Any, ...], ours: Jaxpr, programs: list[Any])
             flat = [*fields.values(), *values]
             found = [v[1] for v in flat if isinstance(v, tuple) and len(v) == 2 and v[0] == "program"]
             assert len(found) == len(eqn.prim.jaxprs())
-    for read, x in zip(outputs, ours.outs, strict=True):
+    for read, x in zip(outputs, expected.outs, strict=True):
         check_atom(read, x)
 
 
-def read_by_the_page(data: bytes) -> None:
-    page = Page(data, b"tracefx program\n")
+def check_with_reference_reader(data: bytes) -> None:
+    page = ReferenceReader(data, b"tracefx program\n")
     _, programs, constants = page.content()
     program = deserialize(data)
     check(page, programs[-1], program.jaxpr, programs)
@@ -225,20 +225,22 @@ PROGRAMS: Final[dict[str, Callable[[], ClosedJaxpr]]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_read_by_the_page(name: str) -> None:
-    read_by_the_page(serialize(PROGRAMS[name](), provenance=name == "nested"))
+def test_reference_reader_reads_programs(name: str) -> None:
+    check_with_reference_reader(serialize(PROGRAMS[name](), provenance=name == "nested"))
 
 
-def test_the_file_of_version_1_read_by_the_page() -> None:
-    read_by_the_page((FILES / "program-1.bin").read_bytes())
+def test_reference_reader_reads_the_file_of_version_1() -> None:
+    check_with_reference_reader((FILES / "program-1.bin").read_bytes())
 
 
-def test_a_function_read_by_the_page() -> None:
+def test_reference_reader_reads_exported_functions() -> None:
     f = fx.jit(lambda x, *, n: {"a": [x, None], "b": n})
     data = fx.export(f)(fnp.ones(2), n=1.0).serialize()
-    name, (arguments, result), platforms, kept, module, program = Page(data, b"tracefx exported").function()
-    assert (name, platforms, kept) == ("<lambda>", ["cpu"], [0, 1])
+    name, (arguments, result), platforms, kept_inputs, module, program = ReferenceReader(
+        data, b"tracefx exported"
+    ).function()
+    assert (name, platforms, kept_inputs) == ("<lambda>", ["cpu"], [0, 1])
     assert arguments == ("tuple", [("tuple", ["leaf"]), ("dict", ["n"], None, ["leaf"])])
     assert result == ("dict", ["a", "b"], None, [("list", ["leaf", "none"]), "leaf"])
     assert module[:4] == b"ML\xefR"
-    read_by_the_page(program)
+    check_with_reference_reader(program)

@@ -1,4 +1,4 @@
-"""Bytes from anyone: a program, or a ParseError, within bounded time and memory. Never anything else."""
+"""Untrusted bytes deserialize to a program or raise ParseError, within bounded time and memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import VECTOR, VOCABULARY, Program, Scale, chain, programs
-from tests.core.test_serialization import applying, closed
+from tests.core.test_serialization import closed, program_with
 from tests.laws.samples import SAMPLES
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -34,10 +34,10 @@ from tracefx.serialization.program_format import PROGRAM_MAGIC, PROGRAM_VERSION,
 
 HEAD: Final = 26
 CHECKSUM: Final = 4
-BASE: Final = 200_000
-"""Bytes that reading anything may take: caches of annotations, messages."""
-EACH: Final = 5_000
-"""Bytes that reading a byte may take at most."""
+MAX_BASE_MEMORY: Final = 200_000
+"""Memory in bytes that any read may use: caches of annotations, error messages."""
+MAX_MEMORY_PER_BYTE: Final = 5_000
+"""Memory in bytes that a read may use per byte of input."""
 
 
 def content(data: bytes) -> bytes:
@@ -45,7 +45,7 @@ def content(data: bytes) -> bytes:
 
 
 def as_file(data: bytes) -> bytes:
-    """A file that is whole and has the right checksum, of any content."""
+    """Wraps any content in a file with a valid header and checksum."""
     return encode_envelope(PROGRAM_MAGIC, PROGRAM_VERSION, data)
 
 
@@ -64,36 +64,38 @@ def string(text: str) -> bytes:
 HUGE: Final = uint(2**60)
 
 
-def program_or_error(data: bytes, read: Callable[[bytes], ClosedJaxpr], write: Callable[[ClosedJaxpr], bytes]) -> None:
+def check_program_or_error(
+    data: bytes, read: Callable[[bytes], ClosedJaxpr], write: Callable[[ClosedJaxpr], bytes]
+) -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         try:
-            found = read(data)
+            program = read(data)
         except ParseError:
             return
         finally:
             _, peak = tracemalloc.get_traced_memory()
-            assert peak - before < BASE + EACH * len(data)
-        check_jaxpr(found)
-        assert read(write(found)) == found
+            assert peak - before < MAX_BASE_MEMORY + MAX_MEMORY_PER_BYTE * len(data)
+        check_jaxpr(program)
+        assert read(write(program)) == program
     finally:
         tracemalloc.stop()
 
 
-def of_tests(data: bytes) -> None:
-    program_or_error(data, lambda d: deserialize(d, VOCABULARY), lambda p: serialize(p, VOCABULARY))
+def check_test_primitives(data: bytes) -> None:
+    check_program_or_error(data, lambda d: deserialize(d, VOCABULARY), lambda p: serialize(p, VOCABULARY))
 
 
-def of_own(data: bytes) -> None:
-    program_or_error(data, deserialize_own, serialize_own)
+def check_own_primitives(data: bytes) -> None:
+    check_program_or_error(data, deserialize_own, serialize_own)
 
 
-# ------------------------------------------------------------------ programs, damaged
+# ------------------------------------------------------------------ damaged files
 
 
 def damaged(draw: st.DrawFn, data: bytes) -> bytes:
-    """Bits flipped, bytes removed or put in, numbers made huge."""
+    """Draws damaged data: flipped bits, removed or inserted bytes, huge numbers."""
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
         match draw(st.integers(0, 4)):
@@ -111,33 +113,33 @@ def damaged(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 @given(st.data(), programs())
-def test_damaged_programs(data: st.DataObject, jaxpr: Jaxpr) -> None:
+def test_damaged_files(data: st.DataObject, jaxpr: Jaxpr) -> None:
     whole = content(serialize(closed(jaxpr), VOCABULARY))
-    of_tests(as_file(st.composite(damaged)(whole).do_draw(data.conjecture_data)))
+    check_test_primitives(as_file(st.composite(damaged)(whole).do_draw(data.conjecture_data)))
 
 
 @functools.cache
-def own() -> tuple[bytes, ...]:
-    """The content of programs of every operation, and of control flow."""
-    found = [
+def own_programs() -> tuple[bytes, ...]:
+    """Returns the serialized content of programs with every primitive, and of control flow."""
+    jaxprs = [
         fx.make_jaxpr(sample.within or functools.partial(fx.bind, sample.prim))(*sample.operands[0])
         for samples in SAMPLES.values()
         for sample in samples
     ]
     x = np.ones(3, np.float32)
-    found += [
+    jaxprs += [
         fx.make_jaxpr(lambda c, xs: fx.lax.scan(lambda c, x: (c * x, (c, c > x)), c, xs))(np.float32(1), x),
         fx.make_jaxpr(lambda p, x: fx.lax.cond(p, lambda x: fx.jit(fnp.sin)(x), lambda x: x * x, x))(True, x),
         fx.make_jaxpr(lambda x: fx.lax.while_loop(lambda x: x < 3, lambda x: x + 1, x, max_steps=5))(1.0),
         fx.make_jaxpr(fx.grad(lambda x: fx.checkpoint(fnp.tanh)(x * np.arange(3.0, dtype=np.float32)).sum()))(x),
     ]
-    return tuple([content(serialize_own(program)) for program in found])
+    return tuple([content(serialize_own(program)) for program in jaxprs])
 
 
 @given(st.data(), st.integers(0, 10_000))
-def test_damaged_programs_of_own_operations(data: st.DataObject, which: int) -> None:
-    whole = own()[which % len(own())]
-    of_own(as_file(st.composite(damaged)(whole).do_draw(data.conjecture_data)))
+def test_damaged_files_of_own_primitives(data: st.DataObject, index: int) -> None:
+    whole = own_programs()[index % len(own_programs())]
+    check_own_primitives(as_file(st.composite(damaged)(whole).do_draw(data.conjecture_data)))
 
 
 @given(st.binary(max_size=200))
@@ -145,26 +147,26 @@ def test_damaged_programs_of_own_operations(data: st.DataObject, which: int) -> 
 @example(b"\x80" * 20)
 @example(b"\xff" * 200)
 def test_random_content(data: bytes) -> None:
-    of_own(as_file(data))
+    check_own_primitives(as_file(data))
     with pytest.raises(ParseError):
         deserialize_own(data)
 
 
-def test_huge_numbers_anywhere() -> None:
-    for whole in own()[::9]:
+def test_huge_number_at_any_position() -> None:
+    for whole in own_programs()[::9]:
         for at in range(len(whole)):
-            of_own(as_file(whole[:at] + HUGE + whole[at + 1 :]))
+            check_own_primitives(as_file(whole[:at] + HUGE + whole[at + 1 :]))
 
 
 @given(st.integers(0, 10_000), st.integers(0, 7))
-def test_a_flipped_bit_is_found(at: int, bit: int) -> None:
+def test_flipped_bit_is_detected(at: int, bit: int) -> None:
     data = bytearray(serialize(closed(chain(3)), VOCABULARY))
     data[at % len(data)] ^= 1 << bit
     with pytest.raises(ParseError):
         deserialize(data, VOCABULARY)
 
 
-def test_every_beginning_of_a_file() -> None:
+def test_truncated_files() -> None:
     data = serialize(closed(chain(3)), VOCABULARY)
     for end in range(len(data)):
         with pytest.raises(ParseError, match="is cut off|begins with"):
@@ -179,7 +181,7 @@ def test_every_beginning_of_a_file() -> None:
         deserialize(as_file(whole + b"\0"), VOCABULARY)
 
 
-def test_other_versions() -> None:
+def test_other_format_versions() -> None:
     whole = content(serialize(closed(chain(1)), VOCABULARY))
     with pytest.raises(ParseError, match="is of version 2 of the format, but this tracefx reads version 1"):
         deserialize(encode_envelope(PROGRAM_MAGIC, 2, whole), VOCABULARY)
@@ -193,12 +195,12 @@ def type_(dtype: str, *shape: int, weak: int = 0) -> bytes:
 
 
 def file(*parts: bytes, types: tuple[bytes, ...] = (type_("float32", 3),), consts: bytes = b"\0") -> bytes:
-    """A file of these types and programs, without places."""
+    """Returns a file with these types and programs, without source locations."""
     return as_file(uint(len(types)) + b"".join(types) + b"\0" + uint(len(parts)) + b"".join(parts) + consts)
 
 
 def unary(operation: bytes) -> bytes:
-    """The program of one equation, of one operand and one output of the first type."""
+    """Returns a program of one equation, with one operand and one output of the first type."""
     return b"\0" + b"\0" + b"\1\0" + b"\1" + operation + b"\1\1" + b"\1\0" + b"\0" + b"\1\2"
 
 
@@ -210,7 +212,7 @@ def text(value: str) -> bytes:
     return bytes([Tag.STRING]) + string(value)
 
 
-def test_a_program_written_by_hand() -> None:
+def test_handwritten_program() -> None:
     assert deserialize(file(unary(op("sin"))), VOCABULARY).jaxpr == chain(1)
     assert file(unary(op("sin"))) == serialize(closed(chain(1)), VOCABULARY)
 
@@ -271,15 +273,15 @@ WRONG: Final = [
 
 
 @pytest.mark.parametrize(("operation", "message"), WRONG, ids=[f"{i}" for i in range(len(WRONG))])
-def test_operations_that_are_wrong(operation: bytes, message: str) -> None:
+def test_invalid_primitives(operation: bytes, message: str) -> None:
     data = file(unary(operation))
-    of_tests(data)
+    check_test_primitives(data)
     with pytest.raises(ParseError, match=r"^a serialized program, byte \d+: ") as caught:
         deserialize(data, VOCABULARY)
     assert message in str(caught.value)
 
 
-def test_fields_given_twice() -> None:
+def test_duplicate_fields() -> None:
     twice = b"\0" + string("scale") + b"\2" + 2 * (string("factor") + INT)
     with pytest.raises(ParseError, match="Scale.factor is given twice"):
         deserialize(file(unary(twice)), VOCABULARY)
@@ -295,7 +297,7 @@ def test_fields_given_twice() -> None:
         ((string("float32") + b"\0" + HUGE,), f"{2**60} axes can't fit in the"),
     ],
 )
-def test_types_that_are_wrong(types: tuple[bytes, ...], message: str) -> None:
+def test_invalid_types(types: tuple[bytes, ...], message: str) -> None:
     with pytest.raises(ParseError, match=message):
         deserialize(file(unary(op("sin")), types=types), VOCABULARY)
 
@@ -320,7 +322,7 @@ def test_types_that_are_wrong(types: tuple[bytes, ...], message: str) -> None:
         (b"\0\0\0\0\1\0" + bytes([Tag.NONE]) + b"\2", "a literal must be a number, not a NoneType"),
     ],
 )
-def test_programs_that_are_wrong(program: bytes, message: str) -> None:
+def test_invalid_programs(program: bytes, message: str) -> None:
     parts = (program,) if program else ()
     types = (type_("float32", 3), type_("int8"), type_("float32"))
     with pytest.raises(ParseError, match=message):
@@ -338,13 +340,13 @@ def test_programs_that_are_wrong(program: bytes, message: str) -> None:
         (type_("float32", 2), b"\0" * 8 + b"\1", "1 bytes are left over"),
     ],
 )
-def test_constants_that_are_wrong(aval: bytes, data: bytes, message: str) -> None:
+def test_invalid_constants(aval: bytes, data: bytes, message: str) -> None:
     program = b"\0\1\0\0\0\0"
     with pytest.raises(ParseError, match=message):
         deserialize(file(program, types=(aval,), consts=b"\1\1\0" + data), VOCABULARY)
 
 
-def test_constants_that_fit_no_variable() -> None:
+def test_constants_that_match_no_variable() -> None:
     with pytest.raises(ParseError, match="the constants do not fit: the program's constants have the types"):
         deserialize(file(b"\0\1\0\0\0\0"), VOCABULARY)
     types = (type_("float32", 1), type_("float32", 1, weak=1))
@@ -352,13 +354,13 @@ def test_constants_that_fit_no_variable() -> None:
         deserialize(file(b"\0\1\0\0\0\0", types=types, consts=b"\1\1\1" + b"\0" * 4), VOCABULARY)
 
 
-def test_numbers_without_bytes_are_as_many_as_one_likes() -> None:
+def test_constants_without_bytes_may_have_any_size() -> None:
     types = (type_("float0", 2**40),)
     (const,) = deserialize(file(b"\0\1\0\0\0\1\1", types=types, consts=b"\1\1\0"), VOCABULARY).consts
     assert const.aval == ShapedArray((2**40,), dtypes.float0)
 
 
-def test_a_chain_of_programs() -> None:
+def test_nesting_limit() -> None:
     def call(k: int) -> bytes:
         return unary(op("jit", label=text("f"), jaxpr=bytes([Tag.PROGRAM]) + uint(k)))
 
@@ -371,11 +373,11 @@ def test_a_chain_of_programs() -> None:
             deserialize(nested(count), VOCABULARY)
 
 
-def test_nesting_counts_through_operations_used_again() -> None:
+def test_nesting_limit_with_reused_primitives() -> None:
     def calls(k: int) -> bytes:
-        """Two calls of program `k`, the second by the number of the first's operation."""
+        """Returns two calls of program `k`; the second refers to the primitive of the first by its index."""
         first = op("jit", label=text("f"), jaxpr=bytes([Tag.PROGRAM]) + uint(k))
-        again = uint(k + 2)  # `sin` is the first operation, then come the calls
+        again = uint(k + 2)  # `sin` has index 0, then the calls follow
         equations = b"\2" + first + b"\1\1\1\0\0" + again + b"\1\2\1\0\0"
         return b"\0\0\1\0" + equations + b"\1\3"
 
@@ -384,7 +386,7 @@ def test_nesting_counts_through_operations_used_again() -> None:
         deserialize(file(unary(op("sin")), *map(calls, range(200))), VOCABULARY)
 
 
-def test_long_operations_are_not_for_several_equations() -> None:
+def test_long_primitives_are_not_shared_between_equations() -> None:
     long = op("scale", factor=text("x" * 300))
     program = b"\0\0\1\0\2" + long + b"\1\1\1\0\0" + b"\1" + b"\1\1\1\0\0" + b"\0"
     with pytest.raises(ParseError, match="there is no operation 1: there are 1"):
@@ -395,9 +397,9 @@ def test_long_operations_are_not_for_several_equations() -> None:
     assert deserialize(serialize(closed(p.returns()), VOCABULARY), VOCABULARY).jaxpr == p.returns()
 
 
-def test_effects_are_bounded() -> None:
+def test_limit_of_effects() -> None:
     def reduced(count: int) -> bytes:
-        """Sums over so many named axes."""
+        """Returns a program of sums over `count` named axes."""
         names = [bytes([Tag.TUPLE, 1]) + text(f"axis {i}") for i in range(count)]
         sizes = bytes([Tag.TUPLE, 1]) + INT
         equations = [op("psum", axes=name, axis_sizes=sizes) + b"\1\1\1\0\0" for name in names]
@@ -408,18 +410,18 @@ def test_effects_are_bounded() -> None:
         deserialize_own(reduced(65))
 
 
-def test_memory_where_little_says_much() -> None:
+def test_memory_limit_with_compact_descriptions() -> None:
     wide = type_("float32", *(2**62,) * 64)
     inputs = uint(3000) + b"\0" * 3000
     body = b"\0\0" + inputs + b"\0\0"
-    call = op("jit", label=text("f"), jaxpr=bytes([Tag.PROGRAM, 0])) + b"\1\1\0\0"  # one operand for 3000
-    of_tests(file(body, b"\0\0\1\0\1" + call + b"\0", types=(wide,)))
-    of_tests(file(body, types=(wide,)))
+    call = op("jit", label=text("f"), jaxpr=bytes([Tag.PROGRAM, 0])) + b"\1\1\0\0"  # one operand for 3000 inputs
+    check_test_primitives(file(body, b"\0\0\1\0\1" + call + b"\0", types=(wide,)))
+    check_test_primitives(file(body, types=(wide,)))
     literals = (b"\0" + bytes([Tag.TRUE]) + b"\0") * 3000
-    of_tests(file(b"\0\0\0\0" + uint(3000) + literals, types=(type_("bool"),)))
+    check_test_primitives(file(b"\0\0\0\0" + uint(3000) + literals, types=(type_("bool"),)))
 
 
-def test_operations_of_others_may_fail_in_any_way() -> None:
+def test_errors_of_user_defined_primitives() -> None:
     @frozen(eq=False)
     class Broken(Primitive):
         name = "scale"
@@ -430,14 +432,14 @@ def test_operations_of_others_may_fail_in_any_way() -> None:
         def effects(self) -> Effects:
             raise KeyError("effects")
 
-    data = serialize(closed(applying(Scale(1))), VOCABULARY)
+    data = serialize(closed(program_with(Scale(1))), VOCABULARY)
     with pytest.raises(ParseError, match="scale can't determine its effects: KeyError"):
         deserialize(data, {"scale": Broken})
 
 
-def test_integers_beyond_64_bits_are_few() -> None:
+def test_limit_of_integers_beyond_64_bits() -> None:
     def long(k: int) -> bytes:
-        """Those that Python takes longest to tell from each other: they have one hash."""
+        """Returns integers with equal hashes, the slowest ones to compare in a dictionary."""
         n = (2**61 - 1) * k
         return bytes([Tag.LONG, 10]) + n.to_bytes(10, "little")
 

@@ -1,4 +1,4 @@
-"""Programs of tracefx's own operations as bytes: every operation, generated programs, and files of older versions."""
+"""Serialization of tracefx's own primitives: every primitive, generated programs, files of older versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tracefx.testing.strategies import transformed_control_flow_programs, transf
 FILES: Final = Path(__file__).parent / "files"
 
 
-def same_again(program: fx.ClosedJaxpr) -> None:
+def check_round_trip(program: fx.ClosedJaxpr) -> None:
     data = serialize(program)
     again = deserialize(data)
     assert again == program
@@ -38,68 +38,68 @@ def same_again(program: fx.ClosedJaxpr) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_operation(name: str) -> None:
+def test_round_trip_of_every_primitive(name: str) -> None:
     for sample in SAMPLES[name]:
         for operands in sample.operands:
-            same_again(fx.make_jaxpr(sample.within or functools.partial(fx.bind, sample.prim))(*operands))
+            check_round_trip(fx.make_jaxpr(sample.within or functools.partial(fx.bind, sample.prim))(*operands))
 
 
-def is_along_an_axis(sample: Sample) -> bool:
+def refers_to_a_named_axis(sample: Sample) -> bool:
     return any(isinstance(effect, NamedAxisEffect) for effect in sample.prim.effects)
 
 
-def test_every_operation_that_refers_to_a_named_axis() -> None:
-    found = set()
-    for sample in [s for samples in SAMPLES.values() for s in samples if is_along_an_axis(s)]:
-        program = within_an_axis(sample)
-        found.add(sample.prim.name)
+def test_round_trip_of_every_primitive_with_a_named_axis() -> None:
+    collected = set()
+    for sample in [s for samples in SAMPLES.values() for s in samples if refers_to_a_named_axis(s)]:
+        program = program_within_axis(sample)
+        collected.add(sample.prim.name)
         assert program.effects
-        same_again(program)
-    assert len(found) == 8
+        check_round_trip(program)
+    assert len(collected) == 8
 
 
-def within_an_axis(sample: Sample) -> fx.ClosedJaxpr:
-    """The program of an operation where its axis is bound outside."""
-    found: list[fx.ClosedJaxpr] = []
+def program_within_axis(sample: Sample) -> fx.ClosedJaxpr:
+    """Returns the program of a primitive inside a binding of its named axis."""
+    collected: list[fx.ClosedJaxpr] = []
 
     def outside(*xs: fx.Array) -> fx.Array:
-        found.append(fx.make_jaxpr(functools.partial(fx.bind, sample.prim))(*xs))
+        collected.append(fx.make_jaxpr(functools.partial(fx.bind, sample.prim))(*xs))
         return fnp.zeros(())
 
     fx.vmap(outside, axis_name="i", axis_size=2)(*sample.operands[0])
-    return found[0]
+    return collected[0]
 
 
 @limit_examples(40)
 @given(transformed_programs(max_layers=2))
-def test_generated_programs(case: TransformedProgram) -> None:
-    same_again(fx.make_jaxpr(case.function(fx, fnp))(*[from_numpy(x, dtypes.float64) for x in case.inputs()]))
+def test_round_trip_of_generated_programs(case: TransformedProgram) -> None:
+    check_round_trip(fx.make_jaxpr(case.function(fx, fnp))(*[from_numpy(x, dtypes.float64) for x in case.inputs()]))
 
 
 @limit_examples(40)
 @given(transformed_control_flow_programs(max_layers=2))
-def test_generated_programs_with_structure(case: TransformedProgram) -> None:
+def test_round_trip_of_generated_programs_with_control_flow(case: TransformedProgram) -> None:
     program = fx.make_jaxpr(case.function(fx, fnp))(*[from_numpy(x, dtypes.float64) for x in case.inputs()])
-    if "=<" in str(program):  # a parameter without a text of its own: a rule
+    if "=<" in str(program):  # a parameter without a textual form, such as a custom rule
         with pytest.raises(SerializationError, match="and functions can't be serialized"):
             serialize(program)
     else:
-        same_again(program)
+        check_round_trip(program)
 
 
-def test_operations_of_control_flow_are_in_the_vocabulary() -> None:
+def test_control_flow_primitives_are_in_the_vocabulary() -> None:
     assert {"jit", "cond", "scan", "while", "checkpoint", "name", "custom_linear_solve"} <= VOCABULARY.keys()
 
 
-# ------------------------------------------------------------------ what holds functions
+# ------------------------------------------------------------------ primitives with callables
 
 
 @fx.custom_jvp
-def ruled(x: fx.Array) -> fx.Array:
+def with_custom_rule(x: fx.Array) -> fx.Array:
     return fnp.sin(x)
 
 
-ruled.defjvp(lambda primals, tangents: (ruled(*primals), tangents[0]))
+with_custom_rule.defjvp(lambda primals, tangents: (with_custom_rule(*primals), tangents[0]))
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ ruled.defjvp(lambda primals, tangents: (ruled(*primals), tangents[0]))
         (lambda x: fx.pure_callback(np.sin, x, x), "pure_callback"),
         (lambda x: fx.debug.print("{}", x), "debug_print"),
         (lambda x: fx.debug.callback(print, x), "debug_callback"),
-        (lambda x: fx.jit(ruled)(x), "custom_jvp_call"),
+        (lambda x: fx.jit(with_custom_rule)(x), "custom_jvp_call"),
         (lambda x: fx.checkpoint(fnp.sin, policy=fx.checkpoint_policies.dots_saveable)(x), "checkpoint"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )
-def test_functions_are_refused(f: Callable[[fx.Array], object], holder: str) -> None:
+def test_callables_raise(f: Callable[[fx.Array], object], holder: str) -> None:
     program = fx.make_jaxpr(f)(fnp.ones(3))
     with pytest.raises(SerializationError, match=r"equation \d+ of \d+ at .*test_serialization_own.py:\d+") as caught:
         serialize(program)
@@ -124,8 +124,8 @@ def test_functions_are_refused(f: Callable[[fx.Array], object], holder: str) -> 
 # ------------------------------------------------------------------ files of older versions
 
 
-def test_files_of_version_1() -> None:
-    """A program with loops, branches, shared bodies, small integers and named scopes, written by version 1."""
+def test_read_files_of_version_1() -> None:
+    """A program with loops, branches, shared sub-jaxprs, small integers and named scopes, written by version 1."""
     data = (FILES / "program-1.bin").read_bytes()
     program = deserialize(data)
     assert str(program) + "\n" == (FILES / "program-1.txt").read_text()
@@ -139,6 +139,6 @@ def test_files_of_version_1() -> None:
     assert program.eqns[0].source is not None
 
 
-def test_what_is_written_is_version_1() -> None:
+def test_written_version_is_1() -> None:
     program = deserialize((FILES / "program-1.bin").read_bytes())
     assert serialize(program, provenance=True) == (FILES / "program-1.bin").read_bytes()

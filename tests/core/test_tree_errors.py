@@ -1,4 +1,4 @@
-"""Trees: prefixes, and the errors that tell where two trees differ."""
+"""Pytrees: prefixes, and errors that show where two trees differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def message(call: Callable[[], object], error: type[Exception]) -> str:
     return str(caught.value)
 
 
-def test_none_is_an_entry_or_a_node() -> None:
+def test_broadcast_prefix_with_none() -> None:
     tree = (1, {"a": 2, "b": (3, None)})
     assert trees.broadcast_prefix(None, tree, none_is_leaf=True) == [None, None, None]
     assert trees.broadcast_prefix((0, {"a": None, "b": (1, None)}), tree, none_is_leaf=True) == [0, None, 1]
@@ -40,7 +40,7 @@ def test_none_is_an_entry_or_a_node() -> None:
         the arguments: PyTreeDef((*, {'a': *, 'b': (*, None)}))""")
 
 
-def test_prefixes_with_is_leaf() -> None:
+def test_broadcast_prefix_with_is_leaf() -> None:
     tree = ((1, 2), [3])
     assert trees.broadcast_prefix(([7, 8], 9), tree, is_leaf=lambda x: x == [7, 8]) == [[7, 8], [7, 8], 9]
 
@@ -69,13 +69,13 @@ def test_prefixes_with_is_leaf() -> None:
         (ExternalNode(1, ()), ExternalNode(1, 2), "at P[<flat index 1>]:\n"),
     ],
 )
-def test_the_message_of_a_prefix_that_does_not_fit(prefix: object, tree: object, expected: str) -> None:
+def test_message_of_prefix_mismatch(prefix: object, tree: object, expected: str) -> None:
     text = message(lambda: trees.broadcast_prefix(prefix, tree, what="P", of="Q"), ValueError)
     assert expected in text
     assert text.endswith(f"P: {trees.structure(prefix)}\nQ: {trees.structure(tree)}")
 
 
-def test_a_class_that_refuses_placeholders_can_still_be_shown() -> None:
+def test_message_with_a_class_that_rejects_placeholders() -> None:
     class Picky:
         def __init__(self, x: object, y: object) -> None:
             if type(x) is object:
@@ -91,7 +91,7 @@ def test_a_class_that_refuses_placeholders_can_still_be_shown() -> None:
     assert "at P[<flat index 1>]:" in text
 
 
-def test_map_tells_where_its_arguments_differ() -> None:
+def test_map_error_shows_where_arguments_differ() -> None:
     text = message(lambda: trees.map(max, {"a": (1, 2)}, {"a": (1, 2)}, {"a": (1, 2, 3)}), ValueError)
     assert "of argument 3" in text
     assert "['a']" in text
@@ -105,7 +105,7 @@ def test_too_many_and_too_few_leaves() -> None:
             trees.unflatten(trees.structure((0, 0)), leaves)
 
 
-def test_reductions_of_nothing() -> None:
+def test_reductions_of_empty_trees() -> None:
     with pytest.raises(TypeError):
         trees.reduce(max, [])
     with pytest.raises(TypeError, match="needs an identity"):
@@ -136,7 +136,7 @@ def test_require_same_structure() -> None:
 
 
 @given(TREES, TREES)
-def test_a_difference_is_found_exactly_where_there_is_one(a: object, b: object) -> None:
+def test_difference_is_found_if_and_only_if_structures_differ(a: object, b: object) -> None:
     one, two = trees.structure(a), trees.structure(b)
     difference = trees.first_difference(one, two)
     assert (difference is None) == (one == two)

@@ -1,4 +1,4 @@
-"""Trees: types that jax knows, structures described and pickled, and what is loaded when."""
+"""Pytrees: adoption of node types registered in jax, descriptions and pickles of structures, lazy imports."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tracefx.pytrees import trees
 # --- adoption ---------------------------------------------------------------------------------------------------------
 
 
-def fresh() -> type[ExternalNode]:
-    """A class that no test has flattened, known to jax."""
+def new_external_class() -> type[ExternalNode]:
+    """Returns a new class, registered in jax, that no test has flattened."""
 
     class Fresh(ExternalNode):
         pass
@@ -41,23 +41,23 @@ def fresh() -> type[ExternalNode]:
         lambda tree: trees.broadcast_prefix(tree, tree, none_is_leaf=True),
     ],
 )
-def test_types_that_jax_knows_are_adopted_inside_each_other(leaves: Callable[[object], list[object]]) -> None:
-    outer, inner = fresh(), fresh()
+def test_nested_jax_types_are_adopted(leaves: Callable[[object], list[object]]) -> None:
+    outer, inner = new_external_class(), new_external_class()
     assert leaves([outer(1, (inner(2, 3),)), 4]) == [1, 2, 3, 4]
     assert leaves(inner(5)) == [5]
 
 
-def test_an_adopted_type_keeps_its_metadata_and_rebuilds() -> None:
-    cls = fresh()
+def test_adopted_type_keeps_its_metadata_and_unflattens() -> None:
+    cls = new_external_class()
     got = trees.map(lambda x: -x, {"k": cls(1, [2], tag="t")})
     assert type(got["k"]) is cls
     assert got == {"k": cls(-1, [-2], tag="t")}
     assert trees.structure(cls(1, tag="t")) != trees.structure(cls(1, tag="u"))
-    # A node's children can be anything, trees of this kind too.
+    # Children can be any tree, with nodes of the same type too.
     assert trees.unflatten(trees.structure(cls(1, 2)), [cls(3), None]) == cls(cls(3), None)
 
 
-def test_a_dataclass_of_jax_is_adopted_with_its_keys() -> None:
+def test_jax_dataclass_is_adopted_with_its_keys() -> None:
     @functools.partial(tree_util.register_dataclass, data_fields=["x"], meta_fields=["n"])
     @dataclasses.dataclass
     class State:
@@ -68,15 +68,15 @@ def test_a_dataclass_of_jax_is_adopted_with_its_keys() -> None:
     assert trees.map(str, State(1, 2)) == State("1", 2)
 
 
-def test_a_leaf_of_an_adopted_type_can_be_kept_whole() -> None:
-    cls = fresh()
+def test_is_leaf_stops_at_an_adopted_type() -> None:
+    cls = new_external_class()
     values = [cls(1), cls(2)]
     for _ in range(2):
         assert trees.leaves(values, is_leaf=lambda x: isinstance(x, cls)) == values
         assert trees.leaves(values) == [1, 2]
 
 
-def test_a_type_is_adopted_when_jax_learns_it_after_its_first_use() -> None:
+def test_type_registered_in_jax_after_its_first_use_is_adopted() -> None:
     class Late(ExternalNode):
         pass
 
@@ -86,7 +86,7 @@ def test_a_type_is_adopted_when_jax_learns_it_after_its_first_use() -> None:
     assert trees.leaves([value]) == [1]
 
 
-def test_nothing_of_ours_reaches_jax() -> None:
+def test_tracefx_registrations_do_not_affect_jax() -> None:
     class Ours:
         pass
 
@@ -100,7 +100,7 @@ def test_nothing_of_ours_reaches_jax() -> None:
 
 
 @given(TREES)
-def test_a_description_builds_the_structure_again(tree: object) -> None:
+def test_structure_round_trip_through_a_description(tree: object) -> None:
     treedef = trees.structure(tree)
     description = trees.describe(treedef)
     assert description.build() == treedef
@@ -110,7 +110,7 @@ def test_a_description_builds_the_structure_again(tree: object) -> None:
     assert copy.deepcopy(description) == description
 
 
-def test_a_description_of_jaxs_structure_builds_ours() -> None:
+def test_description_of_a_jax_structure() -> None:
     tree = {"k": [ExternalNode(1), Point(2, None)], "o": collections.OrderedDict(a=1)}
     assert trees.describe(jax_tree.structure(tree)).build() == trees.structure(tree)
 
@@ -121,7 +121,7 @@ def run_python(program: str) -> str:
     return done.stdout
 
 
-# Pickled by one process, built in another. `SimpleNamespace` stands for a type that each registers for itself.
+# Pickled in one process, loaded in another. `SimpleNamespace` stands for a type that both processes register.
 SENDER = """
     import collections, pickle, sys, types
     from tracefx.pytrees import trees
@@ -134,7 +134,7 @@ SENDER = """
 """
 
 
-def test_a_description_pickles_between_processes_without_jax() -> None:
+def test_description_pickles_between_processes_without_jax() -> None:
     data = run_python(
         SENDER
         + """
@@ -164,10 +164,10 @@ def test_a_description_pickles_between_processes_without_jax() -> None:
     """)
 
 
-# --- loading ----------------------------------------------------------------------------------------------------------
+# --- imports ----------------------------------------------------------------------------------------------------------
 
 
-def test_importing_and_registering_load_neither_jax_nor_jaxlib() -> None:
+def test_import_and_registration_load_neither_jax_nor_jaxlib() -> None:
     run_python("""
     import dataclasses, sys
     import tracefx.pytrees.trees as trees, tracefx.tree as tree
@@ -194,7 +194,7 @@ def test_jax_can_be_imported_after_first_use() -> None:
     """)
 
 
-def test_the_first_use_from_many_threads() -> None:
+def test_first_use_from_many_threads() -> None:
     run_python("""
     import collections, importlib, sys, threading, time
     sys.setswitchinterval(1e-6)

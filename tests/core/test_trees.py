@@ -1,4 +1,4 @@
-"""Trees: against jax's, on types of every sort."""
+"""Pytrees, compared with jax, on node types of every kind."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.core.forest import TREES, Layer, Mode, Pair, Point, is_short, jax_tre
 from tracefx import tree as public
 from tracefx.pytrees import trees
 
-# --- against jax ------------------------------------------------------------------------------------------------------
+# --- comparison with jax ----------------------------------------------------------------------------------------------
 
 
 @given(TREES, st.sampled_from([None, is_short]))
-def test_leaves_and_structures_are_jaxs(tree: object, is_leaf: trees.IsLeaf | None) -> None:
+def test_leaves_and_structures_match_jax(tree: object, is_leaf: trees.IsLeaf | None) -> None:
     leaves, treedef = trees.flatten(tree, is_leaf)
     expected, expected_def = jax_tree.flatten(tree, is_leaf)
     assert leaves == expected
@@ -45,7 +45,7 @@ def test_unflatten_is_the_inverse_of_flatten(tree: object) -> None:
 
 
 @given(TREES, st.sampled_from([None, is_short]))
-def test_paths_are_jaxs(tree: object, is_leaf: trees.IsLeaf | None) -> None:
+def test_paths_match_jax(tree: object, is_leaf: trees.IsLeaf | None) -> None:
     ours, treedef = trees.flatten_with_path(tree, is_leaf)
     theirs, _ = jax_tree.flatten_with_path(tree, is_leaf)
     assert paths(ours) == paths(theirs)
@@ -57,20 +57,20 @@ def test_paths_are_jaxs(tree: object, is_leaf: trees.IsLeaf | None) -> None:
 
 
 @given(TREES)
-def test_a_predicate_may_ask_for_the_path(tree: object) -> None:
+def test_is_leaf_with_a_path_argument(tree: object) -> None:
     def is_leaf(path: trees.KeyPath, x: object) -> bool:
         return len(path) == 1 or type(x) is list
 
-    def asked(path: trees.KeyPath, x: object) -> bool:
+    def is_leaf_of_path(path: trees.KeyPath, x: object) -> bool:
         assert all(type(key).__module__ != "jaxlib._jax.pytree" for key in path)
         return is_leaf(path, x)
 
-    ours = public.leaves_with_path(tree, asked, is_leaf_takes_path=True)
+    ours = public.leaves_with_path(tree, is_leaf_of_path, is_leaf_takes_path=True)
     assert paths(ours) == paths(jax_tree.leaves_with_path(tree, is_leaf, is_leaf_takes_path=True))
 
 
 @given(TREES)
-def test_map_and_reductions_are_jaxs(tree: object) -> None:
+def test_map_and_reductions_match_jax(tree: object) -> None:
     double: Any = lambda x, *rest: (type(x).__name__, *rest)  # noqa: E731  # used four times
     for ours, theirs in [
         (trees.map(double, tree), jax_tree.map(double, tree)),
@@ -92,18 +92,18 @@ def test_map_and_reductions_are_jaxs(tree: object) -> None:
 
 
 @given(TREES)
-def test_all_leaves_is_jaxs(tree: object) -> None:
+def test_all_leaves_matches_jax(tree: object) -> None:
     for items in (trees.leaves(tree), [tree], [tree, tree], [None]):
         assert trees.all_leaves(items) == tree_util.all_leaves(items)
         assert trees.all_leaves(items, is_short) == tree_util.all_leaves(items, is_short)
 
 
 @given(TREES, TREES)
-def test_transpose_is_jaxs(outer: object, inner: object) -> None:
+def test_transpose_matches_jax(outer: object, inner: object) -> None:
     ours, inner_def = trees.structure(outer), trees.structure(inner)
     tree = trees.unflatten(ours.compose(inner_def), range(ours.num_leaves * inner_def.num_leaves))
     got = trees.transpose(ours, inner_def, tree)
-    if ours.num_leaves == 0:  # where jax's fails if the inner structure has leaves
+    if ours.num_leaves == 0:  # jax fails here if the inner structure has leaves
         assert trees.structure(got) == inner_def.compose(ours)
         return
     assert jax_tree.flatten(got) == jax_tree.flatten(
@@ -119,7 +119,7 @@ def test_transpose_infers_the_inner_structure() -> None:
 
 
 @given(TREES, TREES)
-def test_a_prefix_is_spread_as_jax_does_it(prefix: object, tree: object) -> None:
+def test_broadcast_prefix_matches_jax(prefix: object, tree: object) -> None:
     for candidate in (prefix, tree, trees.map(lambda x: 7, tree, is_leaf=lambda x: type(x) in (list, Point))):
         try:
             expected = jax_tree.broadcast(candidate, tree)
@@ -137,7 +137,7 @@ def test_a_prefix_is_spread_as_jax_does_it(prefix: object, tree: object) -> None
 # --- kinds of nodes ---------------------------------------------------------------------------------------------------
 
 
-def test_keys_are_values_with_jaxs_fields() -> None:
+def test_keys_compare_by_value_and_have_the_fields_of_jax() -> None:
     ((path, _),) = trees.flatten_with_path([{"k": Point((), Pair((), 5))}])[0]
     assert path == (
         trees.SequenceKey(0),
@@ -148,7 +148,7 @@ def test_keys_are_values_with_jaxs_fields() -> None:
     assert repr(path) == repr(jax_tree.leaves_with_path([{"k": Point((), Pair((), 5))}])[0][0])
 
 
-def test_the_types_of_rebuilt_containers() -> None:
+def test_types_of_unflattened_containers() -> None:
     ordered = collections.OrderedDict([("b", 1), ("a", 2)])
     default = collections.defaultdict[str, object](list, {"b": 1, "a": 2})
     assert list(trees.map(str, ordered).items()) == [("b", "1"), ("a", "2")]
@@ -159,7 +159,7 @@ def test_the_types_of_rebuilt_containers() -> None:
     assert trees.structure(Point(1, 2)) != trees.structure((1, 2))
 
 
-def test_unsortable_keys_are_named_with_their_place() -> None:
+def test_error_of_unsortable_keys_shows_the_path() -> None:
     for tree in ([0, {"ok": {1: 2, "a": 3}}], [0, {"ok": collections.defaultdict(int, {1: 2, "a": 3})}]):
         for flatten in (trees.flatten, trees.flatten_with_path):
             with pytest.raises(trees.UnsortableKeysError, match=r"dict at \[1\]\['ok'\] cannot be sorted: \[1, 'a'\]"):
@@ -171,7 +171,7 @@ def test_unsortable_keys_are_named_with_their_place() -> None:
     assert len(trees.leaves([{1: 2, "a": 3}], is_leaf=lambda x: isinstance(x, dict))) == 1
 
 
-def test_an_error_of_a_users_flattening_is_passed_on() -> None:
+def test_error_in_a_user_defined_flatten_propagates() -> None:
     class Bad:
         pass
 
@@ -183,7 +183,7 @@ def test_an_error_of_a_users_flattening_is_passed_on() -> None:
         trees.flatten([Bad()])
 
 
-def test_dataclasses() -> None:
+def test_register_dataclasses() -> None:
     layer = Layer(1, (2, None), "first")
     assert trees.leaves(layer) == [1, 2]
     assert trees.map(str, layer) == Layer("1", ("2", None), "first")
@@ -191,22 +191,22 @@ def test_dataclasses() -> None:
 
     @trees.register_dataclass(data_fields=["x"], meta_fields=["n"], drop_fields=["cache"])
     @dataclasses.dataclass
-    class Given:
+    class WithStaticField:
         n: int
         x: object
         cache: object = None
 
-    assert trees.map(str, Given(1, 2, 3)) == Given(1, "2", None)
+    assert trees.map(str, WithStaticField(1, 2, 3)) == WithStaticField(1, "2", None)
 
     @trees.register_dataclass
     @attrs.frozen
-    class OfAttrs:
+    class AttrsClass:
         x: object
         n: int = attrs.field(metadata={"static": True})
         sum: int = attrs.field(init=False, default=0)
 
-    assert trees.leaves(OfAttrs(1, 2)) == [1]
-    assert [trees.keystr(path) for path, _ in trees.flatten_with_path(OfAttrs((1,), 2))[0]] == [".x[0]"]
+    assert trees.leaves(AttrsClass(1, 2)) == [1]
+    assert [trees.keystr(path) for path, _ in trees.flatten_with_path(AttrsClass((1,), 2))[0]] == [".x[0]"]
 
     class Plain:
         def __init__(self, x: object) -> None:
@@ -216,7 +216,7 @@ def test_dataclasses() -> None:
     assert trees.map(str, Plain(1)).x == "1"
 
 
-def test_dataclasses_that_cannot_be_registered() -> None:
+def test_unregistrable_dataclasses_raise() -> None:
     @dataclasses.dataclass
     class Two:
         a: object
@@ -240,15 +240,15 @@ def test_dataclasses_that_cannot_be_registered() -> None:
         trees.register_dataclass(Private)
 
 
-def test_a_type_is_registered_once() -> None:
-    for known in (tuple, dict, type(None), collections.OrderedDict, Pair, trees.Partial):
+def test_registering_twice_raises() -> None:
+    for registered in (tuple, dict, type(None), collections.OrderedDict, Pair, trees.Partial):
         with pytest.raises(ValueError, match="is a pytree node already"):
-            trees.register_pytree_node(known, lambda x: ((), None), lambda _, c: None)
+            trees.register_pytree_node(registered, lambda x: ((), None), lambda _, c: None)
     with pytest.raises(TypeError, match="only a class"):
-        trees.register_pytree_node(3, lambda x: ((), None), lambda _, c: 3)  # type: ignore[arg-type]  # the point
+        trees.register_pytree_node(3, lambda x: ((), None), lambda _, c: 3)  # type: ignore[arg-type]  # deliberately wrong
 
 
-def test_classes_with_keys() -> None:
+def test_register_class_with_keys() -> None:
     @trees.register_pytree_with_keys_class
     class Box:
         def __init__(self, inside: object) -> None:
@@ -265,7 +265,7 @@ def test_classes_with_keys() -> None:
     assert trees.map(str, Box([1])).inside == ["1"]
 
 
-def test_static_values_are_structure() -> None:
+def test_static_values_are_part_of_the_structure() -> None:
     assert trees.leaves([Mode("a"), 1]) == [1]
     assert trees.structure(Mode("a")) == trees.structure(Mode("a"))
     assert trees.structure(Mode("a")) != trees.structure(Mode("b"))
@@ -281,7 +281,7 @@ def test_partial() -> None:
     assert trees.map(str, partial)(0) == (("1", 0), {"k": "2"})
     assert trees.structure(partial) == trees.structure(trees.Partial(show, 3, k=4))
     assert trees.structure(partial) != trees.structure(trees.Partial(print, 3, k=4))
-    # What a partial function holds already stays its own.
+    # The arguments that a partial function already has do not change.
     inner = functools.partial(show, 1, k=2)
     outer = trees.Partial(inner, 3)
     assert trees.leaves(outer) == [3]

@@ -1,4 +1,4 @@
-"""Numbers and strings as bytes, and files that say what they are."""
+"""The byte format: varints, strings, file envelopes and flatbuffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reader(data: bytes) -> ByteReader:
 
 
 @given(st.lists(st.integers(0, 2**64 - 1)), st.lists(st.text(st.characters())), st.lists(st.binary()))
-def test_there_and_back(numbers: list[int], strings: list[str], parts: list[bytes]) -> None:
+def test_round_trip(numbers: list[int], strings: list[str], parts: list[bytes]) -> None:
     out = bytearray()
     for n in numbers:
         put_uint(out, n)
@@ -43,7 +43,7 @@ def test_there_and_back(numbers: list[int], strings: list[str], parts: list[byte
 
 
 @pytest.mark.parametrize("n", [0, 1, 127, 128, 2**32, 2**63, 2**64 - 1])
-def test_numbers_take_a_byte_for_seven_bits(n: int) -> None:
+def test_varint_size(n: int) -> None:
     out = bytearray()
     put_uint(out, n)
     assert len(out) == max(1, -(-n.bit_length() // 7))
@@ -61,12 +61,12 @@ def test_numbers_take_a_byte_for_seven_bits(n: int) -> None:
         (b"\xff" * 20, "more than 64 bits"),
     ],
 )
-def test_numbers_that_are_none(data: bytes, message: str) -> None:
+def test_invalid_varints(data: bytes, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         reader(data).uint()
 
 
-def test_what_is_read_is_there() -> None:
+def test_invalid_content_raises() -> None:
     with pytest.raises(ParseError, match="5 things can't fit in the 2 bytes that are left"):
         reader(b"\x05ab").count("things")
     with pytest.raises(ParseError, match="a string of 5 bytes can't fit in the 2 bytes that are left"):
@@ -81,13 +81,13 @@ def test_what_is_read_is_there() -> None:
         reader(b"\x01\xff").string("a string")
 
 
-def test_messages_are_short() -> None:
+def test_messages_are_truncated() -> None:
     with pytest.raises(ParseError) as caught:
         reader(b"").fail("x" * 10**6)
     assert len(str(caught.value)) < 3000
 
 
-def test_files() -> None:
+def test_envelopes() -> None:
     data = encode_envelope(MAGIC, 7, b"content")
     assert data[:26] == MAGIC + struct.pack("<HQ", 7, 7)
     for changed, message in (
@@ -101,14 +101,14 @@ def test_files() -> None:
             decode_envelope(changed, MAGIC, 7, "it")
     wide = memoryview(data + bytes(-len(data) % 4)).cast("I")
     with pytest.raises(ParseError, match="it is cut off, or has something after it"):
-        decode_envelope(wide, MAGIC, 7, "it")  # read by bytes, whatever the view's items are
+        decode_envelope(wide, MAGIC, 7, "it")  # compared by bytes, for any item size of the view
 
 
 # ------------------------------------------------------------------ flatbuffers
 
 
-class Found:
-    """A table, read as the format is described."""
+class ParsedTable:
+    """A flatbuffer table, read by an independent implementation of the format."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at = data, at
@@ -116,7 +116,7 @@ class Found:
         assert at % 4 == 0
 
     @classmethod
-    def root(cls, data: bytes) -> Found:
+    def root(cls, data: bytes) -> ParsedTable:
         return cls(data, struct.unpack_from("<I", data, 0)[0])
 
     def place(self, slot: int) -> int:
@@ -145,13 +145,13 @@ class Found:
         (count,) = struct.unpack_from("<I", self.data, at)
         return [struct.unpack_from(form, self.data, at + 4 + i * struct.calcsize(form))[0] for i in range(count)]
 
-    def tables(self, slot: int) -> list[Found]:
+    def tables(self, slot: int) -> list[ParsedTable]:
         at = self.target(slot)
         places = [at + 4 + 4 * i for i in range(struct.unpack_from("<I", self.data, at)[0])]
-        return [Found(self.data, place + struct.unpack_from("<I", self.data, place)[0]) for place in places]
+        return [ParsedTable(self.data, place + struct.unpack_from("<I", self.data, place)[0]) for place in places]
 
 
-def test_a_flatbuffer() -> None:
+def test_flatbuffer() -> None:
     inner = Table({1: UInt(9, 1)})
     table = Table(
         {
@@ -166,7 +166,7 @@ def test_a_flatbuffer() -> None:
             10: ["a", "bc"],
         }
     )
-    found = Found.root(encode_flatbuffer(table))
+    found = ParsedTable.root(encode_flatbuffer(table))
     assert (found.number(0, "<H"), found.text(1), found.place(2), found.place(7)) == (300, "name é", 0, 0)
     assert (found.numbers(3, "<I"), found.number(5, "<B")) == ([1, 2, 70000], 7)
     assert bytes(found.numbers(6, "<B")) == b"bytes"

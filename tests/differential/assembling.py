@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: joining and taking apart, further ways."""
+"""Records of `tracefx.numpy`: joining and splitting, part 2."""
 
 from __future__ import annotations
 

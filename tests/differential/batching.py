@@ -1,4 +1,4 @@
-"""Batches of calls: which operands are mapped, along which axes, and what numbers a batch has."""
+"""Batched calls: which operands are mapped, along which axes, and with which elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import frozen
 import tracefx as fx
 from tests.differential.comparing import Mismatches, attempt, compare, format_outcome
 from tests.differential.records import (
-    OURS,
+    TRACEFX,
     Call,
     Function,
     Library,
@@ -29,27 +29,27 @@ from tracefx.testing.tolerances import Ulps
 @final
 @frozen(eq=False)
 class BatchedCall:
-    """A call of a batch, in which some operands are mapped."""
+    """A call with batched operands: those with indices in `chosen`."""
 
     call: Call
     chosen: tuple[int, ...]
 
     @property
     def size(self) -> int:
-        """A size that no axis has, so that none can be taken for the batch's."""
+        """The batch size, different from all axis sizes, so that confusing axes changes shapes."""
         return next(n for n in range(3, 9) if all(n not in operand_values(x).shape for x in self.call.operands))
 
     @property
     def all_batch_axes(self) -> list[tuple[int | None, ...]]:
-        """The ways to lay out the batch, the one in front first."""
+        """The combinations of batch axes; the leading axes come first."""
         ranks = [operand_values(x).ndim if i in self.chosen else -1 for i, x in enumerate(self.call.operands)]
         return [axes for axes in all_batch_axes(ranks, most=24) if all(axes[i] is not None for i in self.chosen)]
 
     @property
-    def last(self) -> tuple[int | None, ...]:
+    def last_axes(self) -> tuple[int | None, ...]:
         return tuple([-1 if i in self.chosen else None for i in range(len(self.call.operands))])
 
-    def laid_out(self, library: Library, axes: Sequence[int | None]) -> list[Any]:
+    def batched_operands(self, library: Library, axes: Sequence[int | None]) -> list[Any]:
         return [
             to_library_array(library, x)
             if axis is None
@@ -61,7 +61,7 @@ class BatchedCall:
         ]
 
     def elements(self, library: Library) -> list[list[Any]]:
-        """The operands of each element of the batch."""
+        """Returns the operands for each element of the batch."""
         operands = list(enumerate(self.call.operands))
         return [
             [
@@ -73,47 +73,49 @@ class BatchedCall:
             for k in range(self.size)
         ]
 
-    def mapped(self, library: Library, f: Function, axes: Sequence[int | None], out_axes: int = 0) -> Function:
-        over: Function = library.root.vmap(lambda xs: self.call.of(f, xs), in_axes=(list(axes),), out_axes=out_axes)
-        return over
+    def vmapped(self, library: Library, f: Function, axes: Sequence[int | None], out_axes: int = 0) -> Function:
+        vmapped_f: Function = library.root.vmap(
+            lambda xs: self.call.of(f, xs), in_axes=(list(axes),), out_axes=out_axes
+        )
+        return vmapped_f
 
 
 def operand_subsets(call: Call) -> list[tuple[int, ...]]:
-    """Which operands of a call are mapped: each alone, and all together."""
+    """Returns sets of operands to map: each alone, and all together."""
     count = len(call.operands)
     return [*([(i,) for i in range(count)] if count > 1 else []), *([tuple(range(count))] if count else [])]
 
 
 def batch_mismatches(record: Record, b: BatchedCall, want: Any, ulps: Ulps, *, typed: bool = True) -> Mismatches:
-    """How a batch differs from the results wanted, stacked in front, when it is laid out along any axes."""
-    f = record.via(OURS)
+    """Compares a batch along all combinations of axes with the expected results, stacked along axis 0."""
+    f = record.via(TRACEFX)
     for axes in b.all_batch_axes:
-        got = attempt(lambda axes=axes: b.mapped(OURS, f, axes)(b.laid_out(OURS, axes)))  # type: ignore[misc]
+        got = attempt(lambda axes=axes: b.vmapped(TRACEFX, f, axes)(b.batched_operands(TRACEFX, axes)))  # type: ignore[misc]
         difference = format_outcome(got) if isinstance(got, Exception) else compare(got, want, ulps, typed=typed)
         if difference:
-            return [f"vmap {b.call} in {axes}: {difference}"]  # the others would differ in the same way
-    moved = fx.tree.map(lambda w: np.moveaxis(np.asarray(w), 0, -1), want)
-    got = b.mapped(OURS, f, b.last, -1)(b.laid_out(OURS, b.last))
-    difference = compare(got, moved, ulps, typed=False)
-    return [f"vmap {b.call} in and out {b.last}: {difference}"] if difference else []
+            return [f"vmap {b.call} in {axes}: {difference}"]  # other axes would give similar mismatches
+    expected_last = fx.tree.map(lambda w: np.moveaxis(np.asarray(w), 0, -1), want)
+    got = b.vmapped(TRACEFX, f, b.last_axes, -1)(b.batched_operands(TRACEFX, b.last_axes))
+    difference = compare(got, expected_last, ulps, typed=False)
+    return [f"vmap {b.call} in and out {b.last_axes}: {difference}"] if difference else []
 
 
-def _is_in_order(x: NDArray) -> bool:
-    """Whether these are different floats in order, which functions may need to be so: edges, knots."""
+def _is_monotonic(x: NDArray) -> bool:
+    """Returns whether `x` is a strictly monotonic float vector, as some functions require (bin edges, knots)."""
     if x.ndim != 1 or x.dtype.kind == "c" or not is_inexact(x):
         return False
     steps = np.diff(x.astype(np.float64))
     return bool(np.all(steps > 0) or np.all(steps < 0))
 
 
-def _in_order(x: NDArray, k: int) -> NDArray:
+def _vary_monotonic(x: NDArray, k: int) -> NDArray:
     return np.asarray(x * x.dtype.type(1 - k / 16) + x.dtype.type(k / 32)).astype(x.dtype)
 
 
 def vary_element(x: NDArray, k: int) -> NDArray:
-    """Element `k` of a batch: numbers that stay where the function is defined as far as one can tell."""
+    """Returns element `k` of a batch: a variation of `x` that tries to stay inside the function's domain."""
     if x.size > 1:
-        return _in_order(x, k) if _is_in_order(x) else np.roll(x, k)
+        return _vary_monotonic(x, k) if _is_monotonic(x) else np.roll(x, k)
     if k == 0 or not x.size:
         return x
     if x.dtype.kind == "b":

@@ -1,4 +1,4 @@
-"""How results are compared: with JAX's, and with those of other libraries."""
+"""Comparison of results with those of JAX and of reference libraries."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from tracefx.core.array import Array
 from tracefx.testing.tolerances import Ulps, ulp_distance
 
 Mismatches: TypeAlias = list[str]
-"""What differs: for each difference the aspect, the call, and what is here and what there."""
+"""Descriptions of mismatches: the aspect, the call, the result and the expected result."""
 
 
 def leaves_of(out: Any) -> list[Any]:
-    """The arrays of a result, in their order."""
+    """Returns the arrays of a nested result in order."""
     return [x for part in out for x in leaves_of(part)] if isinstance(out, list | tuple) else [out]
 
 
 def structure(out: Any) -> object:
-    """How sequences are nested in a result: whether they are lists or tuples too."""
+    """Returns the nesting of lists and tuples in a result."""
     return (isinstance(out, list), list(map(structure, out))) if isinstance(out, list | tuple) else None
 
 
 def compare(got: Any, want: Any, ulps: Ulps | None, *, typed: bool = True) -> str:
-    """How two results differ, "" if they agree: in type only without a tolerance; `typed`: whether weak types count."""
+    """Describes how two results differ ("" if they agree). Without `ulps` only types; `typed`: also weak types."""
     if structure(got) != structure(want):
         return f"{got!r} in place of {want!r}"
     for i, (g, w) in enumerate(zip(leaves_of(got), leaves_of(want), strict=True)):
-        where = f"output {i}: " if isinstance(want, list | tuple) else ""
-        if difference := _compare_one(g, w, ulps, typed):
-            return where + difference
+        prefix = f"output {i}: " if isinstance(want, list | tuple) else ""
+        if difference := _compare_leaf(g, w, ulps, typed):
+            return prefix + difference
     return ""
 
 
-def _compare_one(got: Any, want: Any, ulps: Ulps | None, typed: bool) -> str:
+def _compare_leaf(got: Any, want: Any, ulps: Ulps | None, typed: bool) -> str:
     if not isinstance(got, Array):
         return f"{got!r} is no array"
     if (got.shape, got.dtype) != (want.shape, np.dtype(want.dtype)):
         return f"{got.dtype}{list(got.shape)} in place of {want.dtype}{list(want.shape)}"
-    # JAX's comparisons of weak operands are weak booleans, which promote as all booleans do; ours are never weak.
+    # JAX's comparisons of weak operands return weak bools, which promote as other bools do; tracefx's are never weak.
     if typed and got.dtype != np.bool_ and got.weak_type != want.weak_type:
         return f"weak_type {got.weak_type}"
     if ulps is None:
@@ -61,20 +61,20 @@ def _compare_one(got: Any, want: Any, ulps: Ulps | None, typed: bool) -> str:
 
 
 def attempt(thunk: Callable[[], Any]) -> Any:
-    """The result, or the error."""
+    """Returns the result, or the exception raised."""
     try:
         return thunk()
-    except Exception as error:  # whatever it is, it is compared
+    except Exception as error:  # errors are compared too
         return error
 
 
 def builtin_error_class(error: BaseException) -> type:
-    """The built-in class that an error belongs to."""
-    return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    """Returns the built-in base class of an error."""
+    return next(base for base in type(error).__mro__ if base.__module__ == "builtins")
 
 
 def format_outcome(x: Any) -> str:
-    """A result, or an error with the beginning of what it says."""
+    """Formats a result, or an error with the beginning of its message."""
     return f"{type(x).__name__}: {str(x)[:120]}" if isinstance(x, Exception) else repr(x)
 
 
@@ -83,7 +83,7 @@ def arrays(library: Library, call: Call) -> list[Any]:
 
 
 def compare_outcomes(got: Any, want: Any, ulps: Ulps | None, *, typed: bool = True) -> str:
-    """How results differ, either of which may be an error."""
+    """Describes how two results or errors differ."""
     if isinstance(want, Exception):
         return (
             ""

@@ -12,7 +12,7 @@ from tracefx.testing.tolerances import ELEMENTARY, SUMMED
 X: Final = grid(2, 3, 4)
 Y: Final = grid(2, 3)
 ROW: Final = grid(3)
-NONE: Final = np.zeros((2, 0), np.float32)
+EMPTY: Final = np.zeros((2, 0), np.float32)
 BAD_SHAPES: Final = (call(-1), call(2.0), call((2, "a")), call(None), call(2, "other"), call())
 
 
@@ -80,7 +80,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
         refused=[call("text"), call(None), call([[1], [2, 3]]), call({})],
     ),
-    record("copy", call(Y), call(Weak(Y)), values=[call(2.0), call(NONE)], refused=[call("text"), call(None)]),
+    record("copy", call(Y), call(Weak(Y)), values=[call(2.0), call(EMPTY)], refused=[call("text"), call(None)]),
     record(
         "full",
         call((2, 2), grid()),
@@ -133,7 +133,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             name,
             call(Y),
             call(Weak(Y)),
-            values=[call(1), call(2.0), call(Y, "int8"), call(Y, shape=(2,)), call(NONE), call(c_grid(2), dtype=bool)],
+            values=[call(1), call(2.0), call(Y, "int8"), call(Y, shape=(2,)), call(EMPTY), call(c_grid(2), dtype=bool)],
             refused=[call("a"), call(None), call(Y, shape=-1)],
         )
         for name in ("zeros_like", "ones_like", "empty_like")
@@ -198,7 +198,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(ROW, grid(2), indexing="ij", sparse=True),
         call(ROW, grid(2), grid(4)),
         call(ROW, Weak(grid(2)), indexing="ij"),
-        values=[call(), call(i32(1), ROW), call(NONE[0], ROW)],
+        values=[call(), call(i32(1), ROW), call(EMPTY[0], ROW)],
         refused=[call(Y), call(ROW, indexing="other"), call("a"), call(ROW, copy=False)],
     ),
     record(
@@ -222,7 +222,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(Y),
             call(X, 1),
             call(X, -1),
-            values=[call(NONE), call(Y > 0, 1), call(i32([1, 2], [3, 4])), call(Y, 9)],
+            values=[call(EMPTY), call(Y > 0, 1), call(i32([1, 2], [3, 4])), call(Y, 9)],
             refused=[call(ROW), call("a"), call(2.0), call(Y, 0.5)],
         )
         for name in ("tril", "triu")
@@ -234,7 +234,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(Y),
         call(Y, 2),
         call(Y, -1),
-        values=[call(NONE[0]), call(NONE), call(i32(1, 2), 1), call(Y, 5)],
+        values=[call(EMPTY[0]), call(EMPTY), call(i32(1, 2), 1), call(Y, 5)],
         refused=[call(X), call(2.0), call("a"), call(ROW, 0.5)],
     ),
     record(
@@ -243,7 +243,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, -1),
         call(X, 1, 0, 2),
         call(X, 0, -1, 1),
-        values=[call(NONE), call(Y, 5)],
+        values=[call(EMPTY), call(Y, 5)],
         refused=[call(ROW), call("a"), call(X, 0, 0, 0), call(X, 0, 0, 3), call(2.0), call(Y, 0.5)],
     ),
     record(
@@ -252,7 +252,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, 1),
         call(X, 0, 1, 2),
         values=[
-            call(NONE),
+            call(EMPTY),
             call(i32([1, 2], [3, 4])),
             call(Y, dtype="float64"),
             call(Y > 0),

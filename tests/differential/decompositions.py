@@ -1,4 +1,4 @@
-"""Records of `tracefx.lax.linalg` and `tracefx.numpy.linalg`: decompositions, equations, norms."""
+"""Records of `tracefx.lax.linalg` and `tracefx.numpy.linalg`: decompositions, linear systems, norms."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tracefx.testing.tolerances import PROGRAM
 DTYPES: Final = ("int32", "float64", "complex64")
 
 
-def heavy(*shape: int) -> NDArray:
-    """Matrices far from singular, whose eigenvalues differ."""
+def well_conditioned(*shape: int) -> NDArray:
+    """Well-conditioned matrices with distinct eigenvalues."""
     rows, columns = shape[-2:]
     diagonal = np.eye(rows, columns) * np.arange(1.0, columns + 1)
     return np.asarray(grid(*shape, low=-0.5, high=0.5) + diagonal, np.float32)
 
 
 def positive(*shape: int) -> NDArray:
-    x = heavy(*shape)
+    x = well_conditioned(*shape)
     return np.asarray(x @ np.swapaxes(x, -1, -2))
 
 
@@ -34,42 +34,42 @@ def hermitian(x: NDArray) -> NDArray:
 
 
 def singular(n: int) -> NDArray:
-    x = heavy(n, n)
+    x = well_conditioned(n, n)
     x[-1] = x[0]
     return x
 
 
-def through(where: str, name: str, *calls: Call, **kw: Any) -> Record:
+def linalg_record(module_path: str, name: str, *calls: Call, **kw: Any) -> Record:
     kw.setdefault("dtypes", DTYPES)
     kw.setdefault("ulps", PROGRAM)
 
     def via(library: Library) -> Any:
-        f = getattr(getattr(library, where).linalg, name)
+        f = getattr(getattr(library, module_path).linalg, name)
 
-        def found(*args: Any, **kwargs: Any) -> Any:
+        def returning_tuples(*args: Any, **kwargs: Any) -> Any:
             out = f(*args, **kwargs)
-            return tuple(out) if isinstance(out, list) else out  # JAX gives lists where it says tuples
+            return tuple(out) if isinstance(out, list) else out  # JAX returns lists where it documents tuples
 
-        return found
+        return returning_tuples
 
-    return record(f"linalg.{name}", *calls, module=where, via=via, **kw)
+    return record(f"linalg.{name}", *calls, module=module_path, via=via, **kw)
 
 
 def lax(name: str, *calls: Call, **kw: Any) -> Record:
-    """Of numbers of 32 and 64 bits: LAPACK has no others, and there is no promotion."""
+    """Only 32 and 64 bits: LAPACK has no other dtypes, and lax functions do not promote."""
     kw.setdefault("dtypes", ("float64", "complex64"))
-    return through("lax", name, *calls, **kw)
+    return linalg_record("lax", name, *calls, **kw)
 
 
 def numpy(name: str, *calls: Call, **kw: Any) -> Record:
-    return through("numpy", name, *calls, **kw)
+    return linalg_record("numpy", name, *calls, **kw)
 
 
-SQUARE: Final = heavy(3, 3)
-STACK: Final = heavy(2, 2, 2)
-TALL: Final = heavy(3, 2)
-WIDE: Final = heavy(2, 3)
-COMPLEX: Final = complex_of(heavy(2, 2))
+SQUARE: Final = well_conditioned(3, 3)
+STACK: Final = well_conditioned(2, 2, 2)
+TALL: Final = well_conditioned(3, 2)
+WIDE: Final = well_conditioned(2, 3)
+COMPLEX: Final = complex_of(well_conditioned(2, 2))
 WRONG: Final = (call(f32(1.0, 2.0)), call("a"), call(2.0))
 NOT_SQUARE: Final = (call(TALL), *WRONG)
 BAD: Final = np.stack([np.diag(f32(1.0, -1.0)), np.diag(f32(NAN, 1.0)), np.diag(f32(INF, 1.0))])
@@ -89,7 +89,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     lax("cholesky_update", call(np.triu(SQUARE), f32(0.5, -0.25, 1.0)), derivatives=False, batched=False, dtypes=()),
     lax(
         "symmetric_product",
-        call(WIDE, hermitian(heavy(2, 2)), alpha=0.5, beta=2.0, symmetrize_output=True),
+        call(WIDE, hermitian(well_conditioned(2, 2)), alpha=0.5, beta=2.0, symmetrize_output=True),
         derivatives=False,
         dtypes=("float64",),
     ),
@@ -114,7 +114,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     lax("householder_product", call(TALL, f32(1.5, 0.5)), refused=(call(WIDE, f32(1.0)),), derivatives=False),
     lax(
         "ormqr",
-        call(TALL, f32(1.5, 0.5), heavy(3, 2), transpose=True),
+        call(TALL, f32(1.5, 0.5), well_conditioned(3, 2), transpose=True),
         refused=(call(TALL, f32(1.0), WIDE),),
         derivatives=False,
     ),
@@ -181,22 +181,27 @@ RECORDS: Final[tuple[Record, ...]] = (
     numpy(
         "svd",
         call(TALL, full_matrices=False),
-        call(hermitian(heavy(2, 2)) * f32([1.0, 1.0], [1.0, -1.0]), hermitian=True),
+        call(hermitian(well_conditioned(2, 2)) * f32([1.0, 1.0], [1.0, -1.0]), hermitian=True),
         values=(call(WIDE), call(SQUARE, compute_uv=False, hermitian=True)),
         refused=WRONG,
         dtypes=DTYPES,
     ),
-    numpy("svdvals", call(STACK), values=(*THIN, call(Weak(heavy(2, 2)))), refused=WRONG),
-    numpy("eigh", call(hermitian(heavy(2, 2))), values=(call(COMPLEX, "U"),), refused=(*NOT_SQUARE, call(SQUARE, "X"))),
-    numpy("eigvalsh", call(hermitian(heavy(2, 2))), refused=NOT_SQUARE),
+    numpy("svdvals", call(STACK), values=(*THIN, call(Weak(well_conditioned(2, 2)))), refused=WRONG),
+    numpy(
+        "eigh",
+        call(hermitian(well_conditioned(2, 2))),
+        values=(call(COMPLEX, "U"),),
+        refused=(*NOT_SQUARE, call(SQUARE, "X")),
+    ),
+    numpy("eigvalsh", call(hermitian(well_conditioned(2, 2))), refused=NOT_SQUARE),
     numpy("eig", call(SQUARE), values=(call(BAD),), refused=NOT_SQUARE, derivatives=False),
-    # JAX has no second derivatives of eigenvalues: those here are held by the laws.
-    numpy("eigvals", call(heavy(2, 2)), refused=NOT_SQUARE, derivatives=False),
+    # JAX has no second derivatives of eigenvalues; `tests/laws` tests those of tracefx.
+    numpy("eigvals", call(well_conditioned(2, 2)), refused=NOT_SQUARE, derivatives=False),
     numpy(
         "solve",
         call(SQUARE, f32(1.0, 2.0, 3.0)),
         values=(
-            call(STACK, heavy(2, 3)),
+            call(STACK, well_conditioned(2, 3)),
             call(singular(2), f32(1.0, 2.0)),
             call(SQUARE, i32(1, 2, 3)),
             call(np.zeros((0, 0)), np.zeros((0, 2))),
@@ -206,45 +211,45 @@ RECORDS: Final[tuple[Record, ...]] = (
     numpy("inv", call(SQUARE), values=(call(STACK), call(singular(2)), *EMPTY), refused=NOT_SQUARE),
     numpy(
         "matrix_power",
-        call(heavy(2, 2), 3),
-        call(heavy(2, 2), -2),
+        call(well_conditioned(2, 2), 3),
+        call(well_conditioned(2, 2), -2),
         values=(call(STACK, 0), call(i32([1, 2], [3, 4]), 5), call(SQUARE, 1)),
         refused=(call(TALL, 2), call(SQUARE, 1.5)),
     ),
-    numpy("tensorinv", call(heavy(4, 4).reshape(2, 2, 4)), refused=(call(SQUARE), call(SQUARE, 0))),
+    numpy("tensorinv", call(well_conditioned(4, 4).reshape(2, 2, 4)), refused=(call(SQUARE), call(SQUARE, 0))),
     numpy(
         "tensorsolve",
-        call(heavy(4, 4).reshape(2, 2, 4), heavy(2, 2)),
-        values=(call(heavy(4, 4).reshape(2, 4, 2), heavy(2, 2), axes=(1,)),),
-        refused=(call(SQUARE, heavy(2, 2)),),
+        call(well_conditioned(4, 4).reshape(2, 2, 4), well_conditioned(2, 2)),
+        values=(call(well_conditioned(4, 4).reshape(2, 4, 2), well_conditioned(2, 2), axes=(1,)),),
+        refused=(call(SQUARE, well_conditioned(2, 2)),),
         dtypes=("float64",),
         derivatives=False,
     ),
     numpy(
         "pinv",
         call(TALL),
-        values=(call(WIDE), call(singular(2), 0.1), call(hermitian(heavy(2, 2)), hermitian=True), *THIN),
+        values=(call(WIDE), call(singular(2), 0.1), call(hermitian(well_conditioned(2, 2)), hermitian=True), *THIN),
         refused=(*WRONG, call(TALL, 0.1, rcond=0.1)),
     ),
     numpy(
         "lstsq",
         call(TALL, f32(1.0, 2.0, 3.0)),
         values=(
-            call(TALL, heavy(3, 2), 0.9),
+            call(TALL, well_conditioned(3, 2), 0.9),
             call(np.zeros((3, 0), np.float32), f32(1.0, 2.0, 3.0)),
         ),
         refused=(call(TALL, f32(1.0)), call(STACK, STACK)),
     ),
     numpy(
         "det",
-        call(heavy(2, 2)),
-        call(heavy(4, 4)),
+        call(well_conditioned(2, 2)),
+        call(well_conditioned(4, 4)),
         values=(call(STACK), call(SQUARE), call(i32([1, 2], [3, 4])), call(singular(4)), *EMPTY),
         refused=NOT_SQUARE,
     ),
     numpy(
         "slogdet",
-        call(heavy(2, 2)),
+        call(well_conditioned(2, 2)),
         call(-SQUARE),
         call(COMPLEX),
         values=(call(singular(3)), call(COMPLEX), call(SQUARE, method="qr"), *EMPTY),
@@ -283,7 +288,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     numpy("cross", call(f32(1.0, 2.0, 3.0), f32(3.0, -1.0, 2.0)), refused=(call(f32(1.0, 2.0), f32(1.0, 2.0)),)),
     numpy("outer", call(f32(1.0, 2.0), f32(3.0, -1.0)), refused=(call(SQUARE, SQUARE),)),
     numpy("vecdot", call(SQUARE, f32(3.0, -1.0, 2.0)), values=(call(complex_of(TALL), TALL, axis=0),)),
-    numpy("matmul", call(STACK, heavy(2, 3))),
+    numpy("matmul", call(STACK, well_conditioned(2, 3))),
     numpy("tensordot", call(TALL, WIDE, axes=1), values=(call(TALL, TALL),)),
     numpy("matrix_transpose", call(STACK), refused=(call(f32(1.0)),)),
     numpy("diagonal", call(WIDE), values=(call(WIDE, offset=1),)),

@@ -1,4 +1,4 @@
-"""Records of `tracefx.random`: from the same words of a key the same numbers, which are operands as all others are."""
+"""Records of `tracefx.random`: equal key data give equal numbers; the other parameters are operands."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tracefx.testing.tolerances import Ulps
 
 WORDS: Final = np.array([17, 4_000_000_003], np.uint32)
 ROUNDED: Final = Ulps(16, 16, 4, least=0.25)
-"""For functions of draws: XLA's, which JAX puts together otherwise."""
-TWO: Final = f32(0.5, 2.0)
+"""Tolerance for functions of samples, which JAX composes differently in XLA."""
+PARAMETERS: Final = f32(0.5, 2.0)
 SHAPES: Final = f32(0.05, 0.7, 1.0, 3.0, 40.0)
 CHANCES: Final = f32(0.2, 0.3, 0.5)
 LOGITS: Final = f32([0.1, 2.0, -1.0], [1.0, 0.0, 0.5])
@@ -23,8 +23,8 @@ NEGATIVE: Final = call((-1,))
 UNKNOWN: Final = call((2,), "other")
 
 
-def drawn(name: str, first: Call, *values: Call, refused: Sequence[Call] = (), **kw: Any) -> Record:
-    """Calls without the key, at the first of which everything is compared."""
+def random_record(name: str, first: Call, *values: Call, refused: Sequence[Call] = (), **kw: Any) -> Record:
+    """Calls without the key; everything is compared for the first."""
 
     def via(library: Library) -> Function:
         f: Function = getattr(library.root.random, name)
@@ -44,19 +44,19 @@ def drawn(name: str, first: Call, *values: Call, refused: Sequence[Call] = (), *
     return record(name, next(calls), module="random", values=[*calls], refused=[*map(keyed, refused)], via=via, **kw)
 
 
-def shaped(name: str, *values: Call, **kw: Any) -> Record:
-    """A distribution without parameters."""
-    return drawn(name, call((3,)), *values, call((0, 2)), refused=[NEGATIVE, UNKNOWN], **kw)
+def parameterless(name: str, *values: Call, **kw: Any) -> Record:
+    """Record of a distribution without parameters."""
+    return random_record(name, call((3,)), *values, call((0, 2)), refused=[NEGATIVE, UNKNOWN], **kw)
 
 
-def of_gamma(name: str, first: Call, *values: Call, **kw: Any) -> Record:
-    """A distribution made of draws of `gamma`, which is what is differentiated and batched."""
-    return drawn(name, first, *values, derivatives=False, batched=False, **kw)
+def gamma_based(name: str, first: Call, *values: Call, **kw: Any) -> Record:
+    """Record of a distribution based on samples of `gamma`, whose derivatives and batches are tested there."""
+    return random_record(name, first, *values, derivatives=False, batched=False, **kw)
 
 
 RECORDS: Final[tuple[Record, ...]] = (
-    drawn("bits", call(), call((2, 3), "uint8"), call((5,), "uint64"), refused=[NEGATIVE, call((2,), "int8")]),
-    drawn(
+    random_record("bits", call(), call((2, 3), "uint8"), call((5,), "uint64"), refused=[NEGATIVE, call((2,), "int8")]),
+    random_record(
         "uniform",
         call((2,), minval=f32(0, 1), maxval=f32(1, 3)),
         call((2, 3)),
@@ -66,7 +66,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call((0, 3)),
         refused=[NEGATIVE, call((2,), "int32")],
     ),
-    drawn(
+    random_record(
         "randint",
         call((2, 3), i32(0, 1, 2), i32(1, 0, 50)),
         call((3, 2), -5, 10),
@@ -76,44 +76,44 @@ RECORDS: Final[tuple[Record, ...]] = (
         call((3,), -(1 << 40), 1 << 40, "int64"),
         refused=[call((-1,), 0, 1), call((2,), 0, 1, "float32")],
     ),
-    drawn(
+    random_record(
         "bernoulli",
         call(f32(0.1, 0.9), (3, 2)),
         call(),
         call(0.4, (9,), "high"),
         refused=[call(0.5, (-1,)), call(f32(0.1, 0.9), (3,)), call(0.5, (2,), "other")],
     ),
-    drawn("rademacher", call((5,)), call((5,), "float32"), refused=[NEGATIVE]),
-    shaped("normal", call((3,), "bfloat16"), call((3,), "complex64")),
-    drawn(
+    random_record("rademacher", call((5,)), call((5,), "float32"), refused=[NEGATIVE]),
+    parameterless("normal", call((3,), "bfloat16"), call((3,), "complex64")),
+    random_record(
         "truncated_normal",
         call(f32(-2.0, 0.125), f32(0.75, 3.0)),
         call(-1.0, 2.0, (3,)),
         refused=[call(0.0, 1.0, (2,), "int32"), call(f32(0, 0), 1.0, (3,))],
     ),
-    drawn("lognormal", call(TWO), call(shape=(2,)), refused=[call(1.0, (2,), "int32")]),
-    shaped("maxwell"),
-    drawn("double_sided_maxwell", call(TWO, f32(1, 2), (3, 2)), call(1.0, f32(1, 2), (3, 2))),
-    shaped("exponential"),
-    drawn("pareto", call(TWO, (3, 2)), refused=[call(TWO, (3,))]),
-    shaped("cauchy"),
-    shaped("laplace"),
-    shaped("logistic"),
-    drawn("weibull_min", call(f32(2, 3), f32(1.5, 3), (3, 2))),
-    drawn("rayleigh", call(TWO, (3, 2)), refused=[call(TWO, (3,))]),
-    drawn("triangular", call(f32(0, 0.5), f32(1, 2), f32(4, 5), (3, 2))),
-    drawn("wald", call(TWO, (3, 2)), refused=[call(TWO, (3,))]),
-    shaped("gumbel", call((3,), mode="high"), call((3,), mode="highest"), call((2,), "float64")),
-    drawn("gamma", call(TWO), call(SHAPES), call(2.0, (2, 3)), refused=[call(TWO, (3,))]),
-    of_gamma("loggamma", call(SHAPES), refused=[call(TWO, (3,))]),
-    of_gamma("beta", call(TWO, f32(3, 1), (3, 2)), refused=[call(TWO, 1.0, (3,))]),
-    of_gamma("dirichlet", call(f32(0.5, 2.0, 3.0), (2,)), refused=[call(0.5)]),
-    of_gamma("chisquare", call(f32(1, 5)), refused=[call(TWO, (3,))]),
-    of_gamma("f", call(f32(3, 2), f32(1, 5)), refused=[call(TWO, TWO, (3,))]),
-    of_gamma("t", call(f32(1, 5)), refused=[call(TWO, (3,))]),
-    of_gamma("generalized_normal", call(f32(1.5, 2.5), (2,)), call(1.5, (3,))),
-    drawn("ball", call(3, 2, (2,)), refused=[call(3, 2, (-1,))]),
-    drawn(
+    random_record("lognormal", call(PARAMETERS), call(shape=(2,)), refused=[call(1.0, (2,), "int32")]),
+    parameterless("maxwell"),
+    random_record("double_sided_maxwell", call(PARAMETERS, f32(1, 2), (3, 2)), call(1.0, f32(1, 2), (3, 2))),
+    parameterless("exponential"),
+    random_record("pareto", call(PARAMETERS, (3, 2)), refused=[call(PARAMETERS, (3,))]),
+    parameterless("cauchy"),
+    parameterless("laplace"),
+    parameterless("logistic"),
+    random_record("weibull_min", call(f32(2, 3), f32(1.5, 3), (3, 2))),
+    random_record("rayleigh", call(PARAMETERS, (3, 2)), refused=[call(PARAMETERS, (3,))]),
+    random_record("triangular", call(f32(0, 0.5), f32(1, 2), f32(4, 5), (3, 2))),
+    random_record("wald", call(PARAMETERS, (3, 2)), refused=[call(PARAMETERS, (3,))]),
+    parameterless("gumbel", call((3,), mode="high"), call((3,), mode="highest"), call((2,), "float64")),
+    random_record("gamma", call(PARAMETERS), call(SHAPES), call(2.0, (2, 3)), refused=[call(PARAMETERS, (3,))]),
+    gamma_based("loggamma", call(SHAPES), refused=[call(PARAMETERS, (3,))]),
+    gamma_based("beta", call(PARAMETERS, f32(3, 1), (3, 2)), refused=[call(PARAMETERS, 1.0, (3,))]),
+    gamma_based("dirichlet", call(f32(0.5, 2.0, 3.0), (2,)), refused=[call(0.5)]),
+    gamma_based("chisquare", call(f32(1, 5)), refused=[call(PARAMETERS, (3,))]),
+    gamma_based("f", call(f32(3, 2), f32(1, 5)), refused=[call(PARAMETERS, PARAMETERS, (3,))]),
+    gamma_based("t", call(f32(1, 5)), refused=[call(PARAMETERS, (3,))]),
+    gamma_based("generalized_normal", call(f32(1.5, 2.5), (2,)), call(1.5, (3,))),
+    random_record("ball", call(3, 2, (2,)), refused=[call(3, 2, (-1,))]),
+    random_record(
         "permutation",
         call(TABLE),
         call(7),
@@ -121,16 +121,16 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(grid(3)),
         refused=[call(TABLE, 2), call(1.5)],
     ),
-    drawn(
+    random_record(
         "choice",
         call(grid(3), (5,), p=CHANCES),
         call(9, (3,)),
         call(grid(9), (2, 2), False),
         call(TABLE, (2,), axis=1),
         call(3, (2,), False, CHANCES),
-        refused=[call(3, (4,), False), call(TABLE, (2,), axis=2), call(3, p=TWO), call(0)],
+        refused=[call(3, (4,), False), call(TABLE, (2,), axis=2), call(3, p=PARAMETERS), call(0)],
     ),
-    drawn(
+    random_record(
         "categorical",
         call(LOGITS),
         call(LOGITS, 0, (4, 3)),
@@ -138,25 +138,29 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(LOGITS, mode="high"),
         refused=[call(LOGITS, 2), call(LOGITS, shape=(3,))],
     ),
-    drawn("geometric", call(f32(0.1, 0.9), (3, 2)), refused=[call(TWO, (3,))]),
-    drawn("poisson", call(f32(0.5, 9.0, 11.0)), call(f32(0, 1e4, NAN))),
-    drawn(
+    random_record("geometric", call(f32(0.1, 0.9), (3, 2)), refused=[call(PARAMETERS, (3,))]),
+    random_record("poisson", call(f32(0.5, 9.0, 11.0)), call(f32(0, 1e4, NAN))),
+    random_record(
         "binomial",
         call(f32(5, 100), 0.3),
         call(f32(1e4, -1, INF), 0.3),
         call(1000, f32(0, 0.7, 1, NAN)),
-        refused=[call(TWO, 0.5, (3,))],
+        refused=[call(PARAMETERS, 0.5, (3,))],
     ),
-    drawn("multinomial", call(20.0, CHANCES)),
-    drawn(
+    random_record("multinomial", call(20.0, CHANCES)),
+    random_record(
         "multivariate_normal",
-        call(TWO, COVARIANCE, (3,)),
-        *[call(TWO * 0, COVARIANCE, method=method) for method in ("eigh", "svd")],
-        refused=[call(TWO, COVARIANCE, method="other"), call(TWO, TWO), call(f32(1, 2, 3), COVARIANCE)],
+        call(PARAMETERS, COVARIANCE, (3,)),
+        *[call(PARAMETERS * 0, COVARIANCE, method=method) for method in ("eigh", "svd")],
+        refused=[
+            call(PARAMETERS, COVARIANCE, method="other"),
+            call(PARAMETERS, PARAMETERS),
+            call(f32(1, 2, 3), COVARIANCE),
+        ],
     ),
-    drawn("orthogonal", call(3), call(2, (2,), m=3), call(2, dtype="complex64"), refused=[call(2, (-1,))]),
-    drawn("split", call(), call(3), call((2, 3))),
-    drawn("fold_in", call(np.asarray(3, np.int32)), call(2**32 - 1), refused=[call(i32(1, 2))]),
-    drawn("key_data", call()),
-    drawn("clone", call()),
+    random_record("orthogonal", call(3), call(2, (2,), m=3), call(2, dtype="complex64"), refused=[call(2, (-1,))]),
+    random_record("split", call(), call(3), call((2, 3))),
+    random_record("fold_in", call(np.asarray(3, np.int32)), call(2**32 - 1), refused=[call(i32(1, 2))]),
+    random_record("key_data", call()),
+    random_record("clone", call()),
 )

@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: arrays edited and turned, one of several chosen, products, sequences."""
+"""Records of `tracefx.numpy`: editing, rotating and selecting, products, sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V: Final = grid(5)
 FEW: Final = ("bool", "int32", "bfloat16", "float32", "complex64")
 
 RECORDS: Final[tuple[Record, ...]] = (
-    # ------------------------------------------------------------------ edited
+    # ------------------------------------------------------------------ editing
     record(
         "delete",
         call(X, 1, axis=1),
@@ -82,7 +82,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
         dtypes=FEW,
     ),
-    # ------------------------------------------------------------------ turned
+    # ------------------------------------------------------------------ rotating
     record(
         "rollaxis",
         call(grid(2, 3, 4), 2, 1),
@@ -97,7 +97,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     ),
     record("fliplr", call(X), refused=[call(V), call("a")]),
     record("flipud", call(X), values=[call(V)], refused=[call("a")]),
-    # ------------------------------------------------------------------ chosen
+    # ------------------------------------------------------------------ selecting
     record(
         "select",
         call([grid(3) > 0, bools(True, True, False)], [grid(3), grid(3, seed=1)], np.float32(2)),

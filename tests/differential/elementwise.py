@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: functions of elements."""
+"""Records of `tracefx.numpy`: elementwise functions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tests.differential.records import (
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM, ULPS, Ulps
 
 BAD: Final = (call("a"), call(None), call([1.0, 2.0]), call())
-"""What no function of one array takes."""
+"""Calls that every unary function refuses."""
 REALS: Final = DTYPES[:-1]
 NOTHING: Final = np.zeros((0, 2), np.float32)
 PAIRS: Final = np.meshgrid(EDGES, EDGES)
 
 
-def one(
+def unary(
     name: str, low: float = -2.0, high: float = 2.0, *, complex_too: bool = True, ulps: Ulps | None = None, **kw: Any
 ) -> Record:
-    """A function of numbers from an open interval."""
+    """Record of a unary function on an open interval."""
     calls = [call(grid(2, 3, low=low, high=high)), call(Weak(grid(2, low=low, high=high, seed=1)))]
     if complex_too:
         calls.append(call(c_grid(3, low=low, high=high)))
@@ -45,10 +45,10 @@ def one(
     return record(name, *calls, refused=BAD, ulps=ulps, **kw)
 
 
-def two(
+def binary(
     name: str, low: float = -2.0, high: float = 2.0, *, ulps: Ulps | None = None, more: tuple[Call, ...] = (), **kw: Any
 ) -> Record:
-    """A function of pairs of numbers from an open interval."""
+    """Record of a binary function on an open interval."""
 
     def draw(*shape: int, seed: int = 0) -> Any:
         return grid(*shape, low=low, high=high, seed=seed)
@@ -95,24 +95,24 @@ def bitwise(name: str, **kw: Any) -> Record:
     return record(name, call(*BITS), call(i32([1], [2]), BITS[1]), values=values, refused=refused, pairs=True, **kw)
 
 
-def truth(name: str, **kw: Any) -> Record:
-    return two(name, derivatives=False, **kw)
+def logical(name: str, **kw: Any) -> Record:
+    return binary(name, derivatives=False, **kw)
 
 
 RECORDS: Final[tuple[Record, ...]] = (
     # arithmetic
-    one("negative"),
-    one("positive"),
-    one("abs", 0.3, 2.0, complex_too=False, dtypes=REALS, also=["absolute"]),
+    unary("negative"),
+    unary("positive"),
+    unary("abs", 0.3, 2.0, complex_too=False, dtypes=REALS, also=["absolute"]),
     record("abs", call(c_grid(3)), ulps=ELEMENTARY, dtypes=["complex64"]),
-    one("fabs", 0.3, 2.0, complex_too=False),
-    one("sign", 0.3, 2.0, complex_too=False),
-    one("square"),
-    one("reciprocal", 0.3, 2.0, ulps=ULPS["div"]),
-    one("floor", complex_too=False),
-    one("ceil", complex_too=False),
-    one("trunc", complex_too=False),
-    one("rint", derivatives=False),
+    unary("fabs", 0.3, 2.0, complex_too=False),
+    unary("sign", 0.3, 2.0, complex_too=False),
+    unary("square"),
+    unary("reciprocal", 0.3, 2.0, ulps=ULPS["div"]),
+    unary("floor", complex_too=False),
+    unary("ceil", complex_too=False),
+    unary("trunc", complex_too=False),
+    unary("rint", derivatives=False),
     record(
         "round",
         call(grid(2, 3)),
@@ -124,18 +124,18 @@ RECORDS: Final[tuple[Record, ...]] = (
         ulps=ULPS["div"],
         also=["around"],
     ),
-    one("conjugate", also=["conj"]),
-    one("real"),
-    one("imag"),
-    two("add", more=COMPLEX_PAIR),
-    two("subtract", more=COMPLEX_PAIR),
-    two("multiply", ulps=ULPS["mul"], more=COMPLEX_PAIR),
-    two("divide", 0.3, 2.0, ulps=ULPS["div"], more=COMPLEX_PAIR, also=["true_divide"]),
-    two("floor_divide", 0.3, 2.0),
-    two("remainder", 0.3, 2.0, also=["mod"]),
-    two("fmod", 0.3, 2.0),
-    two("divmod", 0.3, 2.0),
-    two(
+    unary("conjugate", also=["conj"]),
+    unary("real"),
+    unary("imag"),
+    binary("add", more=COMPLEX_PAIR),
+    binary("subtract", more=COMPLEX_PAIR),
+    binary("multiply", ulps=ULPS["mul"], more=COMPLEX_PAIR),
+    binary("divide", 0.3, 2.0, ulps=ULPS["div"], more=COMPLEX_PAIR, also=["true_divide"]),
+    binary("floor_divide", 0.3, 2.0),
+    binary("remainder", 0.3, 2.0, also=["mod"]),
+    binary("fmod", 0.3, 2.0),
+    binary("divmod", 0.3, 2.0),
+    binary(
         "power",
         0.3,
         2.0,
@@ -149,11 +149,11 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(grid(3), i32(3, 2, 0)),
         ),
     ),
-    two("pow", 0.3, 2.0, ulps=ULPS["pow"]),
-    two("maximum"),
-    two("minimum"),
-    two("hypot", 0.3, 2.0, ulps=ELEMENTARY),
-    two("logaddexp", ulps=PROGRAM),
+    binary("pow", 0.3, 2.0, ulps=ULPS["pow"]),
+    binary("maximum"),
+    binary("minimum"),
+    binary("hypot", 0.3, 2.0, ulps=ELEMENTARY),
+    binary("logaddexp", ulps=PROGRAM),
     record(
         "clip",
         call(grid(2, 3), f32(-1, -0.5, 0), f32(0.5, 1, 1.5)),
@@ -195,45 +195,45 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
     ),
     # exponentials and trigonometry
-    one("exp"),
-    one("exp2"),
-    one("expm1"),
-    one("log", 0.3, 2.0),
-    one("log2", 0.3, 2.0, ulps=ELEMENTARY),
-    one("log10", 0.3, 2.0, ulps=ELEMENTARY),
-    one("log1p", -0.5, 2.0),
-    one("sqrt", 0.3, 2.0),
-    one("cbrt", 0.3, 2.0, complex_too=False),
-    one("sin"),
-    one("cos"),
-    one("tan", -1.0, 1.0),
-    one("sinh"),
-    one("cosh"),
-    one("tanh"),
-    one("arcsin", -0.9, 0.9, ulps=ELEMENTARY, also=["asin"]),
-    one("arccos", -0.9, 0.9, ulps=ELEMENTARY, also=["acos"]),
-    one("arctan", ulps=ELEMENTARY, also=["atan"]),
-    one("arcsinh", ulps=ELEMENTARY, also=["asinh"]),
-    one("arccosh", 1.2, 3.0, ulps=ELEMENTARY, also=["acosh"]),
-    one("arctanh", -0.9, 0.9, ulps=ULPS["atanh"], also=["atanh"]),
-    one("deg2rad", complex_too=False, also=["radians"]),
-    one("rad2deg", complex_too=False, also=["degrees"]),
-    two("arctan2", 0.3, 2.0, ulps=ELEMENTARY, also=["atan2"]),
-    # truth
-    one("isnan", derivatives=False),
-    one("isinf", derivatives=False),
-    one("isfinite", derivatives=False),
-    one("isposinf", derivatives=False, complex_too=False),
-    one("isneginf", derivatives=False, complex_too=False),
-    one("logical_not", derivatives=False),
-    *[truth(name) for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")],
-    *[truth(name) for name in ("logical_and", "logical_or", "logical_xor")],
+    unary("exp"),
+    unary("exp2"),
+    unary("expm1"),
+    unary("log", 0.3, 2.0),
+    unary("log2", 0.3, 2.0, ulps=ELEMENTARY),
+    unary("log10", 0.3, 2.0, ulps=ELEMENTARY),
+    unary("log1p", -0.5, 2.0),
+    unary("sqrt", 0.3, 2.0),
+    unary("cbrt", 0.3, 2.0, complex_too=False),
+    unary("sin"),
+    unary("cos"),
+    unary("tan", -1.0, 1.0),
+    unary("sinh"),
+    unary("cosh"),
+    unary("tanh"),
+    unary("arcsin", -0.9, 0.9, ulps=ELEMENTARY, also=["asin"]),
+    unary("arccos", -0.9, 0.9, ulps=ELEMENTARY, also=["acos"]),
+    unary("arctan", ulps=ELEMENTARY, also=["atan"]),
+    unary("arcsinh", ulps=ELEMENTARY, also=["asinh"]),
+    unary("arccosh", 1.2, 3.0, ulps=ELEMENTARY, also=["acosh"]),
+    unary("arctanh", -0.9, 0.9, ulps=ULPS["atanh"], also=["atanh"]),
+    unary("deg2rad", complex_too=False, also=["radians"]),
+    unary("rad2deg", complex_too=False, also=["degrees"]),
+    binary("arctan2", 0.3, 2.0, ulps=ELEMENTARY, also=["atan2"]),
+    # logic
+    unary("isnan", derivatives=False),
+    unary("isinf", derivatives=False),
+    unary("isfinite", derivatives=False),
+    unary("isposinf", derivatives=False, complex_too=False),
+    unary("isneginf", derivatives=False, complex_too=False),
+    unary("logical_not", derivatives=False),
+    *[logical(name) for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")],
+    *[logical(name) for name in ("logical_and", "logical_or", "logical_xor")],
     *[bitwise(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")],
     bitwise("left_shift", also=["bitwise_left_shift"]),
     bitwise("right_shift", also=["bitwise_right_shift"]),
-    two("copysign", 0.3, 2.0),
-    two("nextafter", derivatives=False),
-    one("signbit", derivatives=False, complex_too=False),
+    binary("copysign", 0.3, 2.0),
+    binary("nextafter", derivatives=False),
+    unary("signbit", derivatives=False, complex_too=False),
     record(
         "invert",
         call(BITS[0]),

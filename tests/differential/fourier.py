@@ -54,7 +54,7 @@ def fft(name: str, *calls: Call, **kw: Any) -> Record:
     return record(f"fft.{name}", *calls, via=lambda library: getattr(library.numpy.fft, name), ulps=ULPS["fft"], **kw)
 
 
-def along(name: str, x: Any, *, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = ()) -> Record:
+def over_one_axis(name: str, x: Any, *, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = ()) -> Record:
     bad = (call(x, norm="other"), call(x, 0), call(x, -2), call(x, 2.5), call(x, axis=(0,)), call(x, axis=5), call("a"))
     return fft(
         name,
@@ -66,7 +66,7 @@ def along(name: str, x: Any, *, values: tuple[Call, ...] = (), refused: tuple[Ca
     )
 
 
-def over_two(name: str, x: Any) -> Record:
+def over_two_axes(name: str, x: Any) -> Record:
     return fft(
         name,
         call(x),
@@ -76,7 +76,7 @@ def over_two(name: str, x: Any) -> Record:
     )
 
 
-def over(name: str, x: Any) -> Record:
+def over_axes(name: str, x: Any) -> Record:
     deep = x[None, :, None] if x.ndim == 3 else x
     return fft(
         name,
@@ -125,20 +125,20 @@ def frequencies(name: str, *more: Call) -> Record:
 
 NOTHING: Final = np.zeros((3, 0), np.float32)
 NUMPY: Final[tuple[Record, ...]] = (
-    along("fft", REAL, values=(call(REAL, axis=None), call(NOTHING), call(COMPLEX), call(Weak(grid(3))))),
-    along("ifft", COMPLEX, values=(call(NOTHING),)),
-    along("rfft", REAL, refused=(call(COMPLEX), call(NOTHING))),
-    along("irfft", COMPLEX, values=(call(NOTHING), call(COMPLEX[..., :1]))),
-    along("hfft", COMPLEX),
-    along("ihfft", REAL, refused=(call(COMPLEX),)),
-    over_two("fft2", COMPLEX),
-    over_two("ifft2", COMPLEX),
-    over_two("rfft2", REAL),
-    over_two("irfft2", COMPLEX),
-    over("fftn", COMPLEX),
-    over("ifftn", COMPLEX),
-    over("rfftn", REAL),
-    over("irfftn", COMPLEX),
+    over_one_axis("fft", REAL, values=(call(REAL, axis=None), call(NOTHING), call(COMPLEX), call(Weak(grid(3))))),
+    over_one_axis("ifft", COMPLEX, values=(call(NOTHING),)),
+    over_one_axis("rfft", REAL, refused=(call(COMPLEX), call(NOTHING))),
+    over_one_axis("irfft", COMPLEX, values=(call(NOTHING), call(COMPLEX[..., :1]))),
+    over_one_axis("hfft", COMPLEX),
+    over_one_axis("ihfft", REAL, refused=(call(COMPLEX),)),
+    over_two_axes("fft2", COMPLEX),
+    over_two_axes("ifft2", COMPLEX),
+    over_two_axes("rfft2", REAL),
+    over_two_axes("irfft2", COMPLEX),
+    over_axes("fftn", COMPLEX),
+    over_axes("ifftn", COMPLEX),
+    over_axes("rfftn", REAL),
+    over_axes("irfftn", COMPLEX),
     frequencies("fftfreq", call(4, dtype="int32")),
     frequencies("rfftfreq"),
     shifts("fftshift"),

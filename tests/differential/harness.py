@@ -1,6 +1,6 @@
-"""The comparison of a record's function with JAX's, and with its reference where it has one.
+"""Compares a record's function with JAX's, and with its reference if it has one.
 
-Each aspect gives a list of what differs, so that one run says all. What is known to differ stands in `differences.py`.
+Each aspect returns a list of mismatches, so that one run reports all of them. Expected ones are in `differences.py`.
 """
 
 # jax leaves some functions that are called here unannotated.
@@ -35,8 +35,8 @@ from tests.differential.comparing import (
     leaves_of,
 )
 from tests.differential.records import (
-    OURS,
-    THEIRS,
+    JAX,
+    TRACEFX,
     Call,
     Function,
     Library,
@@ -55,11 +55,11 @@ from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import DERIVATIVE, SECOND_DERIVATIVE, Ulps
 
 DEFAULT_DTYPES: Final = ("bool", "int32", "bfloat16", "float64", "complex64")
-"""The dtypes for which values are compared; for others types are, unless there is time for more."""
+"""The dtypes for which values are compared. For other dtypes only types are compared, except in the long profile."""
 
 
 def suppress_warnings(f: Function) -> Function:
-    """`f` of JAX, without what it warns of: ours must not warn."""
+    """Suppresses the warnings of a JAX function. (Functions of tracefx must not warn.)"""
 
     def g(*args: Any) -> Any:
         with warnings.catch_warnings():
@@ -79,53 +79,53 @@ Labelled: TypeAlias = tuple[str, Call]
 
 
 def values(record: Record) -> Mismatches:
-    """Values, dtypes and weak types, evaluated and compiled; of the first call, evaluated, in other dtypes too."""
-    known = [*[(f"{c}", c) for c in (*record.calls, *record.values)], *_recast(record)]
+    """Compares values, dtypes and weak types, eager and compiled; for the first call also eagerly in other dtypes."""
+    known = [*[(f"{c}", c) for c in (*record.calls, *record.values)], *_cast_all_operands(record)]
     if record.is_plain:
         return _plain_values(record, known)
     staged = len(known) if is_long_profile() else len(record.calls) + len(record.values)
-    asked = [
+    expected_calls = [
         ExpectedResult(label, each, want, record.ulps, True, i < staged)
         for i, ((label, each), want) in enumerate(
-            zip(known, _each_of_theirs(record, known, compile_with_jax), strict=True)
+            zip(known, _jax_results(record, known, compile_with_jax), strict=True)
         )
     ]
-    asked += references.expected_results(record.reference) if record.reference else []
-    given = [arrays(OURS, a.call) for a in asked]
-    found: Mismatches = []
-    f, good = record.via(OURS), []
-    for i, (a, xs) in enumerate(zip(asked, given, strict=True)):
+    expected_calls += references.expected_results(record.reference) if record.reference else []
+    operand_arrays = [arrays(TRACEFX, a.call) for a in expected_calls]
+    mismatches: Mismatches = []
+    f, compilable = record.via(TRACEFX), []
+    for i, (a, xs) in enumerate(zip(expected_calls, operand_arrays, strict=True)):
         attempt(lambda a=a, xs=xs: a.call.of(f, xs))  # type: ignore[misc]
-        # How functions are evaluated is looked for where a kind of arguments comes again.
+        # The second call takes the eager cache's fast path.
         got = attempt(lambda a=a, xs=xs: a.call.of(f, xs))  # type: ignore[misc]
         if difference := compare_outcomes(got, a.want, a.ulps, typed=a.typed):
-            found.append(f"value {a.label}: {difference}")
+            mismatches.append(f"value {a.label}: {difference}")
         if a.staged and not isinstance(got, Exception) and not isinstance(a.want, Exception):
-            good.append(i)
-    together = compile_with_fallback(
-        fx.jit, lambda xss: [asked[i].call.of(f, xs) for i, xs in zip(good, xss, strict=True)]
+            compilable.append(i)
+    run_all = compile_with_fallback(
+        fx.jit, lambda xss: [expected_calls[i].call.of(f, xs) for i, xs in zip(compilable, xss, strict=True)]
     )
-    for i, got in zip(good, together([given[i] for i in good]), strict=True):
-        if difference := compare(got, asked[i].want, asked[i].ulps, typed=asked[i].typed):
-            found.append(f"compiled {asked[i].label}: {difference}")
-    return found
+    for i, got in zip(compilable, run_all([operand_arrays[i] for i in compilable]), strict=True):
+        if difference := compare(got, expected_calls[i].want, expected_calls[i].ulps, typed=expected_calls[i].typed):
+            mismatches.append(f"compiled {expected_calls[i].label}: {difference}")
+    return mismatches
 
 
 def types(record: Record) -> Mismatches:
-    """The types of the results of the first call in other dtypes, also one operand at a time. Nothing is compiled."""
-    changed = [*[(f"{c}", c) for c in record.typed], *_one_recast(record)]
-    wanted = _each_of_theirs(record, changed, lambda f: suppress_warnings(functools.partial(jax.eval_shape, f)))
-    found: Mismatches = []
-    for (label, each), want in zip(changed, wanted, strict=True):
-        got = attempt(lambda each=each: each.of(record.via(OURS), arrays(OURS, each)))  # type: ignore[misc]
+    """Compares result types of the first call in other dtypes, also for one operand at a time, without compilation."""
+    changed = [*[(f"{c}", c) for c in record.typed], *_cast_single_operands(record)]
+    expected = _jax_results(record, changed, lambda f: suppress_warnings(functools.partial(jax.eval_shape, f)))
+    mismatches: Mismatches = []
+    for (label, each), want in zip(changed, expected, strict=True):
+        got = attempt(lambda each=each: each.of(record.via(TRACEFX), arrays(TRACEFX, each)))  # type: ignore[misc]
         if difference := compare_outcomes(got, want, None):
-            found.append(f"dtype {label}: {difference}")
-    return found
+            mismatches.append(f"dtype {label}: {difference}")
+    return mismatches
 
 
-def _theirs(record: Record) -> Function:
-    """JAX's function; where it returns a list and NumPy a tuple, it returns a tuple."""
-    f = record.via(THEIRS)
+def _jax_function(record: Record) -> Function:
+    """Returns JAX's function, with lists converted to tuples where NumPy returns a tuple."""
+    f = record.via(JAX)
 
     def as_tuple(*args: Any, **kwargs: Any) -> Any:
         out = f(*args, **kwargs)
@@ -135,48 +135,47 @@ def _theirs(record: Record) -> Function:
 
 
 FAILED_LOWERINGS: Final = ("is not supported", "requires arguments to have the same dtypes")
-"""Messages of JAX's errors that lowering raises, so that tracing a call alone does not find them."""
+"""Messages of errors that JAX raises only in lowering, so that tracing a call does not raise them."""
 
 
-def _each_of_theirs(record: Record, calls: Sequence[Labelled], evaluate: Callable[[Function], Function]) -> list[Any]:
-    """What JAX gives for each call, or its error; all are traced and compiled at one go."""
+def _jax_results(record: Record, calls: Sequence[Labelled], evaluate: Callable[[Function], Function]) -> list[Any]:
+    """Returns JAX's result or error for each call; all calls are traced and compiled in one program."""
     errors: dict[int, Exception] = {}
-    f = _theirs(record)
+    f = _jax_function(record)
 
-    def together(given: Sequence[Any]) -> list[Any]:
-        outs = [attempt(lambda c=c, xs=xs: c.of(f, xs)) for (_, c), xs in zip(calls, given, strict=True)]  # type: ignore[misc]
+    def run_all(operand_arrays: Sequence[Any]) -> list[Any]:
+        outs = [attempt(lambda c=c, xs=xs: c.of(f, xs)) for (_, c), xs in zip(calls, operand_arrays, strict=True)]  # type: ignore[misc]
         errors.update({i: out for i, out in enumerate(outs) if isinstance(out, Exception)})
         return [None if isinstance(out, Exception) else out for out in outs]
 
     try:
-        outs = evaluate(together)([arrays(THEIRS, c) for _, c in calls])
+        outs = evaluate(run_all)([arrays(JAX, c) for _, c in calls])
     except (ValueError, TypeError) as error:
-        # Of two products of the same operands that ask for different types, jax 0.10.2 gives both the lowering of one
-        # now and then (in one of some 700 runs). A call in a program of its own has nothing to be taken for. What it
-        # cannot compile it says with no call's name.
+        # jax 0.10.2 sometimes (about once in 700 runs) uses one lowering for two products of the same operands with
+        # different result types. A program with a single call avoids that. Compilation errors do not name the call.
         is_refused = any(reason in str(error) for reason in FAILED_LOWERINGS)
         if len(calls) == 1 and is_refused:
             return [error]
         if len(calls) == 1 or not (is_refused or "verifier errors" in str(error)):
             raise
-        return [out for call in calls for out in _each_of_theirs(record, [call], evaluate)]
+        return [out for call in calls for out in _jax_results(record, [call], evaluate)]
     return [errors.get(i, out) for i, out in enumerate(outs)]
 
 
 def _plain_values(record: Record, calls: Sequence[Labelled]) -> Mismatches:
-    found: Mismatches = []
+    mismatches: Mismatches = []
     for label, each in calls:
-        got, want = [attempt(lambda lib=lib: each.of(record.via(lib), arrays(lib, each))) for lib in (OURS, THEIRS)]  # type: ignore[misc]  # noqa: B023
+        got, want = [attempt(lambda lib=lib: each.of(record.via(lib), arrays(lib, each))) for lib in (TRACEFX, JAX)]  # type: ignore[misc]  # noqa: B023
         if isinstance(want, Exception) or isinstance(got, Exception):
             if difference := compare_outcomes(got, want, None):
-                found.append(f"value {label}: {difference}")
+                mismatches.append(f"value {label}: {difference}")
         elif type(got) is not type(want) or got != want:
-            found.append(f"value {label}: {got!r} in place of {want!r}")
-    return found
+            mismatches.append(f"value {label}: {got!r} in place of {want!r}")
+    return mismatches
 
 
-def _alike(record: Record) -> tuple[Call, str, list[int]] | None:
-    """The first call, the dtype of its first operand, and which operands have it."""
+def _main_dtype(record: Record) -> tuple[Call, str, list[int]] | None:
+    """Returns the first call, the dtype of its first operand, and the indices of operands with that dtype."""
     first = next((c for c in record.calls if c.operand_positions), None)
     if first is None:
         return None
@@ -184,29 +183,29 @@ def _alike(record: Record) -> tuple[Call, str, list[int]] | None:
     return first, str(main), [i for i, x in enumerate(first.operands) if operand_values(x).dtype == main]
 
 
-def _recast(record: Record) -> Iterator[Labelled]:
-    """The first call with all operands of other dtypes."""
-    if found := _alike(record):
-        first, main, same = found
+def _cast_all_operands(record: Record) -> Iterator[Labelled]:
+    """Yields the first call with all its operands cast to other dtypes."""
+    if main_dtype := _main_dtype(record):
+        first, main, same = main_dtype
         for dtype in record.dtypes:
             if dtype != main and (dtype in DEFAULT_DTYPES or is_long_profile()):
                 yield f"all {dtype}", _with_dtypes(first, dict.fromkeys(same, dtype))
 
 
-def _one_recast(record: Record) -> Iterator[Labelled]:
-    """The first call with one operand of another dtype, or of a function of two operands with every pair of dtypes."""
-    found = _alike(record)
-    if found is None:
+def _cast_single_operands(record: Record) -> Iterator[Labelled]:
+    """Yields the first call with one operand cast to another dtype; for `pairs`, two operands to all pairs."""
+    main_dtype = _main_dtype(record)
+    if main_dtype is None:
         return
-    first, main, same = found
+    first, main, same = main_dtype
     for dtype in record.dtypes:
         if dtype not in (main, *DEFAULT_DTYPES):
             yield f"all {dtype}", _with_dtypes(first, dict.fromkeys(same, dtype))
     if len(same) < 2:
         return
     if record.pairs and is_long_profile():
-        for one, other in itertools.permutations(record.dtypes, 2):
-            yield f"{one} {other}", _with_dtypes(first, {same[0]: one, same[1]: other})
+        for first_dtype, second_dtype in itertools.permutations(record.dtypes, 2):
+            yield f"{first_dtype} {second_dtype}", _with_dtypes(first, {same[0]: first_dtype, same[1]: second_dtype})
         return
     for i, dtype in itertools.product(same, record.dtypes):
         if dtype != main:
@@ -218,40 +217,43 @@ def _with_dtypes(call: Call, dtypes: dict[int, str]) -> Call:
 
 
 def other_names(record: Record) -> Mismatches:
-    """A function of several names is JAX's function of each."""
-    found: Mismatches = []
+    """Checks that aliases are the same function and agree with JAX's function of that name."""
+    mismatches: Mismatches = []
     for name in record.also:
         module, attribute = name.split(".")
-        ours, theirs = [getattr(getattr(library, module), attribute) for library in (OURS, THEIRS)]
-        if ours is not record.via(OURS):
-            found.append(f"name {name}: it is another function")
+        tracefx_function, jax_function = [getattr(getattr(library, module), attribute) for library in (TRACEFX, JAX)]
+        if tracefx_function is not record.via(TRACEFX):
+            mismatches.append(f"name {name}: it is another function")
         for each in record.calls[:1]:
-            got, want = each.of(ours, arrays(OURS, each)), suppress_warnings(each.of)(theirs, arrays(THEIRS, each))
+            got, want = (
+                each.of(tracefx_function, arrays(TRACEFX, each)),
+                suppress_warnings(each.of)(jax_function, arrays(JAX, each)),
+            )
             if difference := compare(got, want, record.ulps):
-                found.append(f"name {name} {each}: {difference}")
-    return found
+                mismatches.append(f"name {name} {each}: {difference}")
+    return mismatches
 
 
 def refusals(record: Record) -> Mismatches:
-    """Errors are of the same built-in class."""
-    found: Mismatches = []
+    """Checks that errors have the same built-in class as in JAX."""
+    mismatches: Mismatches = []
     for each in record.refused:
-        want = attempt(lambda each=each: suppress_warnings(each.of)(record.via(THEIRS), arrays(THEIRS, each)))  # type: ignore[misc]
-        got = attempt(lambda each=each: each.of(record.via(OURS), arrays(OURS, each)))  # type: ignore[misc]
+        want = attempt(lambda each=each: suppress_warnings(each.of)(record.via(JAX), arrays(JAX, each)))  # type: ignore[misc]
+        got = attempt(lambda each=each: each.of(record.via(TRACEFX), arrays(TRACEFX, each)))  # type: ignore[misc]
         if not isinstance(want, Exception):
-            found.append(f"error {each}: JAX gives {want!r}, here {format_outcome(got)}")
+            mismatches.append(f"error {each}: JAX gives {want!r}, here {format_outcome(got)}")
         elif not isinstance(got, builtin_error_class(want)):
-            found.append(f"error {each}: {format_outcome(got)} in place of {format_outcome(want)}")
-    return found
+            mismatches.append(f"error {each}: {format_outcome(got)} in place of {format_outcome(want)}")
+    return mismatches
 
 
 # ------------------------------------------------------------------ derivatives
 
 
-def _random_like(x: Operand | NDArray, what: str) -> NDArray:
-    """Normally distributed numbers like `x`, the same in every run."""
+def _random_like(x: Operand | NDArray, seed_label: str) -> NDArray:
+    """Returns normally distributed numbers with the shape and dtype of `x`, seeded by label and shape."""
     numbers = operand_values(x)
-    rng = np.random.default_rng(zlib.crc32(f"{what} {numbers.shape}".encode()))
+    rng = np.random.default_rng(zlib.crc32(f"{seed_label} {numbers.shape}".encode()))
     drawn = np.asarray(rng.standard_normal(numbers.shape))
     if numbers.dtype.kind == "c":
         drawn = drawn + 1j * rng.standard_normal(numbers.shape)
@@ -261,35 +263,35 @@ def _random_like(x: Operand | NDArray, what: str) -> NDArray:
 @final
 @frozen(eq=False)
 class DerivativeCase:
-    """A call whose derivatives are compared: tangents of its inexact operands, cotangents of its inexact outputs."""
+    """A call with tangents for its inexact operands and cotangents for its inexact outputs."""
 
     call: Call
     differentiable_operands: tuple[int, ...]
-    """Which operands have tangents."""
+    """Indices of the operands that have tangents."""
     tangents: tuple[NDArray, ...]
     weights: tuple[NDArray | None, ...]
 
     @staticmethod
     def of(record: Record, call: Call) -> DerivativeCase:
-        outs = [np.asarray(o) for o in leaves_of(call.of(record.via(OURS), arrays(OURS, call)))]
-        moving = tuple([i for i in call.differentiable_operands if record.along is None or i in record.along])
+        outs = [np.asarray(o) for o in leaves_of(call.of(record.via(TRACEFX), arrays(TRACEFX, call)))]
+        differentiable = tuple([i for i in call.differentiable_operands if record.along is None or i in record.along])
         return DerivativeCase(
             call,
-            moving,
-            tuple([_random_like(call.operands[i], f"tangent {i}") for i in moving]),
+            differentiable,
+            tuple([_random_like(call.operands[i], f"tangent {i}") for i in differentiable]),
             tuple([_random_like(o, f"weight {i}") if is_inexact(o) else None for i, o in enumerate(outs)]),
         )
 
     @property
     def operand_subsets(self) -> list[tuple[int, ...]]:
-        """Which operands are moved: each alone, and all together."""
+        """Returns sets of operands to differentiate: each alone, and all together."""
         return [
             *([(i,) for i in self.differentiable_operands] if len(self.differentiable_operands) > 1 else []),
             self.differentiable_operands,
         ]
 
-    def moved(self, library: Library, chosen: Sequence[int]) -> list[Any]:
-        """The tangents of all operands that have one, those that aren't chosen zero."""
+    def tangent_arrays(self, library: Library, chosen: Sequence[int]) -> list[Any]:
+        """Returns the tangents of all differentiable operands; they are zero for operands not in `chosen`."""
         return [
             to_library_array(
                 library, with_same_weak_type(self.call.operands[i], t if i in chosen else np.zeros_like(t))
@@ -297,118 +299,122 @@ class DerivativeCase:
             for i, t in zip(self.differentiable_operands, self.tangents, strict=True)
         ]
 
-    def restricted(self, f: Function, xs: Sequence[Any], chosen: Sequence[int]) -> Function:
-        """`f` as a function of the chosen operands, and of its outputs those that have derivatives."""
+    def restrict(self, f: Function, xs: Sequence[Any], chosen: Sequence[int]) -> Function:
+        """Returns `f` as a function of the chosen operands that returns only the inexact outputs."""
 
-        def of_chosen(*moved: Any) -> Any:
+        def restricted_f(*inputs: Any) -> Any:
             full = list(xs)
-            for i, x in zip(chosen, moved, strict=True):
+            for i, x in zip(chosen, inputs, strict=True):
                 full[i] = x
             outs = leaves_of(self.call.of(f, full))
             return [o for o, w in zip(outs, self.weights, strict=True) if w is not None]
 
-        return of_chosen
+        return restricted_f
 
-    def pulled(self, library: Library, f: Function) -> Function:
-        """The cotangents of the operands of `f`: the gradient of the weighted sum of its outputs."""
+    def vjp_function(self, library: Library, f: Function) -> Function:
+        """Returns a function of the operands of `f` that returns their cotangents."""
 
-        def pulled(*xs: Any) -> list[Any]:
+        def cotangents(*xs: Any) -> list[Any]:
             _, pull = library.root.vjp(f, *xs)
             return list(pull([to_library_array(library, w) for w in self.weights if w is not None]))
 
-        return pulled
+        return cotangents
 
 
 def derivatives(record: Record) -> Mismatches:
-    """Tangents, gradients, and tangents of gradients, along each inexact operand alone and along all together."""
+    """Compares JVPs, gradients, and JVPs of gradients, in each inexact operand alone and in all together."""
     slopes = [DerivativeCase.of(record, c) for c in record.calls] if record.derivatives else []
     slopes = [s for s in slopes if s.differentiable_operands and any(w is not None for w in s.weights)]
-    f = record.via(THEIRS)
+    f = record.via(JAX)
 
     errors: dict[tuple[int, str], Exception] = {}
 
-    def kept(i: int, aspect: str, out: Any) -> Any:
-        """The result, or None in the place of an error, which is no value that a jitted function can return."""
+    def result_or_none(i: int, aspect: str, out: Any) -> Any:
+        """Returns the result, or None for an error, which a jitted function cannot return, and records the error."""
         if isinstance(out, Exception):
             errors[i, aspect] = out
             return None
         return out
 
-    def oracle(given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def jax_derivatives(operand_arrays: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         outs = []
-        for i, (s, xs, ts) in enumerate(zip(slopes, given, tangents, strict=True)):
-            g, moved = s.restricted(f, xs, s.differentiable_operands), [xs[j] for j in s.differentiable_operands]
-            pull = s.pulled(THEIRS, g)
-            pushed = attempt(functools.partial(_tangents, g, moved, ts))
-            both = attempt(functools.partial(jax.jvp, pull, moved, ts))
+        for i, (s, xs, ts) in enumerate(zip(slopes, operand_arrays, tangents, strict=True)):
+            g, inputs = s.restrict(f, xs, s.differentiable_operands), [xs[j] for j in s.differentiable_operands]
+            pull = s.vjp_function(JAX, g)
+            pushed = attempt(functools.partial(_tangents, g, inputs, ts))
+            both = attempt(functools.partial(jax.jvp, pull, inputs, ts))
             if isinstance(both, Exception):
-                both = attempt(functools.partial(pull, *moved)), both
+                both = attempt(functools.partial(pull, *inputs)), both
             parts = zip(("jvp", "grad", "second"), (pushed, *both), strict=True)
-            outs.append([kept(i, aspect, out) for aspect, out in parts])
+            outs.append([result_or_none(i, aspect, out) for aspect, out in parts])
         return outs
 
-    evaluate = compile_with_jax(oracle)
-    given = [arrays(THEIRS, s.call) for s in slopes]
-    found = references.slopes(record, record.reference) if record.reference else []
-    for turn in range(max([len(s.operand_subsets) for s in slopes], default=0)):
-        choices = [s.operand_subsets[min(turn, len(s.operand_subsets) - 1)] for s in slopes]
-        wanted = evaluate(given, [s.moved(THEIRS, chosen) for s, chosen in zip(slopes, choices, strict=True)])
-        for i, (s, chosen, want) in enumerate(zip(slopes, choices, wanted, strict=True)):
-            if turn < len(s.operand_subsets):
+    evaluate = compile_with_jax(jax_derivatives)
+    operand_arrays = [arrays(JAX, s.call) for s in slopes]
+    mismatches = references.slopes(record, record.reference) if record.reference else []
+    for subset_index in range(max([len(s.operand_subsets) for s in slopes], default=0)):
+        subsets = [s.operand_subsets[min(subset_index, len(s.operand_subsets) - 1)] for s in slopes]
+        expected = evaluate(
+            operand_arrays, [s.tangent_arrays(JAX, chosen) for s, chosen in zip(slopes, subsets, strict=True)]
+        )
+        for i, (s, chosen, want) in enumerate(zip(slopes, subsets, expected, strict=True)):
+            if subset_index < len(s.operand_subsets):
                 parts = zip(("jvp", "grad", "second"), want, strict=True)
-                found += _derivative_mismatches(
+                mismatches += _derivative_mismatches(
                     record, s, chosen, *[errors.get((i, aspect), out) for aspect, out in parts]
                 )
-    return found
+    return mismatches
 
 
 def _tangents(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """The tangents of the outputs by JAX."""
+    """Returns the output tangents computed by JAX."""
     return jax.jvp(f, primals, tangents)[1]
 
 
 def _derivative_mismatches(
     record: Record, s: DerivativeCase, chosen: Sequence[int], pushed: Any, gradient: Any, second: Any
 ) -> Mismatches:
-    """How the tangents, the gradient and its tangents differ from JAX's, each of which may be an error."""
-    moving = s.differentiable_operands
-    xs = arrays(OURS, s.call)
-    f, moved = s.restricted(record.via(OURS), xs, chosen), [xs[i] for i in chosen]
-    ts = [t for i, t in zip(moving, s.moved(OURS, chosen), strict=True) if i in chosen]
-    pull = s.pulled(OURS, f)
+    """Compares JVP, gradient, and JVP of the gradient with JAX's results or errors."""
+    differentiable = s.differentiable_operands
+    xs = arrays(TRACEFX, s.call)
+    f, inputs = s.restrict(record.via(TRACEFX), xs, chosen), [xs[i] for i in chosen]
+    ts = [t for i, t in zip(differentiable, s.tangent_arrays(TRACEFX, chosen), strict=True) if i in chosen]
+    pull = s.vjp_function(TRACEFX, f)
     gradients, seconds = [
-        part if isinstance(part, Exception) else [g for i, g in zip(moving, part, strict=True) if i in chosen]
+        part if isinstance(part, Exception) else [g for i, g in zip(differentiable, part, strict=True) if i in chosen]
         for part in (gradient, second)
     ]
     parts: tuple[tuple[str, Callable[[], Any], Any, Ulps], ...] = (
-        ("jvp", lambda: fx.jvp(f, moved, ts)[1], pushed, DERIVATIVE),
-        ("grad", lambda: pull(*moved), gradients, DERIVATIVE),
-        ("second", lambda: fx.jvp(pull, moved, ts)[1], seconds, SECOND_DERIVATIVE),
+        ("jvp", lambda: fx.jvp(f, inputs, ts)[1], pushed, DERIVATIVE),
+        ("grad", lambda: pull(*inputs), gradients, DERIVATIVE),
+        ("second", lambda: fx.jvp(pull, inputs, ts)[1], seconds, SECOND_DERIVATIVE),
     )
-    found: Mismatches = []
+    mismatches: Mismatches = []
     for aspect, thunk, want, ulps in parts:
         if difference := compare_outcomes(attempt(thunk), want, ulps, typed=False):
-            found.append(f"{aspect} {s.call}{'' if tuple(chosen) == moving else f' at {chosen}'}: {difference}")
-    return found
+            mismatches.append(
+                f"{aspect} {s.call}{'' if tuple(chosen) == differentiable else f' at {chosen}'}: {difference}"
+            )
+    return mismatches
 
 
 # ------------------------------------------------------------------ batches
 
 
 def batches(record: Record) -> Mismatches:
-    """`vmap` over each operand alone and over all together, along every axis; results along the last axis too.
+    """Compares `vmap` over each operand alone and over all together, along every axis, with out_axes 0 and -1.
 
-    Each is compared with its elements one after the other, of which the first is the call whose values are JAX's.
+    The expected result is computed element by element; the first element is the call that is compared with JAX.
     """
-    found = references.batches(record, record.reference) if record.reference else []
-    f = record.via(OURS)
+    mismatches = references.batches(record, record.reference) if record.reference else []
+    f = record.via(TRACEFX)
     for each in record.calls if record.batched else ():
         for chosen in operand_subsets(each):
             b = BatchedCall(each, chosen)
-            rows = attempt(lambda b=b: [b.call.of(f, xs) for xs in b.elements(OURS)])  # type: ignore[misc]
+            rows = attempt(lambda b=b: [b.call.of(f, xs) for xs in b.elements(TRACEFX)])  # type: ignore[misc]
             if isinstance(rows, Exception):
-                found.append(f"vmap {each}, one after the other: {format_outcome(rows)}")
+                mismatches.append(f"vmap {each}, one after the other: {format_outcome(rows)}")
                 continue
             want = fx.tree.map(lambda *parts: fnp.stack(parts), *rows)
-            found += batch_mismatches(record, b, want, record.ulps)
-    return found
+            mismatches += batch_mismatches(record, b, want, record.ulps)
+    return mismatches

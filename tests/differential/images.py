@@ -31,7 +31,7 @@ def image(name: str, *calls: Call, values: Sequence[Call], refused: Sequence[Cal
 
 
 def warp(*args: Any, **kwargs: Any) -> Call:
-    """Numbers of the scale and the translation that keep centers away from where kernels have kinks."""
+    """Scales and translations for which no sample lies at a kink of the kernels."""
     return call(
         BATCH, (2, 4, 4), (1, 2), np.array([0.7, 1.3], np.float32), np.array([0.2, 0.1], np.float32), *args, **kwargs
     )

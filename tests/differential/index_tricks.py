@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: indices as arrays, and questions about shapes."""
+"""Records of `tracefx.numpy`: index arrays, and functions of shapes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R: Final = grid(2, 3)
 
 
 def indexed(name: str, *calls: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = ()) -> Record:
-    """An object that is indexed: the arguments of a call are its key."""
+    """Record of an indexed object such as `mgrid`: the arguments of a call are its index."""
 
     def via(library: Library) -> Callable[..., Any]:
         return lambda *key: getattr(library.numpy, name)[key[0] if len(key) == 1 else key]
@@ -22,8 +22,8 @@ def indexed(name: str, *calls: Call, values: tuple[Call, ...] = (), refused: tup
     return record(name, *calls, values=values, refused=refused, via=via, derivatives=bool(calls), batched=bool(calls))
 
 
-def made(name: str, *values: Call, refused: tuple[Call, ...] = ()) -> Record:
-    """A function of what is known while tracing."""
+def static_function(name: str, *values: Call, refused: tuple[Call, ...] = ()) -> Record:
+    """Record of a function of static values."""
     return record(name, values=values, refused=refused, derivatives=False, batched=False)
 
 
@@ -55,7 +55,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     indexed(
         "c_", call(grid(3), slice(3)), call(R, R), values=(call([1], [2]), call("c", 1, 2)), refused=(call("a", 1),)
     ),
-    made(
+    static_function(
         "indices",
         call((2, 3)),
         call((2, 3), sparse=True),
@@ -70,12 +70,12 @@ RECORDS: Final[tuple[Record, ...]] = (
         derivatives=False,
         batched=False,
     ),
-    made("diag_indices", call(3), call(2, 3), call(2, 0), refused=(call(-1), call(2, -1), call(1.5))),
-    made("diag_indices_from", call(M), refused=(call(R), call(f32(1)))),
-    made("tril_indices", call(3), call(3, 1), call(2, -1, 3), call(0), refused=(call(1.5), call(2, "a"))),
-    made("triu_indices", call(3), call(3, 1), call(2, -1, 3), call(0), refused=(call(1.5), call(2, "a"))),
-    made("tril_indices_from", call(R), call(R, -1), refused=(call(f32(1)),)),
-    made("triu_indices_from", call(R), call(R, -1), refused=(call(f32(1)),)),
+    static_function("diag_indices", call(3), call(2, 3), call(2, 0), refused=(call(-1), call(2, -1), call(1.5))),
+    static_function("diag_indices_from", call(M), refused=(call(R), call(f32(1)))),
+    static_function("tril_indices", call(3), call(3, 1), call(2, -1, 3), call(0), refused=(call(1.5), call(2, "a"))),
+    static_function("triu_indices", call(3), call(3, 1), call(2, -1, 3), call(0), refused=(call(1.5), call(2, "a"))),
+    static_function("tril_indices_from", call(R), call(R, -1), refused=(call(f32(1)),)),
+    static_function("triu_indices_from", call(R), call(R, -1), refused=(call(f32(1)),)),
     record(
         "ravel_multi_index",
         values=[
@@ -98,7 +98,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call("a", (2, 3))],
         derivatives=False,
     ),
-    # ------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------ functions of shapes
     plain("shape", call(R), call(2)),
     plain("broadcast_shapes", call((2, 1), (3,)), call(), call(2, (3, 1)), refused=(call((2,), (3,)), call("a"))),
     plain("isscalar", call(1.5), call(R), call(np.ones(())), call("a"), call(None), call([1])),

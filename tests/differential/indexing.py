@@ -1,6 +1,6 @@
-"""Records of `tracefx.numpy`: elements at an index, updates there.
+"""Records of `tracefx.numpy`: indexing and indexed updates.
 
-Which indices there are is the business of `tests/numpy/test_indexing.py`, which draws them and compares with NumPy.
+The kinds of indices are tested in `tests/numpy/test_indexing.py`, which draws them and compares with NumPy.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ Y: Final = grid(3, 4, seed=1, low=0.5)
 S: Final = slice
 
 
-def read(_: Library) -> Function:
+def getitem(_: Library) -> Function:
     return lambda x, *index, **options: x[tuple(index) if len(index) != 1 else index[0]]
 
 
-def gotten(_: Library) -> Function:
+def at_get(_: Library) -> Function:
     return lambda x, *index, **options: x.at[tuple(index)].get(**options)
 
 
-def updated(method: str) -> Callable[[Library], Function]:
+def at_update(method: str) -> Callable[[Library], Function]:
     return lambda _: lambda x, index, y, **options: getattr(x.at[index], method)(y, **options)
 
 
-def doubled(x: Any) -> Any:
+def double(x: Any) -> Any:
     return x + x
 
 
-PLACES: Final = (
+INDEX_CALLS: Final = (
     call(X, 1),
     call(X, -1, 2),
     call(X, S(None, None, -2)),
@@ -86,9 +86,9 @@ BAD: Final = (
 )
 
 
-def update(method: str, *more: Call, **kw: Any) -> Record:
+def update_record(method: str, *more: Call, **kw: Any) -> Record:
     kw.setdefault("derivatives", True)
-    unique: dict[str, Any] = {"unique_indices": True}  # without, products have no derivatives
+    unique: dict[str, Any] = {"unique_indices": True}  # without it, products are not differentiable
     calls = (
         call(X, 1, Y[0]),
         call(X, (S(None), 2), Y[:, 0]),
@@ -123,14 +123,14 @@ def update(method: str, *more: Call, **kw: Any) -> Record:
     kw.setdefault(
         "ulps", ULPS.get({"multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}.get(method, ""), EXACT)
     )
-    return record(f"at.{method}", *calls, values=values, refused=refused, via=updated(method), **kw)
+    return record(f"at.{method}", *calls, values=values, refused=refused, via=at_update(method), **kw)
 
 
 RECORDS: Final[tuple[Record, ...]] = (
-    record("getitem", *PLACES, values=ODD, refused=BAD, via=read),
+    record("getitem", *INDEX_CALLS, values=ODD, refused=BAD, via=getitem),
     record(
         "at.get",
-        *PLACES,
+        *INDEX_CALLS,
         values=[
             *ODD,
             call(X, BEYOND, mode="fill"),
@@ -141,19 +141,19 @@ RECORDS: Final[tuple[Record, ...]] = (
             *[call(X, BEYOND, mode=mode, wrap_negative_indices=False) for mode in ("fill", "clip")],
         ],
         refused=[*BAD, call(X, 0, mode="other")],
-        via=gotten,
+        via=at_get,
     ),
-    *[update(method) for method in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max")],
-    update("mul"),
+    *[update_record(method) for method in ("set", "add", "subtract", "multiply", "divide", "power", "min", "max")],
+    update_record("mul"),
     record(
         "at.apply",
-        call(X, 1, doubled),
-        call(X, ROWS, doubled, unique_indices=True),
-        call(X, (slice(1, 3), 0), doubled),
-        values=[call(X, BEYOND, doubled, unique_indices=True), call(i32(1, 2), 0, doubled), call(X, 7, doubled)],
-        refused=[call(X, (0, 0, 0), doubled), call(X, "a", doubled), call(X, 0, 1.0)],
-        via=updated("apply"),
-        derivatives=False,  # JAX has none
+        call(X, 1, double),
+        call(X, ROWS, double, unique_indices=True),
+        call(X, (slice(1, 3), 0), double),
+        values=[call(X, BEYOND, double, unique_indices=True), call(i32(1, 2), 0, double), call(X, 7, double)],
+        refused=[call(X, (0, 0, 0), double), call(X, "a", double), call(X, 0, 1.0)],
+        via=at_update("apply"),
+        derivatives=False,  # JAX has no derivatives
     ),
     record(
         "take",

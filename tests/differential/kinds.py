@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: what dtypes are and where they meet. Results are no arrays."""
+"""Records of `tracefx.numpy`: properties and promotion of dtypes. Results are not arrays."""
 
 from __future__ import annotations
 

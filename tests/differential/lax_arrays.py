@@ -1,4 +1,4 @@
-"""Records of `tracefx.lax`: shapes, pieces, new arrays, reductions, contractions."""
+"""Records of `tracefx.lax`: shapes, slices, creation, reductions, contractions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tracefx.testing.tolerances import SUMMED, ULPS
 X: Final = grid(2, 3, 2, low=-1.0)
 Y: Final = grid(2, 3, low=-1.0)
 ROW: Final = grid(3, low=-1.0)
-NONE: Final = np.zeros((2, 0), np.float32)
+EMPTY: Final = np.zeros((2, 0), np.float32)
 EDGY: Final = f32([1, NAN, 3], [INF, 1, 0], [-INF, INF, -0.0])
 SOME: Final = ("bool", "int8", "uint32", "int32", "bfloat16", "float64", "complex64")
 FIRST: Final = i32(1)[0]
@@ -38,7 +38,7 @@ def lax(name: str, *calls: Call, **kw: Any) -> Record:
 
 
 def reducing(name: str, **kw: Any) -> Record:
-    values = (call(EDGY, (1,)), call(NONE, (1,)), call(i32([3, 5], [6, -1]), (0,)), call(NONE, (0,)))
+    values = (call(EDGY, (1,)), call(EMPTY, (1,)), call(i32([3, 5], [6, -1]), (0,)), call(EMPTY, (0,)))
     refused = (call("a", (0,)), call(X, (3,)), call(X, (0, 0)), call(X, (0.5,)), call(X))
     return lax(name, call(X, (1,)), call(X, (0, 2)), call(X, ()), call(Y, (0, 1)), values=values, refused=refused, **kw)
 
@@ -54,14 +54,14 @@ def bitwise(name: str) -> Record:
     )
 
 
-def place(name: str) -> Record:
+def arg_extreme(name: str) -> Record:
     return lax(
         name,
         call(Y, 1, "int32"),
         call(X, 0, "int8"),
         values=[call(EDGY, 1, "int32"), call(i32(3, 3, 1), 0, "uint8")],
         refused=[
-            call(NONE, 1, "int32"),
+            call(EMPTY, 1, "int32"),
             call(Y, 2, "int32"),
             call("a", 0, "int32"),
             call(Y, 0, "float32"),
@@ -71,14 +71,14 @@ def place(name: str) -> Record:
     )
 
 
-def so_far(name: str, **kw: Any) -> Record:
-    whole = kw.pop("whole", ())
+def cumulative(name: str, **kw: Any) -> Record:
+    integer_calls = kw.pop("integer_calls", ())
     return lax(
         name,
         call(Y, 1),
         call(Y, 0, True),
         call(X, axis=1, reverse=True),
-        values=[call(EDGY, 1), call(NONE, 1), call(Y), *whole],
+        values=[call(EDGY, 1), call(EMPTY, 1), call(Y), *integer_calls],
         refused=[call("a"), call(Y, 2), call(f32(1)[0]), call(bools(True))],
         ulps=ULPS.get(name),
         **kw,
@@ -92,14 +92,14 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(Y, (6,)),
         call(Y, (3, 2), (1, 0)),
         call(Weak(ROW), (1, 3)),
-        values=[call(NONE, (0, 3)), call(2.0, (1,))],
+        values=[call(EMPTY, (0, 3)), call(2.0, (1,))],
         refused=[call(Y, (4, 2)), call(Y, (-1,)), call("a", (1,)), call(Y, (1.5,)), call(Y, (6,), (0, 0))],
     ),
     lax(
         "transpose",
         call(Y, (1, 0)),
         call(X, (1, 2, 0)),
-        values=[call(2.0, ()), call(NONE, (1, 0))],
+        values=[call(2.0, ()), call(EMPTY, (1, 0))],
         refused=[call(Y, (0, 0)), call(Y, (0,)), call(Y, (0, 2)), call("a", ()), call(Y, (-1, 0))],
     ),
     lax(
@@ -142,7 +142,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "concatenate",
         call([Y, Y + 1], 1),
         call((Y, Y[:1]), 0),
-        values=[call([NONE, NONE], 1), call([i32(1), i32(2)], 0), call([Y], 0)],
+        values=[call([EMPTY, EMPTY], 1), call([i32(1), i32(2)], 0), call([Y], 0)],
         refused=[
             call([], 0),
             call([Y, ROW], 0),
@@ -192,7 +192,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(Y, grid(), ((1, 0, 2), (-1, 2, 0))),
         call(ROW, 0.5, ((1, 1, 0),)),
         call(ROW, Weak(grid()), ((-1, -1, 1),)),
-        values=[call(NONE, 0.0, ((0, 0, 0), (1, 1, 1)))],
+        values=[call(EMPTY, 0.0, ((0, 0, 0), (1, 1, 1)))],
         refused=[
             call(Y, 0.5, ((1, 0, 0),)),
             call(Y, f32(1), ((0, 0, 0),) * 2),
@@ -296,10 +296,10 @@ RECORDS: Final[tuple[Record, ...]] = (
     bitwise("reduce_and"),
     bitwise("reduce_or"),
     bitwise("reduce_xor"),
-    place("argmax"),
-    place("argmin"),
-    *[so_far(name, whole=[call(i32(1, 2), 0)]) for name in ("cumsum", "cumprod", "cummax", "cummin")],
-    so_far("cumlogsumexp", dtypes=("bfloat16", "float64")),
+    arg_extreme("argmax"),
+    arg_extreme("argmin"),
+    *[cumulative(name, integer_calls=[call(i32(1, 2), 0)]) for name in ("cumsum", "cumprod", "cummax", "cummin")],
+    cumulative("cumlogsumexp", dtypes=("bfloat16", "float64")),
     lax(
         "dot",
         call(Y, grid(3, 4)),
@@ -307,7 +307,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(Y, ROW),
         call(ROW, grid(3, 2)),
         call(c_grid(2, 3), c_grid(3, 2)),
-        values=[call(Y, ROW, **PREFER), call(NONE, f32()), call(ROW, i32(1, 2, 3))],
+        values=[call(Y, ROW, **PREFER), call(EMPTY, f32()), call(ROW, i32(1, 2, 3))],
         refused=[call(Y, Y), call("a", ROW), call(ROW, 2.0), call(X, Y)],
         ulps=SUMMED,
     ),
@@ -321,7 +321,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(c_grid(2, 3), c_grid(3, 2), (((1,), (0,)), ((), ()))),
         values=[
             call(Y, grid(3, 2), (((1,), (0,)), ((), ())), **PREFER),
-            call(NONE, NONE, (((1,), (1,)), ((), ()))),
+            call(EMPTY, EMPTY, (((1,), (1,)), ((), ()))),
             call(Y, i32([1, 2, 3]), (((1,), (1,)), ((), ()))),
         ],
         refused=[

@@ -29,11 +29,11 @@ def plain(name: str, *calls: Call, refused: tuple[Call, ...] = ()) -> Record:
     def via(library: Library) -> Any:
         f = getattr(library.lax, name)
 
-        def found(*args: Any) -> Any:
+        def returning_plain_tuple(*args: Any) -> Any:
             out = f(*args)
-            return out if isinstance(out, list) else tuple(out)  # named tuples are told apart by their class
+            return out if isinstance(out, list) else tuple(out)  # named tuples have different classes
 
-        return found
+        return returning_plain_tuple
 
     return record(
         name,
@@ -169,7 +169,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(grid(5, 3), grid(3, 2), i32(1, 2)),
             call(grid(5, 3), grid(2, 3, 2), i32(2, 2), precision="other"),
         ],
-        batched=False,  # which JAX does along first axes only: the laws do it
+        batched=False,  # JAX supports leading batch axes only; `tests/laws` tests the others
     ),
     record(
         "ragged_dot_general",
@@ -183,7 +183,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ),
         ulps=SUMMED,
         dtypes=("bfloat16",),
-        derivatives=False,  # which JAX lacks where the contracted axis is in groups: the laws have them
+        derivatives=False,  # JAX lacks them where the contracted axis is in groups; `tests/laws` has them
         batched=False,
     ),
     lax(
@@ -204,7 +204,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(grid(2, 4), grid(4, 3), rhs_scale=grid(2)),
         ],
         dtypes=("int8", "bfloat16"),
-        derivatives=False,  # which JAX lacks
+        derivatives=False,  # not implemented in JAX
     ),
     plain(
         "conv_dimension_numbers",

@@ -1,4 +1,4 @@
-"""Records of `tracefx.lax`: operations on elements, which promote nothing."""
+"""Records of `tracefx.lax`: elementwise primitives, which do not promote."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ BITS: Final = (i32(0b1100, 0b1010, -1), i32(0b0110, 2, 3))
 COMPLEX_PAIR: Final = (call(c_grid(3), c_grid(3, seed=2)),)
 
 
-def one(name: str, low: float = -2.0, high: float = 2.0, *, complex_too: bool = True, **kw: Any) -> Record:
-    """An operation on numbers from an open interval."""
+def unary(name: str, low: float = -2.0, high: float = 2.0, *, complex_too: bool = True, **kw: Any) -> Record:
+    """Record of a unary primitive on an open interval."""
     calls = [call(grid(2, 3, low=low, high=high)), call(Weak(grid(2, low=low, high=high, seed=1)))]
     if complex_too:
         calls.append(call(c_grid(3, low=low, high=high)))
@@ -40,8 +40,8 @@ def one(name: str, low: float = -2.0, high: float = 2.0, *, complex_too: bool = 
     )
 
 
-def two(name: str, low: float = -2.0, high: float = 2.0, *more: Call, **kw: Any) -> Record:
-    """An operation on pairs of numbers from an open interval."""
+def binary(name: str, low: float = -2.0, high: float = 2.0, *more: Call, **kw: Any) -> Record:
+    """Record of a binary primitive on an open interval."""
 
     def draw(*shape: int, seed: int = 0) -> Any:
         return grid(*shape, low=low, high=high, seed=seed)
@@ -78,13 +78,13 @@ def ternary_refusals(x: Any) -> tuple[Call, ...]:
 COMPLEX: Final = (c_grid(3), c_grid(3, seed=2))
 
 RECORDS: Final[tuple[Record, ...]] = (
-    one("neg"),
-    one("sign", 0.3, 2.0, complex_too=False),
-    one("abs", 0.3, 2.0, complex_too=False, dtypes=DTYPES[:-1]),
+    unary("neg"),
+    unary("sign", 0.3, 2.0, complex_too=False),
+    unary("abs", 0.3, 2.0, complex_too=False, dtypes=DTYPES[:-1]),
     record("abs", call(c_grid(3)), ulps=ELEMENTARY, dtypes=(), module="lax"),
-    one("square"),
-    one("floor", complex_too=False),
-    one("ceil", complex_too=False),
+    unary("square"),
+    unary("floor", complex_too=False),
+    unary("ceil", complex_too=False),
     record(
         "round",
         call(grid(2, 3)),
@@ -101,32 +101,32 @@ RECORDS: Final[tuple[Record, ...]] = (
         dtypes=(),
         via=lambda m: lambda x: m.lax.round(x, m.lax.RoundingMethod.TO_NEAREST_EVEN),
     ),
-    one("exp"),
-    one("exp2"),
-    one("expm1"),
-    one("log", 0.3, 2.0),
-    one("log1p", -0.5, 2.0),
-    one("logistic"),
-    one("sin"),
-    one("cos"),
-    one("tan", -1.0, 1.0),
-    one("asin", -0.9, 0.9),
-    one("acos", -0.9, 0.9),
-    one("atan"),
-    one("sinh"),
-    one("cosh"),
-    one("tanh"),
-    one("asinh"),
-    one("acosh", 1.2, 3.0),
-    one("atanh", -0.9, 0.9),
-    one("sqrt", 0.3, 2.0),
-    one("rsqrt", 0.3, 2.0),
-    one("cbrt", 0.3, 2.0, complex_too=False),
-    one("erf", complex_too=False),
-    one("erfc", complex_too=False, ulps=ELEMENTARY),
-    one("erf_inv", -0.9, 0.9, complex_too=False),
-    one("lgamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
-    one("digamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
+    unary("exp"),
+    unary("exp2"),
+    unary("expm1"),
+    unary("log", 0.3, 2.0),
+    unary("log1p", -0.5, 2.0),
+    unary("logistic"),
+    unary("sin"),
+    unary("cos"),
+    unary("tan", -1.0, 1.0),
+    unary("asin", -0.9, 0.9),
+    unary("acos", -0.9, 0.9),
+    unary("atan"),
+    unary("sinh"),
+    unary("cosh"),
+    unary("tanh"),
+    unary("asinh"),
+    unary("acosh", 1.2, 3.0),
+    unary("atanh", -0.9, 0.9),
+    unary("sqrt", 0.3, 2.0),
+    unary("rsqrt", 0.3, 2.0),
+    unary("cbrt", 0.3, 2.0, complex_too=False),
+    unary("erf", complex_too=False),
+    unary("erfc", complex_too=False, ulps=ELEMENTARY),
+    unary("erf_inv", -0.9, 0.9, complex_too=False),
+    unary("lgamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
+    unary("digamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
     record(
         "polygamma",
         call(1.0, grid(3, low=0.5, high=3.0)),
@@ -137,8 +137,8 @@ RECORDS: Final[tuple[Record, ...]] = (
         dtypes=("int32", "float64", "complex64"),
         ulps=PROGRAM,
     ),
-    one("bessel_i0e", complex_too=False, ulps=PROGRAM),
-    one("bessel_i1e", complex_too=False, ulps=PROGRAM),
+    unary("bessel_i0e", complex_too=False, ulps=PROGRAM),
+    unary("bessel_i1e", complex_too=False, ulps=PROGRAM),
     *[
         record(
             name,
@@ -146,7 +146,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             values=[call(f32(0.5, 1, 30), 2.0), call(1.0, 2.0), call(NOTHING, NOTHING)],
             refused=[call("a", f32(1)), call(1.0), call(i32(1), i32(2))],
             module="lax",
-            derivatives=False,  # of which JAX has few
+            derivatives=False,  # JAX implements few of them
             dtypes=("bfloat16",),  # JAX fails for 64 bits
             ulps=PROGRAM,
         )
@@ -172,20 +172,20 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call(i32(1), i32(1)), call(f32(1), f32(1, 2)), call(c64(1), f32(1)), call("a", f32(1))],
         module="lax",
     ),
-    one("is_finite", complex_too=False),
+    unary("is_finite", complex_too=False),
     record("bitwise_not", call(BITS[0]), call(bools(True, False)), refused=[call(f32(1)), call("a")], module="lax"),
     record("population_count", call(BITS[0]), refused=[call(f32(1)), call("a")], module="lax"),
     record("clz", call(BITS[1]), refused=[call(f32(1)), call("a")], module="lax"),
-    two("add", -2.0, 2.0, *COMPLEX_PAIR),
-    two("sub", -2.0, 2.0, *COMPLEX_PAIR),
-    two("mul", -2.0, 2.0, *COMPLEX_PAIR),
-    two("div", 0.3, 2.0, *COMPLEX_PAIR),
-    two("rem", 0.3, 2.0),
-    two("max"),
-    two("min"),
-    two("atan2", 0.3, 2.0),
-    two("nextafter", derivatives=False),
-    two("pow", 0.3, 2.0, call(grid(3, low=0.3), i32(1, 2, 3)), *COMPLEX_PAIR),
+    binary("add", -2.0, 2.0, *COMPLEX_PAIR),
+    binary("sub", -2.0, 2.0, *COMPLEX_PAIR),
+    binary("mul", -2.0, 2.0, *COMPLEX_PAIR),
+    binary("div", 0.3, 2.0, *COMPLEX_PAIR),
+    binary("rem", 0.3, 2.0),
+    binary("max"),
+    binary("min"),
+    binary("atan2", 0.3, 2.0),
+    binary("nextafter", derivatives=False),
+    binary("pow", 0.3, 2.0, call(grid(3, low=0.3), i32(1, 2, 3)), *COMPLEX_PAIR),
     record(
         "integer_pow",
         call(grid(3, low=0.3), 3),
@@ -197,7 +197,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call("a", 2), call(f32(1), 0.5), call(i32(2), -1), call(f32(1), "a")],
         module="lax",
     ),
-    *[two(name, derivatives=False) for name in ("eq", "ne", "lt", "le", "gt", "ge")],
+    *[binary(name, derivatives=False) for name in ("eq", "ne", "lt", "le", "gt", "ge")],
     *[
         bitwise(name)
         for name in (

@@ -1,4 +1,4 @@
-"""Records of `tracefx.lax`: arrays and windows folded by any function."""
+"""Records of `tracefx.lax`: reductions and window reductions with any function."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from tracefx.testing.tolerances import SUMMED
 X: Final = grid(3, 4)
 Y: Final = grid(3, 4, seed=1)
 POSITIVE: Final = grid(3, 4, low=0.5)
-PLACES: Final = np.broadcast_to(np.arange(4, dtype=np.int32), (3, 4)).copy()
+INDICES: Final = np.broadcast_to(np.arange(4, dtype=np.int32), (3, 4)).copy()
 SOME: Final = ("bool", "int8", "uint32", "bfloat16", "float64", "complex64")
 SAME: Final = (2, 2), (1, 2), "SAME"
 DILATED: Final = (2, 2), (1, 2), ((0, 1), (1, 1)), (2, 1), (1, 2)
 
 
-def by_name(m: Library, computation: Any) -> Any:
-    """A function of the library, or one that is written in its functions."""
+def resolve_computation(m: Library, computation: Any) -> Any:
+    """Returns the library's function of that name, or one built from its functions."""
     return getattr(m.lax, computation) if isinstance(computation, str) else computation(m)
 
 
-def through(name: str) -> Any:
+def reduction_via(name: str) -> Any:
     def via(m: Library) -> Function:
         def f(x: Any, start: Any, computation: Any, *args: Any, **kwargs: Any) -> Any:
-            return getattr(m.lax, name)(x, start, by_name(m, computation), *args, **kwargs)
+            return getattr(m.lax, name)(x, start, resolve_computation(m, computation), *args, **kwargs)
 
         return f
 
@@ -50,13 +50,13 @@ def product(m: Library) -> Function:
     return lambda a, b: a * b + 0
 
 
-def counted(m: Library) -> Function:
-    """Sums, and how many there are."""
+def sum_and_count(m: Library) -> Function:
+    """Computes sums and counts."""
     return lambda a, b: (a[0] + b[0], a[1] + b[1])
 
 
-def greatest(m: Library) -> Function:
-    """The greatest, and where it is."""
+def max_and_index(m: Library) -> Function:
+    """Computes the maximum and its index."""
 
     def f(a: Any, b: Any) -> Any:
         first = m.lax.ge(a[0], b[0])
@@ -65,8 +65,8 @@ def greatest(m: Library) -> Function:
     return f
 
 
-def folding(name: str, *calls: Call, **kw: Any) -> Record:
-    return record(name, *calls, module="lax", via=through(name), dtypes=(), ulps=SUMMED, **kw)
+def reduction(name: str, *calls: Call, **kw: Any) -> Record:
+    return record(name, *calls, module="lax", via=reduction_via(name), dtypes=(), ulps=SUMMED, **kw)
 
 
 ONE: Final = np.float32(1)
@@ -75,18 +75,18 @@ LEAST: Final = np.float32(-INF)
 FIRST: Final = (LEAST, np.int32(-1))
 
 RECORDS: Final[tuple[Record, ...]] = (
-    folding(
+    reduction(
         "reduce",
         call(X, ZERO, "add", (0,)),
         call(X, ONE, product, (1,)),
-        call((X, Y), (ZERO, ZERO), counted, (0, 1)),
+        call((X, Y), (ZERO, ZERO), sum_and_count, (0, 1)),
         values=[
-            call((X, PLACES), FIRST, greatest, (1,)),
+            call((X, INDICES), FIRST, max_and_index, (1,)),
             call(X, LEAST, "max", (1,)),
             call(X, np.float32(INF), "min", (1,)),
             call(X, ONE, "mul", (1,)),
             call(X, np.float32(5), "max", (0,)),
-            *[call(PLACES, np.int32(n), f"bitwise_{f}", (1,)) for f, n in (("and", -1), ("or", 0), ("xor", 0))],
+            *[call(INDICES, np.int32(n), f"bitwise_{f}", (1,)) for f, n in (("and", -1), ("or", 0), ("xor", 0))],
             call(X > 0, False, "bitwise_or", (0,)),
             call(f32(1, NAN), LEAST, "max", (0,)),
             call(f32(), np.float32(3), product, (0,)),
@@ -100,13 +100,13 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, ONE, product, (5,)),
         ],
     ),
-    folding(
+    reduction(
         "reduce_window",
         call(X, ZERO, "add", *DILATED),
         call(X, LEAST, "max", *SAME),
         values=[
             call(POSITIVE, ONE, product, *SAME),
-            call((X, PLACES), FIRST, greatest, (1, 2)),
+            call((X, INDICES), FIRST, max_and_index, (1, 2)),
             call(X, np.float32(INF), "min", *DILATED),
             call(X, LEAST, "max", (2, 2), (1, 2), "SAME_LOWER"),
             call(X, ZERO, "add", (2, 2), (1, 1), ((-1, 1), (0, -1))),

@@ -1,4 +1,4 @@
-"""Records of `tracefx.lax`: what is made of the operations on shapes and places."""
+"""Records of `tracefx.lax`: functions composed of slicing, reshaping and indexing primitives."""
 
 from __future__ import annotations
 

@@ -20,18 +20,18 @@ ROWS: Final = ((1,), (0,), (0,))
 
 
 def gather(m: Library) -> Function:
-    def f(x: Any, at: Any, numbers: Numbers, sizes: tuple[int, ...], **options: Any) -> Any:
-        return m.lax.gather(x, at, m.lax.GatherDimensionNumbers(*numbers), sizes, **options)
+    def f(x: Any, indices: Any, numbers: Numbers, sizes: tuple[int, ...], **options: Any) -> Any:
+        return m.lax.gather(x, indices, m.lax.GatherDimensionNumbers(*numbers), sizes, **options)
 
     return f
 
 
 def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | None = None) -> Record:
-    """Updates of rows, of single elements, of columns."""
+    """Record of updates of rows, single elements, and columns."""
 
     def via(m: Library) -> Function:
-        def f(x: Any, at: Any, y: Any, numbers: Numbers = ROWS, **options: Any) -> Any:
-            return getattr(m.lax, name)(x, at, y, m.lax.ScatterDimensionNumbers(*numbers), **options)
+        def f(x: Any, indices: Any, y: Any, numbers: Numbers = ROWS, **options: Any) -> Any:
+            return getattr(m.lax, name)(x, indices, y, m.lax.ScatterDimensionNumbers(*numbers), **options)
 
         return f
 
@@ -64,20 +64,20 @@ def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | No
     )
 
 
-def applied(m: Library) -> Function:
-    def f(x: Any, at: Any, function: Function, numbers: Numbers, shape: tuple[int, ...], **options: Any) -> Any:
+def apply_scatter(m: Library) -> Function:
+    def f(x: Any, indices: Any, function: Function, numbers: Numbers, shape: tuple[int, ...], **options: Any) -> Any:
         dimensions = m.lax.ScatterDimensionNumbers(*numbers)
-        return m.lax.scatter_apply(x, at, function, dimensions, update_shape=shape, **options)
+        return m.lax.scatter_apply(x, indices, function, dimensions, update_shape=shape, **options)
 
     return f
 
 
-def shifted(x: Any) -> Any:
+def add_one(x: Any) -> Any:
     return x * 2 + 1
 
 
-def named(name: str, *calls: Call, ulps: Ulps | None = None, **kw: Any) -> Record:
-    """A function of the named axis "i", the first one of its operand."""
+def collective(name: str, *calls: Call, ulps: Ulps | None = None, **kw: Any) -> Record:
+    """Record of a function of the named axis "i", the first axis of its operand."""
 
     def via(m: Library) -> Function:
         def f(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +88,7 @@ def named(name: str, *calls: Call, ulps: Ulps | None = None, **kw: Any) -> Recor
     return record(name, *calls, module="lax", via=via, dtypes=SOME, ulps=ulps, **kw)
 
 
-def of_axis(name: str) -> Record:
+def axis_query(name: str) -> Record:
     def via(m: Library) -> Function:
         return lambda x, axis="i": m.root.vmap(lambda x: x * getattr(m.lax, name)(axis), axis_name="i")(x)
 
@@ -131,25 +131,25 @@ RECORDS: Final[tuple[Record, ...]] = (
     scatter("scatter_max"),
     record(
         "scatter_apply",
-        call(X, IN, shifted, ROWS, (2, 4)),
-        call(X, i32([0, 1], [2, 3]), shifted, ((), (0, 1), (0, 1)), (2,), unique_indices=True),
+        call(X, IN, add_one, ROWS, (2, 4)),
+        call(X, i32([0, 1], [2, 3]), add_one, ((), (0, 1), (0, 1)), (2,), unique_indices=True),
         values=[
-            call(X, i32([1], [1], [-1]), shifted, ROWS, (3, 4)),
-            call(X, BEYOND, shifted, ROWS, (3, 4), mode="clip"),
-            call(i32(1, 2), i32([1]), shifted, ((), (0,), (0,)), (1,)),
+            call(X, i32([1], [1], [-1]), add_one, ROWS, (3, 4)),
+            call(X, BEYOND, add_one, ROWS, (3, 4), mode="clip"),
+            call(i32(1, 2), i32([1]), add_one, ((), (0,), (0,)), (1,)),
         ],
-        refused=[call(X, IN, shifted, ROWS, (2,)), call(X, IN, shifted, ROWS, (2, 4), mode="other")],
+        refused=[call(X, IN, add_one, ROWS, (2,)), call(X, IN, add_one, ROWS, (2, 4), mode="other")],
         module="lax",
-        via=applied,
-        derivatives=False,  # JAX has none
+        via=apply_scatter,
+        derivatives=False,  # JAX has no derivatives
         dtypes=("int8", "bfloat16", "float64"),
     ),
-    named("psum", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
-    named("pmean", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
-    named("pmax", call(X), values=[call(i32(1, 2))], refused=BAD, derivatives=False),
-    named("pmin", call(X), values=[call(i32(1, 2))], refused=BAD, derivatives=False),
-    named("all_gather", call(X), call(Z, axis=1), call(Z, axis=1, tiled=True), refused=[call(X, axis=3)]),
-    named(
+    collective("psum", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
+    collective("pmean", call(X), call(c_grid(3)), values=[call(i32(1, 2))], refused=BAD, ulps=SUMMED),
+    collective("pmax", call(X), values=[call(i32(1, 2))], refused=BAD, derivatives=False),
+    collective("pmin", call(X), values=[call(i32(1, 2))], refused=BAD, derivatives=False),
+    collective("all_gather", call(X), call(Z, axis=1), call(Z, axis=1, tiled=True), refused=[call(X, axis=3)]),
+    collective(
         "psum_scatter",
         call(grid(2, 2)),
         call(Z, tiled=True),
@@ -157,19 +157,19 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call(grid(2, 3)), call(grid(2, 3), tiled=True)],
         ulps=SUMMED,
     ),
-    named(
+    collective(
         "ppermute",
         call(X, [(0, 1), (1, 2), (2, 0)]),
         call(X, [(0, 0), (1, 2), (2, 1)]),
         refused=[call(X, [(0, 1), (0, 2)]), call(X, [(0, 5)])],
     ),
-    named(
+    collective(
         "all_to_all",
         call(grid(2, 2, 3), 0, 0),
         call(grid(2, 3, 2), 1, 0),
         call(Z, 0, 1, tiled=True),
         refused=[call(Z, 0, 0), call(Z, 5, 0)],
     ),
-    of_axis("axis_index"),
-    of_axis("axis_size"),
+    axis_query("axis_index"),
+    axis_query("axis_size"),
 )

@@ -1,4 +1,4 @@
-"""Records of `tracefx.lax`: sorting, the greatest elements."""
+"""Records of `tracefx.lax`: sorting, top-k."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.differential.records import (
 
 Y: Final = grid(2, 3, low=-1.0)
 ROW: Final = grid(4, low=-1.0)
-NONE: Final = np.zeros((2, 0), np.float32)
+EMPTY: Final = np.zeros((2, 0), np.float32)
 EDGY: Final = f32(1, NAN, -0.0, INF, 0.0, -INF, -NAN, -0.0, 2)
 TIES: Final = i32(2, 1, 2, 1)
 ODD: Final = c64(1 + 1j, complex(1, NAN), complex(NAN, 0), complex(-0.0, 2), complex(0.0, 1), complex(-INF, NAN), 5)
@@ -39,12 +39,12 @@ def lax(name: str, *calls: Call, **kw: Any) -> Record:
     return record(name, *calls, module="lax", **kw)
 
 
-def paired(name: str) -> Callable[[Library], Function]:
-    """JAX says that it gives a tuple, and gives a list."""
+def via_as_tuple(name: str) -> Callable[[Library], Function]:
+    """JAX documents a tuple, but returns a list."""
     return lambda library: lambda *args, **kwargs: tuple(getattr(library.lax, name)(*args, **kwargs))
 
 
-def nearly(name: str) -> Record:
+def approximate(name: str) -> Record:
     return lax(
         name,
         call(Y, 2),
@@ -65,7 +65,7 @@ def nearly(name: str) -> Record:
             call(Y, 1, 2),
         ],
         dtypes=("bfloat16", "float16", "float64"),
-        via=paired(name),
+        via=via_as_tuple(name),
     )
 
 
@@ -82,8 +82,8 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ODD),
             call((ODD, i32(*range(7))), num_keys=1),
             call([ROW, TIES]),
-            call(NONE),
-            call(NONE, 0),
+            call(EMPTY),
+            call(EMPTY, 0),
             call(Weak(ROW)),
             call((bools(True, False, True, False), EDGY[:4], i32(0, 1, 2, 3)), num_keys=2),
         ],
@@ -103,7 +103,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "sort_key_val",
         call(Y, Y + 1),
         call(TIES, ROW, 0),
-        values=[call(EDGY, i32(*range(9))), call(NONE, NONE)],
+        values=[call(EDGY, i32(*range(9))), call(EMPTY, EMPTY)],
         refused=[call("a", Y), call(Y, ROW), call(Y, Y, 2)],
     ),
     lax(
@@ -117,7 +117,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(TIES, 3),
             call(bools(True, False, True), 2),
             call(ROW, 0),
-            call(NONE, 0),
+            call(EMPTY, 0),
             call(Weak(ROW), 2),
             call(grid(3000), 5),
             call(np.arange(6000, dtype=np.int32).reshape(2, 3000) // 3, 4),
@@ -131,8 +131,8 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(Y, 1, axis=2),
         ],
         dtypes=REALS,
-        via=paired("top_k"),
+        via=via_as_tuple("top_k"),
     ),
-    nearly("approx_max_k"),
-    nearly("approx_min_k"),
+    approximate("approx_max_k"),
+    approximate("approx_min_k"),
 )

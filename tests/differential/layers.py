@@ -1,4 +1,4 @@
-"""Records of what layers are made of: attention, products of scaled blocks, initializers."""
+"""Records of building blocks of layers: attention, scaled block products, initializers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def attention(*calls: Call, **kw: Any) -> Record:
 
 
 def initializer(name: str, *calls: Call, of: Callable[[Any], Function] | None = None) -> Record:
-    """Calls of what makes one; drawn are parameters of a layer."""
+    """Record of an initializer factory; the samples are the parameters of a layer."""
 
     def via(library: Library) -> Function:
         make: Function = getattr(library.nn.initializers, name)
 
         def draw(words: Any, *args: Any, dtype: Any = None, shape: Any = (3, 2, 6, 4), **kw: Any) -> Any:
-            made = make(*args, **kw) if name not in ("zeros", "ones") else make
-            return made(library.root.random.wrap_key_data(words), shape, dtype)
+            initialize = make(*args, **kw) if name not in ("zeros", "ones") else make
+            return initialize(library.root.random.wrap_key_data(words), shape, dtype)
 
         return draw
 

@@ -1,4 +1,4 @@
-"""Records of arrays themselves: methods, properties and operators."""
+"""Records of array methods, properties and operators."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ FEW: Final = ("bool", "int32", "bfloat16", "complex64")
 
 
 def method(name: str, *calls: Call, ulps: Ulps = EXACT, refused: tuple[Call, ...] = (), **kw: Any) -> Record:
-    def found(_: Library) -> Function:
+    def method_function(_: Library) -> Function:
         return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
 
     kw.setdefault("dtypes", FEW)
-    return record(f"ndarray.{name}", *calls, via=found, ulps=ulps, refused=refused, **kw)
+    return record(f"ndarray.{name}", *calls, via=method_function, ulps=ulps, refused=refused, **kw)
 
 
 def attribute(name: str, *calls: Call, is_plain: bool = False) -> Record:
@@ -59,7 +59,7 @@ def reflected(f: Callable[[Any, Any], Any]) -> Function:
 
 
 def number(name: str, f: Callable[[Any, Any], Any], ulps: Ulps = EXACT) -> tuple[Record, Record]:
-    """An operator and its reflection."""
+    """Records of an operator and its reflected form."""
     calls = (call(X, Y), call(X, 2), call(X, 1.5), call(Weak(X), Y[0]))
     values = (call(i32(5, -3), 2), call(X, np.float32(0.5)), call(f32(1, 2), np.array([3.0, 4.0])), call(f32(), 1.0))
     refused = (call(X, "a"), call(X, None), call(X, [1.0, 2.0, 3.0]), call(X, f32(1, 2)))
@@ -85,12 +85,12 @@ def comparison(name: str, f: Callable[[Any, Any], Any]) -> Record:
     )
 
 
-def one(name: str, f: Function, *calls: Call, **kw: Any) -> Record:
+def protocol_function(name: str, f: Function, *calls: Call, **kw: Any) -> Record:
     return operation(f"__{name}__", f, *calls, **kw)
 
 
-def spread(x: Any, dtype: Any = None) -> Any:
-    """What iteration gives."""
+def iterate(x: Any, dtype: Any = None) -> Any:
+    """Returns the elements by iteration."""
     return list(x)
 
 
@@ -115,13 +115,13 @@ RECORDS: Final[tuple[Record, ...]] = (
         "__matmul__", operator.matmul, call(X, Y.T), call(X, Y[0]), refused=(call(X, Y), call(X, 2.0)), ulps=SUMMED
     ),
     operation("__rmatmul__", reflected(operator.matmul), call(X, np.ones((3, 2), np.float32)), ulps=SUMMED),
-    one("neg", operator.neg, call(X), refused=[call(bools(True))]),
-    one("pos", operator.pos, call(X)),
-    one("abs", abs, call(X), call(i32(-1, 2)), ulps=Ulps(1, 1, 1)),  # of complex numbers XLA's is a unit off
-    one("invert", operator.inv, call(i32(5, -3)), call(bools(True)), refused=[call(X)]),
-    one("round", round, call(X), call(X, 1), ulps=ULPS["div"]),
-    one("iter", spread, call(X), call(X[0]), refused=[call(grid())]),
-    one(
+    protocol_function("neg", operator.neg, call(X), refused=[call(bools(True))]),
+    protocol_function("pos", operator.pos, call(X)),
+    protocol_function("abs", abs, call(X), call(i32(-1, 2)), ulps=Ulps(1, 1, 1)),  # XLA's complex `abs` is one ulp off
+    protocol_function("invert", operator.inv, call(i32(5, -3)), call(bools(True)), refused=[call(X)]),
+    protocol_function("round", round, call(X), call(X, 1), ulps=ULPS["div"]),
+    protocol_function("iter", iterate, call(X), call(X[0]), refused=[call(grid())]),
+    protocol_function(
         "getitem",
         operator.getitem,
         call(X, 1),
@@ -130,7 +130,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, i32(1, 0)),
         refused=[call(X, "a"), call(X, 1.5)],
     ),
-    one("len", len, call(X), refused=[call(grid())], is_plain=True, derivatives=False, batched=False),
+    protocol_function("len", len, call(X), refused=[call(grid())], is_plain=True, derivatives=False, batched=False),
     attribute("T", call(X)),
     attribute("mT", call(X)),
     attribute("real", call(X), call(c_grid(2))),
@@ -194,7 +194,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     method("var", *OVER, call(X, ddof=1), refused=(call(X, 2),), ulps=PROGRAM),
     method("std", *OVER, call(X, ddof=1), refused=(call(X, 2),), ulps=PROGRAM),
     *[method(name, *OVER, refused=(call(X, 2),)) for name in ("max", "min", "all", "any")],
-    # 64-bit ones fail in JAX when they are compiled, unless 64 bits are enabled.
+    # In JAX, compiling these in 64 bits fails unless x64 is enabled.
     *[method(name, *OVER, refused=(call(X, 2),), dtypes=("int32", "bfloat16")) for name in ("argmax", "argmin")],
     method("conjugate", call(X), call(c_grid(2))),
     method("copy", call(X)),

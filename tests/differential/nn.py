@@ -25,12 +25,12 @@ from tracefx.testing.tolerances import PROGRAM, ULPS, Ulps
 
 X: Final = grid(3, 4)
 MASK: Final = bools([True, False, True, True], [False, True, False, False], [True, True, True, True])
-FAR: Final = f32(0.0, -0.0, 1e-30, -1e-30, 0.5, -3.0, 20.0, -20.0, 90.0, -90.0, 1e5, -1e5)
-NONE: Final = np.zeros((2, 0), np.float32)
+WIDE_RANGE: Final = f32(0.0, -0.0, 1e-30, -1e-30, 0.5, -3.0, 20.0, -20.0, 90.0, -90.0, 1e5, -1e5)
+EMPTY: Final = np.zeros((2, 0), np.float32)
 
 
 def element(name: str, *more: Call, values: tuple[Call, ...] = (), ulps: Ulps = PROGRAM, **kw: Any) -> Record:
-    data = (call(EDGES), call(FAR), call(0.5), call(2), call(NONE), *values)
+    data = (call(EDGES), call(WIDE_RANGE), call(0.5), call(2), call(EMPTY), *values)
     refused = (call("a"), call(None), call([1.0]))
     return record(name, call(X), call(Weak(grid(3))), *more, values=data, refused=refused, ulps=ulps, module="nn", **kw)
 
@@ -42,7 +42,7 @@ def over_axes(name: str, *more: Call, values: tuple[Call, ...] = (), refused: tu
         call(f32(-INF, 0.0)),
         call(f32(INF, 1.0)),
         call(f32(NAN, 1.0)),
-        call(NONE),
+        call(EMPTY),
         call(i32(1, 2)),
         call(f32(0.5)),
         *values,
@@ -83,7 +83,9 @@ RECORDS: Final[tuple[Record, ...]] = (
         module="nn",
         ulps=PROGRAM,
     ),
-    element("gelu", call(X, approximate=False), values=(call(FAR, approximate=False), call(EDGES, approximate=False))),
+    element(
+        "gelu", call(X, approximate=False), values=(call(WIDE_RANGE, approximate=False), call(EDGES, approximate=False))
+    ),
     over_axes(
         "softmax",
         call(X, where=MASK),
@@ -98,12 +100,12 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, axis=-1, b=2),
         call(X, where=MASK),
         call(X, 1, where=MASK),
-        call(X, -1, f32(1, -10, 1, 1), return_sign=True),  # no sum of which is close to 0
+        call(X, -1, f32(1, -10, 1, 1), return_sign=True),  # no sum is close to 0
         call(c_grid(3)),
         values=(
             call(f32(0, 1, 2), b=f32(1, -2, 0)),
             call(f32(0, 1, 2), b=f32(1, -20, 0)),
-            call(NONE, axis=1),
+            call(EMPTY, axis=1),
             call(2.0),
             call(X, where=np.zeros((3, 4), bool)),
             call(f32(1, 2), b=f32(0, 0)),

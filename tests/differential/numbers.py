@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: further functions of numbers, floats taken apart, integers and their bits."""
+"""Records of `tracefx.numpy`: further elementwise functions, parts of floats, integers and bits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call(f32(INF, -INF, INF, 1e4), f32(INF, -INF, -INF, 1e4)), call(1, 2.5)],
         refused=[call("a", 1)],
         dtypes=("bool", "int32", "bfloat16", "float16", "float32"),
-        # Where the sum of the powers is near 1, its logarithm is near 0.
+        # Where the sum of powers is near 1, its logarithm is near 0.
         ulps=Ulps(4, 4, 2, least=1.0),
     ),
     record(
@@ -93,7 +93,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
         refused=(*NO_ARRAY, call(X, nan="a")),
     ),
-    # ------------------------------------------------------------------ floats taken apart
+    # ------------------------------------------------------------------ parts of floats
     record("modf", call(X), values=[call(EDGES), call(3), call(Weak(X))], refused=NO_ARRAY),
     record("frexp", call(X), values=[call(EDGES), call(3)], refused=(*NO_ARRAY, call(C))),
     record(

@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: sorting, searching, sets, places where something holds."""
+"""Records of `tracefx.numpy`: sorting, searching, sets, indices of elements."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tracefx.testing.tolerances import PROGRAM
 
 X: Final = grid(2, 3)
 ROW: Final = grid(5)
-NONE: Final = np.zeros((2, 0), np.float32)
+EMPTY: Final = np.zeros((2, 0), np.float32)
 EDGY: Final = f32(1, NAN, -0.0, INF, 0.0, -INF, NAN, -0.0, 2)
 TIES: Final = i32([2, 1, 2, 1], [3, 3, 0, 3])
 TRUTHS: Final = bools([True, False, True], [False, False, True])
 ODD: Final = c64(1 + 1j, complex(1, NAN), complex(NAN, 0), 2j, 1j, complex(-INF, NAN), 5)
 SMALL: Final = i32(3, 1, 3, 2, 1)
-OTHER: Final = i32(2, 5, 3, 5)
+SECOND_SET: Final = i32(2, 5, 3, 5)
 REALS: Final = ("bool", "int8", "uint8", "int32", "uint32", "bfloat16", "float16", "float64")
 FEW: Final = ("bool", "int8", "float16", "bfloat16", "float64", "complex64")
 
 
 def order(name: str, *calls: Call, **kw: Any) -> Record:
-    values = (call(TIES), call(EDGY), call(ODD), call(NONE), call(NONE, 0), call(TIES, descending=True))
+    values = (call(TIES), call(EDGY), call(ODD), call(EMPTY), call(EMPTY, 0), call(TIES, descending=True))
     refused = (call("a"), call([1.0]), call(X, 2), call(grid()), call(X, kind="stable"), call(X, order="x"))
     more = (call(EDGY, descending=True), call(X, descending=True, stable=False))
     return record(
@@ -46,7 +46,7 @@ def order(name: str, *calls: Call, **kw: Any) -> Record:
     )  # fmt: skip
 
 
-def around(name: str) -> Record:
+def partition(name: str) -> Record:
     return record(
         name,
         call(X, 1),
@@ -82,28 +82,28 @@ def selecting(name: str, **kw: Any) -> Record:
 def set_of_two(name: str, *more: Call) -> Record:
     return record(
         name,
-        call(SMALL, OTHER, size=6),
+        call(SMALL, SECOND_SET, size=6),
         call(ROW, f32(ROW[1], ROW[3], 4, -0.0, 0), size=4),
         *more,
         values=[
             call(EDGY, EDGY[::-2], size=12, fill_value=1),
             call(TIES, X, size=7, fill_value=0),
-            call(SMALL[:0], OTHER, size=3, fill_value=4),
+            call(SMALL[:0], SECOND_SET, size=3, fill_value=4),
         ],
-        refused=[call("a", SMALL, size=1), call(SMALL, [1, 2], size=1), call(SMALL, OTHER, size=-1)],
+        refused=[call("a", SMALL, size=1), call(SMALL, [1, 2], size=1), call(SMALL, SECOND_SET, size=-1)],
         dtypes=("bfloat16", "uint8"),
     )
 
 
-def different(name: str, *more: Call, values: tuple[Call, ...] = (), whole: bool = False) -> Record:
+def unique(name: str, *more: Call, values: tuple[Call, ...] = (), differentiable: bool = False) -> Record:
     return record(
         name,
         call(SMALL, size=4),
         *more,
-        values=[call(EDGY, size=9), call(NONE, size=2, fill_value=3), *values],
-        refused=[call("a", size=1), call([1, 2], size=1), call(SMALL, size=-1), call(NONE, size=1)],
+        values=[call(EDGY, size=9), call(EMPTY, size=2, fill_value=3), *values],
+        refused=[call("a", size=1), call([1, 2], size=1), call(SMALL, size=-1), call(EMPTY, size=1)],
         dtypes=("bool", "bfloat16", "uint8"),
-        derivatives=whole,
+        derivatives=differentiable,
     )
 
 
@@ -115,17 +115,17 @@ RECORDS: Final[tuple[Record, ...]] = (
         call((i32(1, 1, 0, 0), f32(2, 1, 2, 1))),
         call([X, -X], 0),
         call([c_grid(3), i32(1, 1, 0)]),
-        values=[call((EDGY,)), call([grid(), grid()]), call(TIES), call([NONE, NONE])],
+        values=[call((EDGY,)), call([grid(), grid()]), call(TIES), call([EMPTY, EMPTY])],
         refused=[call(()), call("a"), call([X, ROW]), call([X], 2), call(["a"]), call(grid())],
         dtypes=FEW,
     ),
-    around("partition"),
-    around("argpartition"),
+    partition("partition"),
+    partition("argpartition"),
     record(
         "sort_complex",
         call(c_grid(2, 3)),
         call(ROW),
-        values=[call(TIES), call(ODD), call(NONE)],
+        values=[call(TIES), call(ODD), call(EMPTY)],
         refused=[call("a"), call(grid()), call([1.0])],
         dtypes=FEW,
     ),
@@ -133,7 +133,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "searchsorted",
         call(np.sort(ROW), X),
         call(np.sort(ROW), grid(), "right"),
-        call(np.full(5, 0.25, np.float32), X, sorter=i32(3, 0, 4, 2, 1)),  # so that each order of a batch is one
+        call(np.full(5, 0.25, np.float32), X, sorter=i32(3, 0, 4, 2, 1)),  # every element of a batch is a permutation
         call(np.sort(ROW), X, method="sort"),
         values=[
             *searching("scan"),
@@ -144,7 +144,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(c64(1, complex(1, 2), complex(NAN, 1)), c64(1 + 1j, complex(1, NAN), NAN)),
             call(i32(1, 2, 2, 3), f32(2, 2.5)),
             call(f32(), ROW),
-            call(np.sort(ROW), NONE),
+            call(np.sort(ROW), EMPTY),
             call(np.arange(300, dtype=np.int32), i32(7, 299, 300, -1), method="compare_all"),
         ],
         refused=[
@@ -191,7 +191,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         dtypes=("int8", "float16", "float64"),
         ulps=PROGRAM,
     ),
-    # ------------------------------------------------------------------ places
+    # ------------------------------------------------------------------ indices
     record(
         "nonzero",
         call(TRUTHS, size=4),
@@ -201,8 +201,8 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[
             call(TRUTHS, size=5, fill_value=(7, 8)),
             call(TRUTHS, size=5, fill_value=0.5),
-            call(NONE, size=2),
-            call(NONE, size=0),
+            call(EMPTY, size=2),
+            call(EMPTY, size=0),
             call(c64(0, 1j), size=1),
             call(TRUTHS, size=0),
         ],
@@ -220,7 +220,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "flatnonzero",
         call(TRUTHS, size=4),
         call(TRUTHS, size=5, fill_value=6),
-        values=[call(NONE, size=1), call(grid(), size=1)],
+        values=[call(EMPTY, size=1), call(grid(), size=1)],
         refused=[call("a", size=1), call(TRUTHS, size=-1)],
         dtypes=FEW,
     ),
@@ -228,7 +228,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "argwhere",
         call(TRUTHS, size=4),
         call(TRUTHS, size=5, fill_value=-1),
-        values=[call(NONE, size=1), call(grid(), size=1), call(f32(0)[0], size=1)],
+        values=[call(EMPTY, size=1), call(grid(), size=1), call(f32(0)[0], size=1)],
         refused=[call("a", size=1), call(TRUTHS, size=-1)],
         dtypes=FEW,
     ),
@@ -238,7 +238,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "place",
         call(X, TRUTHS, f32(7, 8), inplace=False),
         call(X, X > 0, grid(5), inplace=False),
-        values=[call(NONE, NONE > 0, f32(1), inplace=False), call(TIES, TIES, 0.5, inplace=False)],
+        values=[call(EMPTY, EMPTY > 0, f32(1), inplace=False), call(TIES, TIES, 0.5, inplace=False)],
         refused=[
             call(X, TRUTHS, f32(7)),
             call(X, TRUTHS[0], f32(7), inplace=False),
@@ -255,7 +255,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, i32(-1, 9), f32(7, 8), mode="wrap", inplace=False),
         values=[
             call(X, i32(-1, 9), 5, inplace=False),
-            call(NONE, i32(0), 1, inplace=False),
+            call(EMPTY, i32(0), 1, inplace=False),
             call(X, 2, 5, inplace=False),
         ],
         refused=[
@@ -268,7 +268,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         dtypes=FEW,
     ),
     # ------------------------------------------------------------------ sets
-    different(
+    unique(
         "unique",
         call(f32(2, 1, 2), size=3, fill_value=7),
         call(c_grid(3), size=4),
@@ -283,16 +283,16 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ODD, size=8, fill_value=0),
             call(2, size=2),
         ),
-        whole=True,
+        differentiable=True,
     ),
-    different("unique_all"),
-    different("unique_counts"),
-    different("unique_inverse"),
-    different("unique_values"),
+    unique("unique_all"),
+    unique("unique_counts"),
+    unique("unique_inverse"),
+    unique("unique_values"),
     set_of_two("union1d"),
     set_of_two(
         "intersect1d",
-        call(SMALL, OTHER, return_indices=True, size=3),
+        call(SMALL, SECOND_SET, return_indices=True, size=3),
         call(i32(4, 1, 2), i32(2, 4), True, True, size=3),
     ),
     set_of_two("setdiff1d", call(i32(4, 1, 2), i32(2, 3), assume_unique=True, size=3)),
@@ -308,8 +308,8 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(EDGY, f32(0, NAN), method="binary_search", invert=True),
             call(TIES, f32(1, 2.5)),
             call(c_grid(3), c_grid(3)[1:]),
-            call(NONE, ROW),
-            call(ROW, NONE),
+            call(EMPTY, ROW),
+            call(ROW, EMPTY),
             call(2, i32(2)),
             call(np.arange(9, dtype=np.int32), np.arange(0, 1200, 2, dtype=np.int32)),
         ],

@@ -14,7 +14,7 @@ P: Final = grid(4)
 Q: Final = grid(3, seed=1)
 FEW: Final = ("int32", "bfloat16", "float32", "complex64")
 SPECTRAL: Final = Ulps(64, 64, least=1.0, relative_to_max=True)
-"""For what comes of decompositions of matrices."""
+"""Tolerance for results of matrix decompositions."""
 
 
 def window(name: str) -> Record:

@@ -1,13 +1,12 @@
-"""What a record of a function is: how to call it, here and in JAX.
+"""Records of functions: how to call them, in tracefx and in JAX.
 
-A record names a public function and has calls of it. A call is written as the call itself:
+A record names a public function and lists calls of it, each written as the call itself:
 
     record("sum", call(X, axis=0), call(X, keepdims=True), refused=[call(X, axis=3)])
 
-NumPy arrays among the arguments, also in lists, are operands: they become arrays of their dtype, 64 bits included, are
-traced, differentiated and batched. `Weak` arrays are operands too. Everything else, and what is wrapped in
-`StaticArgument`,
-is handed on as it is. A record may have a reference beside JAX: a function of SciPy's or NumPy's.
+NumPy arrays among the arguments, also in lists, are operands: they are converted to arrays of the same dtype (including
+64 bits), traced, differentiated and batched. `Weak` arrays are operands too. All other arguments, and those wrapped in
+`StaticArgument`, are passed unchanged. A record may also have a reference function of SciPy or NumPy.
 """
 
 # jax leaves some functions that are called here unannotated.
@@ -43,7 +42,7 @@ Function: TypeAlias = Callable[..., Any]
 @final
 @frozen
 class Library:
-    """One of the two libraries, by the names that they share."""
+    """The modules of tracefx or of JAX, under common names."""
 
     root: ModuleType
     numpy: ModuleType
@@ -51,12 +50,12 @@ class Library:
     nn: ModuleType
 
     @property
-    def is_ours(self) -> bool:
+    def is_tracefx(self) -> bool:
         return self.root is fx
 
 
-OURS: Final = Library(fx, fnp, tracefx.lax, tracefx.nn)
-THEIRS: Final = Library(jax, jnp, jax.lax, jax.nn)
+TRACEFX: Final = Library(fx, fnp, tracefx.lax, tracefx.nn)
+JAX: Final = Library(jax, jnp, jax.lax, jax.nn)
 
 
 # ------------------------------------------------------------------ arguments
@@ -65,7 +64,7 @@ THEIRS: Final = Library(jax, jnp, jax.lax, jax.nn)
 @final
 @frozen(eq=False)
 class Weak:
-    """An operand whose dtype gives way, as an array computed from Python numbers."""
+    """A weakly typed operand, like an array computed from Python scalars."""
 
     value: NDArray
 
@@ -73,7 +72,7 @@ class Weak:
 @final
 @frozen(eq=False)
 class StaticArgument:
-    """An argument that is handed on as it is."""
+    """An argument that is passed unchanged."""
 
     value: object
 
@@ -86,31 +85,31 @@ def operand_values(x: Operand) -> NDArray:
 
 
 def with_same_weak_type(x: Operand, numbers: NDArray) -> Operand:
-    """Other numbers, as weakly typed as `x`."""
+    """Returns an operand with other values and the weak type of `x`."""
     return Weak(numbers) if isinstance(x, Weak) else numbers
 
 
 def to_library_array(library: Library, x: Operand) -> Any:
-    """An operand as an array of the library, its dtype asked for explicitly so that 64 bits stay."""
+    """Converts an operand to an array of the library, with explicit dtype so that 64 bits are kept."""
     numbers = operand_values(x)
-    if library.is_ours:
-        made = fnp.array(numbers, dtype=numbers.dtype)
-        return convert(made, numbers.dtype, weak_type=True) if isinstance(x, Weak) else made
-    theirs = jnp.asarray(numbers, numbers.dtype)
-    return jax_lax._convert_element_type(theirs, weak_type=True) if isinstance(x, Weak) else theirs
+    if library.is_tracefx:
+        tracefx_array = fnp.array(numbers, dtype=numbers.dtype)
+        return convert(tracefx_array, numbers.dtype, weak_type=True) if isinstance(x, Weak) else tracefx_array
+    jax_array = jnp.asarray(numbers, numbers.dtype)
+    return jax_lax._convert_element_type(jax_array, weak_type=True) if isinstance(x, Weak) else jax_array
 
 
 @final
 @frozen(eq=False)
 class Call:
-    """Arguments of one call."""
+    """The arguments of one call."""
 
     leaves: tuple[Any, ...]
     tree: Any
 
     @property
     def operand_positions(self) -> tuple[int, ...]:
-        """Where among the leaves the operands are."""
+        """Indices of the operands among the leaves."""
         return tuple([i for i, x in enumerate(self.leaves) if isinstance(x, np.ndarray | Weak)])
 
     @property
@@ -118,7 +117,7 @@ class Call:
         return tuple([self.leaves[i] for i in self.operand_positions])
 
     def at(self, operands: Sequence[Any]) -> Call:
-        """The same call of other operands."""
+        """Returns the same call with other operands."""
         leaves = list(self.leaves)
         for i, x in zip(self.operand_positions, operands, strict=True):
             leaves[i] = x
@@ -130,20 +129,20 @@ class Call:
         return args, kwargs
 
     def of(self, f: Function, operands: Sequence[Any]) -> Any:
-        """The result of calling `f`, with arrays in the place of the operands."""
+        """Returns the result of calling `f` with the given arrays as operands."""
         leaves = [x.value if isinstance(x, StaticArgument) else x for x in self.at(operands).leaves]
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
         return f(*args, **kwargs)
 
     @property
     def differentiable_operands(self) -> tuple[int, ...]:
-        """Which operands have derivatives."""
+        """Indices of the inexact operands."""
         return tuple([i for i, x in enumerate(self.operands) if is_inexact(operand_values(x))])
 
     @override
     def __str__(self) -> str:
-        args, kwargs = jax.tree.unflatten(self.tree, list(map(_shown, self.leaves)))
-        return f"({', '.join([*map(_plain, args), *[f'{k}={_plain(v)}' for k, v in kwargs.items()]])})"
+        args, kwargs = jax.tree.unflatten(self.tree, list(map(_printable, self.leaves)))
+        return f"({', '.join([*map(_one_line, args), *[f'{k}={_one_line(v)}' for k, v in kwargs.items()]])})"
 
 
 def is_inexact(x: NDArray) -> bool:
@@ -151,7 +150,7 @@ def is_inexact(x: NDArray) -> bool:
 
 
 @frozen
-class _Shown:
+class _Verbatim:
     text: str
 
     @override
@@ -159,18 +158,18 @@ class _Shown:
         return self.text
 
 
-def _shown(x: object) -> object:
+def _printable(x: object) -> object:
     if isinstance(x, StaticArgument):
         return x.value
     if not isinstance(x, np.ndarray | Weak):
-        return _Shown(x.__name__) if isinstance(x, FunctionType) else x
+        return _Verbatim(x.__name__) if isinstance(x, FunctionType) else x
     numbers = operand_values(x)
-    few = numbers.size <= 4 and not is_inexact(numbers)
-    what = str(numbers.tolist()) if few else f"{numbers.dtype}{list(numbers.shape)}"
-    return _Shown(f"weak {what}" if isinstance(x, Weak) else what)
+    is_short = numbers.size <= 4 and not is_inexact(numbers)
+    description = str(numbers.tolist()) if is_short else f"{numbers.dtype}{list(numbers.shape)}"
+    return _Verbatim(f"weak {description}" if isinstance(x, Weak) else description)
 
 
-def _plain(x: object) -> str:
+def _one_line(x: object) -> str:
     return " ".join(repr(x).split())
 
 
@@ -190,19 +189,19 @@ DTYPES: Final = (
 @final
 @frozen(eq=False)
 class Reference:
-    """A function of NumPy's or SciPy's, which in float64 says more exactly what the results are than JAX does."""
+    """A NumPy or SciPy function whose float64 results are more accurate than JAX's."""
 
     of: Function
-    """Of NumPy's arrays, in the places of the operands."""
+    """The function; it takes NumPy arrays as operands."""
     ulps: Ulps
     calls: tuple[Call, ...]
-    """At which slopes and batches are compared, in 64 bits."""
+    """Calls for which derivatives and batches are compared, in 64 bits."""
     values: tuple[Call, ...]
-    """At which values are compared, in 64 and in 32 bits."""
+    """Calls for which values are compared, in 64 and in 32 bits."""
     slopes: tuple[int, ...] | None
-    """Along which operands it has slopes, None for all that have derivatives."""
+    """Indices of operands to differentiate; None: all inexact operands."""
     mapped: tuple[tuple[int, ...], ...] | None
-    """Which operands are mapped together, None for each alone and all."""
+    """Sets of operands to map together; None: each alone, and all."""
 
 
 @final
@@ -210,9 +209,9 @@ class Reference:
 class Record:
     """A function, and calls of it.
 
-    At `calls` everything is compared: values and types, evaluated and compiled; first and second derivatives in every
-    inexact operand; batches over every operand and axis. They stay away from kinks. At `values` only values and types
-    are. Each of `refused` has to raise an error of the same built-in class as in JAX.
+    For `calls`, everything is compared: values and types, eager and compiled; first and second derivatives in every
+    inexact operand; batches over every operand and axis. They avoid kinks. For `values`, only values and types are
+    compared. Each call of `refused` must raise an error of the same built-in class as in JAX.
     """
 
     name: str
@@ -220,24 +219,24 @@ class Record:
     values: tuple[Call, ...]
     refused: tuple[Call, ...]
     via: Callable[[Library], Function]
-    """The function of a library."""
+    """Returns the function of a library."""
     ulps: Ulps
     dtypes: tuple[str, ...] = DTYPES
-    """What the dtypes of the first call's operands are changed to."""
+    """The dtypes to which operands of the first call are cast."""
     pairs: bool = False
-    """Whether pairs of dtypes are told apart, beyond one operand at a time."""
+    """Whether all pairs of dtypes are tested, instead of one operand at a time."""
     derivatives: bool = True
     along: tuple[int, ...] | None = None
-    """Which operands alone JAX has derivatives in."""
+    """Indices of the operands in which JAX's function is differentiable; None: all inexact operands."""
     batched: bool = True
     is_plain: bool = False
-    """Whether the result is no array, but something to be known while tracing."""
+    """Whether the result is not an array, but a static value."""
     also: tuple[str, ...] = field(default=())
-    """Other names of it."""
+    """Aliases of the function."""
     typed: tuple[Call, ...] = ()
-    """At which types alone are compared."""
+    """Calls for which only types are compared."""
     reference: Reference | None = None
-    """What values, first derivatives and batches are compared with beside JAX."""
+    """A reference besides JAX for values, first derivatives and batches."""
 
 
 def record(
@@ -258,9 +257,9 @@ def record(
     typed: Sequence[Call] = (),
     reference: Reference | None = None,
 ) -> Record:
-    """The record of `name` in a module; `via` says how it is reached, where not as an attribute of the module."""
+    """Creates the record of `module.name`; `via` returns the function where it is not an attribute of the module."""
 
-    def found(library: Library) -> Function:
+    def lookup(library: Library) -> Function:
         f: Function = getattr(getattr(library, module), name)
         return f
 
@@ -269,7 +268,7 @@ def record(
         calls,
         tuple(values),
         tuple(refused),
-        found if via is None else via,
+        lookup if via is None else via,
         ulps_of(name) if ulps is None else ulps,
         tuple(dtypes),
         pairs,
@@ -277,7 +276,7 @@ def record(
         None if along is None else tuple(along),
         batched,
         is_plain,
-        tuple([f"{module}.{other}" for other in also]),
+        tuple([f"{module}.{alias}" for alias in also]),
         tuple(typed),
         reference,
     )
@@ -299,7 +298,7 @@ def reference(
 
 
 def f32(*numbers: Any) -> NDArray:
-    """A vector, or a matrix of rows."""
+    """A vector, or a matrix given by rows."""
     return np.array(numbers, np.float32)
 
 
@@ -316,10 +315,10 @@ def bools(*numbers: Any) -> NDArray:
 
 
 def grid(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> NDArray:
-    """Different numbers of an open interval, in no order."""
+    """Distinct numbers of an open interval in random order."""
     count = int(np.prod(shape))
-    places = np.random.default_rng([seed, count]).permutation(count).reshape(shape)
-    return np.asarray(low + (places + 0.45) * (high - low) / max(count, 1)).astype(np.float32)
+    ranks = np.random.default_rng([seed, count]).permutation(count).reshape(shape)
+    return np.asarray(low + (ranks + 0.45) * (high - low) / max(count, 1)).astype(np.float32)
 
 
 def c_grid(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> NDArray:
@@ -328,7 +327,7 @@ def c_grid(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> 
 
 
 def cast(x: NDArray, dtype: str) -> NDArray:
-    """The numbers as those of another dtype, of which it has similar ones."""
+    """Casts numbers to another dtype; to integers after doubling, to complex with an imaginary part."""
     to = np.dtype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
     if np.issubdtype(x.dtype, np.complexfloating) and to.kind != "c":
         x = x.real
@@ -346,4 +345,4 @@ def cast(x: NDArray, dtype: str) -> NDArray:
 NAN: Final = float("nan")
 INF: Final = float("inf")
 EDGES: Final = f32(0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-30, 3e38, 1e5, -1e5, INF, -INF, NAN)
-"""What goes wrong first."""
+"""Edge cases of floats."""

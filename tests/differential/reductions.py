@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: reductions, sums so far, places of extremes."""
+"""Records of `tracefx.numpy`: reductions, cumulative sums, indices of extremes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tracefx.testing.tolerances import PROGRAM, SUMMED, ULPS
 
 X: Final = grid(2, 3, 2, low=-1.0, high=2.0)
 MASK: Final = np.array([[True, False], [True, True], [False, False]])
-NONE: Final = np.zeros((2, 0), np.float32)
+EMPTY: Final = np.zeros((2, 0), np.float32)
 BAD: Final = (call("a"), call([1.0]), call(X, axis=3), call(X, axis=-4), call(X, axis=(0, 0)), call(X, axis=1.0))
-"""What no reduction takes."""
+"""Calls that every reduction refuses."""
 EDGY: Final = f32([1, NAN, 3], [INF, 1, 0], [-INF, INF, -0.0])
 
 
 def reduction(
     name: str, *more: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = (), **kw: Any
 ) -> Record:
-    """Over all axes, one, several and none."""
+    """Record of a reduction over all axes, one, several and none."""
     axes = [call(X, axis=1), call(X, axis=(0, -1)), call(X, axis=(), keepdims=True), call(X, keepdims=True)]
     data = (call(EDGY, axis=1), call(2), call(2.5), call(True), call(Weak(f32(1, 2))), call(X[:1, :1], axis=(0, 1)))
     return record(name, call(X), *axes, *more, values=(*data, *values), refused=(*BAD, *refused), **kw)
@@ -49,8 +49,8 @@ def summing(name: str, **kw: Any) -> Record:
         call(c_grid(2, 3), 1),
     )
     values = (
-        call(NONE),
-        call(NONE, axis=0),
+        call(EMPTY),
+        call(EMPTY, axis=0),
         call(X, dtype="float64"),
         call(X, dtype="int8"),
         call(i32(1, 2), dtype=bool),
@@ -66,12 +66,12 @@ def summing(name: str, **kw: Any) -> Record:
 
 def extreme(name: str, **kw: Any) -> Record:
     more = (call(X, 1, initial=0.1), call(X, 0, where=MASK, initial=-1.0))
-    values = (call(NONE, axis=0), call(NONE, initial=1.0), call(i32(1, 5), initial=3), call(c64(1, 1j, -2)))
-    refused = (call(NONE), call(NONE, 1), call(X, where=MASK), call(X, initial="a"))
+    values = (call(EMPTY, axis=0), call(EMPTY, initial=1.0), call(i32(1, 5), initial=3), call(c64(1, 1j, -2)))
+    refused = (call(EMPTY), call(EMPTY, 1), call(X, where=MASK), call(X, initial="a"))
     return reduction(name, *more, values=values, refused=refused, **kw)
 
 
-def place(name: str) -> Record:
+def arg_extreme(name: str) -> Record:
     values = (
         call(EDGY),
         call(EDGY, 1),
@@ -79,17 +79,17 @@ def place(name: str) -> Record:
         call(2),
         call(True),
         call(bools(False, True)),
-        call(NONE, 0),
+        call(EMPTY, 0),
     )
-    refused = (call(NONE), call(NONE, 1), call(X, (0, 1)), call("a"), call(X, 3), call(X, 1.0))
-    # In JAX those of 64-bit numbers fail when they are compiled, unless 64 bits are enabled.
+    refused = (call(EMPTY), call(EMPTY, 1), call(X, (0, 1)), call("a"), call(X, 3), call(X, 1.0))
+    # In JAX, compiling these in 64 bits fails unless x64 is enabled.
     dtypes = [dtype for dtype in DTYPES if "64" not in dtype]
     return record(
         name, call(X), call(X, 1), call(X, axis=-1, keepdims=True), values=values, refused=refused, dtypes=dtypes
     )
 
 
-def spread(name: str) -> Record:
+def deviation(name: str) -> Record:
     more = (
         call(X, 1, ddof=1),
         call(X, where=MASK),
@@ -97,12 +97,12 @@ def spread(name: str) -> Record:
         call(X, 1, correction=1),
         call(X, 1, mean=X[:, :1]),
     )
-    values = (call(NONE, 0), call(X, dtype="float64"), call(i32(1, 4, 4)), call(f32(1.0, 2.0), ddof=2), call(f32(3.0)))
+    values = (call(EMPTY, 0), call(X, dtype="float64"), call(i32(1, 4, 4)), call(f32(1.0, 2.0), ddof=2), call(f32(3.0)))
     refused = (call(X, dtype="int32"), call(c_grid(2), dtype="float32"), call(X, ddof=1, correction=1))
     return reduction(name, *more, values=values, refused=refused, ulps=PROGRAM)
 
 
-def so_far(name: str) -> Record:
+def cumulative(name: str) -> Record:
     return record(
         name,
         call(X, 1),
@@ -112,7 +112,7 @@ def so_far(name: str) -> Record:
         call(Weak(grid(3))),
         values=[
             call(EDGY, 0),
-            call(NONE, 1),
+            call(EMPTY, 1),
             call(i32(1, 2, 3)),
             call(bools(True, True)),
             call(2.0),
@@ -129,18 +129,18 @@ RECORDS: Final[tuple[Record, ...]] = (
     summing("prod", ulps=SUMMED),
     extreme("max", also=["amax"]),
     extreme("min", also=["amin"]),
-    reduction("all", call(X > 0, 0, where=MASK), values=(call(NONE), call(NONE, 0))),
-    reduction("any", call(X > 0, 0, where=MASK), values=(call(NONE), call(NONE, 0))),
-    reduction("count_nonzero", values=(call(NONE), call(i32([0, 1], [0, 0]), 0))),
-    reduction("ptp", values=(call(NONE, 0),), refused=(call(NONE),), ulps=SUMMED),
-    place("argmax"),
-    place("argmin"),
+    reduction("all", call(X > 0, 0, where=MASK), values=(call(EMPTY), call(EMPTY, 0))),
+    reduction("any", call(X > 0, 0, where=MASK), values=(call(EMPTY), call(EMPTY, 0))),
+    reduction("count_nonzero", values=(call(EMPTY), call(i32([0, 1], [0, 0]), 0))),
+    reduction("ptp", values=(call(EMPTY, 0),), refused=(call(EMPTY),), ulps=SUMMED),
+    arg_extreme("argmax"),
+    arg_extreme("argmin"),
     reduction(
         "mean",
         call(X, where=MASK),
         call(c_grid(2, 3), 1),
         values=(
-            call(NONE, 0),
+            call(EMPTY, 0),
             call(X, dtype="float64"),
             call(X, dtype="int32"),
             call(i32(1, 2)),
@@ -148,8 +148,8 @@ RECORDS: Final[tuple[Record, ...]] = (
         ),
         ulps=SUMMED,
     ),
-    spread("var"),
-    spread("std"),
+    deviation("var"),
+    deviation("std"),
     record(
         "average",
         call(X),
@@ -164,14 +164,14 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(i32(1, 2)),
             call(i32(1, 2), weights=i32(1, 3)),
             call(2.0),
-            call(NONE, 0),
+            call(EMPTY, 0),
             call(bools(True, False)),
         ],
         refused=[call(X, weights=f32(1, 2)), call(X, 1, f32(1, 2)), call("a"), call(X, 3), call(X, 0, grid(2, 2))],
         ulps=SUMMED,
     ),
-    so_far("cumsum"),
-    so_far("cumprod"),
+    cumulative("cumsum"),
+    cumulative("cumprod"),
     record(
         "isclose",
         call(f32(1, 2, 3), f32(1, 2.00001, 4)),

@@ -1,4 +1,4 @@
-"""The comparison of a record's function with its reference, a function of NumPy's or SciPy's."""
+"""Compares a record's function with its reference, a function of NumPy or SciPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.differential.batching import BatchedCall, batch_mismatches, operand_subsets, vary_element
 from tests.differential.comparing import Mismatches, arrays, attempt, compare_outcomes
-from tests.differential.records import OURS, Call, Record, Reference, is_inexact, operand_values
+from tests.differential.records import TRACEFX, Call, Record, Reference, is_inexact, operand_values
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import FINITE_DIFFERENCES, Ulps
 
@@ -21,29 +21,29 @@ from tracefx.testing.tolerances import FINITE_DIFFERENCES, Ulps
 @final
 @frozen(eq=False)
 class ExpectedResult:
-    """A call and what it is to give."""
+    """A call and its expected result."""
 
     label: str
     call: Call
     want: Any
     ulps: Ulps
     typed: bool
-    """Whether weak types count."""
+    """Whether weak types are compared."""
     staged: bool
-    """Whether it is compiled too."""
+    """Whether the compiled result is compared too."""
 
 
 def expected_results(reference: Reference) -> Iterator[ExpectedResult]:
-    """Calls in 64 and 32 bits, and what the reference has for these numbers."""
+    """Yields the reference's calls in 64 and 32 bits with the expected results."""
     for bits in ("float64", "float32"):
         for each in reference.values:
-            given = _call_in_bits(each, bits)
-            want = _in_bits(reference_result(reference, given), bits)
-            yield ExpectedResult(f"of reference {bits} {each}", given, want, reference.ulps, False, True)
+            reference_call = _call_in_bits(each, bits)
+            want = _in_bits(reference_result(reference, reference_call), bits)
+            yield ExpectedResult(f"of reference {bits} {each}", reference_call, want, reference.ulps, False, True)
 
 
 def reference_result(reference: Reference, call: Call) -> Any:
-    """What the reference gives for the numbers of a call, in 64 bits."""
+    """Evaluates the reference in 64 bits."""
     with np.errstate(all="ignore"):
         return call.of(reference.of, [_in_bits(operand_values(x), "float64") for x in call.operands])
 
@@ -53,7 +53,7 @@ def _call_in_bits(call: Call, bits: str) -> Call:
 
 
 def _in_bits(x: Any, bits: str) -> Any:
-    """Floats as `bits` says, complex numbers with such parts; integers as they are; also in lists and tuples."""
+    """Casts floats to the dtype `bits` and complex numbers to the matching complex dtype, also in lists and tuples."""
     if isinstance(x, list | tuple):
         return type(x)([_in_bits(each, bits) for each in x])
     numbers = np.asarray(x)
@@ -64,35 +64,36 @@ def _in_bits(x: Any, bits: str) -> Any:
 
 
 def slopes(record: Record, reference: Reference) -> Mismatches:
-    """Tangents along each operand of the calls of a reference beside differences of its values, in 64 bits."""
-    found: Mismatches = []
+    """Compares JVPs in each operand with finite differences of the reference, in 64 bits."""
+    mismatches: Mismatches = []
     for each in reference.calls:
         wide = _call_in_bits(each, "float64")
-        xs = arrays(OURS, wide)
+        xs = arrays(TRACEFX, wide)
         for i in each.differentiable_operands if reference.slopes is None else reference.slopes:
 
             def along(x: Any, i: int = i, wide: Call = wide, xs: Sequence[Any] = xs) -> Any:
-                return wide.of(record.via(OURS), [*xs[:i], x, *xs[i + 1 :]])
+                return wide.of(record.via(TRACEFX), [*xs[:i], x, *xs[i + 1 :]])
 
             direction = np.clip(np.abs(operand_values(wide.operands[i])), 2.0**-10, 1.0)
             tangent = fnp.array(direction, dtype=xs[i].dtype)
             got = attempt(lambda i=i, xs=xs, f=along, t=tangent: fx.jvp(f, (xs[i],), (t,))[1])  # type: ignore[misc]
             want = _difference(reference, wide, i, direction)
             if difference := compare_outcomes(got, want, FINITE_DIFFERENCES, typed=False):
-                found.append(f"jvp of reference {each} at {i}: {difference}")
-    return found
+                mismatches.append(f"jvp of reference {each} at {i}: {difference}")
+    return mismatches
 
 
 STEP: Final = 2.0**-12
 
 
 def _difference(reference: Reference, call: Call, i: int, direction: NDArray) -> Any:
-    """The derivative along an operand in a direction, from values at four places around."""
+    """Returns the directional derivative in an operand, by a central difference of four values."""
     step = STEP * direction
 
-    def moved(by: float) -> Any:
+    def value_at(offset: float) -> Any:
         return reference_result(
-            reference, call.at([operand_values(x) + by * step if j == i else x for j, x in enumerate(call.operands)])
+            reference,
+            call.at([operand_values(x) + offset * step if j == i else x for j, x in enumerate(call.operands)]),
         )
 
     def slope(a: Any, b: Any, c: Any, d: Any) -> Any:
@@ -100,12 +101,12 @@ def _difference(reference: Reference, call: Call, i: int, direction: NDArray) ->
             return type(a)([slope(*each) for each in zip(a, b, c, d, strict=True)])
         return np.asarray((a - 8 * b + 8 * c - d) / (12 * STEP))
 
-    return slope(*[moved(k) for k in (-2, -1, 1, 2)])
+    return slope(*[value_at(k) for k in (-2, -1, 1, 2)])
 
 
 def batches(record: Record, reference: Reference) -> Mismatches:
-    """The calls of a reference in batches of 64 bits, over each operand and over all, beside one after the other."""
-    found: Mismatches = []
+    """Compares batches of the reference's calls in 64 bits with the reference evaluated element by element."""
+    mismatches: Mismatches = []
     for each in reference.calls:
         wide = _call_in_bits(each, "float64")
         for chosen in operand_subsets(wide) if reference.mapped is None else reference.mapped:
@@ -120,5 +121,5 @@ def batches(record: Record, reference: Reference) -> Mismatches:
                 for k in range(b.size)
             ]
             want = jax.tree.map(lambda *parts: np.stack(parts), *rows)
-            found += batch_mismatches(record, b, want, reference.ulps, typed=False)
-    return found
+            mismatches += batch_mismatches(record, b, want, reference.ulps, typed=False)
+    return mismatches

@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: differences, sums so far, integrals and correlations of samples along an axis."""
+"""Records of `tracefx.numpy`: differences, cumulative sums, integrals and correlations along an axis."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def transform(name: str, *calls: Call, **kw: Any) -> Record:
     )
 
 
-def one(name: str) -> Record:
+def one_axis(name: str) -> Record:
     return transform(
         name,
         call(X),
@@ -37,7 +37,7 @@ def one(name: str) -> Record:
     )
 
 
-def several(name: str) -> Record:
+def several_axes(name: str) -> Record:
     return transform(
         name,
         call(X),
@@ -50,4 +50,4 @@ def several(name: str) -> Record:
     )
 
 
-RECORDS: Final[tuple[Record, ...]] = (one("dct"), several("dctn"), one("idct"), several("idctn"))
+RECORDS: Final[tuple[Record, ...]] = (one_axis("dct"), several_axes("dctn"), one_axis("idct"), several_axes("idctn"))

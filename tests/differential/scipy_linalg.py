@@ -1,4 +1,4 @@
-"""Records of `tracefx.scipy.linalg`, and of what else its functions are made of."""
+"""Records of `tracefx.scipy.linalg` and related functions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.differential.decompositions import (
     TALL,
     WIDE,
     WRONG,
-    heavy,
     hermitian,
     lax,
     positive,
+    well_conditioned,
 )
 from tests.differential.records import Call, Library, Record, call, f32, i32, record
 from tracefx.testing.tolerances import PROGRAM
@@ -34,22 +34,22 @@ def scipy(name: str, *calls: Call, **kw: Any) -> Record:
     def via(library: Library) -> Any:
         f = getattr(importlib.import_module(f"{library.root.__name__}.scipy.linalg"), name)
 
-        def found(*args: Any, **kwargs: Any) -> Any:
+        def returning_tuples(*args: Any, **kwargs: Any) -> Any:
             out = f(*args, **kwargs)
-            return tuple(out) if isinstance(out, list) else out  # JAX gives lists where it says tuples
+            return tuple(out) if isinstance(out, list) else out  # JAX returns lists where it documents tuples
 
-        return found
+        return returning_tuples
 
     return record(f"linalg.{name}", *calls, module="scipy", via=via, **kw)
 
 
-def pattern(name: str, *calls: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = ()) -> Record:
-    """Of numbers that are moved."""
+def rearranging(name: str, *calls: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = ()) -> Record:
+    """Record of a function that rearranges numbers."""
     return scipy(name, *calls, values=values, refused=refused, dtypes=("int32", "complex64"))
 
 
 def sized(name: str, *calls: Call, refused: tuple[Call, ...] = ()) -> Record:
-    """Of a size alone."""
+    """Record of a function of a size only."""
     return scipy(name, *calls, refused=refused, dtypes=(), derivatives=False, batched=False)
 
 
@@ -88,7 +88,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "qr_multiply",
         call(TALL, V),
         values=(
-            call(TALL, heavy(2, 2), "left"),
+            call(TALL, well_conditioned(2, 2), "left"),
             call(WIDE, f32(1.0, 2.0), pivoting=True),
             call(COMPLEX, COMPLEX, conjugate=True),
         ),
@@ -98,7 +98,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     scipy("svd", call(SQUARE), values=(call(TALL, full_matrices=False), call(WIDE, compute_uv=False)), refused=WRONG),
     scipy(
         "eigh",
-        call(hermitian(heavy(2, 2))),
+        call(hermitian(well_conditioned(2, 2))),
         values=(call(hermitian(SQUARE), eigvals_only=True),),
         refused=(call(TALL), call(SQUARE, SQUARE), call(SQUARE, type=2)),
     ),
@@ -111,8 +111,8 @@ RECORDS: Final[tuple[Record, ...]] = (
         derivatives=False,
     ),
     scipy("hessenberg", call(SQUARE, calc_q=True), values=(call(STACK),), dtypes=("float64",), derivatives=False),
-    scipy("det", call(heavy(2, 2)), refused=NOT_SQUARE),
-    scipy("inv", call(heavy(2, 2)), refused=NOT_SQUARE),
+    scipy("det", call(well_conditioned(2, 2)), refused=NOT_SQUARE),
+    scipy("inv", call(well_conditioned(2, 2)), refused=NOT_SQUARE),
     scipy(
         "solve",
         call(positive(2, 2), f32(1.0, 2.0), assume_a="pos"),
@@ -127,21 +127,24 @@ RECORDS: Final[tuple[Record, ...]] = (
     ),
     scipy(
         "solve_sylvester",
-        call(SQUARE, heavy(2, 2), TALL),
-        values=(call(SQUARE, heavy(2, 2), TALL, method="eigen"), call(-heavy(2, 2), heavy(2, 2), heavy(2, 2))),
-        refused=(call(SQUARE, SQUARE, TALL), call(SQUARE, heavy(2, 2), TALL, method="x")),
+        call(SQUARE, well_conditioned(2, 2), TALL),
+        values=(
+            call(SQUARE, well_conditioned(2, 2), TALL, method="eigen"),
+            call(-well_conditioned(2, 2), well_conditioned(2, 2), well_conditioned(2, 2)),
+        ),
+        refused=(call(SQUARE, SQUARE, TALL), call(SQUARE, well_conditioned(2, 2), TALL, method="x")),
         dtypes=("float64",),
         derivatives=False,
     ),
     scipy(
         "expm",
-        call(heavy(2, 2)),
+        call(well_conditioned(2, 2)),
         values=(call(SQUARE * 20), call(np.triu(SQUARE), upper_triangular=True), call(SQUARE * 100, max_squarings=2)),
         refused=NOT_SQUARE,
     ),
     scipy(
         "expm_frechet",
-        call(heavy(2, 2), heavy(2, 2)),
+        call(well_conditioned(2, 2), well_conditioned(2, 2)),
         refused=(call(SQUARE, TALL),),
         dtypes=(),
         batched=False,
@@ -152,7 +155,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "rsf2csf",
         call(np.triu(SQUARE), SQUARE),
         values=(call(f32([1.0, 2.0], [-2.0, 1.0]), np.eye(2, dtype=np.float32)),),
-        refused=(call(SQUARE, TALL), call(SQUARE, heavy(2, 2))),
+        refused=(call(SQUARE, TALL), call(SQUARE, well_conditioned(2, 2))),
         dtypes=("float64",),
         derivatives=False,
     ),
@@ -179,15 +182,15 @@ RECORDS: Final[tuple[Record, ...]] = (
         derivatives=False,
         batched=False,
     ),
-    pattern("block_diag", call(TALL, V), values=(call(), call(WIDE, i32(2))), refused=(call(STACK),)),
-    pattern("toeplitz", call(V, V[:2]), values=(call(V), call(COMPLEX), call(f32(1.0)))),
-    pattern("hankel", call(V, V[:2]), values=(call(V), call(STACK[0])), refused=(call(2.0),)),
-    pattern("circulant", call(V), values=(call(TALL),)),
-    pattern("leslie", call(V, V[:2]), refused=(call(V, V), call(V[:1], V[:0]))),
+    rearranging("block_diag", call(TALL, V), values=(call(), call(WIDE, i32(2))), refused=(call(STACK),)),
+    rearranging("toeplitz", call(V, V[:2]), values=(call(V), call(COMPLEX), call(f32(1.0)))),
+    rearranging("hankel", call(V, V[:2]), values=(call(V), call(STACK[0])), refused=(call(2.0),)),
+    rearranging("circulant", call(V), values=(call(TALL),)),
+    rearranging("leslie", call(V, V[:2]), refused=(call(V, V), call(V[:1], V[:0]))),
     scipy("companion", call(V), values=(call(TALL),), refused=(call(V[:1]),), dtypes=("int32", "complex64")),
-    pattern("fiedler", call(V), values=(call(TALL),)),
+    rearranging("fiedler", call(V), values=(call(TALL),)),
     scipy("fiedler_companion", call(f32(1.0, 2.0, 3.0, 4.0, 5.0)), values=(call(V), call(V[:2])), dtypes=("int32",)),
-    pattern(
+    rearranging(
         "convolution_matrix",
         call(V, 2),
         values=(call(V, 4, "same"), call(V, 2, "valid"), call(V, 5, "valid"), call(TALL, 2)),

@@ -17,10 +17,10 @@ from tracefx.testing.tolerances import SUMMED
 
 def scipy(module: str, name: str, *calls: Call, of: Callable[[Any], Function] | None = None, **kw: Any) -> Record:
     def via(library: Library) -> Function:
-        found: Any = library.root.scipy
+        submodule: Any = library.root.scipy
         for part in module.split("."):
-            found = getattr(found, part)
-        f: Function = getattr(found, name) if of is None else of(found)
+            submodule = getattr(submodule, part)
+        f: Function = getattr(submodule, name) if of is None else of(submodule)
         return f
 
     return record(name, *calls, module=f"scipy.{module}", via=via, ulps=kw.pop("ulps", SUMMED), **kw)
@@ -30,28 +30,28 @@ def scipy(module: str, name: str, *calls: Call, of: Callable[[Any], Function] | 
 
 IMAGE: Final = grid(3, 4)
 ROWS, COLUMNS = f32(-1.6, 0.4, 2.7, 3.2, 1.3), f32(0.4, 1.7, -0.6, 4.8, -5.3)
-PLACES: Final = [ROWS, COLUMNS]
+COORDINATES: Final = [ROWS, COLUMNS]
 
 IMAGES: Final = scipy(
     "ndimage",
     "map_coordinates",
-    call(IMAGE, PLACES, 1),
-    call(IMAGE, PLACES, 1, "mirror", 0.5),
+    call(IMAGE, COORDINATES, 1),
+    call(IMAGE, COORDINATES, 1, "mirror", 0.5),
     values=[
-        *[call(IMAGE, PLACES, 1, mode) for mode in ("nearest", "wrap", "reflect")],
-        *[call(IMAGE, PLACES, 0, mode) for mode in ("constant", "nearest", "wrap", "mirror", "reflect")],
-        call(IMAGE, PLACES, 0, cval=7),
+        *[call(IMAGE, COORDINATES, 1, mode) for mode in ("nearest", "wrap", "reflect")],
+        *[call(IMAGE, COORDINATES, 0, mode) for mode in ("constant", "nearest", "wrap", "mirror", "reflect")],
+        call(IMAGE, COORDINATES, 0, cval=7),
         call(IMAGE, [i32(-1, 2), i32(0, 3)], 1),
         call(i32([1, 2], [5, 9]), [f32(0.5, 0.25), f32(0.5, 0.75)], 1),
         call(c_grid(2, 2), [f32(0.5, 0.25), f32(0.5, 0.75)], 1, "nearest"),
         call(IMAGE, [ROWS[:, None], COLUMNS[:2]], 1),
-        call(Weak(IMAGE), PLACES, 1),
+        call(Weak(IMAGE), COORDINATES, 1),
     ],
     refused=[
-        call(IMAGE, PLACES, 2),
-        call(IMAGE, PLACES, 1, "other"),
-        call(IMAGE, PLACES[:1], 1),
-        call("a", PLACES, 1),
+        call(IMAGE, COORDINATES, 2),
+        call(IMAGE, COORDINATES, 1, "other"),
+        call(IMAGE, COORDINATES[:1], 1),
+        call("a", COORDINATES, 1),
     ],
     dtypes=("int32", "bfloat16", "float64"),
 )
@@ -66,8 +66,8 @@ EDGES: Final = f32([0, -1], [4, 2], [3, 0.5], [-1, 0], [1, 5])
 
 def interpolated(module: Any) -> Function:
     def f(axes: Any, values: Any, points: Any, method: str = "linear", **options: Any) -> Any:
-        made = module.RegularGridInterpolator(axes, values, method, **options)
-        return made(points), made(points, "nearest")
+        interpolator = module.RegularGridInterpolator(axes, values, method, **options)
+        return interpolator(points), interpolator(points, "nearest")
 
     return f
 

@@ -12,10 +12,10 @@ from tests.differential.records import Call, Record, c_grid, call, f32, grid, i3
 from tracefx.testing.tolerances import SUMMED
 
 ROUNDED: Final = evolve(SUMMED, least=1.0)
-"""For what is left of data of size 1 when means and lines are taken away."""
+"""Tolerance for residuals of data of size 1 after subtracting means and lines."""
 X: Final = grid(2, 20)
 ROW: Final = grid(21, seed=1)
-OTHER: Final = grid(2, 17, seed=2)
+Y: Final = grid(2, 17, seed=2)
 SHAPE: Final = f32(0.25, 0.5, 1.0, 0.75, 0.5)
 PARTS: Final = {"nperseg": 6, "noverlap": 2}
 
@@ -29,7 +29,7 @@ def signal(name: str, *calls: Call, **kw: Any) -> Record:
     return record(name, *calls, module="scipy.signal", via=via, ulps=ROUNDED, **kw)
 
 
-def wrong(*first: Any) -> tuple[Call, ...]:
+def refused_calls(*first: Any) -> tuple[Call, ...]:
     options: tuple[dict[str, Any], ...] = (
         {"nperseg": 0},
         {"nperseg": 6, "noverlap": 6},
@@ -84,13 +84,13 @@ RECORDS: Final[tuple[Record, ...]] = (
     ),
     signal(
         "csd",
-        call(X, OTHER, **PARTS),
+        call(X, Y, **PARTS),
         values=[
             call(ROW, X[0], nperseg=8, scaling="spectrum", detrend=False),
             call(ROW, X[0], nperseg=4, average="median"),
             call(ROW, ROW, window=SHAPE, return_onesided=False),
         ],
-        refused=[*wrong(X, OTHER), call(X, ROW), call(X, grid(3, 20)), call(X, X, scaling="other")],
+        refused=[*refused_calls(X, Y), call(X, ROW), call(X, grid(3, 20)), call(X, X, scaling="other")],
     ),
     signal(
         "welch",

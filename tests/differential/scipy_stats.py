@@ -1,4 +1,4 @@
-"""Records of `tracefx.scipy.stats`: distributions, all functions of one at once, beside JAX's and SciPy's."""
+"""Records of `tracefx.scipy.stats`: all functions of a distribution at once, compared with JAX and SciPy."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ INVERSES: Final = ("ppf", "isf")
 FORMS: Final = (*DENSITIES, *SUMS, *INVERSES)
 """The functions of a distribution."""
 
-PLACES: Final = f32(-3.0, -0.5, 0.0, 0.25, 0.5, 1.0, 1.5, 4.0, 40.0)
+POINTS: Final = f32(-3.0, -0.5, 0.0, 0.25, 0.5, 1.0, 1.5, 4.0, 40.0)
 COUNTS: Final = f32(-1, 0, 1, 2, 5, 6, 300)
-SHARES: Final = f32(0, 1e-5, 0.125, 0.5, 0.75, 1, -0.5, 1.5)
+PROBABILITIES: Final = f32(0, 1e-5, 0.125, 0.5, 0.75, 1, -0.5, 1.5)
 INSIDE: Final = f32(0.125, 0.5, 0.75)
 LOC, SCALE, ONE = [np.asarray(x, np.float32) for x in (0.25, 1.5, 1.0)]
 ROUNDED: Final = Ulps(64, 64, least=0.25)
@@ -51,18 +51,18 @@ def forms_of(name: str, among: Sequence[str]) -> tuple[str, ...]:
 
 
 def all_of(forms: Sequence[str]) -> Callable[[Any], Function]:
-    """The functions of a distribution's module, as one of places, and of probabilities if any of them takes these."""
+    """Returns the functions of a distribution's module as one, of points, and of probabilities if any needs these."""
 
-    def made(module: Any) -> Function:
-        def at_places(x: Any, *rest: Any) -> tuple[Any, ...]:
-            return tuple([getattr(module, form)(x, *rest) for form in forms])
+    def combined(module: Any) -> Function:
+        def at_points(x: Any, *parameters: Any) -> tuple[Any, ...]:
+            return tuple([getattr(module, form)(x, *parameters) for form in forms])
 
-        def at_both(x: Any, q: Any, *rest: Any) -> tuple[Any, ...]:
-            return tuple([getattr(module, form)(q if form in INVERSES else x, *rest) for form in forms])
+        def at_points_and_probabilities(x: Any, q: Any, *parameters: Any) -> tuple[Any, ...]:
+            return tuple([getattr(module, form)(q if form in INVERSES else x, *parameters) for form in forms])
 
-        return at_both if set(forms) & set(INVERSES) else at_places
+        return at_points_and_probabilities if set(forms) & set(INVERSES) else at_points
 
-    return made
+    return combined
 
 
 def distribution(
@@ -70,8 +70,8 @@ def distribution(
     *shapes: float,
     at: NDArray,
     among: Sequence[str] = FORMS,
-    places: NDArray = PLACES,
-    shares: NDArray = SHARES,
+    places: NDArray = POINTS,
+    probabilities: NDArray = PROBABILITIES,
     slopes: Sequence[int] | None = None,
     mapped: Sequence[tuple[int, ...]] | None = None,
     exact: Ulps = ROUNDED,
@@ -79,15 +79,15 @@ def distribution(
     by_jax: bool = True,
     **kw: Any,
 ) -> Record:
-    """`at`: places where there are derivatives; `by_jax`: whether JAX is asked, whose programs may take long."""
+    """`at`: points where derivatives are compared; `by_jax`: whether to compare with JAX, which may compile slowly."""
     forms = forms_of(name, among)
-    rest = [np.asarray(shape, np.float32) for shape in shapes]
+    parameters = [np.asarray(shape, np.float32) for shape in shapes]
     if located:
-        rest += [ONE] if "pmf" in forms_of(name, FORMS) else [LOC, SCALE]
+        parameters += [ONE] if "pmf" in forms_of(name, FORMS) else [LOC, SCALE]
     of = all_of(forms)
 
     def calling(x: NDArray, q: NDArray) -> Call:
-        return call(x, q, *rest) if set(forms) & set(INVERSES) else call(x, *rest)
+        return call(x, q, *parameters) if set(forms) & set(INVERSES) else call(x, *parameters)
 
     def via(library: Library) -> Function:
         return of(getattr(library.root.scipy.stats, name))
@@ -100,7 +100,7 @@ def distribution(
         module="scipy.stats",
         via=via,
         typed=[
-            calling(np.zeros((0, 2), np.float32), SHARES[:0]),
+            calling(np.zeros((0, 2), np.float32), PROBABILITIES[:0]),
             inside.at([Weak(operand_values(x)) for x in inside.operands]),
         ],
         refused=[inside.at(["a", *inside.operands[1:]])],
@@ -108,7 +108,7 @@ def distribution(
             of(getattr(scipy.stats, name)),
             exact,
             inside,
-            values=[calling(places, shares)],
+            values=[calling(places, probabilities)],
             slopes=slopes,
             mapped=mapped,
         ),
@@ -116,12 +116,12 @@ def distribution(
     )
 
 
-def counting(name: str, *shapes: float, smooth: Sequence[int], **kw: Any) -> Record:
-    """A distribution of whole numbers; `smooth`: which operands need not be."""
+def discrete(name: str, *shapes: float, smooth: Sequence[int], **kw: Any) -> Record:
+    """Record of a discrete distribution; `smooth`: indices of the operands that may be non-integral."""
     return distribution(name, *shapes, places=COUNTS, slopes=smooth, mapped=[(0,), *[(i,) for i in smooth]], **kw)
 
 
-WHOLE: Final = f32(2, 5, 3)
+INTEGERS: Final = f32(2, 5, 3)
 
 # ------------------------------------------------------------------ vectors
 
@@ -134,7 +134,7 @@ PARTS: Final = f32([0.25, 0.5], [0.125, 0.25], [0.625, 0.25])
 
 
 def both(name: str, forms: Sequence[str], *calls: Call, by: Reference, **kw: Any) -> Record:
-    """The density and its logarithm."""
+    """Record of the density and its logarithm."""
     of = all_of(forms)
 
     def via(library: Library) -> Function:
@@ -164,7 +164,7 @@ OF_VECTORS: Final = (
         call(DRAWN[0], 6, CHANCES),
         refused=[call(CHANCES, 6, CHANCES)],
         dtypes=(),
-        # Of several draws at once JAX adds all up.
+        # Of several samples at once JAX returns the sum.
         by=by_scipy("multinomial", ("pmf", "logpmf"), call(DRAWN[:2], 6, CHANCES), slopes=[], mapped=[(0,)]),
     ),
     both(
@@ -181,111 +181,114 @@ OF_VECTORS: Final = (
 # ------------------------------------------------------------------ samples
 
 TABLE: Final = i32([3, 1, 2, 1], [2, 2, 5, 1], [3, 2, 5, 7])
-HOLED: Final = f32([1, 2, 4], [NAN, 3, 1], [5, 2, 8])
+WITH_NAN: Final = f32([1, 2, 4], [NAN, 3, 1], [5, 2, 8])
 DATA: Final = grid(2, 12)
-AT: Final = DATA[:, :3] + np.float32(0.25)
+EVALUATION_POINTS: Final = DATA[:, :3] + np.float32(0.25)
 METHODS: Final = ("average", "min", "max", "dense", "ordinal")
 
 
-def of_samples(name: str, *calls: Call, of: Callable[[Any], Function] | None = None, **kw: Any) -> Record:
+def sample_statistic(name: str, *calls: Call, of: Callable[[Any], Function] | None = None, **kw: Any) -> Record:
     kw = {"dtypes": ("float16",), "ulps": PROGRAM, **kw}
     return scipy_record("stats", name, *calls, of=of, **kw)
 
 
-def estimated(module: Any) -> Function:
+def kde_results(module: Any) -> Function:
     def f(data: Any, points: Any, other: Any, method: Any = None, weights: Any = None) -> Any:
         kde = module.gaussian_kde(data, method, weights)
-        spread = kde.integrate_gaussian(points[:, 0], np.eye(2, dtype=np.float32))
+        gaussian_integral = kde.integrate_gaussian(points[:, 0], np.eye(2, dtype=np.float32))
         overlap = kde.integrate_kde(module.gaussian_kde(other))
-        return kde(points), kde.logpdf(points), kde.covariance, spread, overlap
+        return kde(points), kde.logpdf(points), kde.covariance, gaussian_integral, overlap
 
     return f
 
 
-def in_a_box(module: Any) -> Function:
+def box_integral(module: Any) -> Function:
     return lambda data: module.gaussian_kde(data).integrate_box_1d(-0.5, 1.0)
 
 
 OF_SAMPLES: Final = (
-    of_samples(
+    sample_statistic(
         "mode",
         call(TABLE),
         values=[call(TABLE, axis, keepdims=keepdims) for axis in (0, 1, None) for keepdims in (False, True)],
         refused=[call(TABLE, nan_policy="other"), call(TABLE, nan_policy="omit"), call("a")],
         derivatives=False,
     ),
-    of_samples(
+    sample_statistic(
         "rankdata",
         call(TABLE, axis=1),
-        values=[*[call(TABLE, method, axis=axis) for method in METHODS for axis in (1, None)], call(HOLED, axis=1)],
+        values=[*[call(TABLE, method, axis=axis) for method in METHODS for axis in (1, None)], call(WITH_NAN, axis=1)],
         refused=[call(TABLE, "other"), call(TABLE, nan_policy="other"), call(TABLE, nan_policy="omit"), call("a")],
         derivatives=False,
     ),
-    of_samples(
+    sample_statistic(
         "sem",
-        call(HOLED, 1, nan_policy="omit"),
+        call(WITH_NAN, 1, nan_policy="omit"),
         call(ROWS),
-        values=[*[call(HOLED, axis) for axis in (0, 1, None)], call(HOLED, 0, 0, keepdims=True)],
+        values=[*[call(WITH_NAN, axis) for axis in (0, 1, None)], call(WITH_NAN, 0, 0, keepdims=True)],
         refused=[call(ROWS, nan_policy="raise"), call("a")],
     ),
-    of_samples(
+    sample_statistic(
         "gaussian_kde",
-        call(DATA, AT, DATA * 2),
-        values=[call(DATA, AT, DATA * 2, "silverman"), call(DATA, AT, DATA, 0.5, grid(12, low=1, high=2))],
+        call(DATA, EVALUATION_POINTS, DATA * 2),
+        values=[
+            call(DATA, EVALUATION_POINTS, DATA * 2, "silverman"),
+            call(DATA, EVALUATION_POINTS, DATA, 0.5, grid(12, low=1, high=2)),
+        ],
         refused=[
-            call(DATA, AT, DATA, "other"),
-            call(DATA, AT, DATA, None, AT[0]),
-            call(f32(1), AT, DATA),
+            call(DATA, EVALUATION_POINTS, DATA, "other"),
+            call(DATA, EVALUATION_POINTS, DATA, None, EVALUATION_POINTS[0]),
+            call(f32(1), EVALUATION_POINTS, DATA),
             call(DATA, np.ones((3, 2), np.float32), DATA),
         ],
         dtypes=(),
-        of=estimated,
+        of=kde_results,
     ),
-    of_samples("gaussian_kde.integrate_box_1d", call(DATA[0]), dtypes=(), of=in_a_box),
-    of_samples(
+    sample_statistic("gaussian_kde.integrate_box_1d", call(DATA[0]), dtypes=(), of=box_integral),
+    sample_statistic(
         "poisson.entropy",
         typed=[call(Weak(f32(5)))],
         of=lambda module: module.poisson.entropy,
         reference=reference(
             scipy.stats.poisson.entropy,
-            Ulps(2.0**12, 16),  # SciPy stops adding where terms are small beside the sum
+            Ulps(2.0**12, 16),  # SciPy stops summing when terms are small relative to the sum
             call(f32(0.5, 5)),
             values=[call(f32(0, 0.5, 5, 59, 99, 101, 500, -1))],
         ),
     ),
 )
 
-NEAR: Final = f32(0.375, 0.625, 1.5)
-FAR: Final = f32(2.0, 3.5, 5.0)
+SMOOTH_POINTS: Final = f32(0.375, 0.625, 1.5)
+TAIL_POINTS: Final = f32(2.0, 3.5, 5.0)
 DISTRIBUTIONS: Final = (
-    distribution("norm", at=NEAR, exact=evolve(ROUNDED, f64=128), dtypes=()),
-    distribution("cauchy", at=NEAR),
-    distribution("laplace", at=NEAR),
-    distribution("logistic", at=NEAR),
-    distribution("expon", at=NEAR),
-    distribution("uniform", at=NEAR),
-    distribution("gumbel_l", at=NEAR, derivatives=False),
-    distribution("gumbel_r", at=NEAR, derivatives=False),
-    distribution("pareto", 1.5, at=FAR),
-    distribution("t", 3.5, at=NEAR),
-    distribution("gamma", 2.5, at=NEAR, among=DENSITIES),
-    distribution("chi2", 3.0, at=NEAR, among=DENSITIES),
-    distribution("beta", 1.5, 2.5, at=NEAR, among=DENSITIES),
-    distribution("truncnorm", -1.5, 2.0, at=NEAR, among=DENSITIES, dtypes=()),
-    distribution("gennorm", 1.5, at=NEAR, among=DENSITIES, located=False),
-    distribution("vonmises", 2.0, at=NEAR, located=False, places=f32(-3, -0.5, 0, 0.25, 1.5)),
-    distribution("wrapcauchy", 0.5, at=NEAR, located=False),
-    counting("bernoulli", 0.375, at=f32(1, 0), smooth=[2], located=False, shares=SHARES[1:]),
-    counting("binom", 6, 0.25, at=WHOLE, smooth=[2]),
-    counting("betabinom", 6, 1.5, 2.5, at=WHOLE, smooth=[2, 3], by_jax=False),
-    counting("nbinom", 6, 0.25, at=WHOLE, smooth=[1, 2]),
-    counting("geom", 0.25, at=WHOLE, smooth=[1]),
-    counting("poisson", 3.5, at=WHOLE, among=DENSITIES, smooth=[1]),
-    distribution("gamma", 2.5, at=NEAR, among=SUMS, along=[0], slopes=[0]),
-    distribution("chi2", 3.0, at=NEAR, among=SUMS, along=[0], slopes=[0]),
-    distribution("beta", 1.5, 2.5, at=NEAR, among=SUMS, along=[0], slopes=[0]),
-    distribution("truncnorm", -1.5, 2.0, at=NEAR, among=SUMS, by_jax=False),
-    distribution("gennorm", 1.5, at=NEAR, among=SUMS, located=False, along=[0], slopes=[0]),
-    counting("poisson", 3.5, at=WHOLE, among=SUMS, smooth=[1], along=[1]),
+    distribution("norm", at=SMOOTH_POINTS, exact=evolve(ROUNDED, f64=128), dtypes=()),
+    distribution("cauchy", at=SMOOTH_POINTS),
+    distribution("laplace", at=SMOOTH_POINTS),
+    distribution("logistic", at=SMOOTH_POINTS),
+    distribution("expon", at=SMOOTH_POINTS),
+    distribution("uniform", at=SMOOTH_POINTS),
+    distribution("gumbel_l", at=SMOOTH_POINTS, derivatives=False),
+    distribution("gumbel_r", at=SMOOTH_POINTS, derivatives=False),
+    distribution("pareto", 1.5, at=TAIL_POINTS),
+    distribution("t", 3.5, at=SMOOTH_POINTS),
+    distribution("gamma", 2.5, at=SMOOTH_POINTS, among=DENSITIES),
+    distribution("chi2", 3.0, at=SMOOTH_POINTS, among=DENSITIES),
+    distribution("beta", 1.5, 2.5, at=SMOOTH_POINTS, among=DENSITIES),
+    distribution("truncnorm", -1.5, 2.0, at=SMOOTH_POINTS, among=DENSITIES, dtypes=()),
+    distribution("gennorm", 1.5, at=SMOOTH_POINTS, among=DENSITIES, located=False),
+    distribution("vonmises", 2.0, at=SMOOTH_POINTS, located=False, places=f32(-3, -0.5, 0, 0.25, 1.5)),
+    distribution("wrapcauchy", 0.5, at=SMOOTH_POINTS, located=False),
+    discrete("bernoulli", 0.375, at=f32(1, 0), smooth=[2], located=False, probabilities=PROBABILITIES[1:]),
+    discrete("binom", 6, 0.25, at=INTEGERS, smooth=[2]),
+    discrete("betabinom", 6, 1.5, 2.5, at=INTEGERS, smooth=[2, 3], by_jax=False),
+    discrete("nbinom", 6, 0.25, at=INTEGERS, smooth=[1, 2]),
+    discrete("geom", 0.25, at=INTEGERS, smooth=[1]),
+    discrete("poisson", 3.5, at=INTEGERS, among=DENSITIES, smooth=[1]),
+    distribution("gamma", 2.5, at=SMOOTH_POINTS, among=SUMS, along=[0], slopes=[0]),
+    distribution("chi2", 3.0, at=SMOOTH_POINTS, among=SUMS, along=[0], slopes=[0]),
+    distribution("beta", 1.5, 2.5, at=SMOOTH_POINTS, among=SUMS, along=[0], slopes=[0]),
+    distribution("truncnorm", -1.5, 2.0, at=SMOOTH_POINTS, among=SUMS, by_jax=False),
+    distribution("gennorm", 1.5, at=SMOOTH_POINTS, among=SUMS, located=False, along=[0], slopes=[0]),
+    discrete("poisson", 3.5, at=INTEGERS, among=SUMS, smooth=[1], along=[1]),
 )
 RECORDS: Final[tuple[Record, ...]] = (*DISTRIBUTIONS, *OF_VECTORS, *OF_SAMPLES)

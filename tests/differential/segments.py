@@ -13,7 +13,7 @@ X: Final = grid(4)
 ROWS: Final = grid(4, 2)
 IDS: Final = i32(0, 2, 2, 1)
 OUTSIDE: Final = i32(0, -1, 7, 1)
-NONE: Final = np.zeros((0, 2), np.float32)
+EMPTY: Final = np.zeros((0, 2), np.float32)
 
 
 def segment(name: str, *calls: Call, more: tuple[Call, ...] = (), **kw: Any) -> Record:
@@ -27,7 +27,7 @@ def segment(name: str, *calls: Call, more: tuple[Call, ...] = (), **kw: Any) -> 
             call(X, OUTSIDE, 3, mode="clip"),
             call(X, np.sort(IDS), 3, indices_are_sorted=True),
             call(X, IDS, 0),
-            call(NONE, IDS[:0], 2),
+            call(EMPTY, IDS[:0], 2),
             call(Weak(X), IDS, 3),
             call(3.0, IDS, 3),
             call(X, IDS.astype(np.uint8), 3, bucket_size=3),
@@ -43,7 +43,7 @@ def segment(name: str, *calls: Call, more: tuple[Call, ...] = (), **kw: Any) -> 
             call("a", IDS, 3),
             call(X[:3], IDS, 3),
             call(X, IDS, 3, mode="other"),
-            call(NONE, IDS[:0]),
+            call(EMPTY, IDS[:0]),
             call(X, IDS[0], 3),
         ],
         dtypes=("int8", "uint8", "int32", "bfloat16", "float64"),

@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: shapes, the order of elements, joining and splitting."""
+"""Records of `tracefx.numpy`: shapes, element order, joining and splitting."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.differential.records import Call, Record, StaticArgument, Weak, bools
 X: Final = grid(2, 3, 4)
 Y: Final = grid(2, 3)
 ROW: Final = grid(3)
-NONE: Final = np.zeros((2, 0), np.float32)
+EMPTY: Final = np.zeros((2, 0), np.float32)
 NO_ARRAY: Final = (call("a"), call(None), call([1.0, 2.0]))
 
 
-def moved(name: str, *calls: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = (), **kw: Any) -> Record:
-    """A function that is linear, so that a few calls tell all about derivatives."""
+def linear(name: str, *calls: Call, values: tuple[Call, ...] = (), refused: tuple[Call, ...] = (), **kw: Any) -> Record:
+    """Record of a linear function, for which a few calls suffice to test derivatives."""
     return record(name, *calls, values=values, refused=refused, **kw)
 
 
 RECORDS: Final[tuple[Record, ...]] = (
-    moved(
+    linear(
         "reshape",
         call(Y, (3, 2)),
         call(Y, -1),
@@ -29,8 +29,8 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, (4, 6), order="F"),
         call(Weak(Y), (6, 1)),
         values=(
-            call(NONE, (0, 5)),
-            call(NONE, (3, 0)),
+            call(EMPTY, (0, 5)),
+            call(EMPTY, (3, 0)),
             call(2.0, (1, 1)),
             call(Y, np.int64(6)),
             call(Y, [2, 3]),
@@ -44,39 +44,39 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(Y, (-2, 3)),
             call(Y, (6,), order="K"),
             call([1, 2], (2,)),
-            call(NONE, (-1, 0)),
+            call(EMPTY, (-1, 0)),
             call(Y, "a"),
         ),
     ),
-    moved("ravel", call(Y), call(X, order="F"), values=(call(2.0), call(NONE)), refused=(*NO_ARRAY, call(Y, "X"))),
-    moved(
+    linear("ravel", call(Y), call(X, order="F"), values=(call(2.0), call(EMPTY)), refused=(*NO_ARRAY, call(Y, "X"))),
+    linear(
         "transpose",
         call(Y),
         call(X, (1, -1, 0)),
         call(ROW),
         call(X, None),
-        values=(call(2.0), call(NONE)),
+        values=(call(2.0), call(EMPTY)),
         refused=(*NO_ARRAY, call(Y, (0, 0)), call(Y, (0,)), call(Y, (0, 2)), call(Y, 1.0)),
     ),
-    moved(
+    linear(
         "permute_dims", call(Y, (1, 0)), call(X, (1, 2, 0)), refused=(call(Y, (0, 0)), call(Y, (0, 2)), call("a", (0,)))
     ),
-    moved("matrix_transpose", call(Y), call(X), values=(call(NONE),), refused=(call(ROW), call(2.0), call("a"))),
-    moved(
+    linear("matrix_transpose", call(Y), call(X), values=(call(EMPTY),), refused=(call(ROW), call(2.0), call("a"))),
+    linear(
         "swapaxes",
         call(X, 0, -1),
         call(Y, 1, 1),
-        values=(call(NONE, 0, 1),),
+        values=(call(EMPTY, 0, 1),),
         refused=(call(Y, 0, 5), call("a", 0, 0), call(Y, 0.5, 1)),
     ),
-    moved(
+    linear(
         "moveaxis",
         call(X, 0, -1),
         call(X, (0, 1), (-1, 0)),
         call(X, (), ()),
         refused=(call(X, 0, (0, 1)), call(X, 0, 3), call(X, (0, 0), (1, 2)), call("a", 0, 0), call(X, 0.5, 1)),
     ),
-    moved(
+    linear(
         "squeeze",
         call(X[:1]),
         call(X[:, :1], 1),
@@ -85,48 +85,48 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=(call(2.0), call(np.zeros((0, 1), np.float32))),
         refused=(*NO_ARRAY, call(Y, 0), call(Y, 3), call(X[:1], (0, 0)), call(X[:1], 0.0)),
     ),
-    moved(
+    linear(
         "expand_dims",
         call(Y, 1),
         call(Y, (0, -1)),
         call(Y, ()),
-        values=(call(2.0, 0), call(NONE, 0)),
+        values=(call(2.0, 0), call(EMPTY, 0)),
         refused=(call(Y, 4), call(Y, (0, 0)), call("a", 0), call(Y, 0.5)),
     ),
-    moved(
+    linear(
         "broadcast_to",
         call(Y, (4, 2, 3)),
         call(grid(3, 1), (3, 2)),
         call(Weak(grid()), (2,)),
-        values=(call(2.0, (2,)), call(NONE, (3, 2, 0)), call(ROW, 3)),
+        values=(call(2.0, (2,)), call(EMPTY, (3, 2, 0)), call(ROW, 3)),
         refused=(call(Y, (3, 3)), call(Y, (3,)), call("a", (2,)), call(Y, (-1, 3)), call(Y, 1.5)),
     ),
-    moved(
+    linear(
         "broadcast_arrays",
         call(Y, ROW, Weak(grid())),
         call(Y),
         values=(call(), call(2.0, ROW), call(ROW, bools(True))),
         refused=(call(Y, f32(1, 2)), call(Y, "a")),
     ),
-    moved(
+    linear(
         "flip",
         call(X),
         call(X, (0, -1)),
         call(X, 1),
-        values=(call(NONE), call(2.0)),
+        values=(call(EMPTY), call(2.0)),
         refused=(*NO_ARRAY, call(X, 3), call(X, (0, 0))),
     ),
-    moved(
+    linear(
         "roll",
         call(X, 3),
         call(X, -1, 1),
         call(X, (1, 2), (0, 2)),
         call(X, 1, (0, 2)),
         call(ROW, 7),
-        values=(call(NONE, 1), call(ROW, i32(1)[0]), call(2.0, 1), call(X, (1, 2), 0)),
+        values=(call(EMPTY, 1), call(ROW, i32(1)[0]), call(2.0, 1), call(X, (1, 2), 0)),
         refused=(call("a", 1), call(X, 1, 3), call(X, (1, 2), (0, 1, 2)), call(X, 1.5)),
     ),
-    moved(
+    linear(
         "tile",
         call(Y, 2),
         call(Y, (2, 1)),
@@ -135,7 +135,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=(call(Y, (2, 0)), call(2.0, 3), call(Y, ())),
         refused=(call("a", 2), call(Y, -1), call(Y, 1.5)),
     ),
-    moved(
+    linear(
         "repeat",
         call(Y, 2),
         call(X, 3, axis=1),
@@ -144,7 +144,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(Y, i32(1, 0, 2), axis=1, total_repeat_length=3),
         call(Y, i32(2, 1, 2), axis=1, total_repeat_length=4),
         values=(
-            call(NONE, 2),
+            call(EMPTY, 2),
             call(2.0, 3),
             call(Y, 0),
             call(ROW, [1, 2, 0]),
@@ -152,27 +152,27 @@ RECORDS: Final[tuple[Record, ...]] = (
         ),
         refused=(call("a", 2), call(Y, 2, axis=2), call(Y, [1, 2], axis=1), call(Y, 1.5)),
     ),
-    moved(
+    linear(
         "pad",
         call(Y, 1),
         call(Y, (1, 2), constant_values=7),
         call(X, ((0, 1), (2, 0), (0, 0))),
         call(Y, ((1, 0), (0, 2)), constant_values=((1, 2), (3, 4))),
         *[call(Y, ((1, 3), (2, 0)), mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap")],
-        values=(call(NONE, 1), call(i32(1, 2), 1, constant_values=1.5), call(ROW, 0)),
+        values=(call(EMPTY, 1), call(i32(1, 2), 1, constant_values=1.5), call(ROW, 0)),
         refused=(
             call("a", 1),
             call(Y, -1),
             call(Y, ((1, 2), (1, 2), (1, 2))),
             call(Y, 1, mode="other"),
             call(Y, 1.5),
-            call(NONE, 1, mode="reflect"),
+            call(EMPTY, 1, mode="reflect"),
         ),
     ),
-    moved("atleast_1d", call(grid()), call(Y), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),
-    moved("atleast_2d", call(ROW), call(X), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),
-    moved("atleast_3d", call(ROW), call(Y), call(grid(), X), values=(call(2.0), call()), refused=NO_ARRAY),
-    moved(
+    linear("atleast_1d", call(grid()), call(Y), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),
+    linear("atleast_2d", call(ROW), call(X), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),
+    linear("atleast_3d", call(ROW), call(Y), call(grid(), X), values=(call(2.0), call()), refused=NO_ARRAY),
+    linear(
         "concatenate",
         call([Y, Y + 1], 1),
         call([Y, ROW], None),
@@ -183,7 +183,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=(
             call([Y, i32([1, 2, 3])]),
             call([Y, Y], dtype="float16"),
-            call([NONE, NONE], 1),
+            call([EMPTY, EMPTY], 1),
             call([i32(1), bools(True)]),
             call([c_grid(2), ROW]),
         ),
@@ -198,55 +198,55 @@ RECORDS: Final[tuple[Record, ...]] = (
             call("a"),
         ),
     ),
-    moved(
+    linear(
         "stack",
         call([Y, Y + 1]),
         call([Y, Y + 1], -1),
         call((ROW, Weak(ROW)), 1),
         call(Y),
-        values=(call([1, 2.5]), call([ROW, i32(1, 2, 3)]), call([NONE]), call([ROW], dtype="int8")),
+        values=(call([1, 2.5]), call([ROW, i32(1, 2, 3)]), call([EMPTY]), call([ROW], dtype="int8")),
         refused=(call([]), call([Y, ROW]), call([Y, Y], 3), call(1), call([Y, "a"])),
     ),
-    moved(
+    linear(
         "vstack",
         call([ROW, ROW + 1]),
         call([Y, ROW]),
         values=(call([1, 2.5]), call([ROW], dtype="int8")),
         refused=(call([]), call([X, Y]), call(1)),
     ),
-    moved(
+    linear(
         "hstack",
         call([ROW, ROW + 1]),
         call([Y, Y]),
         values=(call([1, 2.5]), call([ROW], dtype="int8")),
         refused=(call([]), call([X, Y]), call(1)),
     ),
-    moved(
+    linear(
         "append",
         call(Y, ROW),
         call(Y, Y + 1, 0),
         call(ROW, 1.0),
-        values=(call(ROW, i32(1)), call(NONE, ROW)),
+        values=(call(ROW, i32(1)), call(EMPTY, ROW)),
         refused=(call(Y, ROW, 0), call("a", 1.0), call(ROW, "a"), call(Y, Y, 2)),
     ),
-    moved(
+    linear(
         "split",
         call(X, 2),
         call(X, [1, 3], -1),
         call(Y, 1),
         call(X, 2, 2),
-        values=(call(ROW, [5]), call(NONE, 2), call(ROW, [])),
+        values=(call(ROW, [5]), call(EMPTY, 2), call(ROW, [])),
         refused=(call(Y, 3), call("a", 2), call(Y, 2, 2), call(2.0, 1), call(Y, 0)),
     ),
-    moved(
+    linear(
         "array_split",
         call(X, 3, 2),
         call(X, [1, 3], -1),
         call(ROW, 5),
-        values=(call(NONE, 2),),
+        values=(call(EMPTY, 2),),
         refused=(call("a", 2), call(Y, 2, 2), call(Y, 0)),
     ),
-    moved(
+    linear(
         "astype",
         call(Y, "float64"),
         call(Y, "bfloat16"),
@@ -264,14 +264,14 @@ RECORDS: Final[tuple[Record, ...]] = (
         ),
         refused=(call(Y, "other"), call("a", "int8"), call(Y, np.dtype("datetime64"))),
     ),
-    moved("ndim", call(X), call(2.0), call(f32(1)), is_plain=True, batched=False, derivatives=False, dtypes=()),
-    moved(
+    linear("ndim", call(X), call(2.0), call(f32(1)), is_plain=True, batched=False, derivatives=False, dtypes=()),
+    linear(
         "size",
         call(X),
         call(X, 1),
         call(X, (0, 2)),
         call(2.0),
-        call(NONE),
+        call(EMPTY),
         refused=(call(X, 3),),
         is_plain=True,
         batched=False,

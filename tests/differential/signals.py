@@ -1,4 +1,4 @@
-"""Records of convolutions: of `tracefx.numpy`, and of `tracefx.scipy.signal`."""
+"""Records of convolutions in `tracefx.numpy` and `tracefx.scipy.signal`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ X: Final = grid(5)
 Y: Final = grid(3, seed=1)
 IMAGE: Final = grid(4, 5)
 WINDOW: Final = grid(2, 3, seed=1)
-NONE: Final = np.zeros(0, np.float32)
+EMPTY: Final = np.zeros(0, np.float32)
 DTYPES: Final = ("bool", "int32", "int64", "bfloat16", "float64", "complex64")
 
 
@@ -36,7 +36,7 @@ def vectors(name: str) -> Record:
             call(X, Y, "other"),
             call(X, IMAGE),
             call(X, 2.0),
-            call(X, NONE),
+            call(X, EMPTY),
             call(X, "a"),
             call(X, Y, precision="other"),
             call(X, Y, preferred_element_type="int32"),
@@ -89,7 +89,7 @@ def of_any(name: str) -> Record:
             call(X, Y, "same", "direct"),
             call(c_grid(3), c_grid(2, seed=3), "full", precision="high"),
         ],
-        refused=[call(X, Y, method="other"), call(X, NONE)],
+        refused=[call(X, Y, method="other"), call(X, EMPTY)],
     )
 
 

@@ -1,4 +1,4 @@
-"""Records of `tracefx.numpy`: quantiles, histograms, reductions that leave out NaN."""
+"""Records of `tracefx.numpy`: quantiles, histograms, reductions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tracefx.testing.tolerances import PROGRAM, SUMMED, ULPS, Ulps
 
 X: Final = grid(2, 3, 2, low=-1.0, high=2.0)
 ROW: Final = grid(5)
-NONE: Final = np.zeros((2, 0), np.float32)
-HOLED: Final = np.where(X > 1, np.float32(NAN), X)
+EMPTY: Final = np.zeros((2, 0), np.float32)
+WITH_NAN: Final = np.where(X > 1, np.float32(NAN), X)
 EDGY: Final = f32([1, NAN, 3], [INF, 1, 0], [-INF, INF, -0.0], [NAN, NAN, NAN])
 SHARES: Final = f32(0, 0.3, 1)
 MASK: Final = np.array([[True, False], [True, True], [False, False]])
@@ -76,8 +76,8 @@ def quantile(name: str, data: NDArray) -> Record:
     )
 
 
-def hundredth(name: str, data: NDArray) -> Record:
-    """As `quantile`, of which it is made."""
+def percentile(name: str, data: NDArray) -> Record:
+    """Record of percentiles, which are based on `quantile`."""
     return record(
         name,
         call(data, f32(0, 30, 100), 1, method="midpoint", keepdims=True),
@@ -89,7 +89,7 @@ def hundredth(name: str, data: NDArray) -> Record:
     )
 
 
-def middle(name: str, data: NDArray) -> Record:
+def median(name: str, data: NDArray) -> Record:
     return record(
         name,
         call(X),
@@ -103,9 +103,9 @@ def middle(name: str, data: NDArray) -> Record:
     )
 
 
-def leaving_out(name: str, *more: Call, values: tuple[Call, ...] = (), ulps: Ulps = SUMMED, **kw: Any) -> Record:
-    """Over all axes, one, several."""
-    axes = [call(HOLED, axis=1), call(HOLED, axis=(0, -1), keepdims=True)]
+def nan_reduction(name: str, *more: Call, values: tuple[Call, ...] = (), ulps: Ulps = SUMMED, **kw: Any) -> Record:
+    """Record of a reduction over all axes, one, several."""
+    axes = [call(WITH_NAN, axis=1), call(WITH_NAN, axis=(0, -1), keepdims=True)]
     data = (
         call(EDGY, axis=1),
         call(EDGY, axis=0),
@@ -115,44 +115,44 @@ def leaving_out(name: str, *more: Call, values: tuple[Call, ...] = (), ulps: Ulp
         call(Weak(f32(1, NAN))),
     )
     return record(
-        name, call(X), call(HOLED), *axes, *more, values=(*data, *values), refused=BAD, dtypes=SOME, ulps=ulps, **kw
+        name, call(X), call(WITH_NAN), *axes, *more, values=(*data, *values), refused=BAD, dtypes=SOME, ulps=ulps, **kw
     )
 
 
 def summing(name: str) -> Record:
     holed = c_grid(4) * np.array([1, NAN, 1, 1], np.complex64)
-    more = (call(HOLED, where=MASK), call(HOLED, 1, initial=2.0), call(holed))
-    return leaving_out(name, *more, values=(call(NONE, 0), call(HOLED, dtype="float64")))
+    more = (call(WITH_NAN, where=MASK), call(WITH_NAN, 1, initial=2.0), call(holed))
+    return nan_reduction(name, *more, values=(call(EMPTY, 0), call(WITH_NAN, dtype="float64")))
 
 
-def spread(name: str) -> Record:
-    more = (call(HOLED, 1, ddof=1), call(HOLED, where=MASK), call(HOLED, 1, mean=X[:, :1]))
-    return leaving_out(name, *more, values=(call(HOLED, dtype="float64"), call(HOLED, 2, ddof=1)), ulps=PROGRAM)
+def deviation(name: str) -> Record:
+    more = (call(WITH_NAN, 1, ddof=1), call(WITH_NAN, where=MASK), call(WITH_NAN, 1, mean=X[:, :1]))
+    return nan_reduction(name, *more, values=(call(WITH_NAN, dtype="float64"), call(WITH_NAN, 2, ddof=1)), ulps=PROGRAM)
 
 
 def extreme(name: str) -> Record:
-    more = (call(HOLED, 1, initial=0.5), call(HOLED, 0, where=MASK, initial=-1.0))
-    return leaving_out(name, *more, values=(call(NONE, 0), call(NONE, initial=1.0)))
+    more = (call(WITH_NAN, 1, initial=0.5), call(WITH_NAN, 0, where=MASK, initial=-1.0))
+    return nan_reduction(name, *more, values=(call(EMPTY, 0), call(EMPTY, initial=1.0)))
 
 
-def place(name: str) -> Record:
+def arg_extreme(name: str) -> Record:
     return record(
         name,
         call(X),
-        call(HOLED),
-        call(HOLED, axis=-1, keepdims=True),
+        call(WITH_NAN),
+        call(WITH_NAN, axis=-1, keepdims=True),
         values=[call(EDGY, 1), call(EDGY, 0), call(i32(3, 3, 1)), call(bools(False, True)), call(2.5)],
-        refused=[call(NONE), call("a"), call(X, 3), call(X, (0, 1))],
+        refused=[call(EMPTY), call("a"), call(X, 3), call(X, (0, 1))],
         dtypes=SOME,
     )
 
 
-def so_far(name: str) -> Record:
+def cumulative(name: str) -> Record:
     return record(
         name,
         call(X, 1),
-        call(HOLED),
-        values=[call(EDGY, 1), call(NONE, 1), call(i32(1, 2, 3)), call(2.0), call(HOLED, 0, "float64")],
+        call(WITH_NAN),
+        values=[call(EDGY, 1), call(EMPTY, 1), call(i32(1, 2, 3)), call(2.0), call(WITH_NAN, 0, "float64")],
         refused=[call("a"), call(X, 3), call(X, (0, 1))],
         dtypes=SOME,
         ulps=ULPS[name.removeprefix("nan")],
@@ -161,11 +161,11 @@ def so_far(name: str) -> Record:
 
 RECORDS: Final[tuple[Record, ...]] = (
     quantile("quantile", X),
-    quantile("nanquantile", HOLED),
-    hundredth("percentile", X),
-    hundredth("nanpercentile", HOLED),
-    middle("median", X),
-    middle("nanmedian", HOLED),
+    quantile("nanquantile", WITH_NAN),
+    percentile("percentile", X),
+    percentile("nanpercentile", WITH_NAN),
+    median("median", X),
+    median("nanmedian", WITH_NAN),
     # ------------------------------------------------------------------ histograms
     record(
         "bincount",
@@ -244,16 +244,18 @@ RECORDS: Final[tuple[Record, ...]] = (
         dtypes=("float16",),
         ulps=PROGRAM,
     ),
-    # ------------------------------------------------------------------ without NaN
+    # ------------------------------------------------------------------ ignoring NaN
     summing("nansum"),
     summing("nanprod"),
     extreme("nanmax"),
     extreme("nanmin"),
-    place("nanargmax"),
-    place("nanargmin"),
-    leaving_out("nanmean", call(HOLED, where=MASK), call(c64(1, NAN, 3j)), values=(call(HOLED, dtype="float64"),)),
-    spread("nanvar"),
-    spread("nanstd"),
-    so_far("nancumsum"),
-    so_far("nancumprod"),
+    arg_extreme("nanargmax"),
+    arg_extreme("nanargmin"),
+    nan_reduction(
+        "nanmean", call(WITH_NAN, where=MASK), call(c64(1, NAN, 3j)), values=(call(WITH_NAN, dtype="float64"),)
+    ),
+    deviation("nanvar"),
+    deviation("nanstd"),
+    cumulative("nancumsum"),
+    cumulative("nancumprod"),
 )

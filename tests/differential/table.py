@@ -1,4 +1,4 @@
-"""The table: every record."""
+"""The table of all records."""
 
 from __future__ import annotations
 

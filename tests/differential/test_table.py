@@ -1,4 +1,4 @@
-"""Every public function has a record, and the harness finds a wrong function of each kind."""
+"""Tests that every public function has a record, and that the harness detects planted mistakes of each kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ import tracefx.scipy.special
 import tracefx.scipy.stats
 from tests.differential import harness
 from tests.differential.comparing import Mismatches
-from tests.differential.records import THEIRS, Record, Weak, call, grid, record, reference
+from tests.differential.records import JAX, Record, Weak, call, grid, record, reference
 from tests.differential.table import RECORDS
 from tracefx import lax
 from tracefx import numpy as fnp
@@ -54,64 +54,64 @@ MODULES: Final = {
     "scipy.special": tracefx.scipy.special,
     "image": tracefx.image,
 }
-# What isn't a function from arrays to arrays, with what it is.
-OTHERS: Final = {
+# Public names that are not functions from arrays to arrays.
+EXCLUDED_NAMES: Final = {
     "numpy": (
         *("bool", "cdouble", "complex_", "csingle", "double", "float4_e2m1fn", "float_", "int_", "single", "uint"),
         *("ComplexWarning", "character", "dtype", "flexible", "object_", "euler_gamma"),
-        # in tests/numpy/test_array_api.py; `byteswap` and `view` are what the methods mean
+        # in tests/numpy/test_array_api.py; `byteswap` and `view` equal the methods
         *("__array_api_version__", "__array_namespace_info__", "byteswap", "view"),
         *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis", "fft", "linalg"),
-        # dtypes and kinds of dtypes, and what they are asked
+        # dtypes, abstract dtypes, and their properties
         *("bool_", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32"),
         *("uint64", "bfloat16", "float16", "float32", "float64", "complex64", "complex128", "float8_e3m4"),
         *("float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
         *("float8_e8m0fnu", "complexfloating", "floating", "generic", "inexact", "integer", "number", "signedinteger"),
         *("unsignedinteger", "finfo", "iinfo"),
-        # what reads and writes, in tests/numpy/test_interchange.py; objects of NumPy's
+        # input and output, in tests/numpy/test_interchange.py; NumPy objects
         *("from_dlpack", "frombuffer", "fromfile", "fromfunction", "fromiter", "fromstring", "load", "save", "savez"),
         *("array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions", "index_exp", "s_"),
-        # takes a function, in tests/numpy/test_functions_of_functions.py
+        # take a function, in tests/numpy/test_functions_of_functions.py
         *("mask_indices", "piecewise"),
         # in tests/numpy/test_universal.py
         *("ufunc", "frompyfunc", "vectorize", "apply_along_axis", "apply_over_axes"),
-        # in tests/numpy/test_editing.py: needs numbers, and gives what is no array
+        # in tests/numpy/test_editing.py: needs concrete values, or returns no array
         *("trim_zeros", "einsum_path"),
     ),
     "lax": (
-        # enumerations and tuples that are arguments
+        # enumerations and tuples used as arguments
         *("RoundingMethod", "DotDimensionNumbers", "Precision", "PrecisionLike", "GatherDimensionNumbers"),
         *("ScatterDimensionNumbers", "GatherScatterMode", "FftType"),
-        # bits of a state, in tests/laws/samples/random.py
+        # random bits from a state, in tests/laws/samples/random.py
         *("rng_bit_generator", "RandomAlgorithm"),
         "random_gamma_grad",  # in tests/control/test_special_functions.py
         # in tests/ops/test_accuracy.py
         *("AccuracyMode", "Tolerance", "DotAlgorithm", "DotAlgorithmPreset"),
-        # takes a function and a name; gives nothing; both in tests/control/test_composite.py
+        # take a function and a name, or return nothing; both in tests/control/test_composite.py
         *("composite", "dce_sink"),
         *("ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "RaggedDotDimensionNumbers"),
-        # along named axes, beside JAX's in tests/sharding/test_collectives.py
+        # along named axes, compared with JAX in tests/sharding/test_collectives.py
         *("pbroadcast", "pcast", "pshuffle", "pswapaxes", "ragged_all_to_all"),
     ),
     "numpy.fft": (),
     "numpy.linalg": (),
     "lax.linalg": ("EigImplementation", "EighImplementation", "SvdAlgorithm"),
-    # in tests/test_nn_layers.py, as JAX's are for accelerators; that of numpy
+    # in tests/test_nn_layers.py, since JAX's need accelerators; `tanh` is numpy's
     "nn": ("scaled_dot_general", "scaled_matmul", "tanh"),
     "ops": (),
     "scipy.cluster.vq": (),
     "scipy.fft": (),
     "scipy.integrate": (),
     "scipy.interpolate": (),
-    # of what `cholesky` gives; takes a function: in tests/scipy/test_linalg.py
+    # tested through `cholesky`; takes a function: in tests/scipy/test_linalg.py
     "scipy.linalg": ("cho_factor", "funm"),
     "scipy.ndimage": (),
     "scipy.signal": (),
     "scipy.special": (),
     "image": ("ResizeMethod",),
 }
-# Of arrays: what hands the numbers to Python and NumPy, and what must not be done.
-OF_ARRAYS: Final = (
+# Array attributes that convert to Python or NumPy values, or are not supported.
+EXCLUDED_ARRAY_ATTRIBUTES: Final = (
     *(
         "aval",
         "at",
@@ -150,29 +150,29 @@ def recorded() -> set[str]:
 @pytest.mark.parametrize("module", MODULES)
 def test_every_public_function_has_a_record(module: str) -> None:
     public: set[str] = set(MODULES[module].__all__)
-    others = set(OTHERS[module])
-    assert others <= public
+    excluded = set(EXCLUDED_NAMES[module])
+    assert excluded <= public
     # control flow, which takes functions, is compared in tests/control
-    others |= {
+    excluded |= {
         name
         for name in public
         if getattr(MODULES[module], name).__class__ is FunctionType
         and getattr(MODULES[module], name).__module__.startswith("tracefx.transforms.")
     }
-    assert {name for name in public - others if f"{module}.{name}" not in recorded()} == set()
+    assert {name for name in public - excluded if f"{module}.{name}" not in recorded()} == set()
 
 
-def test_every_draw_has_a_record() -> None:
-    """What makes keys, or says what they are, is in tests/random/test_keys.py."""
-    of_keys = {"PRNGKey", "key", "key_dtype", "key_impl", "wrap_key_data"}
-    public = {name for name, found in vars(tracefx.random).items() if isinstance(found, FunctionType)}
-    assert {name for name in public - of_keys if f"random.{name}" not in recorded()} == set()
+def test_every_random_function_has_a_record() -> None:
+    """Functions that create or describe keys are tested in tests/random/test_keys.py."""
+    key_functions = {"PRNGKey", "key", "key_dtype", "key_impl", "wrap_key_data"}
+    public = {name for name, value in vars(tracefx.random).items() if isinstance(value, FunctionType)}
+    assert {name for name in public - key_functions if f"random.{name}" not in recorded()} == set()
 
 
 def test_every_initializer_has_a_record() -> None:
     room = tracefx.nn.initializers
-    made_here = [f for f in vars(room).values() if isinstance(f, FunctionType) and f.__module__ == room.__name__]
-    public = {f.__name__ for f in made_here if not f.__name__.startswith("_")}
+    defined_here = [f for f in vars(room).values() if isinstance(f, FunctionType) and f.__module__ == room.__name__]
+    public = {f.__name__ for f in defined_here if not f.__name__.startswith("_")}
     assert {name for name in public if f"nn.initializers.{name}" not in recorded()} == set()
 
 
@@ -185,9 +185,11 @@ def test_every_method_and_operator_of_arrays_has_a_record() -> None:
     class Empty:
         __slots__ = ()
 
-    of_every_class = set(vars(Empty))
-    public = {name for name in vars(Array) if not name.startswith("_") or name.startswith("__")} - of_every_class
-    assert {name for name in public - set(OF_ARRAYS) if f"numpy.ndarray.{name}" not in recorded()} == set()
+    class_attributes = set(vars(Empty))
+    public = {name for name in vars(Array) if not name.startswith("_") or name.startswith("__")} - class_attributes
+    assert {
+        name for name in public - set(EXCLUDED_ARRAY_ATTRIBUTES) if f"numpy.ndarray.{name}" not in recorded()
+    } == set()
 
 
 def test_every_update_has_a_record() -> None:
@@ -207,23 +209,23 @@ SINE: Final = record(
 )
 
 
-def planted(wrong: Callable[..., Any]) -> Record:
-    """The record of `sin`, with another function in its place here."""
-    return evolve(SINE, via=lambda library: THEIRS.numpy.sin if library is THEIRS else wrong)
+def record_with_mistake(wrong: Callable[..., Any]) -> Record:
+    """Returns the record of `sin` in which `wrong` takes the place of tracefx's function."""
+    return evolve(SINE, via=lambda library: JAX.numpy.sin if library is JAX else wrong)
 
 
-def only_evaluated(x: Any) -> Any:
-    """Wrong for tracers."""
+def wrong_when_traced(x: Any) -> Any:
+    """Right when evaluated eagerly, wrong for tracers."""
     return fnp.sin(x) * 2 if isinstance(x, Tracer) else fnp.sin(x)
 
 
-def straight(x: Any) -> Any:
-    """Right in value and first derivative, where it is evaluated."""
-    at = lax.stop_gradient(x)
-    return fnp.sin(at) + lax.stop_gradient(fnp.cos(x)) * (x - at)
+def wrong_second_derivative(x: Any) -> Any:
+    """Right in value and first derivative, wrong in the second derivative."""
+    stopped = lax.stop_gradient(x)
+    return fnp.sin(stopped) + lax.stop_gradient(fnp.cos(x)) * (x - stopped)
 
 
-def wrongly_refusing(x: Any) -> Any:
+def wrong_error_class(x: Any) -> Any:
     if isinstance(x, str):
         raise KeyError(x)
     return fnp.sin(x)
@@ -234,29 +236,33 @@ MISTAKES: Final[tuple[tuple[str, Callable[..., Any], Callable[[Record], Mismatch
     ("value", lambda x: [fnp.sin(x)], harness.values),
     ("value (weak float32[2]): weak_type False", lambda x: fnp.sin(x).astype("float32"), harness.values),
     ("value all float64", lambda x: fnp.sin(x).astype(x.dtype if x.weak_type else "float32"), harness.values),
-    ("compiled", only_evaluated, harness.values),
-    ("error", wrongly_refusing, harness.refusals),
+    ("compiled", wrong_when_traced, harness.values),
+    ("error", wrong_error_class, harness.refusals),
     ("error", lambda x: x if isinstance(x, str) else fnp.sin(x), harness.refusals),
     ("jvp", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
     ("grad", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
-    ("second", straight, harness.derivatives),
-    ("vmap", only_evaluated, harness.batches),
+    ("second", wrong_second_derivative, harness.derivatives),
+    ("vmap", wrong_when_traced, harness.batches),
     ("value of reference float64", lambda x: fnp.sin(x.astype("float32")).astype(x.dtype), harness.values),
     ("value of reference float32", lambda x: fnp.sin(x) * (1 + 1e-6), harness.values),
     ("jvp of reference", lambda x: lax.stop_gradient(fnp.sin(x)), harness.derivatives),
-    ("vmap (float64", only_evaluated, harness.batches),
+    ("vmap (float64", wrong_when_traced, harness.batches),
 )
 
 
-@pytest.mark.parametrize(("finding", "wrong", "find"), MISTAKES, ids=range(len(MISTAKES)))
-def test_a_planted_mistake_is_found(
-    finding: str, wrong: Callable[..., Any], find: Callable[[Record], Mismatches]
+@pytest.mark.parametrize(("prefix", "wrong", "find"), MISTAKES, ids=range(len(MISTAKES)))
+def test_harness_detects_planted_mistake(
+    prefix: str, wrong: Callable[..., Any], find: Callable[[Record], Mismatches]
 ) -> None:
-    assert any(each.startswith(finding) for each in find(planted(wrong)))
+    assert any(each.startswith(prefix) for each in find(record_with_mistake(wrong)))
 
 
-def test_what_is_right_is_found_so() -> None:
+def test_harness_accepts_correct_function() -> None:
     aspects = (harness.values, harness.types, harness.refusals, harness.derivatives, harness.batches)
     assert [find(SINE) for find in aspects] == [[]] * len(aspects)
-    assert harness.derivatives(planted(straight)) != []
-    assert not [each for each in harness.derivatives(planted(straight)) if each.startswith(("jvp", "grad"))]
+    assert harness.derivatives(record_with_mistake(wrong_second_derivative)) != []
+    assert not [
+        each
+        for each in harness.derivatives(record_with_mistake(wrong_second_derivative))
+        if each.startswith(("jvp", "grad"))
+    ]

@@ -1,10 +1,11 @@
-"""Compiles for a GPU, which need not be there, what tracefx has: `python -m tests.gpu.compiling`.
+"""Compiles tracefx's functions for a GPU, without needing one: `python -m tests.gpu.compiling`.
 
-One program for each public function, of all calls that its record has; one of its first call in every other dtype; one
-of the gradients. Then the decompositions in each form, products and convolutions in each dtype, whole models, calls of
-Python functions, and collectives over devices. What XLA refuses is compiled again call by call, and listed.
+For each public function it compiles one program with all calls of the function's test record, one with its first call
+in every other dtype, and one with its gradients. It also compiles the decompositions with each set of options, matrix
+products and convolutions in each dtype, whole models, callbacks to Python and collectives. If XLA rejects a program,
+each of its calls is compiled separately and the rejected ones are listed.
 
-The exit status is 1 if something is refused that is not known to be.
+The exit status is 1 if a rejection is not listed in `KNOWN`.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ KNOWN: Final[Mapping[str, str]] = {
     "is not supported on": "no library of GPUs has this way",
     "Unsupported algorithm on the current device": "NVIDIA's GPUs have no such way to multiply",
 }
-"""What may be in a message that refuses a program, and why it is refused."""
+"""Known rejections: a part of the error message, mapped to the reason."""
 
 
-# ------------------------------------------------------------------ a worker
+# ------------------------------------------------------------------ worker process
 
 
 def work(start: int, every: int, only: Sequence[str]) -> None:
-    """Compiles one program after another, of some groups or of all; a line of JSON for each."""
+    """Compiles the selected programs one after another and prints a line of JSON for each."""
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -45,7 +46,7 @@ def work(start: int, every: int, only: Sequence[str]) -> None:
     compiler = offline.Compiler.of(count=DEVICES)
 
     def refusal(calls: Sequence[Any], over_devices: bool) -> str | None:
-        """Why a program of these calls is refused, if it is."""
+        """Returns XLA's error for a program of these calls, or None if it compiles."""
         try:
             lowered = source.lowered(calls, over_devices)
             compiler.compile(lowered.module)
@@ -61,7 +62,7 @@ def work(start: int, every: int, only: Sequence[str]) -> None:
         for label, make in program.calls:
             try:
                 calls[label] = make()
-            except Exception as error:  # of calls in a dtype that the function doesn't take
+            except Exception as error:  # e.g. a dtype that the function does not accept
                 sys.stderr.write(f"{program.name} {label}: {error}\n")
         if not calls:
             continue
@@ -69,14 +70,14 @@ def work(start: int, every: int, only: Sequence[str]) -> None:
         refused = {}
         why = refusal(list(calls.values()), program.over_devices)
         if why is not None:
-            each = {label: refusal([made], program.over_devices) for label, made in calls.items()}
+            each = {label: refusal([call], program.over_devices) for label, call in calls.items()}
             refused = {label: text for label, text in each.items() if text is not None} or {"together": why}
         seconds = time.monotonic() - began
         _say(place=i, group=program.group, name=program.name, calls=len(calls), seconds=seconds, refused=refused)
 
 
-def _say(**what: Any) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
+def _say(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
@@ -84,14 +85,14 @@ def _say(**what: Any) -> None:
 
 
 def run(every: int, only: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What workers say of all programs. One that takes XLA down with it is refused, and the next worker goes on."""
+    """Yields the reports of the workers. A program that crashes its worker is rejected; a new worker continues."""
     start = 0
     while True:
         command = [sys.executable, "-m", "tests.gpu.compiling", "--work", str(start), "--every", str(every)]
         command += ["--only", *only] if only else []
         last: dict[str, Any] = {}
-        with tempfile.TemporaryFile("w+") as said:
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as worker:
+        with tempfile.TemporaryFile("w+") as stderr:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as worker:
                 for line in worker.stdout or ():
                     last = json.loads(line)
                     if "calls" in last:
@@ -99,27 +100,27 @@ def run(every: int, only: Sequence[str]) -> Iterator[dict[str, Any]]:
             if not worker.returncode:
                 return
             if not last or "calls" in last:
-                said.seek(0)
-                raise SystemExit("".join(said.readlines()[-10:]))
+                stderr.seek(0)
+                raise SystemExit("".join(stderr.readlines()[-10:]))
         yield {**last, "calls": 1, "seconds": 0.0, "refused": {"": f"XLA ended the process: {worker.returncode}"}}
         start = last["place"] + 1
 
 
 def reason(message: str) -> str | None:
-    """Why something is refused, if that is known."""
-    return next((why for words, why in KNOWN.items() if words in message), None)
+    """Returns the known reason for a rejection, or None."""
+    return next((why for pattern, why in KNOWN.items() if pattern in message), None)
 
 
-def report(found: Sequence[Mapping[str, Any]]) -> str:
+def report(results: Sequence[Mapping[str, Any]]) -> str:
     groups: dict[str, list[Mapping[str, Any]]] = collections.defaultdict(list)
-    for each in found:
+    for each in results:
         groups[each["group"]].append(each)
     lines = ["| | programs | calls in them | refused | seconds |", "|-|-:|-:|-:|-:|"]
-    for group, those in groups.items():
-        calls, refused = sum(e["calls"] for e in those), sum(len(e["refused"]) for e in those)
-        lines.append(f"| {group} | {len(those)} | {calls} | {refused} | {sum(e['seconds'] for e in those):.0f} |")
+    for group, entries in groups.items():
+        calls, refused = sum(e["calls"] for e in entries), sum(len(e["refused"]) for e in entries)
+        lines.append(f"| {group} | {len(entries)} | {calls} | {refused} | {sum(e['seconds'] for e in entries):.0f} |")
     lines += ["", "Refused:", ""]
-    for each in found:
+    for each in results:
         for label, message in each["refused"].items():
             why = reason(message) or " ".join(message.split())[:300]
             lines.append(f"- {each['group']}: {' '.join([each['name'], label]).strip()}: {why}")
@@ -136,17 +137,17 @@ def main() -> None:
     if options.work is not None:
         work(options.work, options.every, options.only)
         return
-    found = []
-    with contextlib.suppress(KeyboardInterrupt):  # after which it reports on what it got to
+    results = []
+    with contextlib.suppress(KeyboardInterrupt):  # then it reports the programs compiled so far
         for each in run(options.every, options.only):
-            found.append(each)
-            if len(found) % 50 == 0:
-                sys.stderr.write(f"{len(found)} programs, now {each['group']}: {each['name']}\n")
-    text = report(found)
+            results.append(each)
+            if len(results) % 50 == 0:
+                sys.stderr.write(f"{len(results)} programs, now {each['group']}: {each['name']}\n")
+    text = report(results)
     sys.stdout.write(text)
     if options.out is not None:
         options.out.write_text(_heading() + text)
-    if any(reason(message) is None for each in found for message in each["refused"].values()):
+    if any(reason(message) is None for each in results for message in each["refused"].values()):
         raise SystemExit(1)
 
 
@@ -156,9 +157,9 @@ def _heading() -> str:
 
     python -m tests.gpu.compiling
 
-{", ".join(versions)}. No GPU was there: an H200 (compute capability 9.0) was described to XLA, and nothing
-ran. A program makes all calls of one function, or of one kind; XLA compiled it to the device's code, and those of
-several devices to that of {DEVICES}. Seconds are of a machine that others used, too.
+{", ".join(versions)}. Compiled without a GPU, for the description of an H200 (compute capability 9.0); nothing
+ran. A program makes all calls of one function, or of one kind; XLA compiled it to device code, and programs over
+several devices for {DEVICES} devices. The machine was shared, so seconds are approximate.
 
 """
 

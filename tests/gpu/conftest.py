@@ -1,4 +1,4 @@
-"""The device that the suite runs on: the default one, wherever that isn't the host's first; else the host's second.
+"""The device under test: the default device, or the second CPU device if the default is the first CPU device.
 
 TRACEFX_PLATFORM=gpu JAX_PLATFORMS= python -m pytest tests/gpu
 """
@@ -15,8 +15,8 @@ from tracefx.core.device import Device
 
 
 @pytest.fixture
-def there() -> Iterator[Device]:
-    """A device that is not the host's first, on which programs run that nobody puts anywhere."""
+def target() -> Iterator[Device]:
+    """A device other than the first CPU device. It is the default device, so uncommitted computations run on it."""
     if BACKEND.value.default_device_is_host:
         device = fx.devices()[1]
         with fx.default_device(device):

@@ -1,6 +1,6 @@
-"""XLA's compiler for GPUs, without a GPU: the plug-in compiles for a device that is described to it.
+"""Compiles for GPUs without a GPU: XLA's plug-in compiles for the description of a device.
 
-It needs the plug-in (`jax[cuda12]` or `jax[cuda13]`) and jaxlib of one version, and neither a driver nor jax.
+It needs the plug-in (`jax[cuda12]` or `jax[cuda13]`) and a jaxlib of the same version, but no driver and no jax.
 """
 
 from __future__ import annotations
@@ -43,37 +43,37 @@ platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 10 }
 device_description_str: "H200"
 """
-"""What XLA has to know of a device to compile for it, as the text of its `GpuTargetConfigProto`."""
+"""The description of the target device: the text format of XLA's `GpuTargetConfigProto`."""
 
 
 class NoPluginError(RuntimeError):
-    """There is no plug-in to compile with, or none of jaxlib's version."""
+    """No GPU plug-in is installed, or its version is not jaxlib's."""
 
 
 @final
 @frozen(eq=False)
 class Compiler:
-    """Compiles for so many GPUs of a kind, which nothing can run on."""
+    """Compiles for a number of GPUs of one model. The results cannot be executed."""
 
     client: Any
     devices: tuple[Any, ...]
     kernels: int
-    """How many kernels the plug-in has beside XLA."""
+    """The number of kernels that the plug-in provides in addition to XLA's."""
 
     @staticmethod
-    def of(described: str = H200, count: int = 1) -> Compiler:
-        """Raises NoPluginError."""
+    def of(description: str = H200, count: int = 1) -> Compiler:
+        """Returns a compiler for the described device; raises NoPluginError if there is no plug-in."""
         c_api = _loaded()
         kernels = runtime.register_plugin_kernels("cuda", c_api)
         shape = f"1x1x{count}"
-        topology = _jax.get_default_c_api_topology("cuda", shape, {"topology": shape, "target_config": described})
+        topology = _jax.get_default_c_api_topology("cuda", shape, {"topology": shape, "target_config": description})
         devices = tuple(topology._make_compile_only_devices())
         return Compiler(devices[0].client, devices, kernels)
 
     def compile(self, module: runtime.Module) -> Any:
-        """A program for the first of the devices, or for all if it says so; XLA's errors are raised as they are.
+        """Compiles a module for the first device, or for all devices if it is an SPMD program. XLA's errors propagate.
 
-        Python functions that it calls need not be there.
+        The Python callbacks of the module need not exist.
         """
         options = _jax.CompileOptions()
         attributes = module.operation.attributes
@@ -86,17 +86,17 @@ class Compiler:
 
 
 def _loaded() -> Any:
-    """The interface of the plug-in, which is loaded at the first call."""
+    """Loads the plug-in at the first call and returns its PJRT interface."""
     packages = importlib.util.find_spec("jax_plugins")
-    places = [] if packages is None else list(packages.submodule_search_locations or [])
-    found = [path for place in places for path in sorted(Path(place).glob("xla_cuda*/xla_cuda_plugin.so"))]
-    if not found:
+    folders = [] if packages is None else list(packages.submodule_search_locations or [])
+    libraries = [path for folder in folders for path in sorted(Path(folder).glob("xla_cuda*/xla_cuda_plugin.so"))]
+    if not libraries:
         raise NoPluginError("there is no plug-in for GPUs here: pip install 'jax[cuda12]', of jaxlib's version")
     if importlib.import_module("jaxlib.plugin_support").import_from_plugin("cuda", "cuda_plugin_extension") is None:
         raise NoPluginError(
-            f"the plug-in at {found[-1].parent} is of another version than jaxlib, "
+            f"the plug-in at {libraries[-1].parent} is of another version than jaxlib, "
             f"{importlib.import_module('jaxlib.version').__version__}: pip install both of one version"
         )
-    c_api = _jax.load_pjrt_plugin("cuda", str(found[-1]), None)
+    c_api = _jax.load_pjrt_plugin("cuda", str(libraries[-1]), None)
     _jax.initialize_pjrt_plugin("cuda")
     return c_api

@@ -1,4 +1,4 @@
-"""The command that compiles for a GPU: what it compiles can be built anywhere, and it says why it can't go on."""
+"""The command that compiles for a GPU: its programs lower on any machine, and it reports a missing plug-in."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tests.gpu.offline import Compiler, NoPluginError
 from tests.gpu.programs import lowered, programs
 
 STEP: Final = 83
-"""Of how many programs one is built here, and not compiled: all groups have some."""
+"""One in this many programs is lowered (not compiled) here. Every group has some."""
 
 
-def test_programs_for_gpus_are_built_without_one() -> None:
+def test_lowering_for_gpus_needs_no_gpu() -> None:
     groups = set()
     for program in list(programs())[::STEP]:
         calls = []
         for _, make in program.calls:
             try:
                 calls.append(make())
-            except (TypeError, ValueError, NotImplementedError):  # a call in a dtype that the function doesn't take
+            except (TypeError, ValueError, NotImplementedError):  # a dtype that the function does not accept
                 continue
         if calls:
             text = str(lowered(calls, program.over_devices).module)
@@ -35,12 +35,12 @@ def test_programs_for_gpus_are_built_without_one() -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("jax_plugins") is not None, reason="there is a plug-in, with which the command compiles"
 )
-def test_without_a_plugin_it_says_what_to_install() -> None:
+def test_missing_plugin_error_names_the_package() -> None:
     with pytest.raises(NoPluginError, match=r"no plug-in for GPUs here: pip install 'jax\[cuda12\]'"):
         Compiler.of()
 
 
-def test_the_report_counts_what_is_refused_and_says_why() -> None:
+def test_report_counts_rejections_with_reasons() -> None:
     lapack = "NotImplementedError: schur calls LAPACK, which runs only on the CPU"
     assert reason(lapack) == "LAPACK has it, and no library of GPUs"
     assert reason("INTERNAL: something else") is None

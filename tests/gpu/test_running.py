@@ -1,9 +1,9 @@
-"""What is computed there is what the host computes: functions of the records, products, decompositions, random bits.
+"""The device computes what the CPU computes: recorded functions, products, decompositions, random bits.
 
-On a GPU it is every record, elsewhere every so many.
+On a GPU all records run, elsewhere a sample.
 
-Numbers agree as the table has it, which counts on products of float32 that are of float32. GPUs since 2020 round their
-operands to TF32, of 11 bits, unless a product's `precision` is "highest"; `make test-gpu` turns that off.
+Results agree within the tolerances of the table, which assume that float32 products are computed in float32. GPUs since
+2020 round the operands to TF32 (11 bits of precision) unless `precision` is "highest"; `make test-gpu` turns that off.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.differential.comparing import arrays, compare, leaves_of
-from tests.differential.records import OURS, Record
+from tests.differential.records import TRACEFX, Call, Record
 from tests.differential.table import RECORDS
 from tracefx import lax
 from tracefx.core.device import Device
 from tracefx.testing.tolerances import PROGRAM, SUMMED
 
 STEP: Final = 40
-"""Of how many records one is computed where there is no GPU."""
+"""Without a GPU, one in this many records runs."""
 ON_GPU: Final = fx.devices()[0].platform == "gpu"
 RUNNABLE: Final = [record for record in RECORDS if not record.is_plain and record.calls][:: 1 if ON_GPU else STEP]
 
 
 @pytest.mark.parametrize("record", RUNNABLE, ids=lambda record: record.name)
-def test_functions(record: Record, there: Device, host: Device) -> None:
-    f = record.via(OURS)
-    calls = [call for call in (*record.calls, *record.values) if _is_taken(lambda c=call: c.of(f, arrays(OURS, c)))]  # type: ignore[misc]  # bound now
-    given = [arrays(OURS, call) for call in calls]
+def test_functions(record: Record, target: Device, host: Device) -> None:
+    f = record.via(TRACEFX)
+    calls = [call for call in (*record.calls, *record.values) if _is_valid_call(f, call)]
+    operands = [arrays(TRACEFX, call) for call in calls]
 
-    def together(xss: list[Any]) -> list[Any]:
+    def run_all(xss: list[Any]) -> list[Any]:
         return [leaves_of(call.of(f, xs)) for call, xs in zip(calls, xss, strict=True)]
 
-    program = fx.jit(together)
+    program = fx.jit(run_all)
     with fx.default_device(host):
-        want = program(given)
-    got = program(given)
+        want = program(operands)
+    got = program(operands)
     for call, g, w in zip(calls, got, want, strict=True):
         assert compare(g, w, record.ulps) == "", f"{record.name} of {call}"
 
 
-def _is_taken(call: Callable[[], Any]) -> bool:
+def _is_valid_call(f: Callable[..., Any], call: Call) -> bool:
     try:
-        fx.eval_shape(call)
+        fx.eval_shape(lambda: call.of(f, arrays(TRACEFX, call)))
     except (TypeError, ValueError, NotImplementedError):
-        return False  # which calls of the table are there to show
+        return False  # the table records invalid calls too
     return True
 
 
 def both(host: Device, f: Callable[..., Any], *args: Any) -> tuple[Any, Any]:
-    """What `f` gives there, and on the host."""
+    """Returns the results of `f` on the device under test and on the host."""
     program = fx.jit(f)
     with fx.default_device(host):
         want = program(*args)
@@ -73,36 +73,36 @@ NARROW: Final = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
 @pytest.mark.parametrize("dtype", [*NARROW, "float32", "int8"])
-def test_products(dtype: str, there: Device, host: Device) -> None:
+def test_products(dtype: str, target: Device, host: Device) -> None:
     a, b = drawn(48, 64, dtype=dtype), drawn(64, 32, dtype=dtype, seed=1)
     result = "int32" if dtype == "int8" else "float32"
     got, want = both(host, lambda a, b: lax.dot(a, b, precision="highest", preferred_element_type=result), a, b)
-    assert got.device is there
-    # The terms are products of so few bits that float32 has them exactly; sums differ by their order.
+    assert got.device is target
+    # The products are exact in float32, since the factors have few bits. Sums differ by their order.
     assert_near(got, want, SUMMED)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_convolutions(dtype: str, there: Device, host: Device) -> None:
+def test_convolutions(dtype: str, target: Device, host: Device) -> None:
     images, kernels = drawn(2, 4, 9, 9, dtype=dtype), drawn(8, 4, 3, 3, dtype=dtype, seed=1)
     got, want = both(host, lambda x, k: lax.conv(x, k, (1, 1), "SAME", precision="highest"), images, kernels)
-    assert got.device is there
+    assert got.device is target
     assert_near(got, want, SUMMED)
 
 
 @pytest.mark.parametrize("shape", [(64,), (3, 45)], ids=str)
-def test_fourier_transforms(shape: tuple[int, ...], there: Device, host: Device) -> None:
+def test_fourier_transforms(shape: tuple[int, ...], target: Device, host: Device) -> None:
     x = drawn(*shape)
     got, want = both(host, lambda x: (fnp.fft.fft(x), fnp.fft.irfft(fnp.fft.rfft(x), x.shape[-1])), x)
-    assert got[0].device is there
+    assert got[0].device is target
     assert_near(got[0], want[0], PROGRAM)
     assert_near(got[1], x, PROGRAM)
 
 
-# ------------------------------------------------------------------ decompositions, by what they have to be
+# ------------------------------------------------------------------ decompositions, by their residuals
 
 
-def test_decompositions(there: Device) -> None:
+def test_decompositions(target: Device) -> None:
     a = drawn(2, 12, 12) + 4 * fnp.eye(12)
     spd = fnp.matmul(a, a.mT, precision="highest")
 
@@ -128,9 +128,9 @@ def test_decompositions(there: Device) -> None:
             times(a, fnp.linalg.solve(a, fnp.broadcast_to(fnp.eye(12), a.shape))) - fnp.eye(12),
         ]
 
-    found = residuals(a, spd)
-    assert {x.device for x in found} == {there}
-    for x, size in zip(found, (a, a, spd, spd, a, fnp.eye(12)), strict=True):
+    norms = residuals(a, spd)
+    assert {x.device for x in norms} == {target}
+    for x, size in zip(norms, (a, a, spd, spd, a, fnp.eye(12)), strict=True):
         assert float(fnp.max(fnp.abs(x))) <= 64 * float(np.finfo(np.float32).eps) * float(fnp.max(fnp.abs(size)))
 
 
@@ -138,28 +138,28 @@ def test_decompositions(there: Device) -> None:
 
 
 @pytest.mark.parametrize("implementation", ["threefry2x32", "rbg"])
-def test_random_bits(implementation: str, there: Device, host: Device) -> None:
+def test_random_bits(implementation: str, target: Device, host: Device) -> None:
     def bits(key: fx.Array) -> list[fx.Array]:
         first, second = fx.random.split(key)
         return [fx.random.bits(first, (33,), "uint32"), fx.random.key_data(fx.random.fold_in(second, 5))]
 
     key = fx.random.key(11, impl=implementation)
     got, want = both(host, bits, key)
-    assert got[0].device is there
+    assert got[0].device is target
     if implementation == "threefry2x32":
         assert all(np.array_equal(g, w) for g, w in zip(got, want, strict=True))
-    else:  # XLA's own, of which every platform may have another
+    else:  # XLA's generator, which may differ by platform
         assert got[0].shape == want[0].shape
         assert len(np.unique(np.asarray(got[0]))) == 33
 
 
-# ------------------------------------------------------------------ what only devices with memory of their own have
+# ------------------------------------------------------------------ memory statistics
 
 
-def test_memory_is_counted(there: Device) -> None:
-    stats: Any = there
-    found = stats.memory_stats()
+def test_memory_stats(target: Device) -> None:
+    stats: Any = target
+    norms = stats.memory_stats()
     if ON_GPU:
-        assert found["bytes_limit"] >= found["bytes_in_use"] > 0
+        assert norms["bytes_limit"] >= norms["bytes_in_use"] > 0
     else:
-        assert found is None
+        assert norms is None

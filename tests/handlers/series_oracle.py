@@ -1,4 +1,4 @@
-"""Derivatives along a curve by nesting `jvp`: slow, and right."""
+"""Taylor coefficients by nested `jvp`: a slow reference implementation for `jet`."""
 
 from __future__ import annotations
 
@@ -19,42 +19,44 @@ Lists: TypeAlias = Sequence[Sequence[Any]]
 
 
 def nested_jvp_series(f: Callable[..., Any], primals: Sequence[Any], series: Lists) -> list[list[Any]]:
-    """The derivatives, for each output a list, of `f` along the curve that `jet` is given."""
+    """Returns the derivatives of each output of `f` along the curve given by `primals` and `series`, as in `jet`."""
     order = len(series[0])
     outs = [np.asarray(out) for out in fx.tree.leaves(f(*primals))]
     varying = [i for i, out in enumerate(outs) if out.dtype.kind in "fc"]
 
-    def along(t: Array) -> list[Any]:
+    def along_curve(t: Array) -> list[Any]:
         args = []
         for x, terms in zip(primals, series, strict=True):
             for k, term in enumerate(terms, 1):
                 x = x if term is None else x + term * (t**k) * (1.0 / math.factorial(k))
             args.append(x)
-        found = fx.tree.leaves(f(*args))
-        return [found[i] for i in varying]
+        derivatives = fx.tree.leaves(f(*args))
+        return [derivatives[i] for i in varying]
 
     columns: list[list[Any]] = [[np.zeros(out.shape, float0) for _ in range(order)] for out in outs]
-    for k, found in enumerate(directional_derivatives(along, fnp.asarray(np.float64(0.0)), np.float64(1.0), order)):
-        for i, each in zip(varying, found, strict=True):
+    for k, derivatives in enumerate(
+        directional_derivatives(along_curve, fnp.asarray(np.float64(0.0)), np.float64(1.0), order)
+    ):
+        for i, each in zip(varying, derivatives, strict=True):
             columns[i][k] = each
     return columns
 
 
 def directional_derivatives(f: Callable[[Any], Any], x: Any, v: Any, order: int) -> list[Any]:
-    """The derivatives of `f` at `x`, all in one direction."""
-    found = []
+    """Returns the first `order` derivatives of `f` at `x` in the direction `v`."""
+    derivatives = []
     for _ in range(order):
         f = directional_derivative(f, v)
-        found.append(f(x))
-    return found
+        derivatives.append(f(x))
+    return derivatives
 
 
 def directional_derivative(f: Callable[[Any], Any], v: Any) -> Callable[[Any], Any]:
     return lambda x: fx.jvp(f, (x,), (v,))[1]
 
 
-def assert_same(got: Any, want: Any, tolerance: Ulps = DERIVATIVE) -> None:
-    """That both have the same dtype, and numbers as near as derivatives of derivatives can be."""
+def assert_same_dtype_and_values(got: Any, want: Any, tolerance: Ulps = DERIVATIVE) -> None:
+    """Checks that both have the same dtype and values within a tolerance for nested derivatives."""
     a, b = np.asarray(got), np.asarray(want)
     assert a.dtype == b.dtype
     assert_near(a, b, tolerance)

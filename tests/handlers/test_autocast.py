@@ -1,4 +1,4 @@
-"""`autocast`: which operations are narrow, that types stay, and that training gets where it gets without."""
+"""`autocast`: which primitives run in the narrow dtype, result types, and that training converges as in float32."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RNG = np.random.default_rng(0)
 
 
 def cast(f: F, policy: Policy = bfloat16) -> F:
-    """`autocast`, for lambdas whose types nobody knows."""
+    """`autocast` typed for lambdas."""
     return autocast(f, policy)
 
 
@@ -53,8 +53,8 @@ def normal(*shape: int) -> Any:
 X, W, B = normal(4, 8), normal(8, 8) / 3, normal(8)
 
 
-def near(got: Any, want: Any, dtype: DType = bfloat16.compute) -> None:
-    """In the dtype of products, whose last places are what may be wrong."""
+def assert_near_in(got: Any, want: Any, dtype: DType = bfloat16.compute) -> None:
+    """Compares in the dtype of the contractions, whose last digits may differ."""
     x, y = np.asarray(got), np.asarray(want)
     assert_near(x.astype(dtype) if is_inexact(x.dtype) else x, y)
 
@@ -63,41 +63,41 @@ def leaves(tree: Any) -> list[Any]:
     return fx.tree.leaves(tree)
 
 
-def dots(f: F, *args: Any) -> list[str]:
-    """The types of what contractions give."""
+def contraction_dtypes(f: F, *args: Any) -> list[str]:
+    """The result dtypes of the contractions."""
     return re.findall(r":(\w+)\[[\d,]*\] = dot_general", str(fx.make_jaxpr(f)(*args)))
 
 
-def results(operation: str, f: F, *args: Any) -> list[str]:
+def result_dtypes(operation: str, f: F, *args: Any) -> list[str]:
     return re.findall(rf":(\w+)\[[\d,]*\]\*? = {operation}\b", str(fx.make_jaxpr(f)(*args)))
 
 
-# ------------------------------------------------------------------ what is narrow
+# ------------------------------------------------------------------ primitives that run in the narrow dtype
 
 
 @pytest.mark.parametrize("policy", [bfloat16, float16], ids=["bfloat16", "float16"])
-def test_contractions_are_narrow(policy: Policy) -> None:
+def test_contractions_run_in_the_compute_dtype(policy: Policy) -> None:
     short = "bf16" if policy is bfloat16 else "f16"
-    assert dots(cast(lambda x, w: x @ w, policy), X, W) == [short]
-    assert dots(cast(lambda x, w: fnp.einsum("ij,kj,jl->ikl", x, w, w), policy), X, W) == [short, short]
-    assert dots(fx.grad(cast(lambda w: fnp.sum((X @ w) ** 2), policy)), W) == [short] * 2
+    assert contraction_dtypes(cast(lambda x, w: x @ w, policy), X, W) == [short]
+    assert contraction_dtypes(cast(lambda x, w: fnp.einsum("ij,kj,jl->ikl", x, w, w), policy), X, W) == [short, short]
+    assert contraction_dtypes(fx.grad(cast(lambda w: fnp.sum((X @ w) ** 2), policy)), W) == [short] * 2
 
     def backward(w: Any) -> Any:
         return fnp.sum((X @ w) ** 2)
 
-    assert dots(cast(fx.grad(backward), policy), W) == [short] * 2
+    assert contraction_dtypes(cast(fx.grad(backward), policy), W) == [short] * 2
 
 
-def test_other_operations_are_wide() -> None:
+def test_other_primitives_run_in_the_original_dtype() -> None:
     def f(x: Any, w: Any) -> Any:
         y = x @ w
         return fnp.exp(y), fnp.log(y), fnp.sum(y), fnp.cumsum(y), y**3, fnp.sqrt(y), fnp.prod(y)
 
     for name in ("exp", "log", "reduce_sum", "cumsum", "integer_pow", "sqrt", "reduce_prod"):
-        assert results(name, cast(f), X, W) == ["f32"], name
+        assert result_dtypes(name, cast(f), X, W) == ["f32"], name
 
 
-def test_operations_between_go_along() -> None:
+def test_elementwise_primitives_between_contractions_stay_narrow() -> None:
     def f(x: Any, w: Any) -> Any:
         y = x @ w
         y = fnp.where(y > 0, y, 0.0) * 0.25
@@ -106,42 +106,47 @@ def test_operations_between_go_along() -> None:
 
     program = fx.make_jaxpr(cast(f))(X, W)
     wide = [e.prim.name for e in program.jaxpr.eqns if any(str(v.aval).startswith("f32") for v in e.outs)]
-    assert wide == ["convert_element_type"]  # of the result
+    assert wide == ["convert_element_type"]  # cast of the result
 
 
-def test_a_bias_is_part_of_a_contraction() -> None:
-    assert results("add", cast(lambda x, w, b: x @ w + b), X, W, B) == ["bf16"]
-    assert results("add", cast(lambda x, w, b: b + x @ w), X, W, B) == ["bf16"]
+def test_bias_addition_is_narrow() -> None:
+    assert result_dtypes("add", cast(lambda x, w, b: x @ w + b), X, W, B) == ["bf16"]
+    assert result_dtypes("add", cast(lambda x, w, b: b + x @ w), X, W, B) == ["bf16"]
     batched = fx.vmap(lambda x, w, b: x @ w + b, (0, None, None))
-    assert results("add", cast(batched), X, W, B) == ["bf16"]
-    assert results("add", fx.vmap(cast(lambda x, w, b: x @ w + b), (0, None, None)), X, W, B)[0] in ("f32", "bf16")
+    assert result_dtypes("add", cast(batched), X, W, B) == ["bf16"]
+    assert result_dtypes("add", fx.vmap(cast(lambda x, w, b: x @ w + b), (0, None, None)), X, W, B)[0] in (
+        "f32",
+        "bf16",
+    )
 
 
-def test_the_widest_dtype_counts() -> None:
-    assert results("add", cast(lambda x, w: x @ w + X), X, W) == ["f32"]
-    assert results("mul", cast(lambda x, w, b: (x @ w) * b), X, W, B) == ["f32"]
-    assert results("sub", cast(lambda x, w: (x @ w) - fnp.mean(x @ w, 0)), X, W) == ["f32"]
+def test_mixed_operands_promote_to_the_widest_dtype() -> None:
+    assert result_dtypes("add", cast(lambda x, w: x @ w + X), X, W) == ["f32"]
+    assert result_dtypes("mul", cast(lambda x, w, b: (x @ w) * b), X, W, B) == ["f32"]
+    assert result_dtypes("sub", cast(lambda x, w: (x @ w) - fnp.mean(x @ w, 0)), X, W) == ["f32"]
 
 
-def test_or_the_narrowest() -> None:
-    assert results("add", cast(lambda x, w: x @ w + X, NARROWEST), X, W) == ["bf16"]
-    assert results("mul", cast(lambda x, w, b: (x @ w) * b, NARROWEST), X, W, B) == ["bf16"]
-    assert results("exp", cast(lambda x, w: fnp.exp(x @ w), NARROWEST), X, W) == ["f32"]
-    assert results("add", cast(lambda x: x + X, NARROWEST), X) == ["f32"]
+def test_policy_may_promote_to_the_narrowest_dtype() -> None:
+    assert result_dtypes("add", cast(lambda x, w: x @ w + X, NARROWEST), X, W) == ["bf16"]
+    assert result_dtypes("mul", cast(lambda x, w, b: (x @ w) * b, NARROWEST), X, W, B) == ["bf16"]
+    assert result_dtypes("exp", cast(lambda x, w: fnp.exp(x @ w), NARROWEST), X, W) == ["f32"]
+    assert result_dtypes("add", cast(lambda x: x + X, NARROWEST), X) == ["f32"]
 
 
-def test_numbers_the_narrow_dtype_lacks_keep_operations_wide() -> None:
+def test_constants_out_of_range_of_the_narrow_dtype_stay_wide() -> None:
     def masked(x: Any, w: Any) -> Any:
         y = x @ w
         return fnp.where(y > 0, y, -1e9), y + 1e-9
 
-    assert results("select_n", cast(masked, float16), X, W) == ["f32"]
-    assert results("add", cast(masked, float16), X, W) == ["f32"]
-    assert results("add", cast(masked, bfloat16), X, W) == ["bf16"]  # which has numbers as small
-    assert results("select_n", cast(lambda x, w: fnp.where(x > 0, x @ w, -fnp.inf), float16), X[:, :8], W) == ["f16"]
+    assert result_dtypes("select_n", cast(masked, float16), X, W) == ["f32"]
+    assert result_dtypes("add", cast(masked, float16), X, W) == ["f32"]
+    assert result_dtypes("add", cast(masked, bfloat16), X, W) == ["bf16"]  # has numbers as small
+    assert result_dtypes("select_n", cast(lambda x, w: fnp.where(x > 0, x @ w, -fnp.inf), float16), X[:, :8], W) == [
+        "f16"
+    ]
 
 
-def test_other_dtypes_are_left_alone() -> None:
+def test_integer_and_complex_dtypes_are_not_cast() -> None:
     for dtype in (np.float64, np.int32, np.complex64, ml_dtypes.bfloat16, np.float16):
         with fx.enable_x64(True):
             x = fnp.asarray(np.ones((3, 3)).astype(dtype))
@@ -150,24 +155,24 @@ def test_other_dtypes_are_left_alone() -> None:
             assert plain == mixed, dtype
 
 
-def test_what_is_asked_for_in_another_dtype() -> None:
+def test_explicit_dtypes_are_respected() -> None:
     def f(x: Any) -> Any:
         return lax.dot(x.astype("bfloat16"), x.astype("bfloat16"), preferred_element_type=np.float32)
 
     assert fx.make_jaxpr(cast(f))(W) == fx.make_jaxpr(f)(W)
     assert cast(lambda x: (x @ x).astype("bfloat16"))(W).dtype == ml_dtypes.bfloat16
-    converted = results("convert_element_type", cast(lambda x: (x @ x).astype("bfloat16")), W)
-    assert converted == ["bf16", "bf16"]  # the operands
+    converted = result_dtypes("convert_element_type", cast(lambda x: (x @ x).astype("bfloat16")), W)
+    assert converted == ["bf16", "bf16"]  # casts of the operands
     np.testing.assert_array_equal(cast(lambda x: (x @ x).astype("int32"))(W).dtype, np.int32)
 
 
-def test_a_policy_of_ones_own() -> None:
+def test_user_defined_policy() -> None:
     policy = Policy("bfloat16", narrow=(*bfloat16.narrow, Exp))
-    assert results("exp", cast(fnp.exp, policy), X) == ["bf16"]
+    assert result_dtypes("exp", cast(fnp.exp, policy), X) == ["bf16"]
     policy = evolve(bfloat16, either=(*EITHER, ReduceProd))
-    assert results("reduce_prod", cast(lambda x: fnp.prod(x @ x), policy), W) == ["bf16"]
+    assert result_dtypes("reduce_prod", cast(lambda x: fnp.prod(x @ x), policy), W) == ["bf16"]
     policy = evolve(bfloat16, either=())
-    assert results("tanh", cast(lambda x: fnp.tanh(x @ x), policy), W) == ["f32"]
+    assert result_dtypes("tanh", cast(lambda x: fnp.tanh(x @ x), policy), W) == ["f32"]
     f = lambda x: fnp.tanh(x @ x)  # noqa: E731
     assert fx.make_jaxpr(cast(f, Policy("float32")))(W) == fx.make_jaxpr(f)(W)
 
@@ -201,11 +206,11 @@ def attention(x: Any, w: Any) -> Any:
 
 
 @fx.custom_jvp
-def ruled(x: Any) -> Any:
+def with_custom_rule(x: Any) -> Any:
     return fnp.sin(x)
 
 
-ruled.defjvps(lambda t, ans, x: 7.0 * t)
+with_custom_rule.defjvps(lambda t, ans, x: 7.0 * t)
 
 PROGRAMS: dict[str, F] = {
     "perceptron": lambda x, w: nn.relu(x @ w + w[0]) @ w,
@@ -215,7 +220,7 @@ PROGRAMS: dict[str, F] = {
     "while": looping,
     "jit": lambda x, w: fx.jit(attention)(x, w) @ w,
     "checkpoint": lambda x, w: fx.checkpoint(attention)(x, w) @ w,
-    "custom rule": lambda x, w: ruled(x @ w) @ w,
+    "custom rule": lambda x, w: with_custom_rule(x @ w) @ w,
     "weak": lambda x, w: (2.0 * fnp.asarray(3.0), x @ w * 2.0, fnp.sum(x) + 1),
     "batch": lambda x, w: fx.vmap(lambda y: nn.softmax(y @ w) @ w)(x),
     "moved": lambda x, w: fnp.split((x @ w).reshape(2, -1).T, 2),
@@ -226,7 +231,7 @@ PROGRAMS: dict[str, F] = {
 
 @pytest.mark.parametrize("policy", [bfloat16, float16, NARROWEST], ids=["bfloat16", "float16", "narrowest"])
 @pytest.mark.parametrize("name", [*PROGRAMS])
-def test_types_and_values_are_those_of_the_function(name: str, policy: Policy) -> None:
+def test_autocast_preserves_types_and_values(name: str, policy: Policy) -> None:
     f = PROGRAMS[name]
     want, types = f(X, W), fx.make_jaxpr(f)(X, W).jaxpr.out_avals
     for g in (cast(f, policy), fx.jit(cast(f, policy)), cast(fx.jit(f), policy)):
@@ -234,13 +239,13 @@ def test_types_and_values_are_those_of_the_function(name: str, policy: Policy) -
         got = g(X, W)
         assert fx.tree.structure(got) == fx.tree.structure(want)
         for x, y in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
-            near(x, y, policy.compute)
+            assert_near_in(x, y, policy.compute)
 
 
 @pytest.mark.parametrize(
     "name", ["perceptron", "attention", "scan", "cond", "jit", "checkpoint", "custom rule", "batch"]
 )
-def test_derivatives_are_wide_and_near(name: str) -> None:
+def test_gradients_keep_their_dtype_and_values(name: str) -> None:
     def loss(x: Any, w: Any) -> Any:
         return sum([fnp.sum(fnp.tanh(y)) for y in leaves(PROGRAMS[name](x, w))], start=fnp.array(0.0))
 
@@ -253,31 +258,31 @@ def test_derivatives_are_wide_and_near(name: str) -> None:
     ):
         for got, expected in zip(g(X, W), want, strict=True):
             assert got.dtype == np.float32
-            near(got, expected)
+            assert_near_in(got, expected)
 
 
-def test_batches_in_both_orders() -> None:
+def test_autocast_commutes_with_vmap() -> None:
     xs = normal(3, 4, 8)
     for f in (attention, recurrent, looping):
         want = fx.vmap(f, (0, None))(xs, W)
         for g in (fx.vmap(cast(f), (0, None)), cast(fx.vmap(f, (0, None)))):
             for x, y in zip(leaves(g(xs, W)), leaves(want), strict=True):
                 assert x.dtype == np.float32
-                near(x, y)
+                assert_near_in(x, y)
 
 
-def test_a_sum_that_begins_wide_stays_wide() -> None:
+def test_scan_with_a_float32_carry_accumulates_in_float32() -> None:
     xs, w = fnp.ones((4096, 1)), fnp.ones((1, 1))
 
     def total(xs: Any) -> Any:
         return lax.scan(lambda c, x: (c + x @ w, None), fnp.zeros(1), xs)[0]
 
-    assert cast(total)(xs) == 4096  # where bfloat16 stays at 256
+    assert cast(total)(xs) == 4096  # bfloat16 would stay at 256
     while_total = lambda xs: lax.fori_loop(0, xs.shape[0], lambda i, c: c + xs[i] @ w, fnp.zeros(1))  # noqa: E731
     assert cast(while_total)(xs) == 4096
 
 
-def test_values_between_operations_are_narrow_in_loops() -> None:
+def test_intermediate_values_are_narrow_in_loop_bodies() -> None:
     def f(x: Any, w: Any) -> Any:
         ys = lax.scan(lambda c, y: (c, y @ w), 0.0, x)[1]
         return fnp.max(ys)
@@ -285,10 +290,10 @@ def test_values_between_operations_are_narrow_in_loops() -> None:
     assert "bf16[4,8] = scan" in re.sub(r"_:f32\[\]\*? ", "", str(fx.make_jaxpr(cast(f))(X, W)))
 
 
-def test_rules_of_ones_own_stay_in_force() -> None:
-    assert fx.grad(cast(lambda x: ruled(x)))(0.5) == 7.0
-    got = fx.grad(lambda w: fnp.sum(cast(lambda w: ruled(X @ w))(w)))(W)
-    near(got, 7 * fnp.broadcast_to(fnp.sum(X, 0)[:, None], (8, 8)))
+def test_custom_rules_stay_in_force() -> None:
+    assert fx.grad(cast(lambda x: with_custom_rule(x)))(0.5) == 7.0
+    got = fx.grad(lambda w: fnp.sum(cast(lambda w: with_custom_rule(X @ w))(w)))(W)
+    assert_near_in(got, 7 * fnp.broadcast_to(fnp.sum(X, 0)[:, None], (8, 8)))
 
 
 @fx.custom_jvp
@@ -320,8 +325,8 @@ def mapped_rule(size: int, batched: Any, x: Any) -> Any:
     return x @ x, True
 
 
-def first_of(f: F) -> F:
-    """The first of a batch of two."""
+def first_of_batch(f: F) -> F:
+    """Maps the function over a batch of two and returns the first result."""
 
     def first(x: Any) -> Any:
         return f(fnp.stack([x, x]))[0]
@@ -330,7 +335,7 @@ def first_of(f: F) -> F:
 
 
 @pytest.mark.parametrize("f", [squared, cubed, mapped], ids=["custom_jvp", "custom_vjp", "custom_vmap"])
-def test_rules_of_ones_own_have_contractions(f: F) -> None:
+def test_contractions_in_custom_rules_are_narrow(f: F) -> None:
     def loss(x: Any) -> Any:
         return fnp.sum(fnp.sin(f(x)))
 
@@ -341,20 +346,20 @@ def test_rules_of_ones_own_have_contractions(f: F) -> None:
         fx.jit(fx.grad(cast(loss))),
         fx.grad(cast(fx.jit(loss))),
         fx.grad(cast(fx.checkpoint(loss))),
-        fx.grad(first_of(cast(fx.vmap(loss)))),
-        fx.grad(first_of(fx.vmap(cast(loss)))),
+        fx.grad(first_of_batch(cast(fx.vmap(loss)))),
+        fx.grad(first_of_batch(fx.vmap(cast(loss)))),
         fx.grad(cast(lambda x: lax.scan(lambda c, _: (c + loss(x), None), 0.0, None, 2)[0] / 2)),
     ]
     for g in makes:
-        near(g(W), want)
+        assert_near_in(g(W), want)
         assert g(W).dtype == np.float32
     assert cast(f)(W).dtype == np.float32
 
 
-# ------------------------------------------------------------------ what it saves
+# ------------------------------------------------------------------ memory and traffic
 
 
-def test_gradients_move_and_keep_fewer_bytes() -> None:
+def test_gradients_take_fewer_bytes_of_traffic_and_memory() -> None:
     layers = [(np.zeros((64, 64), np.float32), np.zeros(64, np.float32))] * 4
 
     def loss(layers: Any, x: Any) -> Any:
@@ -396,7 +401,7 @@ def descend(loss: F, rate: float) -> F:
     return step
 
 
-def test_a_perceptron_is_trained_as_in_float32() -> None:
+def test_training_a_perceptron_matches_float32() -> None:
     x = fnp.asarray(np.linspace(-2, 2, 64, dtype=np.float32)[:, None])
     y = fnp.sin(2 * x)
     losses = {}
@@ -411,11 +416,11 @@ def test_a_perceptron_is_trained_as_in_float32() -> None:
     assert first > 0.4
     assert last < 0.05
     for name in ("bfloat16", "float16"):
-        assert abs(losses[name][-1] - last) < first / 256  # what one rounding to bfloat16 makes of what is learned
+        assert abs(losses[name][-1] - last) < first / 256  # allows for one rounding of the learned values to bfloat16
 
 
 def transformer(params: Any, tokens: Any) -> Any:
-    """One causal layer, which says what comes next."""
+    """A transformer with one causal layer that predicts the next token."""
     x = params["embedding"][tokens[:, :-1]] + params["places"]
 
     def normed(x: Any) -> Any:
@@ -433,7 +438,7 @@ def transformer(params: Any, tokens: Any) -> Any:
     return -fnp.mean(fnp.take_along_axis(logits, tokens[:, 1:, None], -1))
 
 
-def test_a_transformer_is_trained_as_in_float32() -> None:
+def test_training_a_transformer_matches_float32() -> None:
     rng = np.random.default_rng(2)
     d, vocabulary, length = 16, 8, 12
     tokens = fnp.asarray((np.arange(length) * rng.integers(1, 4, (16, 1)) + rng.integers(0, 8, (16, 1))) % vocabulary)
@@ -447,13 +452,13 @@ def test_a_transformer_is_trained_as_in_float32() -> None:
     _, narrow = train(descend(lambda p: cast(transformer)(p, tokens), 0.3), params, 150)
     assert wide[-1] < 0.5 * wide[0]
     assert abs(narrow[-1] - wide[-1]) < wide[0] / 256  # as above
-    assert set(dots(cast(transformer), params, tokens)) == {"bf16"}
+    assert set(contraction_dtypes(cast(transformer), params, tokens)) == {"bf16"}
 
 
 # ------------------------------------------------------------------ loss scales
 
 
-def test_gradients_too_small_for_float16_want_a_scale() -> None:
+def test_loss_scale_prevents_underflow_of_float16_gradients() -> None:
     def loss(w: Any) -> Any:
         return cast(lambda w: fnp.sum(fnp.tanh(X @ w) @ W) * 1e-9, float16)(w)
 
@@ -461,10 +466,10 @@ def test_gradients_too_small_for_float16_want_a_scale() -> None:
     assert not fnp.any(fx.grad(loss)(W))
     for scale in (StaticLossScale(2.0**24), DynamicLossScale(2.0**24)):
         got = scale.unscale(fx.grad(lambda w, scale=scale: scale.scale(loss(w)))(W))
-        near(got * 2.0**24, want * 2.0**24, float16.compute)
+        assert_near_in(got * 2.0**24, want * 2.0**24, float16.compute)
 
 
-def test_steps_that_overflow_are_left_out() -> None:
+def test_steps_with_overflow_are_skipped() -> None:
     def loss(w: Any) -> Any:
         return cast(lambda w: fnp.sum(X @ w), float16)(w)
 
@@ -485,7 +490,7 @@ def test_steps_that_overflow_are_left_out() -> None:
     assert isinstance(scale, DynamicLossScale)
 
 
-def test_a_dynamic_scale_follows_its_rule() -> None:
+def test_dynamic_scale_grows_and_backs_off() -> None:
     rng = np.random.default_rng(3)
     scale, value, steps = DynamicLossScale(8.0, period=3, factor=4.0, minimum=2.0), 8.0, 0
     for finite in rng.random(60) < 0.8:
@@ -500,10 +505,10 @@ def test_a_dynamic_scale_follows_its_rule() -> None:
     assert DynamicLossScale(2.0**127, period=1).adjust(True).value == 2.0**127
 
 
-def test_scales_are_trees() -> None:
+def test_loss_scales_are_pytrees() -> None:
     scale = DynamicLossScale(4.0, period=7)
-    again = fx.tree.map(lambda x: x, scale)
-    assert (again.value, again.steps, again.period, again.factor) == (4.0, 0, 7, 2.0)
+    rebuilt = fx.tree.map(lambda x: x, scale)
+    assert (rebuilt.value, rebuilt.steps, rebuilt.period, rebuilt.factor) == (4.0, 0, 7, 2.0)
     assert pickle.loads(pickle.dumps(scale)).period == 7
     static = fx.jit(lambda s: s)(StaticLossScale(4.0))
     assert static.adjust(False) is static
@@ -512,7 +517,7 @@ def test_scales_are_trees() -> None:
     assert static.unscale(fnp.ones(2, "bfloat16")).dtype == ml_dtypes.bfloat16
 
 
-def test_trees_are_selected_and_looked_through() -> None:
+def test_select_tree_and_all_finite_on_pytrees() -> None:
     assert all_finite({})
     assert all_finite({"n": 3, "x": X})
     assert not all_finite([X, fnp.array([1.0, fnp.inf])])
@@ -524,10 +529,10 @@ def test_trees_are_selected_and_looked_through() -> None:
         np.testing.assert_array_equal(got["w"], [pred, pred])
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ refused arguments
 
 
-def test_bad_arguments() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="autocast"):
         autocast(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="policy must be a Policy, .* got 'bfloat16'"):
@@ -556,18 +561,18 @@ def test_bad_arguments() -> None:
         select_tree(True, fnp.ones(2), fnp.ones(3))
 
 
-def test_policies_are_values() -> None:
+def test_policies_compare_and_hash_by_value() -> None:
     assert Policy("bfloat16") == bfloat16
     assert hash(Policy("bfloat16")) == hash(bfloat16)
     assert pickle.loads(pickle.dumps(NARROWEST)) == NARROWEST
     assert autocast(attention).__name__ == "attention"
 
 
-def test_the_laws_of_handlers() -> None:
-    assert not check_interpretation(cast).skipped  # functions without contractions stay what they are
+def test_autocast_obeys_the_handler_laws() -> None:
+    assert not check_interpretation(cast).skipped  # functions without contractions are unchanged
     laws = [
         law for law in HANDLER_LAWS if law.name != "satisfies_function_laws"
-    ]  # finite differences drown in roundings
-    near = Ulps(f32=8 * 2**16, relative_to_max=True)  # a unit in the last place of bfloat16 is 2**16 of float32
-    found = check_interpretation(cast, attention, X, W, transparent=False, laws=laws, ulps=near)
-    assert {"restores_context", "does_not_leak_tracers", "interprets_bodies"} <= {*found.passed}
+    ]  # rounding errors exceed finite differences
+    assert_near_in = Ulps(f32=8 * 2**16, relative_to_max=True)  # one ulp of bfloat16 is 2**16 ulps of float32
+    actual = check_interpretation(cast, attention, X, W, transparent=False, laws=laws, ulps=assert_near_in)
+    assert {"restores_context", "does_not_leak_tracers", "interprets_bodies"} <= {*actual.passed}

@@ -1,4 +1,4 @@
-"""`checkify`, against JAX's: which errors are found, in evaluation and in programs."""
+"""`checkify` compared with JAX's: which errors are detected, in eager evaluation and in compiled programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ F = Callable[..., Any]
 
 @frozen
 class Library:
-    """What a program is written in: one text, two meanings."""
+    """The library that a program uses: tracefx or JAX."""
 
     np: Any
     lax: Any
@@ -56,7 +56,7 @@ JAX_KINDS = {
 
 @frozen
 class Program:
-    """A program, and arguments with which different things go wrong, or nothing does."""
+    """A program with several lists of arguments, some of which cause an error."""
 
     name: str
     of: Callable[[Library], F]
@@ -109,7 +109,7 @@ PROGRAMS = [
     Program("fft", lambda m: lambda x: m.np.fft.fft(x).real, ((f32(1, 2),), (f32(INF, 1),))),
     Program("bfloat16", lambda m: m.np.log, tuple([(x.astype(ml_dtypes.bfloat16),) for x in (f32(1), f32(-1))])),
     Program("complex", lambda m: m.np.multiply, tuple([(np.complex64(1j), np.complex64(y)) for y in (2j, INF)])),
-    # What moves, orders or selects numbers hands on NaN, and is no error.
+    # Data movement, ordering and selection propagate NaN and report no error.
     Program("negative", lambda m: m.np.negative, ((f32(NAN),),)),
     Program("maximum", lambda m: m.np.maximum, ((f32(NAN), f32(1)),)),
     Program("max", lambda m: m.np.max, ((f32(NAN, 1),),)),
@@ -118,7 +118,7 @@ PROGRAMS = [
     Program("selected", lambda m: lambda x: m.np.where(m.np.isnan(x), 0, x), ((f32(NAN, 1),),)),
     Program("safe log", lambda m: lambda x: m.np.where(x > 0, m.np.log(m.np.where(x > 0, x, 1)), 0), ((f32(-1, 1),),)),
     Program("sum of the selected", lambda m: lambda x: m.np.sum(m.np.where(x == x, x, 0)), ((f32(NAN, 1),),)),
-    # Indices.
+    # indices
     Program("static index", lambda m: lambda x: x[3], ((f32(1, 2, 3, 4),), (f32(1, 2),))),
     Program("static index from the end", lambda m: lambda x: x[-3], ((f32(1, 2, 3),), (f32(1, 2),))),
     Program("static index beside a slice", lambda m: lambda x: x[1:, 4], ((np.zeros((2, 5), np.float32),), (X,))),
@@ -154,7 +154,7 @@ PROGRAMS = [
         for name in ("set", "add", "multiply", "min", "max")
     ],
     Program("at set, drop", lambda m: lambda x, i: x.at[i].set(1.0, mode="drop"), ((X, i32(3)),)),
-    # Checks, and control flow.
+    # checks and control flow
     Program("check", lambda m: lambda x: m.check(x > 0, "{}", x), ((np.float32(1),), (np.float32(-1),))),
     Program(
         "scan",
@@ -204,36 +204,36 @@ PROGRAMS = [
 IDS = [p.name for p in PROGRAMS]
 
 
-def found(program: F, kinds: frozenset[ErrorKind], args: tuple[Any, ...]) -> bool:
+def has_error(program: F, kinds: frozenset[ErrorKind], args: tuple[Any, ...]) -> bool:
     return checkify(program, kinds)(*args)[0].get() is not None
 
 
 @pytest.mark.parametrize("kind", [*ErrorKind], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("program", PROGRAMS, ids=IDS)
-def test_what_is_found_is_what_jax_finds(program: Program, kind: ErrorKind) -> None:
+def test_checkify_detects_the_errors_that_jax_does(program: Program, kind: ErrorKind) -> None:
     kinds = frozenset({kind})
     if "check" in program.name and kind is not ErrorKind.USER:
-        kinds |= user_checks  # which JAX forgets about unless they are asked for
-    theirs = frozenset().union(*[JAX_KINDS[k] for k in kinds])
+        kinds |= user_checks  # JAX drops these checks unless they are enabled
+    jax_kinds = frozenset().union(*[JAX_KINDS[k] for k in kinds])
     for args in program.calls:
-        error, _ = jax_checkify.checkify(program.of(JAX), theirs)(*map(jnp.asarray, args))
-        assert found(program.of(OURS), kinds, tuple(map(fnp.asarray, args))) == (error.get() is not None), args
+        error, _ = jax_checkify.checkify(program.of(JAX), jax_kinds)(*map(jnp.asarray, args))
+        assert has_error(program.of(OURS), kinds, tuple(map(fnp.asarray, args))) == (error.get() is not None), args
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=IDS)
-def test_programs_find_what_their_evaluation_finds(program: Program) -> None:
+def test_compiled_programs_detect_the_errors_of_eager_evaluation(program: Program) -> None:
     f = program.of(OURS)
     for args in program.calls:
         values = tuple(map(fnp.asarray, args))
         error, out = checkify(f, all_checks)(*values)
         for g in (fx.jit(checkify(f, all_checks)), checkify(fx.jit(f), all_checks)):
-            again, same = g(*values)
-            assert (again.get() is None) == (error.get() is None)
-            for x, y in zip(fx.tree.leaves(out), fx.tree.leaves(same), strict=True):
+            jit_error, jit_out = g(*values)
+            assert (jit_error.get() is None) == (error.get() is None)
+            for x, y in zip(fx.tree.leaves(out), fx.tree.leaves(jit_out), strict=True):
                 assert_near(np.asarray(x), np.asarray(y))
 
 
-def test_the_output_is_that_of_the_function() -> None:
+def test_checkify_returns_the_output_of_the_function() -> None:
     def f(x: Any, scale: float = 1.0) -> dict[str, Any]:
         return {"y": fnp.log(x) * scale, "n": 3}
 
@@ -244,18 +244,18 @@ def test_the_output_is_that_of_the_function() -> None:
     assert checkify(f).__name__ == "f"
 
 
-# ------------------------------------------------------------------ differences
+# ------------------------------------------------------------------ differences from JAX
 
 
-def test_integer_remainders_are_divisions() -> None:
-    """JAX looks for zeros in divisors of quotients alone."""
-    assert found(lax.rem, div_checks, (i32(3), i32(0)))
-    assert not found(lax.rem, div_checks, (f32(3), f32(0)))
-    assert found(lax.rem, nan_checks, (f32(3), f32(0)))
+def test_integer_remainder_by_zero_is_a_division_error() -> None:
+    """JAX checks the divisors of division only."""
+    assert has_error(lax.rem, div_checks, (i32(3), i32(0)))
+    assert not has_error(lax.rem, div_checks, (f32(3), f32(0)))
+    assert has_error(lax.rem, nan_checks, (f32(3), f32(0)))
 
 
-def test_scatters_that_add_are_arithmetic() -> None:
-    """JAX looks at their results if it looks at the indices."""
+def test_scatter_add_is_checked_for_nan() -> None:
+    """JAX checks their results together with the indices."""
     x = fnp.asarray(f32(NAN))
-    assert found(lambda x: x.at[0].add(x[0]), nan_checks, (x,))
-    assert not found(lambda x: x.at[0].set(x[0]), all_checks, (x,))
+    assert has_error(lambda x: x.at[0].add(x[0]), nan_checks, (x,))
+    assert not has_error(lambda x: x.at[0].set(x[0]), all_checks, (x,))

@@ -1,4 +1,4 @@
-"""What `checkify` tells of errors, in batches, derivatives and programs, and what errors are as values."""
+"""`checkify`: error messages, batches, derivatives, compiled programs, and errors as pytrees."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def i32(*xs: Any) -> Any:
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
-def found(program: F, kinds: frozenset[ErrorKind], args: tuple[Any, ...]) -> bool:
+def has_error(program: F, kinds: frozenset[ErrorKind], args: tuple[Any, ...]) -> bool:
     return checkify(program, kinds)(*args)[0].get() is not None
 
 
-# ------------------------------------------------------------------ what is told
+# ------------------------------------------------------------------ error messages
 
 
-def said(error: Error) -> str:
+def message_of(error: Error) -> str:
     return error.get() or ""
 
 
@@ -70,12 +70,12 @@ def line_of(f: F, offset: int) -> str:
 
 def get(f: F, *args: Any, errors: frozenset[ErrorKind] = all_checks) -> str:
     values = [fnp.asarray(x) for x in args]
-    makes = (checkify(f, errors), fx.jit(checkify(f, errors)), checkify(fx.jit(f), errors))
-    (message,) = {g(*values)[0].get() for g in makes}
+    checked_functions = (checkify(f, errors), fx.jit(checkify(f, errors)), checkify(fx.jit(f), errors))
+    (message,) = {g(*values)[0].get() for g in checked_functions}
     return message or ""
 
 
-def test_the_message_tells_the_operation_the_element_and_the_line() -> None:
+def test_nan_message_names_primitive_element_and_line() -> None:
     def f(x: Any) -> Any:
         return fnp.log(x)
 
@@ -83,20 +83,20 @@ def test_the_message_tells_the_operation_the_element_and_the_line() -> None:
     assert message == f"log gave NaN, at [1, 1] of f32[2,2], in {line_of(f, 1)}"
 
 
-def test_the_message_tells_the_divisor() -> None:
+def test_division_message_names_the_divisor() -> None:
     message = get(lambda x, y: x / y, f32(1, 2, 3), f32(1, 0, 0), errors=div_checks)
     assert message.startswith("division by zero in div: the divisor at [1] of f32[3], in ")
 
 
-def test_the_message_tells_the_index_and_the_size() -> None:
+def test_out_of_bounds_message_names_index_and_axis_size() -> None:
     x = fnp.asarray(X)
     assert get(lambda x, i: x[i], x, i32(1, 7)).startswith(
         "gather: index 7, number [1] of the indices, is out of bounds for axis 0 of f32[3,4], which has size 3, in "
     )
-    told = "index -5 is out of bounds for axis 1 of f32[3,4], which has size 4, in "
-    assert said(checkify(lambda x: x[:, -9], index_checks)(x)[0]).startswith("dynamic_slice: " + told)
+    out_of_bounds = "index -5 is out of bounds for axis 1 of f32[3,4], which has size 4, in "
+    assert message_of(checkify(lambda x: x[:, -9], index_checks)(x)[0]).startswith("dynamic_slice: " + out_of_bounds)
     column = fx.jit(checkify(lambda x, i: x[:, i], index_checks))
-    assert said(column(x, -9)[0]).startswith("gather: " + told)
+    assert message_of(column(x, -9)[0]).startswith("gather: " + out_of_bounds)
     assert get(lambda x, i: lax.dynamic_slice_in_dim(x, i, 3, 1), x, np.int32(2)).startswith(
         "dynamic_slice: a window of size 3 from index 2 on is out of bounds for axis 1 of f32[3,4], which has size 4"
     )
@@ -105,18 +105,18 @@ def test_the_message_tells_the_index_and_the_size() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64])
-def test_indices_of_any_dtype(dtype: Any) -> None:
+def test_out_of_bounds_indices_of_any_integer_dtype(dtype: Any) -> None:
     x = np.zeros(100, np.float32)
     numbers = lax.GatherDimensionNumbers((), (0,), (0,))
 
     def f(x: Any, i: Any) -> Any:
         return lax.gather(x, i, numbers, (1,), mode="clip")
 
-    assert not found(f, index_checks, (x, np.array([[99]], dtype)))
+    assert not has_error(f, index_checks, (x, np.array([[99]], dtype)))
     assert "index 120, number [1]" in get(f, x, np.array([[0], [120]], dtype))
 
 
-def test_the_message_of_a_check_has_its_arguments() -> None:
+def test_check_message_is_formatted_with_its_arguments() -> None:
     def f(x: Any, y: Any) -> Any:
         check(fnp.all(x > 0), "{name}: {0} and {x[a]:.2f}", y, x={"a": x[0]}, name="f")
         return x
@@ -125,7 +125,7 @@ def test_the_message_of_a_check_has_its_arguments() -> None:
     assert message == f"f: [1 2] and -1.23, in {line_of(f, 1)}"
 
 
-def test_the_first_failure_is_told() -> None:
+def test_first_failure_is_reported() -> None:
     def f(x: Any, y: Any) -> Any:
         z = fnp.log(x)
         check(y > 0, "later")
@@ -147,7 +147,7 @@ def test_the_first_failure_is_told() -> None:
     assert get(g, f32(0, 2, 1)).startswith("the second operation: 2.0")
 
 
-def test_branches_with_payloads_of_different_types() -> None:
+def test_branches_with_message_arguments_of_different_types() -> None:
     def f(i: Any, x: Any) -> Any:
         def first(x: Any) -> Any:
             check(x[0] > 0, "first: {}", x)
@@ -174,20 +174,20 @@ def positive(x: Any) -> Any:
     return fnp.log(x)
 
 
-def test_an_error_for_each_element_of_a_batch() -> None:
+def test_vmap_of_checkify_has_an_error_per_batch_element() -> None:
     x = f32(1, -1, 2, -3)
     for f in (fx.vmap(checkify(positive)), fx.jit(fx.vmap(checkify(positive)))):
         error, _ = f(x)
-        assert [line.split(", in")[0] for line in said(error).split("\n")] == [
+        assert [line.split(", in")[0] for line in message_of(error).split("\n")] == [
             "at batch index 1: -1.0 is not positive",
             "at batch index 3: -3.0 is not positive",
         ]
     assert fx.vmap(checkify(positive))(f32(1, 2))[0].get() is None
     error, _ = fx.vmap(fx.vmap(checkify(positive, nan_checks | user_checks)))(x.reshape(2, 2))
-    assert said(error).startswith("at batch index 0, 1: -1.0 is not positive")
+    assert message_of(error).startswith("at batch index 0, 1: -1.0 is not positive")
 
 
-def test_the_error_of_a_batched_function_tells_the_element() -> None:
+def test_checkify_of_vmap_names_the_batch_index() -> None:
     x = f32(1, -1, 2, -3)
     assert get(fx.vmap(positive), x, errors=user_checks).startswith("at batch index 1: -1.0 is not positive")
     assert get(fx.vmap(positive), x, errors=nan_checks | user_checks).startswith("at batch index 1")
@@ -198,7 +198,7 @@ def test_the_error_of_a_batched_function_tells_the_element() -> None:
     assert "index 9, number [1]" in get(rows, fnp.asarray(X), i32(0, 9, 1))
 
 
-def test_what_a_loop_goes_on_doing_for_the_others_is_no_error() -> None:
+def test_finished_elements_of_a_batched_while_loop_raise_no_error() -> None:
     def f(x: Any) -> Any:
         return lax.while_loop(lambda x: x > 0.5, lambda x: fnp.sqrt(x - 0.5), x)
 
@@ -206,9 +206,9 @@ def test_what_a_loop_goes_on_doing_for_the_others_is_no_error() -> None:
     assert error.get() is None
 
 
-def test_errors_of_steps_are_stacked() -> None:
+def test_scan_of_checkify_stacks_errors() -> None:
     _, (errors, _) = lax.scan(lambda c, x: (c, checkify(positive)(x)), 0.0, f32(1, -1, -2))
-    assert [line.split(", in")[0] for line in said(errors).split("\n")] == [
+    assert [line.split(", in")[0] for line in message_of(errors).split("\n")] == [
         "at batch index 1: -1.0 is not positive",
         "at batch index 2: -2.0 is not positive",
     ]
@@ -217,38 +217,38 @@ def test_errors_of_steps_are_stacked() -> None:
 # ------------------------------------------------------------------ derivatives
 
 
-def swapped(f: F) -> F:
+def output_first(f: F) -> F:
     return lambda *args: f(*args)[::-1]
 
 
 @pytest.mark.parametrize("name", ["relu", "silu", "softplus", "gelu", "logsumexp", "softmax", "log_softmax", "sigmoid"])
 @default_compile_options()
-def test_derivatives_of_checked_functions(name: str) -> None:
+def test_grad_and_checkify_compose(name: str) -> None:
     def f(x: Any) -> Any:
         return fnp.sum(getattr(nn, name)(x) ** 2) / x[0]
 
     x = f32(1, -2, 0.0, 3)
     want = fx.grad(f)(x)
-    for checked in (swapped(checkify(f, all_checks)), fx.jit(swapped(checkify(f, all_checks)))):
+    for checked in (output_first(checkify(f, all_checks)), fx.jit(output_first(checkify(f, all_checks)))):
         got, error = fx.grad(checked, has_aux=True)(x)
         assert_near(got, want)
         assert error.get() is None
         _, error = fx.grad(checked, has_aux=True)(f32(0, 1))
-        assert "division by zero" in said(error)
+        assert "division by zero" in message_of(error)
     error, got = checkify(fx.grad(f), all_checks)(x)
     assert_near(got, want, ELEMENTARY)
     assert error.get() is None
 
 
-def test_errors_of_the_backward_pass() -> None:
+def test_errors_in_the_backward_pass_are_reported() -> None:
     assert checkify(fnp.sqrt, all_checks)(0.0)[0].get() is None
     error, _ = checkify(fx.grad(fnp.sqrt), all_checks)(0.0)
-    assert "division by zero" in said(error)
+    assert "division by zero" in message_of(error)
     error, _ = checkify(fx.grad(lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0)), nan_checks)(-1.0)
-    assert "sqrt gave NaN" in said(error)
+    assert "sqrt gave NaN" in message_of(error)
 
 
-def test_derivatives_of_loops() -> None:
+def test_grad_and_checkify_of_a_checkpointed_scan() -> None:
     def f(xs: Any) -> Any:
         def step(c: Any, x: Any) -> Any:
             check(x > 0, "{}", x)
@@ -262,18 +262,18 @@ def test_derivatives_of_loops() -> None:
 
     for x in (f32(1, 2), f32(1, -2)):
         want = fx.grad(plain)(x)
-        for made in (
-            fx.grad(swapped(checkify(f)), has_aux=True),
-            fx.jit(fx.grad(swapped(checkify(f)), has_aux=True)),
-            swapped(checkify(fx.grad(f))),
-            swapped(fx.jit(checkify(fx.grad(f)))),
+        for gradient in (
+            fx.grad(output_first(checkify(f)), has_aux=True),
+            fx.jit(fx.grad(output_first(checkify(f)), has_aux=True)),
+            output_first(checkify(fx.grad(f))),
+            output_first(fx.jit(checkify(fx.grad(f)))),
         ):
-            got, error = made(x)
+            got, error = gradient(x)
             assert_near(got, want, ELEMENTARY)
             assert (error.get() is None) == bool(x[1] > 0)
 
 
-def test_forward_mode_and_second_derivatives() -> None:
+def test_jvp_and_second_derivatives_of_checkify() -> None:
     def f(x: Any) -> Any:
         return checkify(lambda x: fnp.exp(x) / x, all_checks)(x)[1]
 
@@ -286,7 +286,7 @@ def test_forward_mode_and_second_derivatives() -> None:
 # ------------------------------------------------------------------ without checkify
 
 
-def test_a_check_is_raised_at_once() -> None:
+def test_failed_check_raises_in_eager_evaluation() -> None:
     with pytest.raises(CheckError, match=r"^-1.0 is not positive, in .*positive\)$"):
         positive(-1.0)
     assert positive(fnp.float32(1.0)) == 0
@@ -309,13 +309,13 @@ def test_a_check_is_raised_at_once() -> None:
     ],
     ids=["jit", "scan", "while", "cond", "grad", "vmap"],
 )
-def test_a_check_in_a_program_needs_checkify(make: Callable[[F], F]) -> None:
+def test_staged_check_needs_checkify(make: Callable[[F], F]) -> None:
     with pytest.raises(ValueError, match=r"can't raise errors: '{} is not positive', in .*positive\)\. Apply tracefx"):
         make(positive)(fnp.float32(0.25))
     assert checkify(make(positive))(fnp.float32(0.25))[0].get() is None
 
 
-def test_errors_that_are_not_asked_for_are_left_to_others() -> None:
+def test_disabled_error_kinds_pass_to_the_outer_checkify() -> None:
     def f(x: Any) -> Any:
         check_error(checkify(fnp.log, nan_checks)(x)[0])
         return fnp.log(x)
@@ -323,7 +323,7 @@ def test_errors_that_are_not_asked_for_are_left_to_others() -> None:
     with pytest.raises(CheckError, match=r"log gave NaN"):
         checkify(f, user_checks)(-1.0)
     outer, (inner, _) = fx.jit(checkify(checkify(f, user_checks), nan_checks))(-1.0)
-    assert "log gave NaN" in said(outer)
+    assert "log gave NaN" in message_of(outer)
     assert inner.get() is None
 
 
@@ -342,7 +342,7 @@ def test_debug_checks_do_nothing_without_checkify() -> None:
     assert get(f, -1.0).startswith("-1.0 is not positive")
 
 
-def test_errors_become_exceptions_again() -> None:
+def test_throw_and_check_error_raise_again() -> None:
     error, _ = fx.jit(checkify(positive))(-1.0)
     with pytest.raises(CheckError, match="-1.0 is not positive"):
         error.throw()
@@ -350,19 +350,19 @@ def test_errors_become_exceptions_again() -> None:
         check_error(error)
     fx.jit(checkify(positive))(1.0)[0].throw()
 
-    def thrown(x: Any) -> Any:
+    def rethrows(x: Any) -> Any:
         error, out = fx.jit(checkify(positive))(x)
         check_error(error)
         return out
 
-    assert get(thrown, -1.0, errors=user_checks).startswith("-1.0 is not positive")
+    assert get(rethrows, -1.0, errors=user_checks).startswith("-1.0 is not positive")
     with pytest.raises(CheckError, match="at batch index 1: -1.0 is not positive"):
         fx.vmap(checkify(positive))(f32(1, -1))[0].throw()
     inside = get(lambda x: check_error(fx.vmap(checkify(positive))(x)[0]), f32(1, -1), errors=user_checks)
     assert inside.startswith("at batch index 1: -1.0 is not positive")
 
 
-def test_thrown_errors_of_several_kinds_find_their_checkify() -> None:
+def test_rethrown_errors_reach_the_checkify_that_enables_their_kind() -> None:
     def f(x: Any, y: Any) -> Any:
         error, out = checkify(lambda x, y: fnp.log(x) + 1 / y, float_checks)(x, y)
         error.throw()
@@ -371,22 +371,22 @@ def test_thrown_errors_of_several_kinds_find_their_checkify() -> None:
     outer = checkify(checkify(f, nan_checks), div_checks)
     error, (inner, _) = outer(-1.0, fnp.float32(1.0))
     assert error.get() is None
-    assert "log gave NaN" in said(inner)
+    assert "log gave NaN" in message_of(inner)
     error, (inner, _) = outer(1.0, fnp.float32(0.0))
-    assert "division by zero" in said(error)
+    assert "division by zero" in message_of(error)
     assert inner.get() is None
 
 
-# ------------------------------------------------------------------ as values
+# ------------------------------------------------------------------ errors as values
 
 
-def test_sets_of_errors() -> None:
+def test_unions_of_error_kinds() -> None:
     assert float_checks == nan_checks | div_checks
     assert automatic_checks == float_checks | index_checks
     assert all_checks == automatic_checks | user_checks == frozenset(ErrorKind)
 
 
-def test_errors_are_trees() -> None:
+def test_errors_are_pytrees_and_pickle() -> None:
     error, _ = checkify(positive, all_checks)(-1.0)
     leaves, tree = fx.tree.flatten(error)
     assert fx.tree.unflatten(tree, leaves).get() == error.get()
@@ -395,17 +395,17 @@ def test_errors_are_trees() -> None:
     assert repr(checkify(positive)(1.0)[0]) == "Error(None)"
 
     @fx.jit
-    def look(x: Any) -> Any:
+    def inspect_error(x: Any) -> Any:
         error, out = checkify(positive)(x)
         with pytest.raises(TypeError):
             error.get()
         assert repr(error).startswith("Error(")
         return out
 
-    look(1.0)
+    inspect_error(1.0)
 
 
-def test_programs_compile_once() -> None:
+def test_checkified_functions_compile_once() -> None:
     f = fx.jit(checkify(positive, all_checks))
     assert f(1.0)[0].get() is None
     assert f(-1.0)[0].get() is not None
@@ -414,10 +414,10 @@ def test_programs_compile_once() -> None:
     assert messages == {True}
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ refused arguments
 
 
-def test_bad_arguments() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="checkify"):
         checkify(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="errors must be user_checks, .* got 'nan'"):
@@ -440,8 +440,8 @@ def test_bad_arguments() -> None:
         check_error(None)  # type: ignore[arg-type]
 
 
-def test_effects_in_branches_of_a_batch_are_refused() -> None:
-    """Both branches would run for all, and checks of the one not taken would fail."""
+def test_checks_in_branches_of_a_batched_cond_are_refused() -> None:
+    """Both branches would run for all batch elements, and the checks of the branch not taken would fail."""
 
     def f(x: Any) -> Any:
         return lax.cond(x > 0, positive, lambda x: x, x)
@@ -451,7 +451,7 @@ def test_effects_in_branches_of_a_batch_are_refused() -> None:
     assert fx.vmap(checkify(f))(f32(1, -1))[0].get() is None
 
 
-def test_with_other_handlers() -> None:
+def test_checkify_composes_with_autocast_and_progress() -> None:
     def f(x: Any) -> Any:
         y = nn.softmax(x @ fnp.ones((3, 3)))
         y, _ = lax.scan(lambda c, _: (fnp.tanh(c @ c.T) @ c, None), y, None, 5)
@@ -459,24 +459,24 @@ def test_with_other_handlers() -> None:
         return fnp.sum(fnp.log(y))
 
     reports: list[Any] = []
-    shown = functools.partial(progress, show=reports.append)
+    with_progress = functools.partial(progress, show=reports.append)
     stacks: list[F] = [
         checkify(autocast(f), all_checks),
         autocast(checkify(f, all_checks)),
-        checkify(shown(f), all_checks),
-        shown(fx.jit(autocast(checkify(f, all_checks)))),
-        fx.jit(checkify(shown(autocast(f)), all_checks)),
+        checkify(with_progress(f), all_checks),
+        with_progress(fx.jit(autocast(checkify(f, all_checks)))),
+        fx.jit(checkify(with_progress(autocast(f)), all_checks)),
     ]
     for g in stacks:
         error, out = g(fnp.ones((2, 3)))
         assert error.get() is None
         assert_near(fnp.asarray(out).astype(fnp.bfloat16), f(fnp.ones((2, 3))))
-        assert said(g(fnp.full((2, 3), 3.0))[0]).startswith("three")
-        assert "gave NaN" in said(g(fnp.full((2, 3), fnp.nan))[0])
+        assert message_of(g(fnp.full((2, 3), 3.0))[0]).startswith("three")
+        assert "gave NaN" in message_of(g(fnp.full((2, 3), fnp.nan))[0])
     assert {r.done for r in reports} == {1, 2, 3, 4, 5}
 
 
-def test_the_laws_of_handlers() -> None:
+def test_checkify_obeys_the_handler_laws() -> None:
     def unchanged(f: F) -> F:
         return lambda *args: checkify(f, all_checks)(*args)[1]
 
@@ -486,8 +486,8 @@ def test_the_laws_of_handlers() -> None:
 @pytest.mark.parametrize("errors", ["user_checks", "div_checks", "float_checks", "index_checks", "all_checks"])
 @pytest.mark.parametrize("x", [1.0, -1.0, 0.0])
 @pytest.mark.parametrize("jitted", ["", "outside", "inside"])
-def test_checks_of_the_users_are_among_the_errors_or_left_out(errors: str, x: float, jitted: str) -> None:
-    def failed(F: Any, checks: Any) -> tuple[bool, float]:
+def test_user_checks_are_reported_or_dropped_as_in_jax(errors: str, x: float, jitted: str) -> None:
+    def passes(F: Any, checks: Any) -> tuple[bool, float]:
         def f(x: Any) -> Any:
             checks.check(x > 0, "must be positive")
             checks.debug_check(x > 0, "must be positive")
@@ -497,10 +497,10 @@ def test_checks_of_the_users_are_among_the_errors_or_left_out(errors: str, x: fl
         error, y = (F.jit(checked) if jitted == "outside" else checked)(F.numpy.asarray(x))
         return error.get() is None, float(y)
 
-    assert failed(fx, fx.handlers) == failed(jax, jax_checkify)
+    assert passes(fx, fx.handlers) == passes(jax, jax_checkify)
 
 
-def test_a_check_that_was_left_out_is_not_for_the_function_around() -> None:
+def test_dropped_checks_do_not_reach_the_outer_checkify() -> None:
     def outer(F: Any, checks: Any) -> bool:
         def f(x: Any) -> Any:
             checks.check(x > 0, "must be positive")

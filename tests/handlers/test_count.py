@@ -1,4 +1,4 @@
-"""`count`, against counts made by hand."""
+"""`count` compared with hand-computed counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def f32(*shape: int) -> Any:
     return Struct(shape, np.float32)
 
 
-def work(cost: Cost) -> tuple[int, int, int]:
+def arithmetic(cost: Cost) -> tuple[int, int, int]:
     return cost.flops, cost.transcendentals, cost.integer_ops
 
 
@@ -30,17 +30,17 @@ def runs(cost: Cost) -> dict[str, int]:
     return {name: row.runs for name, row in cost.by_operation.items()}
 
 
-def summed(f: Callable[..., Any]) -> Callable[..., Any]:
+def sum_of(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x: fnp.sum(f(x))
 
 
-# ------------------------------------------------------------------ operations without control flow
+# ------------------------------------------------------------------ primitives without control flow
 
 
-def test_a_matrix_product() -> None:
+def test_matrix_product() -> None:
     m, k, n = 3, 5, 7
     cost = count(lambda x, y: x @ y)(f32(m, k), f32(k, n))
-    assert work(cost) == (2 * m * k * n, 0, 0)
+    assert arithmetic(cost) == (2 * m * k * n, 0, 0)
     assert (cost.bytes_read, cost.bytes_written) == (4 * (m * k + k * n), 4 * m * n)
     assert cost.bytes_accessed == 4 * (m * k + k * n + m * n)
     assert cost.intensity == cost.flops / cost.bytes_accessed
@@ -49,7 +49,7 @@ def test_a_matrix_product() -> None:
     }
 
 
-def test_contractions_of_any_form() -> None:
+def test_contractions() -> None:
     assert count(lambda x, y: fnp.einsum("bij,bjk->bki", x, y))(f32(2, 3, 4), f32(2, 4, 5)).flops == 2 * 2 * 3 * 4 * 5
     assert count(fnp.dot)(f32(6), f32(6)).flops == 12
     assert count(fnp.outer)(f32(3), f32(4)).flops == 12
@@ -62,12 +62,12 @@ def mlp(weights: Any, shift: Any, last: Any, x: Any) -> Any:
     return fnp.tanh(x @ weights + shift) @ last
 
 
-def test_a_perceptron() -> None:
+def test_perceptron() -> None:
     cost = count(mlp)(f32(6, 10), f32(10), f32(10, 2), f32(4, 6))
     assert cost.flops == 2 * 4 * 6 * 10 + 4 * 10 + 2 * 4 * 10 * 2
     assert cost.transcendentals == 4 * 10
     assert runs(cost) == {"dot_general": 2, "add": 1, "tanh": 1, "broadcast_in_dim": 1}
-    # Products, sum and tanh read their operands and write their results, the shift is repeated over the rows.
+    # The product, sum and tanh read their operands and write their results; the shift is broadcast over the rows.
     read = (6 * 10 + 4 * 6) + 10 + 2 * 40 + 40 + (40 + 20)
     assert (cost.bytes_read, cost.bytes_written) == (4 * read, 4 * (40 + 40 + 40 + 40 + 8))
     assert cost.argument_bytes == 4 * (60 + 10 + 20 + 24)
@@ -85,11 +85,11 @@ def test_attention() -> None:
     assert cost.by_operation["dot_general"].flops == 2 * (2 * b * h * s * s * d)
     assert cost.transcendentals == b * h * s * s  # exp
     rows, scores = b * h * s, b * h * s * s
-    # The greatest of each row, what each is below it, the sum of each row, and the shares.
+    # Softmax: the maximum of each row, its subtraction, the row sums, and the quotients.
     others = cost.flops - cost.by_operation["dot_general"].flops
     assert cost.by_operation["reduce_max"].flops == cost.by_operation["reduce_sum"].flops == rows * (s - 1)
     assert cost.by_operation["sub"].flops == cost.by_operation["mul"].flops == scores
-    # One more number a row in case all are infinite, and the inverse of the sum.
+    # One operation per row guards against rows of -inf, and one is the reciprocal of the sum.
     assert cost.by_operation["max"].flops == cost.by_operation["integer_pow"].flops == rows
     assert others == 2 * rows * (s - 1) + 2 * scores + 2 * rows
 
@@ -126,8 +126,10 @@ def test_attention() -> None:
         (lambda x: x * x, [2.0], 1, 0, 0),
     ],
 )
-def test_operations(f: Callable[..., Any], args: list[Any], flops: int, transcendentals: int, integer_ops: int) -> None:
-    assert work(count(f)(*args)) == (flops, transcendentals, integer_ops)
+def test_elementwise_and_reduction_primitives(
+    f: Callable[..., Any], args: list[Any], flops: int, transcendentals: int, integer_ops: int
+) -> None:
+    assert arithmetic(count(f)(*args)) == (flops, transcendentals, integer_ops)
 
 
 @pytest.mark.parametrize(
@@ -145,91 +147,89 @@ def test_operations(f: Callable[..., Any], args: list[Any], flops: int, transcen
         (lambda z: z.real, 0, 0),
     ],
 )
-def test_operations_on_complex_numbers_count_their_real_ones(
-    f: Callable[..., Any], flops: int, transcendentals: int
-) -> None:
-    assert work(count(f)(Struct((5,), np.complex64))) == (5 * flops, 5 * transcendentals, 0)
+def test_complex_primitives_count_real_operations(f: Callable[..., Any], flops: int, transcendentals: int) -> None:
+    assert arithmetic(count(f)(Struct((5,), np.complex64))) == (5 * flops, 5 * transcendentals, 0)
 
 
-def test_sums_and_products_of_complex_numbers() -> None:
+def test_complex_sums_and_products() -> None:
     z = Struct((3, 4), np.complex128)
     with fx.enable_x64():
         assert count(lambda z: z @ z.T)(z).flops == 8 * 3 * 4 * 3
         assert count(fnp.sum)(z).flops == 2 * 11
         assert count(fnp.prod)(z).flops == 6 * 11
         assert count(lambda z: fnp.cumprod(z, axis=1))(z).flops == 6 * 9
-        assert count(lambda z: z @ z.T)(z).bytes_written == 16 * (12 + 9)  # the transpose, too
+        assert count(lambda z: z @ z.T)(z).bytes_written == 16 * (12 + 9)  # and the transpose
 
 
 @pytest.mark.parametrize(
     ("dtype", "nbytes"), [("int4", 4), ("bfloat16", 14), ("bool", 7), ("float32", 28), ("complex64", 56)]
 )
-def test_bytes_are_those_of_the_dtype(dtype: str, nbytes: int) -> None:
+def test_bytes_depend_on_the_dtype(dtype: str, nbytes: int) -> None:
     cost = count(lambda x: fnp.flip(x))(Struct((7,), dtype))
     assert (cost.bytes_read, cost.bytes_written, cost.argument_bytes) == (nbytes, nbytes, nbytes)
     assert cost.peak_bytes == 2 * nbytes
 
 
-# ------------------------------------------------------------------ what reads and writes a part
+# ------------------------------------------------------------------ partial reads and writes
 
 
-def traffic(f: Callable[..., Any], *args: Any) -> tuple[int, int]:
+def bytes_moved(f: Callable[..., Any], *args: Any) -> tuple[int, int]:
     cost = count(f)(*args)
     return cost.bytes_read, cost.bytes_written
 
 
-def test_cutting_reads_what_it_cuts_out() -> None:
-    assert traffic(lambda x: x[2:4], f32(100, 10)) == (80, 80)
+def test_slices_read_only_the_slice() -> None:
+    assert bytes_moved(lambda x: x[2:4], f32(100, 10)) == (80, 80)
     cut = count(lambda x, i, j: lax.dynamic_slice(x, (i, j), (2, 10)))(f32(100, 10), np.int32(0), np.int32(0))
     moved = cut.by_operation["dynamic_slice"]
-    assert (moved.bytes_read, moved.bytes_written) == (80 + 8, 80)  # the rows, and the places
-    assert traffic(lambda x: fnp.split(x, 2), f32(4)) == (16, 16)
-    assert traffic(lambda x: x.reshape(10, 100)[None], f32(100, 10)) == (0, 0)
+    assert (moved.bytes_read, moved.bytes_written) == (80 + 8, 80)  # the rows and the indices
+    assert bytes_moved(lambda x: fnp.split(x, 2), f32(4)) == (16, 16)
+    assert bytes_moved(lambda x: x.reshape(10, 100)[None], f32(100, 10)) == (0, 0)
 
 
-def test_updates_are_in_place() -> None:
+def test_updates_write_only_the_update() -> None:
     update = lambda x, y: lax.dynamic_update_slice(x, y, (0, 0))  # noqa: E731
-    assert traffic(update, f32(100, 10), f32(2, 10)) == (80 + 8, 80)
+    assert bytes_moved(update, f32(100, 10), f32(2, 10)) == (80 + 8, 80)
     numbers = lax.ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
 
     def added(x: Any, i: Any, y: Any) -> Any:
         return lax.scatter_add(x, i, y, numbers)
 
     cost = count(added)(f32(100, 10), Struct((3, 1), np.int32), f32(3, 10))
-    assert work(cost) == (30, 0, 0)
+    assert arithmetic(cost) == (30, 0, 0)
     assert (cost.bytes_read, cost.bytes_written) == (12 + 2 * 120, 120)
 
 
-def test_gathering_reads_rows_and_places() -> None:
+def test_gather_reads_rows_and_indices() -> None:
     numbers = lax.GatherDimensionNumbers((1,), (0,), (0,))
 
     def rows(mode: str) -> Cost:
         f = lambda x, i: lax.gather(x, i, numbers, (1, 10), mode=mode)  # noqa: E731
         return count(f)(f32(100, 10), Struct((3, 1), np.int32))
 
-    assert work(rows("clip")) == (0, 0, 0)
+    assert arithmetic(rows("clip")) == (0, 0, 0)
     assert (rows("clip").bytes_read, rows("clip").bytes_written) == (12 + 120, 120)
-    assert work(rows("fill")) == (30, 0, 9)  # a selection each; of each place whether it is within two bounds
+    assert arithmetic(rows("fill")) == (30, 0, 9)  # one select per element; per index, the comparison with two bounds
 
 
-# ------------------------------------------------------------------ programs in programs
+# ------------------------------------------------------------------ sub-jaxprs
 
 
-def test_a_scan_counts_as_often_as_it_has_steps() -> None:
+def test_scan_multiplies_by_its_length() -> None:
     def rnn(w: Any, xs: Any) -> Any:
         return lax.scan(lambda h, x: (fnp.tanh(h @ w + x), h), fnp.zeros(4, np.float32), xs)
 
     cost = count(rnn)(f32(4, 4), f32(10, 4))
-    assert work(cost) == (10 * (2 * 4 * 4 + 4), 10 * 4, 0)
+    assert arithmetic(cost) == (10 * (2 * 4 * 4 + 4), 10 * 4, 0)
     assert runs(cost) == {"dot_general": 10, "add": 10, "tanh": 10, "scan": 1, "broadcast_in_dim": 1}
-    assert cost.by_operation["scan"].bytes_read == 10 * (16 + 16)  # a slice taken and one stacked
-    assert work(count(rnn)(f32(4, 4), f32(0, 4))) == (0, 0, 0)
+    assert cost.by_operation["scan"].bytes_read == 10 * (16 + 16)  # one slice is read and one result is stacked
+    assert arithmetic(count(rnn)(f32(4, 4), f32(0, 4))) == (0, 0, 0)
     assert runs(count(rnn)(f32(4, 4), f32(0, 4))) == {"scan": 1, "broadcast_in_dim": 1}
     by_two = count(lambda w, xs: lax.scan(lambda h, x: (h @ w + x, None), xs[0], xs, unroll=2))(f32(4, 4), f32(10, 4))
     assert by_two.flops == 10 * (2 * 4 * 4 + 4)
 
 
-def test_a_scan_in_a_scan() -> None:
+def test_nested_scans_multiply() -> None:
     def f(x: Any) -> Any:
         def outer(x: Any, _: None) -> Any:
             x, _ = lax.scan(lambda x, _: (fnp.sin(x) * x, None), x, None, length=5)
@@ -237,31 +237,31 @@ def test_a_scan_in_a_scan() -> None:
 
         return lax.scan(outer, x, None, length=3)[0]
 
-    assert work(count(f)(f32(2))) == (3 * (5 * 2 + 2), 3 * 5 * 2, 0)
+    assert arithmetic(count(f)(f32(2))) == (3 * (5 * 2 + 2), 3 * 5 * 2, 0)
 
 
-def test_a_fori_loop_counts_its_counter() -> None:
+def test_fori_loop_includes_its_counter() -> None:
     cost = count(lambda x: lax.fori_loop(0, 7, lambda i, x: x * i, x))(f32(3))
-    assert work(cost) == (7 * (3 + 1), 0, 7)  # which becomes a float
-    assert work(count(lambda x: lax.fori_loop(0, 7, lambda i, x: x * 2, x))(f32(3))) == (7 * 3, 0, 0)
+    assert arithmetic(cost) == (7 * (3 + 1), 0, 7)  # the counter is converted to a float
+    assert arithmetic(count(lambda x: lax.fori_loop(0, 7, lambda i, x: x * 2, x))(f32(3))) == (7 * 3, 0, 0)
 
 
-def test_a_cond_counts_its_costliest_branch_unless_told() -> None:
+def test_cond_counts_its_costliest_branch_by_default() -> None:
     def f(p: Any, x: Any) -> Any:
         return lax.cond(p, lambda x: fnp.sin(x) * 2, lambda x: x + 1, x)
 
     args = np.bool_(True), f32(10)
-    index = 1  # the predicate becomes an index
-    assert work(count(f)(*args)) == (10, 10, index)
-    assert work(count(f, branches="min")(*args)) == (10, 0, index)
-    assert work(count(f, branches="sum")(*args)) == (20, 10, index)
-    # For a batch of predicates, both branches are computed, and one is selected; a select and a comparison for each
+    index = 1  # the predicate is converted to an index
+    assert arithmetic(count(f)(*args)) == (10, 10, index)
+    assert arithmetic(count(f, branches="min")(*args)) == (10, 0, index)
+    assert arithmetic(count(f, branches="sum")(*args)) == (20, 10, index)
+    # For a batch of predicates both branches run and a select picks the result; one select and one comparison per
     # branch make its operand constant for differentiation where the branch is not taken.
     both = count(fx.vmap(f))(Struct((4,), bool), f32(4, 10))
-    assert work(both) == (4 * 10 * 3 + 2 * 4 * 10, 4 * 10, 4 + 2 * 4)
+    assert arithmetic(both) == (4 * 10 * 3 + 2 * 4 * 10, 4 * 10, 4 + 2 * 4)
 
 
-def test_a_switch() -> None:
+def test_switch_counts_its_costliest_branch() -> None:
     def f(i: Any, x: Any) -> Any:
         return lax.switch(i, [lambda x: x, fnp.sin, lambda x: x @ x], x)
 
@@ -271,44 +271,44 @@ def test_a_switch() -> None:
     assert "dot_general" not in count(f, branches="min")(np.int32(0), f32(4, 4)).by_operation
 
 
-def test_the_branch_that_moves_more_is_costlier_where_none_computes() -> None:
+def test_branches_without_flops_are_compared_by_traffic() -> None:
     def f(p: Any, x: Any) -> Any:
         return lax.cond(p, lambda x: x, lambda x: fnp.flip(fnp.flip(x, 0), 1), x)
 
     assert runs(count(f)(True, f32(3, 3)))["rev"] == 2
 
 
-def test_loops_in_branches_weigh_with_all_their_steps() -> None:
+def test_loops_in_branches_count_with_all_their_steps() -> None:
     def f(p: Any, x: Any) -> Any:
         return lax.cond(p, lambda x: lax.fori_loop(0, 10, lambda i, x: x * 2, x), lambda x: fnp.sin(x) + x + 1, x)
 
-    assert work(count(f)(True, f32(5))) == (50, 0, 1)
-    assert work(count(f, branches="min")(True, f32(5))) == (10, 5, 1)
+    assert arithmetic(count(f)(True, f32(5))) == (50, 0, 1)
+    assert arithmetic(count(f, branches="min")(True, f32(5))) == (10, 5, 1)
 
 
-def test_a_while_loop() -> None:
+def test_while_loop_counts_an_assumed_number_of_steps() -> None:
     def f(x: Any, **options: Any) -> Any:
         return lax.while_loop(lambda x: fnp.sum(x) < 10, lambda x: fnp.sin(x) + 1, x, **options)
 
     cost = count(f)(f32(5))
-    assert work(cost) == (2 * (4 + 1) + 5, 5, 0)  # the condition is asked once more
+    assert arithmetic(cost) == (2 * (4 + 1) + 5, 5, 0)  # the condition runs once more than the body
     (line,) = cost.unbounded
     assert line is not None
-    assert (line.file, line.function) == (__file__, "test_a_while_loop.<locals>.f")
+    assert (line.file, line.function) == (__file__, "test_while_loop_counts_an_assumed_number_of_steps.<locals>.f")
     many = count(f, while_steps=20)(f32(5))
-    assert work(many) == (21 * (4 + 1) + 20 * 5, 20 * 5, 0)
+    assert arithmetic(many) == (21 * (4 + 1) + 20 * 5, 20 * 5, 0)
     assert many.unbounded == (line,)
     assert many.while_steps == 20
-    assert work(count(f, while_steps=0)(f32(5))) == (5, 0, 0)
+    assert arithmetic(count(f, while_steps=0)(f32(5))) == (5, 0, 0)
     bounded = count(lambda x: f(x, max_steps=30))(f32(5))
-    # Steps are counted, and before each it is asked for their number and for both answers.
-    assert work(bounded) == (31 * (4 + 1) + 30 * 5, 30 * 5, 31 + 31 + 30)
+    # Each step increments a counter; before each step it is compared with the bound, and both conditions are combined.
+    assert arithmetic(bounded) == (31 * (4 + 1) + 30 * 5, 30 * 5, 31 + 31 + 30)
     assert bounded.unbounded == ()
     assert "unknown number of times" in str(cost)
     assert "unknown number" not in str(bounded)
 
 
-def test_a_jitted_function_costs_what_it_costs() -> None:
+def test_jit_does_not_change_the_cost() -> None:
     args = f32(6, 10), f32(10), f32(10, 2), f32(4, 6)
     plain = count(mlp)(*args)
     assert count(fx.jit(mlp))(*args) == plain
@@ -317,7 +317,7 @@ def test_a_jitted_function_costs_what_it_costs() -> None:
     assert count(fx.checkpoint(mlp))(*args) == plain
 
 
-def test_custom_rules_are_what_they_stand_for() -> None:
+def test_custom_rule_calls_cost_as_much_as_their_function() -> None:
     @fx.custom_jvp
     def f(x: Any) -> Any:
         return fnp.sin(x) * 2
@@ -330,21 +330,21 @@ def test_custom_rules_are_what_they_stand_for() -> None:
 
     g.defvjp(lambda x: (g(x), None), lambda _, ct: (ct * 3,))
     for h in (f, g):
-        assert work(count(h)(f32(5))) == (5, 5, 0)
-        assert work(count(fx.grad(summed(h)))(f32(5))) == (5, 0, 0)
+        assert arithmetic(count(h)(f32(5))) == (5, 5, 0)
+        assert arithmetic(count(fx.grad(sum_of(h)))(f32(5))) == (5, 0, 0)
 
 
-def test_a_linear_solve_counts_its_solution() -> None:
+def test_linear_solve_counts_its_solver() -> None:
     def f(a: Any, b: Any) -> Any:
         return lax.custom_linear_solve(lambda x: a @ x, b, lambda matvec, b: fnp.sin(b), symmetric=True)
 
-    assert work(count(f)(f32(3, 3), f32(3))) == (0, 3, 0)
+    assert arithmetic(count(f)(f32(3, 3), f32(3))) == (0, 3, 0)
 
 
 # ------------------------------------------------------------------ transformations
 
 
-def test_gradients() -> None:
+def test_cost_of_gradients() -> None:
     m, k, n = 3, 5, 7
     product = 2 * m * k * n
 
@@ -354,14 +354,14 @@ def test_gradients() -> None:
     args = f32(k, n), f32(m, k)
     dots = [count(f)(*args).by_operation["dot_general"].flops for f in (loss, fx.grad(loss), fx.grad(loss, (0, 1)))]
     assert dots == [product, 2 * product, 3 * product]
-    assert count(fx.grad(loss))(*args).transcendentals == m * n  # the cosine alone: nobody asks for the sine
+    assert count(fx.grad(loss))(*args).transcendentals == m * n  # cosine only: the sine is dead code
     assert count(fx.value_and_grad(loss))(*args).transcendentals == 2 * m * n
     by_example = fx.vmap(fx.grad(loss), (None, 0))
     assert count(by_example)(f32(k, n), f32(8, m, k)).by_operation["dot_general"].flops == 8 * 2 * product
     assert count(fx.jit(fx.grad(fx.jit(loss))))(*args).flops == count(fx.grad(loss))(*args).flops
 
 
-def test_a_checkpoint_is_computed_twice_and_holds_less() -> None:
+def test_checkpoint_recomputes_and_needs_less_memory() -> None:
     layers, rows, width = 6, 64, 8
 
     def network(wrap: Callable[..., Any]) -> Callable[..., Any]:
@@ -376,19 +376,19 @@ def test_a_checkpoint_is_computed_twice_and_holds_less() -> None:
         return fx.grad(loss)
 
     args = [f32(width, width)] * layers, f32(rows, width)
-    plain, again = count(network(lambda f: f))(*args), count(network(fx.checkpoint))(*args)
+    plain, restored = count(network(lambda f: f))(*args), count(network(fx.checkpoint))(*args)
     product = 2 * rows * width * width
-    # Forward all products, backward two each, but nobody asks for the slope at the first layer's rows.
+    # Forward all products, backward two each, but the gradient by the first layer's input is dead code.
     assert plain.by_operation["dot_general"].flops == (3 * layers - 1) * product
-    # What the last layer makes is only made again.
-    assert again.by_operation["dot_general"].flops == (4 * layers - 2) * product
-    # Three sines and three cosines each, but the last sine of the last layer, which the sum alone reads.
+    # The last layer runs only in the recomputation.
+    assert restored.by_operation["dot_general"].flops == (4 * layers - 2) * product
+    # Three sines and three cosines each, except the last sine of the last layer, which only the unused sum reads.
     assert plain.transcendentals == (6 * layers - 1) * rows * width
-    assert again.transcendentals == ((layers - 1) * 3 + layers * 5) * rows * width
-    assert again.peak_bytes < 0.6 * plain.peak_bytes
+    assert restored.transcendentals == ((layers - 1) * 3 + layers * 5) * rows * width
+    assert restored.peak_bytes < 0.6 * plain.peak_bytes
 
 
-def test_a_gradient_through_a_scan() -> None:
+def test_gradient_of_a_scan() -> None:
     def loss(w: Any, xs: Any) -> Any:
         return fnp.sum(lax.scan(lambda h, x: (fnp.tanh(h @ w + x), None), xs[0], xs)[0])
 
@@ -398,10 +398,10 @@ def test_a_gradient_through_a_scan() -> None:
     assert cost.transcendentals == 10 * 4
 
 
-# ------------------------------------------------------------------ where it is done
+# ------------------------------------------------------------------ lines and scopes
 
 
-def test_lines_and_scopes() -> None:
+def test_costs_by_line_and_scope() -> None:
     def encoder(x: Any) -> Any:
         with fx.named_scope("attention"):
             return fnp.sin(x)
@@ -421,20 +421,20 @@ def test_lines_and_scopes() -> None:
     assert None not in cost.by_line
     scopes = {k: (v.flops, v.transcendentals) for k, v in cost.by_scope.items()}
     assert scopes == {"encoder": (5, 5), "encoder/attention": (0, 5), "attention": (0, 5)}
-    slope = count(fx.grad(summed(f)))(f32(5))
+    slope = count(fx.grad(sum_of(f)))(f32(5))
     assert slope.by_scope["encoder"].transcendentals == 10  # sine and cosine
     assert slope.by_scope["encoder/attention"].flops == 5
     assert {k.line - first for k in slope.by_line if k is not None and k.function == f.__qualname__} >= {2}
 
 
-def test_what_costs_most_comes_first() -> None:
+def test_rows_are_sorted_by_cost() -> None:
     cost = count(lambda x: fnp.sin(x[:2]) @ fnp.cos(x @ x)[:2].T + 1)(f32(4, 4))
     operations = [row.operations for row in cost.by_operation.values()]
     assert operations == sorted(operations, reverse=True)
     assert next(iter(cost.by_operation)) == "dot_general"
 
 
-def test_shared_bodies_are_looked_at_once() -> None:
+def test_shared_bodies_are_visited_once() -> None:
     @fx.jit
     def f(x: Any) -> Any:
         return fnp.sin(x) + x
@@ -445,7 +445,7 @@ def test_shared_bodies_are_looked_at_once() -> None:
     for _ in range(80):
         f = doubled(f)
     cost = count(f)(f32(3))
-    assert work(cost) == (3 << 80, 3 << 80, 0)
+    assert arithmetic(cost) == (3 << 80, 3 << 80, 0)
     assert runs(cost) == {"sin": 1 << 80, "add": 1 << 80}
 
     def scoped(f: Any) -> Any:
@@ -473,14 +473,14 @@ def test_long_programs() -> None:
         return x
 
     cost = count(f)(f32(3))
-    assert work(cost) == (30_000, 30_000, 0)
-    assert cost.peak_bytes == 36  # the argument, which stays, an operand and a result
+    assert arithmetic(cost) == (30_000, 30_000, 0)
+    assert cost.peak_bytes == 36  # the argument, which stays live, an operand and a result
 
 
 # ------------------------------------------------------------------ what is counted
 
 
-def test_nothing_is_run() -> None:
+def test_count_runs_no_code() -> None:
     calls = []
 
     def called(x: Any) -> Any:
@@ -490,13 +490,13 @@ def test_nothing_is_run() -> None:
     def f(x: Any) -> Any:
         return fx.pure_callback(called, x, x) + 1
 
-    assert work(count(f)(f32(1000, 1000))) == (1_000_000, 0, 0)
+    assert arithmetic(count(f)(f32(1000, 1000))) == (1_000_000, 0, 0)
     assert calls == []
     huge = count(lambda x: x @ x)(f32(1_000_000, 1_000_000))
     assert huge.flops == 2 * 10**18
 
 
-def test_what_nobody_uses_is_not_counted_unless_it_stands_in_a_program() -> None:
+def test_dead_code_is_counted_in_given_jaxprs_only() -> None:
     def f(x: Any) -> Any:
         fnp.sin(x)
         return x + 1
@@ -505,7 +505,7 @@ def test_what_nobody_uses_is_not_counted_unless_it_stands_in_a_program() -> None
     assert count_jaxpr(fx.make_jaxpr(f)(f32(3))).transcendentals == 3
 
 
-def test_constants_are_told_from_arguments() -> None:
+def test_constants_are_counted_separately_from_arguments() -> None:
     weights = np.ones((4, 3), np.float32)
     for cost in (
         count(lambda x: x @ weights)(f32(2, 4)),
@@ -515,8 +515,8 @@ def test_constants_are_told_from_arguments() -> None:
         assert cost.peak_bytes == 48 + 32 + 24
         assert cost.bytes_read == 48 + 32
     sines = fx.make_jaxpr(lambda x: fnp.sin(fnp.sin(x)) @ weights)(f32(2, 4))
-    kept, given = [count_jaxpr(sines, donated=places) for places in ((), (0,))]
-    assert kept.peak_bytes - given.peak_bytes == 32
+    not_donated, donated_cost = [count_jaxpr(sines, donated=places) for places in ((), (0,))]
+    assert not_donated.peak_bytes - donated_cost.peak_bytes == 32
 
 
 def test_static_arguments_trees_and_methods() -> None:
@@ -536,19 +536,19 @@ def test_static_arguments_trees_and_methods() -> None:
     assert count(mlp)(f32(1, 1), f32(1), f32(1, 1), f32(1, 1)).name == "mlp"
 
 
-def test_a_program_in_hand() -> None:
+def test_count_jaxpr_of_a_closed_jaxpr() -> None:
     program = parse_jaxpr(
         "{ lambda ; x:f32[4] y:f32[4]. let z:f32[4] = mul x y; w:f32[4] = add z 1.0:f32[]; in (w, w) }"
     )
     cost = count_jaxpr(program)
-    assert work(cost) == (8, 0, 0)
+    assert arithmetic(cost) == (8, 0, 0)
     assert (cost.bytes_read, cost.bytes_written, cost.output_bytes) == (48, 32, 32)
     assert cost.by_line[None].flops == 8
     assert cost.name == "program"
     assert count_jaxpr(program, donated=[0, 1]).peak_bytes == cost.peak_bytes - 16
 
 
-def test_bad_input() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="count takes a function, got 3"):
         count(3)  # type: ignore[arg-type]  # the point
     with pytest.raises(ValueError, match="branches must be one of 'max', 'min', 'sum', got 'mean'"):
@@ -569,7 +569,7 @@ def test_bad_input() -> None:
         count(fnp.sin)(1.0).report(-1)
 
 
-def test_counting_while_something_is_traced() -> None:
+def test_count_inside_a_trace() -> None:
     seen = []
 
     def f(x: Any) -> Any:
@@ -580,17 +580,17 @@ def test_counting_while_something_is_traced() -> None:
     x = np.ones((4, 4), np.float32)
     assert fx.jit(f)(x)[0, 0] == 128
     assert fx.vmap(f)(x[None])[0, 0, 0] == 128
-    assert fx.grad(summed(f))(x)[0, 0] == 128
+    assert fx.grad(sum_of(f))(x)[0, 0] == 128
     assert set(seen) == {(128, 64, 64)}
     with fx.disable_jit():
         assert count(fx.jit(lambda x: x @ x))(x).flops == 128
 
 
-def test_a_cost_is_a_value() -> None:
+def test_costs_compare_and_pickle_by_value() -> None:
     cost = count(mlp)(f32(6, 10), f32(10), f32(10, 2), f32(4, 6))
-    again = pickle.loads(pickle.dumps(cost))
-    assert again == cost
-    assert str(again) == str(cost)
+    restored = pickle.loads(pickle.dumps(cost))
+    assert restored == cost
+    assert str(restored) == str(cost)
     assert count(mlp)(f32(6, 10), f32(10), f32(10, 2), f32(5, 6)) != cost
     with pytest.raises(TypeError, match="does not support item assignment"):
         cost.by_operation["add"] = cost.total  # type: ignore[index]  # the point

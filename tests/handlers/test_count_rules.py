@@ -1,4 +1,4 @@
-"""What operations of others cost, rules of one's own, and costs as text."""
+"""Costs of user-defined primitives, user-defined cost rules, and costs as text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tracefx.programs import parse_jaxpr
 X = fx.ShapeDtypeStruct((10,), "float32")
 
 
-class Alike(Primitive):
-    """One operand, and a result of its type."""
+class SameType(Primitive):
+    """A unary primitive whose result has the type of its operand."""
 
     name = "alike"
 
@@ -34,7 +34,7 @@ class Alike(Primitive):
         return avals
 
 
-class Fused(Alike, Costed):
+class Fused(SameType, Costed):
     name = "fused"
 
     @override
@@ -44,14 +44,14 @@ class Fused(Alike, Costed):
 
 @final
 @frozen(eq=False)
-class Wrong(Alike, Costed):
+class Wrong(SameType, Costed):
     @override
     def cost(self, in_avals: Avals, out_avals: Avals) -> OperationCost:
         return 3  # type: ignore[return-value]  # the point
 
 
 @final
-class Composed(Alike, Expandable):
+class Composed(SameType, Expandable):
     name = "composed"
 
     @override
@@ -62,7 +62,7 @@ class Composed(Alike, Expandable):
 
 
 @final
-class Passing(Alike, Expandable):
+class Forwarding(SameType, Expandable):
     name = "passing"
 
     @override
@@ -83,39 +83,39 @@ class DoubledAndCosted(Doubled, Costed):
         return OperationCost(flops=1)
 
 
-def test_an_operation_says_what_it_costs() -> None:
+def test_cost_method_of_a_primitive() -> None:
     cost = count(lambda x: bind1(Fused(), x))(X)
     assert (cost.flops, cost.transcendentals) == (1000, 1)
-    assert (cost.bytes_read, cost.bytes_written) == (7, 40)  # what isn't said is what goes in and comes out
+    assert (cost.bytes_read, cost.bytes_written) == (7, 40)  # bytes_written has its default
     assert cost.peak_bytes == 80
 
 
-def test_an_operation_nobody_knows_moves_its_operands() -> None:
-    cost = count(lambda x: bind1(Alike(), x))(X)
+def test_primitive_without_a_rule_moves_its_operands() -> None:
+    cost = count(lambda x: bind1(SameType(), x))(X)
     assert (cost.flops, cost.transcendentals, cost.integer_ops) == (0, 0, 0)
     assert (cost.bytes_read, cost.bytes_written) == (40, 40)
 
 
-def test_an_operation_made_of_smaller_ones_is_counted_by_them() -> None:
+def test_expandable_primitive_costs_as_its_expansion() -> None:
     cost = count(lambda x: bind1(Composed(), x))(X)
     assert (cost.flops, cost.transcendentals) == (20, 20)
     assert "composed" not in cost.by_operation
-    assert cost.peak_bytes == 5 * 40  # the argument, what will be added, and the product with its operands
+    assert cost.peak_bytes == 5 * 40  # the argument, the term to be added, and the product with its operands
     inside = count(lambda x: bind1(Composed(), fnp.exp(x)))(X)
     assert inside.peak_bytes == sum(h.nbytes for h in inside.peak.buffers) == 5 * 40
-    assert "exp" not in inside.peak.by_operation  # what it begins with is gone by then
-    passed = count(lambda x: (y := fnp.exp(x), z := bind1(Passing(), y), fnp.sin(y) + z * y)[2])(X)
+    assert "exp" not in inside.peak.by_operation  # its operand is freed by then
+    passed = count(lambda x: (y := fnp.exp(x), z := bind1(Forwarding(), y), fnp.sin(y) + z * y)[2])(X)
     assert passed.peak_bytes == 4 * 40
-    ours = COST_RULES.adding(Composed, lambda prim, ins, outs: OperationCost(flops=1))
-    rather = count(lambda x: bind1(Composed(), x), rules=ours)(X)
-    assert (rather.flops, rather.peak_bytes) == (1, 80)
+    custom_rules = COST_RULES.adding(Composed, lambda prim, ins, outs: OperationCost(flops=1))
+    with_custom_rule = count(lambda x: bind1(Composed(), x), rules=custom_rules)(X)
+    assert (with_custom_rule.flops, with_custom_rule.peak_bytes) == (1, 80)
 
 
-def test_the_nearest_class_decides() -> None:
+def test_rule_of_the_nearest_base_class_applies() -> None:
     def flops(prim: Primitive, rules: CostRules = COST_RULES) -> int:
         return count(lambda x: bind1(prim, x), rules=rules)(X).flops
 
-    assert flops(Doubled()) == 10  # as all of the family
+    assert flops(Doubled()) == 10  # the rule of its base class
     assert flops(DoubledAndCosted()) == 1
     family = COST_RULES.adding(Doubled, lambda prim, ins, outs: OperationCost(flops=5))
     assert flops(Doubled(), family) == 5
@@ -131,21 +131,21 @@ class CheaperStill(Cheaper):
     pass
 
 
-def test_a_rule_for_a_class_holds_for_those_that_inherit_from_it() -> None:
+def test_rules_apply_to_subclasses() -> None:
     rules = COST_RULES.adding(Cheaper, lambda prim, ins, outs: OperationCost(flops=2))
-    found = [count(lambda x, p=p: bind1(p, x), rules=rules)(X).flops for p in (Fused(), Cheaper(), CheaperStill())]
-    assert found == [1000, 2, 2]
+    rule_flops = [count(lambda x, p=p: bind1(p, x), rules=rules)(X).flops for p in (Fused(), Cheaper(), CheaperStill())]
+    assert rule_flops == [1000, 2, 2]
 
 
-def test_rules_of_ones_own() -> None:
+def test_user_defined_cost_rules() -> None:
     def multiplications(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
-        found = COST_RULES.rule_for(DotGeneral)
-        assert found is not None
-        return OperationCost(flops=found(prim, ins, outs).flops // 2)
+        rule_flops = COST_RULES.rule_for(DotGeneral)
+        assert rule_flops is not None
+        return OperationCost(flops=rule_flops(prim, ins, outs).flops // 2)
 
     y = fx.ShapeDtypeStruct((10, 3), "float32")
-    ours = COST_RULES.adding(DotGeneral, multiplications).adding(Add, lambda add, ins, outs: OperationCost())
-    assert count(lambda x, y: x @ y + 1, rules=ours)(X, y).flops == 30
+    custom_rules = COST_RULES.adding(DotGeneral, multiplications).adding(Add, lambda add, ins, outs: OperationCost())
+    assert count(lambda x, y: x @ y + 1, rules=custom_rules)(X, y).flops == 30
     assert count(lambda x, y: x @ y + 1)(X, y).flops == 63
     alone = CostRules().adding(Mul, lambda mul, ins, outs: OperationCost(flops=1))
     assert count(lambda x: fnp.sin(x * x), rules=alone)(X).flops == 1
@@ -153,7 +153,7 @@ def test_rules_of_ones_own() -> None:
     assert repr(alone) == "<CostRules for Mul>"
 
 
-def test_rules_that_are_none() -> None:
+def test_invalid_cost_rules_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Wrong\.cost must return an OperationCost, got 3"):
         count(lambda x: bind1(Wrong(), x))(X)
     with pytest.raises(TypeError, match="a cost rule needs a subclass of Primitive, got <class 'int'>"):
@@ -183,7 +183,7 @@ def test_rules_that_are_none() -> None:
         (5 * 10**21, "5000.00 EB"),
     ],
 )
-def test_numbers_to_read(number: int, text: str) -> None:
+def test_format_si(number: int, text: str) -> None:
     assert format_si(number, "B") == text
 
 
@@ -200,7 +200,7 @@ def program_cost() -> Cost:
     )
 
 
-def test_a_report() -> None:
+def test_full_text_of_a_report() -> None:
     assert str(program_cost()) == (
         """\
 program: 48.8 kflop, 800 transcendentals, 0 integer ops
@@ -219,13 +219,13 @@ line         runs   flops    share  transcend.  int ops     read  written  at pe
     )
 
 
-def test_a_short_report_sums_up_the_rest() -> None:
+def test_short_report_sums_the_remaining_rows() -> None:
     lines = program_cost().report(1).splitlines()
     assert lines[5].split()[:2] == ["dot_general", "1"]
     assert " ".join(lines[6].split()) == "(4 more) 3 800 1.6 % 800 0 6.48 kB 3.36 kB 10.4 kB"
 
 
-def test_lines_of_two_files_with_one_name_are_told_apart() -> None:
+def test_files_with_the_same_name_are_distinguished() -> None:
     namespace: dict[str, Any] = {}
     for folder in ("a", "b"):
         exec(compile(f"def {folder}(x): return x + 1", f"/{folder}/same.py", "exec"), namespace)
@@ -238,7 +238,7 @@ def test_lines_of_two_files_with_one_name_are_told_apart() -> None:
     assert "\n/b/same.py:1 (a) " in text
 
 
-def test_a_report_lists_scopes_if_there_are_any() -> None:
+def test_report_lists_named_scopes() -> None:
     def f(x: Any) -> Any:
         with fx.named_scope("outer"), fx.named_scope("inner"):
             return fnp.sin(x)

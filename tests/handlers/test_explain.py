@@ -1,4 +1,4 @@
-"""`explain`: what every line did, in evaluated and compiled programs alike."""
+"""`explain`: reports the primitives of every source line, in eager and compiled programs."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def line_of(f: Callable[..., Any], offset: int) -> int:
     return inspect.getsourcelines(f)[1] + offset
 
 
-def leaves(found: Explanation[Any]) -> list[ExplainedOperation]:
-    return [op for op in found.operations if not op.has_bodies]
+def leaves(explanation: Explanation[Any]) -> list[ExplainedOperation]:
+    return [op for op in explanation.operations if not op.has_bodies]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_line_with_its_operations(form: str) -> None:
-    found = explain(FORMS[form](network))(XS)
-    assert_near(found.out, network(XS))
-    lines = {line.line: line for line in found.lines if any(not op.has_bodies for op in line.operations)}
+def test_explain_lists_every_line_with_its_primitives(form: str) -> None:
+    explanation = explain(FORMS[form](network))(XS)
+    assert_near(explanation.out, network(XS))
+    lines = {line.line: line for line in explanation.lines if any(not op.has_bodies for op in line.operations)}
     assert [n - line_of(network, 0) for n in lines] == [1, 2, 3]
     assert lines[line_of(network, 1)].text == "y = fnp.tanh(x)"
     assert {line.file for line in lines.values()} == {__file__}
-    names = [op.name for op in leaves(found)]
+    names = [op.name for op in leaves(explanation)]
     assert names == ["tanh", "mul", "slice", "squeeze", "gt", "convert_element_type", "sin", "exp"]
-    tanh, mul, *_, sin, exp = leaves(found)
+    tanh, mul, *_, sin, exp = leaves(explanation)
     assert [op.count for op in (tanh, mul, sin, exp)] == [1, 3, 1, 0]
     (value,) = tanh.values
     assert value is not None
@@ -74,7 +74,7 @@ def test_every_line_with_its_operations(form: str) -> None:
     assert (exp.summaries, exp.values) == ((), ())
 
 
-def test_functions_of_the_library_stand_where_they_are_used() -> None:
+def test_library_functions_are_located_at_the_calling_line() -> None:
     def first(x: Any) -> Any:
         return lax.cond(x[0] > 0, fnp.cbrt, fnp.log1p, x)
 
@@ -82,52 +82,56 @@ def test_functions_of_the_library_stand_where_they_are_used() -> None:
         return lax.cond(x[0] > 0, fnp.cbrt, fnp.log1p, x)
 
     for f in (first, second):
-        found = explain(f)(XS).first(lambda op: op.name == "cbrt")
-        assert found is not None
-        assert found.location is not None
-        assert found.location.line == line_of(f, 1)
+        explanation = explain(f)(XS).first(lambda op: op.name == "cbrt")
+        assert explanation is not None
+        assert explanation.location is not None
+        assert explanation.location.line == line_of(f, 1)
 
 
-def test_bodies_come_before_what_is_in_them() -> None:
-    found = explain(fx.jit(network))(XS)
-    names = [op.name for op in found.operations]
+def test_higher_order_primitives_precede_their_bodies() -> None:
+    explanation = explain(fx.jit(network))(XS)
+    names = [op.name for op in explanation.operations]
     assert names[0] == "jit(network)"
     assert names.index("scan") < names.index("mul")
     assert names.index("cond") < names.index("sin")
-    scan = found.operations[names.index("scan")]
+    scan = explanation.operations[names.index("scan")]
     assert scan.count == 1
     assert_near(np.asarray(scan.values[0]), np.tanh(XS) * -6, ELEMENTARY)
 
 
-def test_the_first_nan() -> None:
+def test_first_nan_is_located() -> None:
     def f(x: Any) -> Any:
         y = fnp.sqrt(x - 1)
         z = y * 2
         return lax.map(lambda z: z + 1, z)
 
     for form in FORMS.values():
-        found = explain(form(f))(np.array([2.0, 0.5], np.float32))
-        first = found.first(lambda op: op.has_nan)
+        explanation = explain(form(f))(np.array([2.0, 0.5], np.float32))
+        first = explanation.first(lambda op: op.has_nan)
         assert first is not None
         assert first.location is not None
         assert (first.name, first.nans, first.location.line) == ("sqrt", 1, line_of(f, 1))
-        assert [op.name for op in found.where(lambda op: op.has_nan) if not op.has_bodies] == ["sqrt", "mul", "add"]
-        assert found.first(lambda op: op.has_inf) is None
+        assert [op.name for op in explanation.where(lambda op: op.has_nan) if not op.has_bodies] == [
+            "sqrt",
+            "mul",
+            "add",
+        ]
+        assert explanation.first(lambda op: op.has_inf) is None
 
 
-def test_a_nan_of_the_backward_pass() -> None:
+def test_inf_in_the_backward_pass_is_located() -> None:
     def f(x: Any) -> Any:
         return fnp.sqrt(x).sum()
 
     for g in (fx.grad(f), fx.jit(fx.grad(f)), fx.grad(fx.jit(f))):
-        found = explain(g)(np.array([4.0, 0.0], np.float32))
-        first = found.first(lambda op: op.has_inf)
+        explanation = explain(g)(np.array([4.0, 0.0], np.float32))
+        first = explanation.first(lambda op: op.has_inf)
         assert first is not None
         assert first.location is not None
         assert first.location.line == line_of(f, 1)
 
 
-def test_where_a_type_comes_from() -> None:
+def test_first_primitive_with_a_dtype_is_located() -> None:
     def f(x: Any) -> Any:
         y = x + 1
         z = y * np.float64(2)
@@ -140,7 +144,7 @@ def test_where_a_type_comes_from() -> None:
     assert first.location.line == line_of(f, 2)
 
 
-def test_where_an_array_grows() -> None:
+def test_first_broadcast_is_located() -> None:
     def f(x: Any) -> Any:
         y = x * 2
         return y + y[:, None]
@@ -151,35 +155,35 @@ def test_where_an_array_grows() -> None:
     assert (first.location.line, first.results[0].shape) == (line_of(f, 2), (3, 3))
 
 
-def test_batches_are_told_of_as_they_are() -> None:
-    found = explain(fx.vmap(fnp.sin))(XS)
-    (sin,) = found.operations
+def test_explain_of_vmap_shows_batched_arrays() -> None:
+    explanation = explain(fx.vmap(fnp.sin))(XS)
+    (sin,) = explanation.operations
     assert str(sin) == "sin f32[3] -> f32[3]  [ 0.4794 0.2474 -0.9975]"
 
 
-def test_inside_of_grad_it_tells_of_the_forward_pass() -> None:
-    found: list[Explanation[Any]] = []
+def test_explain_inside_grad_shows_the_forward_pass() -> None:
+    explanation: list[Explanation[Any]] = []
 
     def f(x: Any) -> Any:
-        found.append(explain(network)(x))
-        return found[-1].out.sum()
+        explanation.append(explain(network)(x))
+        return explanation[-1].out.sum()
 
     slopes = fx.grad(f)(XS)
     assert_near(np.asarray(slopes), np.asarray(fx.grad(lambda x: network(x).sum())(XS)), ELEMENTARY)
-    assert [op.name for op in leaves(found[0])] == [op.name for op in leaves(explain(network)(XS))]
-    assert leaves(found[0])[0].count == 1
+    assert [op.name for op in leaves(explanation[0])] == [op.name for op in leaves(explain(network)(XS))]
+    assert leaves(explanation[0])[0].count == 1
 
 
-def test_inside_of_jit_there_are_types_alone() -> None:
-    found: list[Explanation[Any]] = []
+def test_explain_inside_jit_shows_only_types() -> None:
+    explanation: list[Explanation[Any]] = []
 
     @fx.jit
     def f(x: Any) -> Any:
-        found.append(explain(network)(x))
-        return found[-1].out
+        explanation.append(explain(network)(x))
+        return explanation[-1].out
 
     assert_near(f(XS), network(XS))
-    tanh = found[0].operations[0]
+    tanh = explanation[0].operations[0]
     assert (tanh.name, tanh.count, tanh.values, str(tanh)) == ("tanh", 0, (), "tanh f32[3] -> f32[3]  not run")
 
 
@@ -196,35 +200,35 @@ def test_inside_of_jit_there_are_types_alone() -> None:
     ],
     ids=str,
 )
-def test_all_kinds_of_input(value: Any) -> None:
+def test_explain_accepts_any_pytree_and_dtype(value: Any) -> None:
     def f(tree: Any) -> Any:
         return fx.tree.map(lambda x: fnp.stack([x, x]), tree)
 
     for form in FORMS.values():
-        found = explain(form(f))(value)
-        assert fx.tree.structure(found.out) == fx.tree.structure(value)
-        assert str(found)
-        assert all(op.count == 1 for op in found.operations)
+        explanation = explain(form(f))(value)
+        assert fx.tree.structure(explanation.out) == fx.tree.structure(value)
+        assert str(explanation)
+        assert all(op.count == 1 for op in explanation.operations)
 
 
-def test_the_laws_of_handlers() -> None:
+def test_explain_obeys_the_handler_laws() -> None:
     laws = [
         law for law in HANDLER_LAWS if law.name != "satisfies_function_laws"
-    ]  # each explanation has callbacks of its own
+    ]  # each call of explain has its own callbacks
     report = check_handler(lambda inner: Instrument(inner, "explain", _ExplainHooks(3)), laws=laws)
     assert report.passed == tuple(law.name for law in laws)
 
 
-def test_it_is_pickled_as_the_function() -> None:
-    again = pickle.loads(pickle.dumps(explain(network, keep=3)))
-    assert again(XS).operations[0].name == "tanh"
-    assert again.__name__ == "network"
+def test_explained_function_pickles_and_keeps_its_name() -> None:
+    restored = pickle.loads(pickle.dumps(explain(network, keep=3)))
+    assert restored(XS).operations[0].name == "tanh"
+    assert restored.__name__ == "network"
 
 
-def test_what_is_kept() -> None:
-    found = explain(lambda x: fnp.add(x, 1), keep=2)(XS)
-    assert found.operations[-1].values == (None,)
-    assert found.operations[-1].summaries[0].max == 1.5
+def test_keep_limits_the_size_of_stored_values() -> None:
+    explanation = explain(lambda x: fnp.add(x, 1), keep=2)(XS)
+    assert explanation.operations[-1].values == (None,)
+    assert explanation.operations[-1].summaries[0].max == 1.5
     with pytest.raises(TypeError, match=r"explain: keep must be a number of elements, got 1.5 of type float"):
         explain(network, keep=1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"explain: keep must be a number of elements, got -1"):
@@ -233,7 +237,7 @@ def test_what_is_kept() -> None:
         explain(3)  # type: ignore[arg-type]
 
 
-def test_the_text() -> None:
+def test_text_of_an_explanation() -> None:
     text = str(explain(fx.jit(network))(XS))
     assert "y = fnp.tanh(x)\n" in text
     assert "tanh f32[3] -> f32[3]  [ 0.4621 0.2449 -0.9051]" in text
@@ -242,7 +246,7 @@ def test_the_text() -> None:
     assert str(explain(lambda: 3)()) == "no operations"
 
 
-def test_rules_of_the_users_own_hold() -> None:
+def test_custom_rules_stay_in_force() -> None:
     @fx.custom_vjp
     def f(x: Any) -> Any:
         return fnp.sin(x)

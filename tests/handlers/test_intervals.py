@@ -1,4 +1,4 @@
-"""Bounds contain what programs compute, exactly and in floats."""
+"""Interval bounds contain the values that programs compute, in exact arithmetic and in floats."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tracefx.testing.tolerances import ELEMENTARY, EXACT, FINITE_DIFFERENCES_32_
 Floats = NDArray[np.floating[Any]]
 ENDS: Final = (-np.inf, -1e30, -20.0, -3.0, -1.0, -0.25, -1e-3, -0.0, 0.0, 1e-3, 0.25, 1.0, 3.0, 20.0, 1e30, np.inf)
 WIDENED: Final = Ulps(f32=2 * FUNCTION_ULPS)
-"""By how much ends are moved outwards; a unit in the last place of 1 is two of what is below it."""
+"""The tolerance for outward rounding; an ulp of 1 is two ulps of the floats below it."""
 
 
 def intervals(count: int, least: float = -np.inf, most: float = np.inf, seed: int = 0) -> tuple[Floats, Floats]:
-    """Ends of intervals: of all kinds, and random ones."""
+    """Random intervals, and all pairs from a list of edge values."""
     rng = np.random.default_rng(seed)
     fixed = [(a, b) for a in ENDS for b in ENDS if a <= b and least <= a < np.inf and -np.inf < b <= most]
     centers = rng.normal(size=count) * 10.0 ** rng.integers(-3, 3, size=count)
@@ -38,7 +38,7 @@ def intervals(count: int, least: float = -np.inf, most: float = np.inf, seed: in
 
 
 def points(lo: Floats, hi: Floats, count: int = 40, seed: int = 1) -> Floats:
-    """Numbers in the intervals, their ends among them."""
+    """Random numbers in the intervals, including the ends."""
     rng = np.random.default_rng(seed)
     a, b = np.clip(lo, -3e38, 3e38).astype(np.float64), np.clip(hi, -3e38, 3e38).astype(np.float64)
     shares = rng.uniform(size=(count, *lo.shape))
@@ -46,29 +46,29 @@ def points(lo: Floats, hi: Floats, count: int = 40, seed: int = 1) -> Floats:
     return np.clip((a * (1 - shares) + b * shares).astype(np.float32), a, b).astype(np.float32)
 
 
-def contained(out: Any, values: Floats, what: str) -> None:
-    """NaN is no value: functions are asked where they are not defined."""
+def check_contained(out: Any, values: Floats, label: str) -> None:
+    """Checks that the bounds contain the values; NaN values are skipped, since they are outside the domain."""
     lo, hi = np.asarray(out.lo, np.float64), np.asarray(out.hi, np.float64)
-    assert not (np.isnan(lo) | np.isnan(hi)).any(), what
+    assert not (np.isnan(lo) | np.isnan(hi)).any(), label
     wrong = ~(np.isnan(values) | ((values >= lo) & (values <= hi)))
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0])
-        raise AssertionError(f"{what}: {values[place]!r} not in [{lo[place[1:]]!r}, {hi[place[1:]]!r}], at {place}")
+        raise AssertionError(f"{label}: {values[place]!r} not in [{lo[place[1:]]!r}, {hi[place[1:]]!r}], at {place}")
 
 
-def check(f: Callable[..., Any], *args: tuple[Floats, Floats], defined: Callable[..., Any] | None = None) -> Any:
-    """Bounds of `f`, evaluated and compiled, contain its value in floats and in doubles, where it is `defined`."""
-    given = [Interval(fnp.asarray(lo), fnp.asarray(hi)) for lo, hi in args]
+def check_bounds(f: Callable[..., Any], *args: tuple[Floats, Floats], defined: Callable[..., Any] | None = None) -> Any:
+    """Checks that eager and compiled bounds of `f` contain its values in float32 and float64, where it is `defined`."""
+    boxes = [Interval(fnp.asarray(lo), fnp.asarray(hi)) for lo, hi in args]
     xs = [points(lo, hi, seed=i + 1) for i, (lo, hi) in enumerate(args)]
-    plain, compiled = bounds(f)(*given), fx.jit(bounds(f))(*given)
+    plain, compiled = bounds(f)(*boxes), fx.jit(bounds(f))(*boxes)
     single = fx.jit(fx.vmap(f))(*xs)
     with fx.enable_x64():
         double = fx.jit(fx.vmap(f))(*[x.astype(np.float64) for x in xs])
     if defined is not None:
         single, double = [np.where(defined(*xs), values, np.nan) for values in (single, double)]
     for where, out in (("evaluated", plain), ("compiled", compiled)):
-        contained(out, np.asarray(single, np.float64), f"{where}, in floats")
-        contained(out, np.asarray(double, np.float64), f"{where}, in doubles")
+        check_contained(out, np.asarray(single, np.float64), f"{where}, in floats")
+        check_contained(out, np.asarray(double, np.float64), f"{where}, in doubles")
     return plain
 
 
@@ -99,12 +99,12 @@ UNARY: Final[dict[str, tuple[Callable[..., Any], float, float]]] = {
 
 
 @pytest.mark.parametrize("name", UNARY)
-def test_functions_of_one_number(name: str) -> None:
+def test_bounds_of_unary_functions(name: str) -> None:
     f, least, most = UNARY[name]
     lo, hi = intervals(200, least, most)
-    if name in ("bfloat16 and back", "reduce_precision"):  # beyond which a double rounds to infinity
+    if name in ("bfloat16 and back", "reduce_precision"):  # a double beyond it rounds to infinity
         lo, hi = np.clip(lo, -1e30, 1e30), np.clip(hi, -1e30, 1e30)
-    check(f, (lo, hi), defined=(lambda x: x != 0) if name == "rsqrt" else None)
+    check_bounds(f, (lo, hi), defined=(lambda x: x != 0) if name == "rsqrt" else None)
 
 
 BINARY: Final[dict[str, Callable[..., Any]]] = {
@@ -135,11 +135,11 @@ BINARY: Final[dict[str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_functions_of_two_numbers(name: str) -> None:
+def test_bounds_of_binary_functions(name: str) -> None:
     xs, ys = intervals(300, seed=2), intervals(300, seed=3)
     order = np.random.default_rng(0).permutation(len(ys[0]))
     defined = (lambda x, y: y != 0) if name in ("div", "rem") else None
-    check(BINARY[name], xs, (ys[0][order], ys[1][order]), defined=defined)
+    check_bounds(BINARY[name], xs, (ys[0][order], ys[1][order]), defined=defined)
 
 
 W1, W2 = [np.random.default_rng(i).normal(size=shape).astype(np.float32) for i, shape in enumerate([(3, 8), (8, 2)])]
@@ -157,7 +157,7 @@ def waves(x: Any) -> Any:
     return fnp.sin(x @ W1).sum()
 
 
-def bent(x: Any) -> Any:
+def tanh_times_x(x: Any) -> Any:
     return fnp.tanh(x) * x
 
 
@@ -211,7 +211,7 @@ ARRAYS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
     "switch": (switched, (2,)),
     "scan": (scanned, (4,)),
     "fori_loop": (lambda x: lax.fori_loop(0, 5, lambda i, y: fnp.cos(y) * x, x), (2,)),
-    "checkpoint": (fx.checkpoint(bent), (3,)),
+    "checkpoint": (fx.checkpoint(tanh_times_x), (3,)),
     "integers": (lambda x: (x.astype(int) * 3 + 1 - x.astype(int) ** 2).sum(), (4,)),
     "batched products": (lambda x: fnp.einsum("bij,bjk->bik", x, x), (2, 3, 3)),
     "var": (fnp.var, (6,)),
@@ -220,24 +220,24 @@ ARRAYS: Final[dict[str, tuple[Callable[..., Any], tuple[int, ...]]]] = {
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("radius", [0.0, 1e-3, 0.5, 30.0])
-def test_functions_of_arrays(name: str, radius: float) -> None:
+def test_bounds_of_array_functions(name: str, radius: float) -> None:
     f, shape = ARRAYS[name]
     rng = np.random.default_rng(4)
     x = rng.normal(size=shape).astype(np.float32)
     lo, hi = x - radius, x + np.float32(radius) * rng.uniform(size=shape).astype(np.float32)
 
-    def first(x: Any) -> Any:
+    def flattened(x: Any) -> Any:
         out = f(x)
         leaves: list[Any] = fx.tree.leaves(out)
         return fnp.concatenate([fnp.ravel(leaf) for leaf in leaves])
 
-    out = check(first, (lo, hi))
+    out = check_bounds(flattened, (lo, hi))
     if radius == 0.0 and name not in ("argmax", "sort of several", "top_k", "cond", "switch", "any and all"):
         scale = np.maximum(1.0, abs(np.asarray(out.mid)))
         assert (np.asarray(out.width) <= 0.02 * scale).all(), "bounds of a point are a point but for rounding"
 
 
-def test_bounds_are_no_wider_than_they_must_be() -> None:
+def test_bounds_are_tight() -> None:
     x = Interval(fnp.float32(-1.0), fnp.float32(2.0))
     assert_near(bounds(lambda x: x * x)(x), (0.0, 4.0), ELEMENTARY)
     assert_near(bounds(lambda x: x - x)(x), (0.0, 0.0), EXACT)
@@ -253,7 +253,7 @@ def test_bounds_are_no_wider_than_they_must_be() -> None:
     assert_near(product.hi, middle + radius, terms)
 
 
-def test_with_the_transformations() -> None:
+def test_bounds_under_transformations() -> None:
     def width(x: Any) -> Any:
         return bounds(mlp)(around(x, 0.1)).width.sum()
 
@@ -270,14 +270,14 @@ def test_with_the_transformations() -> None:
     assert_near(inside(around(fnp.stack([x, -x]), 0.1)).width.sum(), widths.sum(), PROGRAM)
 
 
-def test_trees_and_plain_results() -> None:
+def test_bounds_of_pytrees_and_constant_results() -> None:
     out = bounds(lambda d, y: {"sum": d["x"] + y, "y": y, "n": 3})({"x": around(1.0, 0.5)}, fnp.float32(2.0))
     assert isinstance(out["sum"], Interval)
     assert not isinstance(out["y"], Interval)
     assert out["n"] == 3
 
 
-def test_refusals() -> None:
+def test_unsupported_programs_are_refused() -> None:
     with pytest.raises(TypeError, match="fori_loop or scan"):
         bounds(lambda x: lax.while_loop(lambda x: x < 3, lambda x: x + 1, x))(around(0.0, 1.0))
     with pytest.raises(TypeError, match="no order"):
@@ -290,7 +290,7 @@ def test_refusals() -> None:
         bounds(lambda x: x if x > 0 else -x)(around(0.0, 1.0))
 
 
-def test_what_is_sown_is_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sown_values_are_intervals(capsys: pytest.CaptureFixture[str]) -> None:
     def f(x: Any) -> Any:
         y = sow({"squared": x * x, "one": 1.0}, name="y")["squared"]
         fx.debug.print("{}", y)
@@ -308,27 +308,27 @@ def test_what_is_sown_is_the_interval(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     "f", [lambda x: x / 2.0, lambda x: 1.0 / x, lambda x: x**0.5, lambda x: fnp.where(x > 0, x, 1.0)]
 )
-def test_numbers_of_weak_type_stay_weak(f: Any) -> None:
-    """A program that is recorded around bounds has the types that operations have."""
+def test_bounds_keep_weak_types(f: Any) -> None:
+    """A program traced through `bounds` has the same types as the primitives."""
     out = bounds(f)(around(0.7, 0.01))
     assert out.lo.aval == out.hi.aval == f(fnp.asarray(0.7)).aval
 
 
-def test_bounds_of_the_gradient_of_a_solution() -> None:
-    def solved(x: Any) -> Any:
+def test_bounds_of_the_gradient_of_a_linear_solve() -> None:
+    def solution(x: Any) -> Any:
         return lax.custom_linear_solve(lambda v: v * x, x + 1.0, lambda matvec, b: b / matvec(1.0), symmetric=True)
 
-    slope = bounds(fx.grad(solved))(around(0.7, 0.01))
-    assert slope.lo <= fx.grad(solved)(0.7) <= slope.hi
+    slope = bounds(fx.grad(solution))(around(0.7, 0.01))
+    assert slope.lo <= fx.grad(solution)(0.7) <= slope.hi
 
 
-def test_what_has_a_name_is_bounded() -> None:
+def test_bounds_of_checkpoint_name() -> None:
     out = bounds(lambda x: fx.checkpoint_name(fnp.sin(x), "sine") * 2.0)(around(0.7, 0.01))
     assert out.lo <= 2 * np.sin(0.7) <= out.hi
 
 
-class _Evened(Primitive):
-    """The even number at or below each: an operation that only its author knows."""
+class _RoundToEven(Primitive):
+    """Rounds down to an even number: a user-defined primitive."""
 
     name = "evened"
 
@@ -341,16 +341,16 @@ class _Evened(Primitive):
         return [args[0] - args[0] % 2]
 
 
-class _Bounded(_Evened, BoundsRule):
+class _Bounded(_RoundToEven, BoundsRule):
     @override
     def interval(self, *operands: Interval) -> Sequence[Interval]:
         (x,) = operands
         return [Interval(bind1(self, x.lo), bind1(self, x.hi))]
 
 
-def test_an_operation_brings_its_own_bounds() -> None:
+def test_user_defined_bounds_rule() -> None:
     with pytest.raises(MissingRuleError, match="evened"):
-        bounds(lambda x: bind1(_Evened(), x))(around(3.75, 0.75))
+        bounds(lambda x: bind1(_RoundToEven(), x))(around(3.75, 0.75))
     out = bounds(lambda x, y: bind1(_Bounded(), x) + y)(around(3.75, 0.75), 1.0)
     assert out.lo <= 3.0 <= 5.0 <= out.hi
     assert out.hi - out.lo < 2.001

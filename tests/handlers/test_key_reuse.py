@@ -1,4 +1,4 @@
-"""`check_key_reuse`: what uses a key, where keys go, and what is said."""
+"""`check_key_reuse`: which primitives consume a key, key dataflow, and error messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def drawn_while(key: Any) -> Any:
     )[1]
 
 
-AGAIN: Final[dict[str, Program]] = {
+REUSED: Final[dict[str, Program]] = {
     "two draws": noise,
     "in a function that is called as one of the library's": lambda k: _normal(k),
     "compiled": fx.jit(noise),
@@ -52,7 +52,7 @@ AGAIN: Final[dict[str, Program]] = {
     "words": lambda k: (random.normal(random.key_data(k)), random.normal(k)),
     "one draw too many of a clone": lambda k: (random.clone(k), random.bits(k), random.bits(k), random.bits(k)),
 }
-ONCE: Final[dict[str, Program]] = {
+USED_ONCE: Final[dict[str, Program]] = {
     "split": lambda k: [random.normal(each) for each in random.split(k, 2)],
     "folded": lambda k: [random.normal(random.fold_in(k, i)) for i in range(3)],
     "folded and used": lambda k: (random.fold_in(k, 1), random.normal(k)),
@@ -78,36 +78,36 @@ ONCE: Final[dict[str, Program]] = {
 }
 
 
-@pytest.mark.parametrize("name", AGAIN)
-def test_a_second_use_is_found(name: str) -> None:
+@pytest.mark.parametrize("name", REUSED)
+def test_second_use_of_a_key_is_detected(name: str) -> None:
     with pytest.raises(KeyReuseError, match=r"test_key_reuse.py:\d+ and is used again in .*test_key_reuse.py:\d+"):
-        check_key_reuse(AGAIN[name])(KEY)
+        check_key_reuse(REUSED[name])(KEY)
 
 
-@pytest.mark.parametrize("name", ONCE)
-def test_one_use_is_none_too_many(name: str) -> None:
-    ours, plain = fx.tree.leaves(check_key_reuse(ONCE[name])(KEY)), fx.tree.leaves(ONCE[name](KEY))
-    for x, y in zip(ours, plain, strict=True):
+@pytest.mark.parametrize("name", USED_ONCE)
+def test_single_use_of_a_key_is_accepted(name: str) -> None:
+    checked_leaves, plain = fx.tree.leaves(check_key_reuse(USED_ONCE[name])(KEY)), fx.tree.leaves(USED_ONCE[name](KEY))
+    for x, y in zip(checked_leaves, plain, strict=True):
         assert (x == y).all()
 
 
-def test_lines_are_those_of_the_two_uses() -> None:
+def test_message_names_the_lines_of_both_uses() -> None:
     line = noise.__code__.co_firstlineno
     with pytest.raises(KeyReuseError, match=rf":{line + 1} and is used again in .*:{line + 2}: split it"):
         check_key_reuse(noise)(KEY)
 
 
-def test_each_call_begins_anew() -> None:
+def test_calls_are_checked_independently() -> None:
     checked = check_key_reuse(random.normal)
     assert checked(KEY) == checked(KEY)
 
 
-def test_inside_of_compiled_functions() -> None:
+def test_reuse_inside_jit_is_detected() -> None:
     compiled = fx.jit(check_key_reuse(noise))
     with pytest.raises(KeyReuseError, match="used again"):
-        _finished(compiled, KEY)
+        _run_to_completion(compiled, KEY)
 
 
-def _finished(f: Program, key: Any) -> None:
+def _run_to_completion(f: Program, key: Any) -> None:
     f(key)
     fx.effects_barrier()

@@ -1,4 +1,4 @@
-"""The forward Laplacian, against the trace of JAX's Hessian."""
+"""The forward Laplacian, compared with the trace of JAX's Hessian."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def attention(m: Any, x: Any) -> Any:
     return (weights / weights.sum(-1, keepdims=True)) @ m.tanh(x @ C)
 
 
-def wave(m: Any, x: Any) -> Any:
-    """Two particles: a product of orbitals, and a factor for how far apart they are."""
+def two_particles(m: Any, x: Any) -> Any:
+    """A function of two particles: a product of orbitals times a factor that depends on their distance."""
     r = x.reshape(2, 3)
     gaps = r[:, None] - r[None, :]
     far = m.sqrt((gaps * gaps).sum(-1) + 1.0)
@@ -79,7 +79,7 @@ def wave(m: Any, x: Any) -> Any:
 
 
 PARTICLES: dict[str, Callable[[Any, Any], Any]] = {
-    # `r` has rows that depend on their own inputs each, `d` is of the same shape and depends on all.
+    # Each row of `r` depends on its own inputs only; `d` has the same shape and depends on all inputs.
     "ij,kj->ik": lambda r, d: (r, r),
     "ij,ik->jk": lambda r, d: (r, r * r),
     "ij,kl->ijkl": lambda r, d: (r, r * 2.0),
@@ -97,7 +97,7 @@ PARTICLES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("spec", PARTICLES)
-def test_rows_that_depend_on_their_own_inputs(spec: str) -> None:
+def test_einsum_keeps_row_sparsity(spec: str) -> None:
     def f(m: Any) -> Function:
         def g(x: Any) -> Any:
             r = m.sin(x.reshape(3, 2) @ B[:2, :2])
@@ -105,10 +105,10 @@ def test_rows_that_depend_on_their_own_inputs(spec: str) -> None:
 
         return g
 
-    value, jacobian, found = forward_laplacian(f(fnp))(X)
+    value, jacobian, result = forward_laplacian(f(fnp))(X)
     close(value, f(fnp)(X))
     close(jacobian, jax.jit(jax.jacfwd(f(jnp)))(X))
-    close(found, hessian_trace(f(jnp), X))
+    close(result, hessian_trace(f(jnp), X))
 
 
 WITHIN_ROWS: dict[str, Callable[[Any, Any], Any]] = {
@@ -126,18 +126,18 @@ WITHIN_ROWS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", WITHIN_ROWS)
-def test_operations_within_rows(name: str) -> None:
+def test_rowwise_primitives_keep_row_sparsity(name: str) -> None:
     def f(m: Any) -> Function:
         return lambda x: WITHIN_ROWS[name](m, m.sin(x.reshape(3, 2) @ B[:2, :2]))
 
-    value, jacobian, found = forward_laplacian(f(fnp))(X)
+    value, jacobian, result = forward_laplacian(f(fnp))(X)
     close(value, f(fnp)(X))
     close(jacobian, jax.jit(jax.jacfwd(f(jnp)))(X))
-    close(found, hessian_trace(f(jnp), X))
+    close(result, hessian_trace(f(jnp), X))
 
 
-def test_rows_stay_rows_as_long_as_they_can() -> None:
-    """Of 50 points two coordinates each: nothing has derivatives by all 100 inputs until they are summed."""
+def test_row_sparsity_is_kept_until_the_sum() -> None:
+    """For 50 points with two coordinates, no value has derivatives by all 100 inputs before the final sum."""
     w = np.ones((2, 4))
 
     def f(x: Any) -> Any:
@@ -151,7 +151,7 @@ BY_LIBRARY: dict[str, Callable[[Any, Any], Any]] = {
     "network": network,
     "matrices first": matrices_first,
     "attention": attention,
-    "wave function": wave,
+    "wave function": two_particles,
     "linear": lambda m, x: x @ W1,
     "quadratic form": lambda m, x: x @ (W1 @ W1.T) @ x,
     "products with itself": lambda m, x: x * x * m.sin(x),
@@ -178,26 +178,26 @@ BY_LIBRARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", BY_LIBRARY)
-def test_is_the_trace_of_the_hessian(name: str) -> None:
+def test_laplacian_is_the_trace_of_the_hessian(name: str) -> None:
     f = BY_LIBRARY[name]
-    ours: Function = lambda x: f(fnp, x)  # noqa: E731
+    traced_f: Function = lambda x: f(fnp, x)  # noqa: E731
     parts: Function = lambda x: jnp.stack([jnp.real(f(jnp, x)), jnp.imag(f(jnp, x))])  # noqa: E731
     want, slopes = hessian_trace(parts, X), jax.jit(jax.jacfwd(parts))(X)
-    value, jacobian, found = forward_laplacian(ours)(X)
-    assert found.dtype == value.dtype
-    assert found.shape == value.shape
-    close(value, ours(X))
-    close([np.real(found), np.imag(found)], want)
+    value, jacobian, result = forward_laplacian(traced_f)(X)
+    assert result.dtype == value.dtype
+    assert result.shape == value.shape
+    close(value, traced_f(X))
+    close([np.real(result), np.imag(result)], want)
     close([np.real(jacobian), np.imag(jacobian)], slopes)
-    close(fx.jit(laplacian(ours))(X), found)
-    close(laplacian(fx.jit(ours))(X), found)
-    several = np.stack([X, X[::-1], X * 0.5])
-    for each, row in zip(fx.vmap(laplacian(ours))(several), several, strict=True):
-        close(each, laplacian(ours)(row))
+    close(fx.jit(laplacian(traced_f))(X), result)
+    close(laplacian(fx.jit(traced_f))(X), result)
+    rows = np.stack([X, X[::-1], X * 0.5])
+    for each, row in zip(fx.vmap(laplacian(traced_f))(rows), rows, strict=True):
+        close(each, laplacian(traced_f)(row))
 
 
 def scanned(x: Any) -> Any:
-    """The carry and the slices vary; a constant of the loop, too."""
+    """The carry and the scanned slices vary, and so does a closed-over value."""
 
     def step(carry: Any, row: Any) -> tuple[Any, Any]:
         state, count = carry
@@ -238,31 +238,31 @@ def nested_unrolled(x: Any) -> Any:
 
 
 def doubled(x: Any) -> Any:
-    """Until it is large; what varies and what doesn't change places."""
+    """Doubles until the value is large; the second carry is constant at first and varies later."""
     return lax.while_loop(lambda c: c[0] < 10.0, lambda c: (c[0] * 2.0 + c[1] ** 2, c[1] * x[1]), (x[2], 1.5))
 
 
 def doubled_unrolled(x: Any) -> Any:
     y, z = x[2], jnp.asarray(1.5)
-    for _ in range(2):  # as many as it takes from X
+    for _ in range(2):  # the number of steps from X
         y, z = y * 2.0 + z**2, z * x[1]
     return jnp.stack([y, z])
 
 
 @fx.custom_jvp
-def softened(x: Any) -> Any:
+def with_custom_jvp(x: Any) -> Any:
     return fnp.abs(x)
 
 
-softened.defjvps(lambda t, ans, x: t * fnp.tanh(x))
+with_custom_jvp.defjvps(lambda t, ans, x: t * fnp.tanh(x))
 
 
 @fx.custom_vjp
-def backwards(x: Any) -> Any:
+def with_custom_vjp(x: Any) -> Any:
     return fnp.sin(x) * 2.0
 
 
-backwards.defvjp(lambda x: (fnp.sin(x) * 2.0, x), lambda x, ct: (ct * x**2,))
+with_custom_vjp.defvjp(lambda x: (fnp.sin(x) * 2.0, x), lambda x, ct: (ct * x**2,))
 
 
 LOOPS: dict[str, tuple[Function, Function]] = {
@@ -288,50 +288,50 @@ LOOPS: dict[str, tuple[Function, Function]] = {
 
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("how", [lambda f: f, fx.jit])
-def test_acts_in_loops_branches_and_calls(name: str, how: Callable[[Function], Function]) -> None:
-    ours, theirs = LOOPS[name]
-    close(how(laplacian(ours))(X), hessian_trace(theirs, X))
-    close(laplacian(how(ours))(X), hessian_trace(theirs, X))
-    _, jacobian, _ = how(forward_laplacian(ours))(X)
-    close(jacobian, jax.jit(jax.jacfwd(theirs))(X))
+def test_laplacian_in_loops_branches_and_calls(name: str, how: Callable[[Function], Function]) -> None:
+    traced_f, jax_f = LOOPS[name]
+    close(how(laplacian(traced_f))(X), hessian_trace(jax_f, X))
+    close(laplacian(how(traced_f))(X), hessian_trace(jax_f, X))
+    _, jacobian, _ = how(forward_laplacian(traced_f))(X)
+    close(jacobian, jax.jit(jax.jacfwd(jax_f))(X))
 
 
-def test_derivatives_of_the_users_own_count() -> None:
-    found = forward_laplacian(softened)(X)
-    close(found.jacobian, np.diag(np.tanh(X)))
-    close(found.laplacian, 1 - np.tanh(X) ** 2)
-    found = forward_laplacian(lambda x: backwards(x * 2.0))(X)
-    close(found.jacobian, np.diag((2 * X) ** 2 * 2.0))
-    close(found.laplacian, 16.0 * X)
+def test_custom_derivatives_are_used() -> None:
+    result = forward_laplacian(with_custom_jvp)(X)
+    close(result.jacobian, np.diag(np.tanh(X)))
+    close(result.laplacian, 1 - np.tanh(X) ** 2)
+    result = forward_laplacian(lambda x: with_custom_vjp(x * 2.0))(X)
+    close(result.jacobian, np.diag((2 * X) ** 2 * 2.0))
+    close(result.laplacian, 16.0 * X)
 
 
-def test_composes_with_differentiation_in_both_orders() -> None:
-    ours: Function = lambda x: wave(fnp, x)  # noqa: E731
-    theirs: Function = lambda x: wave(jnp, x)  # noqa: E731
-    close(fx.grad(laplacian(ours))(X), jax.jit(jax.grad(trace_of(theirs)))(X))
-    close(laplacian(fx.grad(ours))(X), hessian_trace(jax.grad(theirs), X))
-    close(laplacian(laplacian(ours))(X), hessian_trace(trace_of(theirs), X))
+def test_laplacian_composes_with_grad_in_both_orders() -> None:
+    traced_f: Function = lambda x: two_particles(fnp, x)  # noqa: E731
+    jax_f: Function = lambda x: two_particles(jnp, x)  # noqa: E731
+    close(fx.grad(laplacian(traced_f))(X), jax.jit(jax.grad(trace_of(jax_f)))(X))
+    close(laplacian(fx.grad(traced_f))(X), hessian_trace(jax.grad(jax_f), X))
+    close(laplacian(laplacian(traced_f))(X), hessian_trace(trace_of(jax_f), X))
     close(laplacian(fx.vmap(fnp.sin))(X), -np.sin(X))
     want = jax.jit(jax.grad(lambda x: trace_of(scanned_unrolled)(x).sum()))(X)
     close(fx.grad(lambda x: laplacian(scanned)(x).sum())(X), want)
 
 
-def test_in_a_loop() -> None:
+def test_laplacian_inside_a_loop() -> None:
     rows = np.stack([X, X * 0.5])
-    _, found = lax.scan(lambda c, x: (c, laplacian(lambda x: wave(fnp, x))(x)), 0.0, rows)
-    close(found, [hessian_trace(lambda x: wave(jnp, x), row) for row in rows])
+    _, result = lax.scan(lambda c, x: (c, laplacian(lambda x: two_particles(fnp, x))(x)), 0.0, rows)
+    close(result, [hessian_trace(lambda x: two_particles(jnp, x), row) for row in rows])
 
 
-def test_arguments_and_results_may_be_trees() -> None:
+def test_arguments_and_results_may_be_pytrees() -> None:
     def f(p: Any, scale: Any) -> Any:
         return {"a": p["x"] ** 3 * scale, "b": (p["x"][:, None] * p["y"] ** 2).sum(), "c": fnp.ones(2)}
 
     p = {"x": np.array([1.0, 2.0]), "y": np.array([[1.0, 2.0, 3.0]])}
-    value, jacobian, found = forward_laplacian(f)(p, 2.0)
+    value, jacobian, result = forward_laplacian(f)(p, 2.0)
     close(value["a"], [2.0, 16.0])
-    close(found["a"], [12.0, 24.0])
-    close(found["b"], 2 * 3 * 3.0)
-    close(found["c"], [0.0, 0.0])
+    close(result["a"], [12.0, 24.0])
+    close(result["b"], 2 * 3 * 3.0)
+    close(result["c"], [0.0, 0.0])
     assert jacobian["a"]["x"].shape == (2, 2)
     assert jacobian["a"]["y"].shape == (2, 1, 3)
     assert jacobian["b"]["y"].shape == (1, 3)
@@ -339,11 +339,11 @@ def test_arguments_and_results_may_be_trees() -> None:
     both = laplacian(lambda x, y: (x * x * y * y).sum(), (0, 1))(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
     close(both, 2 * (1 + 4 + 9 + 16))
     close(laplacian(lambda x, y: (x * y**2).sum(), argnums=-1)(np.array([1.0, 2.0]), np.array([3.0, 4.0])), 6.0)
-    value, found = value_and_laplacian(f)(p, scale=2.0)
-    close(found["a"], [12.0, 24.0])
+    value, result = value_and_laplacian(f)(p, scale=2.0)
+    close(result["a"], [12.0, 24.0])
 
 
-def test_dtypes_are_those_of_the_values() -> None:
+def test_laplacian_keeps_dtypes() -> None:
     x = np.array([0.5, 1.5], np.float32)
     assert laplacian(lambda x: x**3)(x).dtype == np.float32
     close(laplacian(lambda x: x.astype(np.float64) ** 3)(x), [3.0, 9.0])
@@ -358,8 +358,8 @@ def test_empty_arrays() -> None:
     assert forward_laplacian(lambda x: fnp.sin(x).sum(0))(empty).jacobian.shape == (3, 0, 3)
 
 
-def test_one_pass_and_no_hessian() -> None:
-    """Nothing in the program is as large as a Hessian, and derivatives of inputs by themselves are not multiplied."""
+def test_laplacian_computes_no_hessian() -> None:
+    """No array in the program is as large as a Hessian, and the identity matrix of input tangents is not multiplied."""
     n, width = 64, 5
     w = np.ones((n, width))
     eqns = fx.make_jaxpr(laplacian(lambda x: fnp.tanh(x @ w).sum()))(np.ones(n)).jaxpr.eqns
@@ -367,17 +367,17 @@ def test_one_pass_and_no_hessian() -> None:
     assert sum(eqn.prim.name == "dot_general" for eqn in eqns) == 1
 
 
-def test_the_function_pickles_and_keeps_its_name() -> None:
-    made = laplacian(softened_square)
-    assert made.__name__ == "softened_square"
-    close(pickle.loads(pickle.dumps(made))(X), 12 * X**2)
+def test_laplacian_function_pickles_and_keeps_its_name() -> None:
+    function = laplacian(softened_square)
+    assert function.__name__ == "softened_square"
+    close(pickle.loads(pickle.dumps(function))(X), 12 * X**2)
 
 
 def softened_square(x: Any) -> Any:
     return x**4
 
 
-# ------------------------------------------------------------------ operations of others
+# ------------------------------------------------------------------ user-defined primitives
 
 
 class Cube(Primitive, Differentiable):
@@ -413,7 +413,7 @@ class Marked(Primitive, LaplacianRule):
         return [LaplacianArray(x.value, x.jacobian, fnp.full(x.shape, 7.0), x.size)]
 
 
-def test_operations_of_others() -> None:
+def test_user_defined_primitives() -> None:
     close(laplacian(lambda x: bind1(Cube(), x) * x)(X), 12 * X**2)
     close(laplacian(lambda x: bind1(Marked(), x * 2.0))(X), np.full(6, 7.0))
 
@@ -421,7 +421,7 @@ def test_operations_of_others() -> None:
 # ------------------------------------------------------------------ errors
 
 
-def test_errors_say_what_was_wrong() -> None:
+def test_error_messages() -> None:
     with pytest.raises(TypeError, match=r"laplacian of .* differentiated arguments must be floats, got i64\[3\]"):
         laplacian(lambda x: x * 1.0)(np.arange(3))
     with pytest.raises(TypeError, match=r"must be floats, got c128\[\]"):
@@ -438,12 +438,12 @@ def test_errors_say_what_was_wrong() -> None:
         laplacian(lambda x: np.asarray(x))(X)
 
 
-# ------------------------------------------------------------------ the laws of handlers
+# ------------------------------------------------------------------ handler laws
 
 
-def test_keeps_the_laws_of_handlers() -> None:
+def test_laplacian_obeys_the_handler_laws() -> None:
     def meaning(f: Function) -> Function:
         return lambda x: fx.tree.map(lambda h: fnp.trace(h, axis1=-2, axis2=-1), fx.hessian(f)(x))
 
-    # As far apart as derivatives, but numbers of any size for themselves.
+    # the results are as far apart as derivatives may be, but values may have any size
     assert not check_interpretation(laplacian, meaning=meaning, ulps=Ulps(f64=64, f32=64)).skipped

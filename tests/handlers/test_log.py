@@ -1,4 +1,4 @@
-"""`log`: operations in their order, with their lines, types and values, from compiled programs too."""
+"""`log`: logs primitives in execution order with source lines, types and values, also from compiled programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def step_body(x: Any) -> Any:
 
 
 class Lines:
-    """A sink that keeps what it gets, without the places."""
+    """A sink that stores the lines without their source locations."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -54,9 +54,9 @@ class Lines:
         self.texts.append(text.partition("  (")[0])
 
 
-def lines_of(f: Callable[..., Any], *args: Any, around: Callable[..., Any] = lambda f: f, **options: Any) -> list[str]:
+def lines_of(f: Callable[..., Any], *args: Any, wrap: Callable[..., Any] = lambda f: f, **options: Any) -> list[str]:
     lines = Lines()
-    around(log(f, sink=lines, **options))(*args)
+    wrap(log(f, sink=lines, **options))(*args)
     return lines.texts
 
 
@@ -77,26 +77,26 @@ EXPECTED: Final = [
 ]
 
 
-@pytest.mark.parametrize("around", [lambda f: f, fx.jit, lambda f: fx.jit(fx.jit(f))], ids=["plain", "jit", "twice"])
-def test_operations_in_their_order(around: Callable[..., Any]) -> None:
-    assert lines_of(network, np.float32(0.5), around=around) == EXPECTED
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit, lambda f: fx.jit(fx.jit(f))], ids=["plain", "jit", "twice"])
+def test_primitives_are_logged_in_order(wrap: Callable[..., Any]) -> None:
+    assert lines_of(network, np.float32(0.5), wrap=wrap) == EXPECTED
 
 
 def test_log_of_a_compiled_function() -> None:
-    found = lines_of(fx.jit(network), np.float32(0.5))
-    assert found == ["jit(network) (f32[2], f32[])", *["  " + line for line in EXPECTED]]
+    logged = lines_of(fx.jit(network), np.float32(0.5))
+    assert logged == ["jit(network) (f32[2], f32[])", *["  " + line for line in EXPECTED]]
 
 
-def test_the_result_is_the_function_s() -> None:
-    quiet, x = log(network, sink=Lines()), np.float32(0.5)
-    assert quiet(x) == network(x)
-    assert fx.jit(quiet)(x) == fx.jit(network)(x)
-    assert fx.grad(quiet)(x) == fx.grad(network)(x)
-    assert fx.vmap(quiet)(XS).tolist() == fx.vmap(network)(XS).tolist()
-    assert fx.jvp(quiet, (x,), (x,)) == fx.jvp(network, (x,), (x,))
+def test_log_does_not_change_results() -> None:
+    logged_network, x = log(network, sink=Lines()), np.float32(0.5)
+    assert logged_network(x) == network(x)
+    assert fx.jit(logged_network)(x) == fx.jit(network)(x)
+    assert fx.grad(logged_network)(x) == fx.grad(network)(x)
+    assert fx.vmap(logged_network)(XS).tolist() == fx.vmap(network)(XS).tolist()
+    assert fx.jvp(logged_network, (x,), (x,)) == fx.jvp(network, (x,), (x,))
 
 
-def test_where_the_operation_stands() -> None:
+def test_lines_have_source_locations() -> None:
     seen: list[str] = []
     log(network, sink=seen.append)(np.float32(0.5))
     _, first = inspect.getsourcelines(network)
@@ -105,7 +105,7 @@ def test_where_the_operation_stands() -> None:
     assert seen[-1].endswith(f"test_log.py:{first + 3})")
 
 
-def test_steps_of_loops_are_counted_anew() -> None:
+def test_step_numbers_restart_in_every_run() -> None:
     f = fx.jit(log(step_body, sink=(lines := Lines())))
     for _ in range(2):
         lines.texts.clear()
@@ -125,7 +125,7 @@ def test_steps_of_loops_are_counted_anew() -> None:
         ]
 
 
-def test_nested_loops() -> None:
+def test_log_of_nested_loops() -> None:
     def f(x: Any) -> Any:
         return lax.fori_loop(0, 2, lambda i, x: lax.fori_loop(0, 2, lambda j, x: x + 1.0, x), x)
 
@@ -133,31 +133,31 @@ def test_nested_loops() -> None:
     assert steps == [f"{'  ' * n}step {i}" for n, i in [(2, 0), (4, 0), (4, 1), (2, 1), (4, 0), (4, 1)]]
 
 
-def test_batches() -> None:
+def test_log_of_vmap() -> None:
     def f(x: Any) -> Any:
         return fnp.sin(x)
 
     each = [f"sin f32[] -> f32[] = {np.sin(x):.6g}" for x in XS]
-    assert lines_of(f, XS, around=fx.vmap) == each
-    assert lines_of(f, XS, around=lambda f: fx.jit(fx.vmap(f))) == each
+    assert lines_of(f, XS, wrap=fx.vmap) == each
+    assert lines_of(f, XS, wrap=lambda f: fx.jit(fx.vmap(f))) == each
     assert lines_of(fx.vmap(f), XS) == ["sin f32[3] -> f32[3] = [ 0.4794 0.2474 -0.9975]"]
 
 
-def test_derivatives() -> None:
+def test_log_of_derivatives() -> None:
     def f(x: Any) -> Any:
         return fnp.sin(x)
 
     value, slope = np.sin(np.float32(0.5)), np.cos(np.float32(0.5))
     plain = f"sin f32[] -> f32[] = {value:.6g}"
-    assert lines_of(f, np.float32(0.5), around=fx.grad) == [plain]
-    assert lines_of(f, np.float32(0.5), around=lambda f: fx.jit(fx.grad(f))) == [plain]
+    assert lines_of(f, np.float32(0.5), wrap=fx.grad) == [plain]
+    assert lines_of(f, np.float32(0.5), wrap=lambda f: fx.jit(fx.grad(f))) == [plain]
     assert lines_of(fx.grad(f), np.float32(0.5))[:2] == [plain, f"cos f32[] -> f32[] = {slope:.6g}"]
     assert lines_of(fx.grad(fx.jit(f)), np.float32(0.5))[:3][1:] == [
         "  " + line for line in (plain, f"cos f32[] -> f32[] = {slope:.6g}")
     ]
 
 
-def test_rules_of_the_users_own_hold() -> None:
+def test_custom_rules_stay_in_force() -> None:
     @fx.custom_jvp
     def f(x: Any) -> Any:
         return fnp.sin(x)
@@ -171,35 +171,35 @@ def test_rules_of_the_users_own_hold() -> None:
         assert log(fx.grad(g), sink=lines)(0.5) == 7.0
 
 
-def test_checkpointed_functions_show_what_is_computed() -> None:
+def test_checkpoint_logs_the_recomputation() -> None:
     f = fx.checkpoint(lambda x: fnp.sin(fnp.cos(x)))
-    found = lines_of(f, np.float32(0.5))
-    assert [line.split()[0] for line in found] == ["checkpoint", "cos", "sin"]
-    assert [line.split()[0] for line in lines_of(f, np.float32(0.5), around=fx.grad)] == ["checkpoint", "cos", "sin"]
+    logged = lines_of(f, np.float32(0.5))
+    assert [line.split()[0] for line in logged] == ["checkpoint", "cos", "sin"]
+    assert [line.split()[0] for line in lines_of(f, np.float32(0.5), wrap=fx.grad)] == ["checkpoint", "cos", "sin"]
 
 
-def test_where() -> None:
-    asked: list[OperationInfo] = []
+def test_where_selects_logged_primitives() -> None:
+    filtered: list[OperationInfo] = []
 
     def is_exp(op: OperationInfo) -> bool:
-        asked.append(op)
+        filtered.append(op)
         return op.name == "exp"
 
-    for around in (lambda f: f, fx.jit):
-        assert lines_of(network, np.float32(0.5), where=is_exp, around=around) == [EXPECTED[-1].strip()]
-    exp = next(op for op in asked if op.name == "exp" and op.results)
+    for wrap in (lambda f: f, fx.jit):
+        assert lines_of(network, np.float32(0.5), where=is_exp, wrap=wrap) == [EXPECTED[-1].strip()]
+    exp = next(op for op in filtered if op.name == "exp" and op.results)
     assert (exp.file, exp.line > 0, exp.has_bodies) == (__file__, True, False)
     assert exp.enclosing_bodies == ("branch 1 of cond",)
     assert [str(a) for a in (*exp.operands, *exp.results)] == ["f32[]", "f32[]"]
 
 
-def test_without_values() -> None:
-    for around in (lambda f: f, fx.jit):
-        found = lines_of(network, np.float32(0.5), values=False, around=around)
-        assert found == [line.partition(" = ")[0] for line in EXPECTED]
+def test_log_without_values() -> None:
+    for wrap in (lambda f: f, fx.jit):
+        logged = lines_of(network, np.float32(0.5), values=False, wrap=wrap)
+        assert logged == [line.partition(" = ")[0] for line in EXPECTED]
 
 
-def test_sinks(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_sinks_print_and_logging(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     log(fnp.sin)(np.float32(0))
     assert capsys.readouterr().out.startswith("sin f32[] -> f32[] = 0  (")
     with caplog.at_level(logging.INFO):
@@ -209,17 +209,17 @@ def test_sinks(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixt
     assert record.getMessage().startswith("sin f32[] -> f32[] = 0  (")
 
 
-def test_a_sink_that_raises_stops_the_call() -> None:
-    def refuse(text: str) -> None:
+def test_exceptions_of_the_sink_propagate() -> None:
+    def failing_sink(text: str) -> None:
         raise RuntimeError("enough")
 
     for f in (fnp.sin, fx.jit(fnp.sin)):
         with pytest.raises(RuntimeError, match="enough"):
-            log(f, sink=refuse)(1.0)
+            log(f, sink=failing_sink)(1.0)
     assert fnp.sin(np.float32(0)) == 0
 
 
-def test_bad_arguments() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match=r"log takes a function, got 3"):
         log(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"log: sink must be a function, got 3 of type int"):
@@ -228,21 +228,21 @@ def test_bad_arguments() -> None:
         log(fnp.sin, where="sin")  # type: ignore[arg-type]
 
 
-def test_logs_in_logs() -> None:
+def test_nested_logs() -> None:
     outer, inner = Lines(), Lines()
     log(log(lambda x: fnp.sin(x) * 2.0, sink=inner), sink=outer)(np.float32(0))
     assert [line.split()[0] for line in inner.texts] == ["sin", "mul"]
     assert [line.split()[0] for line in outer.texts] == ["sin", "debug_callback", "mul", "debug_callback"]
 
 
-def test_it_is_named_and_pickled_as_the_function() -> None:
-    quiet = log(network)
-    assert (quiet.__name__, copy.copy(quiet)) == ("network", quiet)
-    again = pickle.loads(pickle.dumps(log(network, sink=print)))
-    assert again.__wrapped__ is network
+def test_logged_function_pickles_and_keeps_its_name() -> None:
+    logged_network = log(network)
+    assert (logged_network.__name__, copy.copy(logged_network)) == ("network", logged_network)
+    restored = pickle.loads(pickle.dumps(log(network, sink=print)))
+    assert restored.__wrapped__ is network
 
 
-def test_programs_are_compiled_once() -> None:
+def test_logged_functions_compile_once() -> None:
     loud = log(fx.jit(network), sink=Lines())
     first, second = [fx.make_jaxpr(loud)(np.float32(0.5)).eqns[-1].prim for _ in range(2)]
     assert isinstance(first, Call)
@@ -253,14 +253,14 @@ def test_programs_are_compiled_once() -> None:
     assert one == other
 
 
-def test_the_laws_of_handlers() -> None:
+def test_log_obeys_the_handler_laws() -> None:
     watcher = _LogHooks(Lines(), None)
     assert check_handler(lambda inner: Instrument(inner, "log", watcher)).passed == tuple(
         law.name for law in HANDLER_LAWS
     )
 
 
-# ------------------------------------------------------------------ arrays in a line
+# ------------------------------------------------------------------ text of arrays
 
 
 @pytest.mark.parametrize(
@@ -287,11 +287,11 @@ def test_the_laws_of_handlers() -> None:
     ],
     ids=str,
 )
-def test_arrays_in_a_line(array: Any, text: str) -> None:
+def test_format_array(array: Any, text: str) -> None:
     assert format_array(np.asarray(array)) == text
 
 
-def test_summaries_join() -> None:
+def test_summaries_merge() -> None:
     a, b = np.array([1.0, np.nan, 2.0]), np.array([np.inf, 9.0])
     both = Summary.of(a) | Summary.of(b)
     assert both == Summary.of(np.concatenate([a, b]))
@@ -300,7 +300,7 @@ def test_summaries_join() -> None:
     assert (both.finite, Summary().text()) == (3, "empty")
 
 
-def test_threads_count_the_steps_of_their_own_runs() -> None:
+def test_threads_have_separate_step_counters() -> None:
     lines: dict[int, list[str]] = {}
     both = threading.Barrier(2)
 
@@ -319,9 +319,9 @@ def test_threads_count_the_steps_of_their_own_runs() -> None:
         f(x)
         return lines[threading.get_ident()]
 
-    for _ in range(2):  # the program of the second run is that of the first
+    for _ in range(2):  # the second run uses the cached program of the first
         lines.clear()
         with ThreadPoolExecutor(2) as threads:
-            found = list(threads.map(run, [1.0, 1.0]))
-        steps = [[line for line in each if line.startswith("step")] for each in found]
+            logged = list(threads.map(run, [1.0, 1.0]))
+        steps = [[line for line in each if line.startswith("step")] for each in logged]
         assert steps == [["step 0", "step 1", "step 2", "step 0", "step 1"]] * 2

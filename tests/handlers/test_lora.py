@@ -1,4 +1,4 @@
-"""Weights of low-rank adaptation do what their sums do, without the sums."""
+"""Low-rank adapted weights give the results of their merged sum without computing the sum."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def equations(jaxpr: Jaxpr) -> Iterator[Eqn]:
                 yield from equations(body)
 
 
-def sums(f: Callable[..., Any], *args: Any) -> list[Eqn]:
-    """The equations that make an array as large as the weight, other than by moving it or changing its type."""
+def weight_sized_sums(f: Callable[..., Any], *args: Any) -> list[Eqn]:
+    """The equations with a result as large as the weight, except for data movement and dtype conversion."""
     moving = {"transpose", "convert_element_type", "stop_gradient", "scan", "jit", "pjit", "cond", "checkpoint"}
-    found = equations(fx.make_jaxpr(f)(*args).jaxpr)
+    eqns = equations(fx.make_jaxpr(f)(*args).jaxpr)
     return [
         e
-        for e in found
+        for e in eqns
         if e.prim.name not in moving and any(o.aval.size >= 16 and _square(o.aval.shape) for o in e.outs)
     ]
 
@@ -89,22 +89,24 @@ KEPT: list[tuple[Callable[..., Any], tuple[Any, ...], LowRank]] = [
 
 
 @pytest.mark.parametrize(("f", "args", "w"), KEPT)
-def test_products_do_not_make_the_sum(f: Callable[..., Any], args: tuple[Any, ...], w: LowRank) -> None:
+def test_products_with_adapted_weights_do_not_form_the_sum(
+    f: Callable[..., Any], args: tuple[Any, ...], w: LowRank
+) -> None:
     want = f(*args, w.merged())
     tolerance = DERIVATIVE if w is LAYERS else ULPS["dot_general"]  # some are derivatives of a network
     for g in (lora(f), fx.jit(lora(f)), lora(fx.jit(f))):
         assert_near(g(*args, w), want, tolerance)
-    assert not sums(lora(f), *args, w)
+    assert not weight_sized_sums(lora(f), *args, w)
 
 
-def test_sums_are_found_where_they_are_made() -> None:
-    assert sums(lambda x, w: x @ w.merged(), X, W)
-    assert sums(lambda x, w: net(x, w.merged()), X, LAYERS)
+def test_weight_sized_sums_detects_sums() -> None:
+    assert weight_sized_sums(lambda x, w: x @ w.merged(), X, W)
+    assert weight_sized_sums(lambda x, w: net(x, w.merged()), X, LAYERS)
 
     def of_the_weight(w: Any) -> Any:
         return net(X, w).sum()
 
-    assert sums(fx.grad(of_the_weight), LAYERS.merged())
+    assert weight_sized_sums(fx.grad(of_the_weight), LAYERS.merged())
 
 
 SUMMED: list[tuple[Callable[..., Any], LowRank]] = [
@@ -135,19 +137,19 @@ SUMMED: list[tuple[Callable[..., Any], LowRank]] = [
 
 
 @pytest.mark.parametrize(("f", "w"), SUMMED)
-def test_everything_else_is_done_with_the_sum(f: Callable[..., Any], w: LowRank) -> None:
+def test_other_primitives_use_the_merged_sum(f: Callable[..., Any], w: LowRank) -> None:
     want = f(w.merged())
     for g in (lora(f), fx.jit(lora(f)), lora(fx.jit(f))):
         close(g(w), want)
 
 
-def test_in_batches_outside() -> None:
+def test_adapted_weights_under_vmap() -> None:
     xs = random(5, 3, 4)
     close(fx.vmap(lora(lambda x, w: x @ w))(xs, LAYERS), xs @ LAYERS.merged())
     close(fx.vmap(lora(lambda x, w: x @ w), in_axes=(0, None))(xs, W), xs @ W.merged())
 
 
-def test_a_function_with_a_rule_that_closes_over_a_weight() -> None:
+def test_custom_rule_that_closes_over_an_adapted_weight() -> None:
     @fx.custom_jvp
     def f(x: Any, w: Any) -> Any:
         return x @ w
@@ -157,7 +159,7 @@ def test_a_function_with_a_rule_that_closes_over_a_weight() -> None:
     close(fx.jit(lora(fx.jit(f)))(X, W), X @ W.merged())
 
 
-def test_derivatives_of_what_is_trained() -> None:
+def test_gradients_of_the_low_rank_factors() -> None:
     params = {"layers": LAYERS, "out": random(4, 2), "bias": random(2)}
 
     def model(params: Any, x: Any) -> Any:
@@ -176,13 +178,13 @@ def test_derivatives_of_what_is_trained() -> None:
     want = fx.grad(merged)(trained)
     for g in (fx.grad(loss), fx.jit(fx.grad(loss)), fx.grad(fx.jit(loss))):
         for a, b in zip(tree.leaves(g(trained)), tree.leaves(want), strict=True):
-            assert_near(a, b, DERIVATIVE)  # merged weights are rounded once more, and each layer magnifies it
-    assert not sums(fx.grad(loss), trained)
+            assert_near(a, b, DERIVATIVE)  # merging rounds the weights once more, and each layer amplifies the error
+    assert not weight_sized_sums(fx.grad(loss), trained)
     assert want["layers"].weight is None
     assert want["out"] is None
 
 
-def test_init() -> None:
+def test_initial_factors() -> None:
     params = {"a": random(4, 3), "b": random(3), "n": fnp.arange(6).reshape(2, 3), "s": random(5, 4, 3)}
     adapted = init_lora(params, 2, alpha=8.0)
     assert adapted["b"] is params["b"]
@@ -204,7 +206,7 @@ def test_init() -> None:
     assert str(lora(lambda w: fnp.ones(4, "bfloat16") @ w)(small).dtype) == "bfloat16"
 
 
-def test_splitting_and_joining() -> None:
+def test_split_and_merge() -> None:
     params = {"w": W, "list": [random(2), LAYERS]}
     close(join_lora(*split_lora(params)), params)
     trained, frozen = split_lora(params)
@@ -213,7 +215,7 @@ def test_splitting_and_joining() -> None:
     assert join_lora(trained, frozen)["w"].scale == W.scale
 
 
-def test_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="the rank must be at least 1, got 0"):
         init_lora({}, 0)
     with pytest.raises(TypeError, match=r"where selects params\['b'\], which is f32\[3\], not a floating-point matrix"):

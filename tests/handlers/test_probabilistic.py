@@ -1,4 +1,4 @@
-"""Values of probabilistic programs: drawn, recorded, given; in loops, branches and batches; and their densities."""
+"""Probabilistic programs: drawing, tracing and conditioning in loops, branches and batches; and log densities."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def numbers(sites: dict[str, Site]) -> dict[str, tuple[Array, Array]]:
 # ------------------------------------------------------------------ keys
 
 
-def test_keys() -> None:
+def test_seed_accepts_keys_and_integers() -> None:
     key = random.key(7)
     for other in (7, np.int32(7), random.PRNGKey(7), random.key_data(key)):
         assert seed(model, other)(1.0) == seed(model, key)(1.0)
@@ -102,7 +102,7 @@ CASES: list[tuple[Distribution, Callable[[Any], Any], float, float]] = [
 
 
 @pytest.mark.parametrize(("distribution", "log_prob", "mean", "variance"), CASES)
-def test_draws_have_the_moments_and_densities_that_they_should(
+def test_moments_and_densities_of_draws(
     distribution: Distribution, log_prob: Callable[[Any], Any], mean: float, variance: float
 ) -> None:
     x = np.asarray(sample_of(distribution))
@@ -110,12 +110,12 @@ def test_draws_have_the_moments_and_densities_that_they_should(
     assert x.dtype == distribution.dtype
     error = 5 * np.sqrt(variance / len(x))
     assert abs(x.mean() - mean) < error
-    # Five standard errors too: an exponential's fourth moment is 9, and 5 * sqrt((9 - 1) / 20000) is 0.1.
+    # Five standard errors: an exponential's fourth central moment is 9, and 5 * sqrt((9 - 1) / 20000) is 0.1.
     assert abs(x.var() - variance) < 0.1 * variance
     assert_near(distribution.log_prob(fnp.asarray(x)), log_prob(x))
 
 
-def test_outside_of_the_support() -> None:
+def test_density_outside_the_support() -> None:
     x = fnp.array([-1.0, 2.0])
     np.testing.assert_array_equal(Uniform(0.0, 1.0).log_prob(x), [-np.inf, -np.inf])
     assert Exponential(1.0).log_prob(x)[0] == -np.inf
@@ -136,7 +136,7 @@ def test_integer_fields_draw_floats() -> None:
 # ------------------------------------------------------------------ composition
 
 
-def test_drawing_is_the_same_compiled_and_recorded() -> None:
+def test_compiled_and_traced_draws_are_the_same() -> None:
     want = seed(model, 0)(XS)
     for f in (fx.jit(seed(model, 0)), seed(fx.jit(model), 0)):
         close(f(XS), want)
@@ -154,14 +154,14 @@ def test_drawing_is_the_same_compiled_and_recorded() -> None:
     close(inside["y"].distribution.loc, XS * inside["w"].value + np.sum(inside["b"].value))
 
 
-def test_keys_along_a_batch() -> None:
+def test_seed_under_vmap_over_keys() -> None:
     keys = fnp.arange(3)
     many = fx.vmap(lambda key: seed(model, key)(XS))(keys)
     close(many, np.stack([seed(model, i)(XS) for i in range(3)]))
 
 
 @pytest.mark.parametrize("f", [fx.vmap(model), fx.vmap(fx.jit(model)), fx.jit(fx.vmap(model))])
-def test_elements_of_a_batch_draw_their_own(f: Callable[..., Any]) -> None:
+def test_batch_elements_draw_independently(f: Callable[..., Any]) -> None:
     _, sites = trace(seed(f, 0))(XS)
     assert {name: s.value.shape for name, s in sites.items()} == {"w": (3,), "b": (3, 2), "y": (3,)}
     assert len(set(np.asarray(sites["w"].value).tolist())) == 3
@@ -171,8 +171,8 @@ def test_elements_of_a_batch_draw_their_own(f: Callable[..., Any]) -> None:
     assert len(set(np.asarray(shared).tolist())) == 1
 
 
-def test_densities_along_a_batch_of_fields() -> None:
-    """A scalar field of each element must not be taken for one of each draw."""
+def test_densities_of_batched_distributions() -> None:
+    """A batched scalar field must not be broadcast along the axis of draws."""
 
     def vector(m: Any) -> Array:
         return sample("v", Normal(fnp.full(3, 1.0) * m, m))
@@ -182,7 +182,7 @@ def test_densities_along_a_batch_of_fields() -> None:
     close(sites["v"].log_prob, jst.norm.logpdf(values, XS[:, None], XS[:, None]))
 
 
-def test_two_batches() -> None:
+def test_draws_under_nested_vmap() -> None:
     f = fx.vmap(fx.vmap(lambda x: sample("z", Normal(x, 1.0))))
     x = np.zeros((2, 3), np.float32)
     _, sites = trace(seed(f, 0))(x)
@@ -190,7 +190,7 @@ def test_two_batches() -> None:
     close(condition(f, {"z": fnp.ones((2, 3))})(x), np.ones((2, 3)))
 
 
-def test_steps_of_a_scan_draw_anew() -> None:
+def test_scan_steps_draw_independently() -> None:
     for f in (seed(walk, 0), fx.jit(seed(walk, 0)), seed(fx.jit(walk), 0)):
         end, sites = trace(f)(0.0)
         steps = np.asarray(sites["step"].value)
@@ -203,7 +203,7 @@ def test_steps_of_a_scan_draw_anew() -> None:
     assert len({*(np.asarray(ends) - XS[:, None]).ravel().tolist()}) == 12
 
 
-def test_loops_that_end_when_they_like_draw() -> None:
+def test_draws_in_while_loops() -> None:
     def f() -> Array:
         return lax.while_loop(lambda x: x < 3.0, lambda x: x + sample("s", Uniform(0.0, 1.0)), fnp.asarray(0.0))
 
@@ -225,7 +225,7 @@ def branches(x: Any) -> Array:
     return lax.cond(x > 0, yes, no)
 
 
-def test_branches() -> None:
+def test_sites_in_branches() -> None:
     for x in (1.0, -1.0):
         close(fx.jit(seed(branches, 0))(x), seed(branches, 0)(x))
         with pytest.raises(ValueError, match=r"the site 'b' at .* is in one branch of cond but not in branch 1"):
@@ -266,7 +266,7 @@ def test_derivatives_of_draws() -> None:
 
 
 @pytest.mark.parametrize("distribution", [Uniform, Exponential, Normal])
-def test_the_derivative_before_the_draw_is_that_after_it(distribution: type[Distribution]) -> None:
+def test_derivatives_commute_with_seed(distribution: type[Distribution]) -> None:
     def f(a: Any) -> Array:
         return sample("x", distribution(*([a] if distribution is Exponential else [a, a * a + 1]))).sum()
 
@@ -274,7 +274,7 @@ def test_the_derivative_before_the_draw_is_that_after_it(distribution: type[Dist
     close(seed(fx.grad(f), 0)(x), fx.grad(seed(f, 0))(x))
 
 
-def test_derivatives_through_a_scan() -> None:
+def test_derivatives_of_draws_in_a_scan() -> None:
     def f(x: Any) -> Any:
         return walk(x)[0]
 
@@ -282,7 +282,7 @@ def test_derivatives_through_a_scan() -> None:
     assert float(fx.grad(condition(f, {"step": XS[[0, 1, 2, 0]]}))(2.0)) == 1.0
 
 
-def test_a_draw_without_noise_of_its_own_says_so() -> None:
+def test_seed_of_grad_needs_a_reparametrized_distribution() -> None:
     @tree.register_dataclass
     @frozen
     class Odd(Distribution):
@@ -306,7 +306,7 @@ def test_a_draw_without_noise_of_its_own_says_so() -> None:
         seed(fx.grad(f), 0)(2.0)
 
 
-def test_a_draw_of_another_type_than_promised() -> None:
+def test_draw_of_an_undeclared_type_is_refused() -> None:
     @tree.register_dataclass
     @frozen
     class Wrong(Distribution):
@@ -324,7 +324,7 @@ def test_a_draw_of_another_type_than_promised() -> None:
         sample_of(Wrong(1.0))
 
 
-def test_other_handlers_beside() -> None:
+def test_composition_with_other_handlers() -> None:
     def f() -> Array:
         return sow(sample("x", Normal()), name="seen") + 1
 
@@ -334,7 +334,7 @@ def test_other_handlers_beside() -> None:
     close(sites["x"].value, seen["seen"])
 
 
-def test_a_function_with_a_rule_that_draws() -> None:
+def test_draws_in_a_function_with_a_custom_rule() -> None:
     @fx.custom_jvp
     def f(x: Any) -> Any:
         return x * sample("x", Normal())
@@ -344,26 +344,26 @@ def test_a_function_with_a_rule_that_draws() -> None:
         close(trace(g)(2.0)[0], 2.0 * trace(g)(2.0)[1]["x"].value)
     assert float(seed(fx.grad(f), 0)(2.0)) == 7.0
     assert float(condition(f, {"x": 4.0})(2.0)) == 8.0
-    with pytest.raises(UnseededError):  # the rule calls the function, and knows of no seed
+    with pytest.raises(UnseededError):  # the custom rule calls the function without a seed
         fx.grad(seed(f, 0))(2.0)
 
 
-# ------------------------------------------------------------------ values that are given
+# ------------------------------------------------------------------ conditioning
 
 
-def test_conditioning_in_any_order() -> None:
-    given = {"w": 2.0}
+def test_condition_composes_in_any_order() -> None:
+    conditions = {"w": 2.0}
     for f in (
-        condition(seed(model, 0), given),
-        fx.jit(condition(seed(fx.jit(model), 0), given)),
-        condition(fx.jit(seed(model, 0)), given),
+        condition(seed(model, 0), conditions),
+        fx.jit(condition(seed(fx.jit(model), 0), conditions)),
+        condition(fx.jit(seed(model, 0)), conditions),
     ):
         _, sites = trace(f)(XS)
         assert sites["w"].observed
         assert not sites["b"].observed
         assert float(sites["w"].value) == 2.0
         close(sites["w"].log_prob, jst.norm.logpdf(2.0))
-    _, sites = trace(seed(substitute(model, given), 0))(XS)
+    _, sites = trace(seed(substitute(model, conditions), 0))(XS)
     assert not sites["w"].observed
     assert float(sites["w"].value) == 2.0
     twice = condition(condition(model, {"w": 1.0, "b": fnp.zeros(2), "y": XS}), {"w": 5.0})
@@ -373,12 +373,12 @@ def test_conditioning_in_any_order() -> None:
     close(each, np.stack([condition(seed(model, 0), {"w": w})(XS) for w in (1.0, 2.0)]))
 
 
-def test_conditioning_what_is_observed() -> None:
+def test_condition_overrides_observations() -> None:
     out = condition(model, {"w": 1.0, "b": fnp.zeros(2), "y": fnp.zeros(3)})(XS, XS)
     close(out, np.zeros(3))
 
 
-def test_giving_values_to_scans() -> None:
+def test_condition_sites_in_scans() -> None:
     steps = fnp.array([1.0, -2.0, 3.0, 0.5])
     close(condition(walk, {"step": steps})(0.0)[1], np.cumsum(steps))
     batch = fnp.stack([steps, steps, steps], axis=1)
@@ -394,12 +394,12 @@ def test_giving_values_to_scans() -> None:
         condition(nested, {"step": fnp.ones((2, 3))})(0.0)
 
 
-def test_replaying() -> None:
+def test_replay() -> None:
     _, sites = seed(trace(model), 0)(XS)
     del sites["b"]
-    _, again = seed(trace(replay(model, {**sites, "other": sites["w"]})), 5)(XS)
-    close(again["w"].value, sites["w"].value)
-    assert (np.asarray(again["b"].value) != 0).all()
+    _, replayed = seed(trace(replay(model, {**sites, "other": sites["w"]})), 5)(XS)
+    close(replayed["w"].value, sites["w"].value)
+    assert (np.asarray(replayed["b"].value) != 0).all()
     _, seen = seed(trace(replay(model, sites)), 5)(XS, 2 * XS)
     close(seen["y"].value, 2 * XS)
     _, steps = trace(seed(walk, 0))(0.0)
@@ -408,7 +408,7 @@ def test_replaying() -> None:
         replay(model, {"w": 1.0})  # type: ignore[dict-item]  # the error that is tested
 
 
-def test_a_trace_is_a_tree() -> None:
+def test_traces_are_pytrees() -> None:
     _, sites = fx.jit(trace(seed(model, 0)))(XS)
     assert isinstance(sites["w"], Site)
     assert len(tree.leaves(sites)) == 3 * 4
@@ -417,13 +417,13 @@ def test_a_trace_is_a_tree() -> None:
 # ------------------------------------------------------------------ errors
 
 
-def test_without_a_seed() -> None:
+def test_unseeded_programs_are_refused() -> None:
     for f in (model, fx.jit(model), fx.vmap(model), fx.grad(lambda x: model(x).sum())):
         with pytest.raises(UnseededError, match=r"sample of 'w' at .*seed\(f, key\).*condition\(f, \{'w': \.\.\.\}\)"):
             f(XS)
 
 
-def test_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"condition: nothing is sampled under 'q'; .* sites are 'b', 'w', 'y'"):
         condition(seed(model, 0), {"q": 1.0})(XS)
     with pytest.raises(TypeError, match=r"the value of 'w', sampled at .*, is f32\[3\], but the value is f32\[\]"):
@@ -462,9 +462,9 @@ def test_log_density_and_its_gradient() -> None:
     density = log_density(model)
     for f in (density, fx.jit(density), log_density(fx.jit(model))):
         close(f(values, XS, 2 * XS), want(tree.map(np.asarray, values)))
-    theirs = jax.grad(want)(tree.map(np.asarray, values))
+    jax_gradient = jax.grad(want)(tree.map(np.asarray, values))
     for g in (fx.grad(density), fx.jit(fx.grad(density)), fx.grad(fx.jit(density))):
-        close(g(values, XS, 2 * XS), theirs)
+        close(g(values, XS, 2 * XS), jax_gradient)
     batch = tree.map(lambda x: fnp.stack([fnp.asarray(x)] * 2), values)
     close(
         fx.vmap(density, in_axes=(0, None, None))(batch, XS, 2 * XS), np.stack([want(tree.map(np.asarray, values))] * 2)
@@ -475,7 +475,7 @@ def test_log_density_and_its_gradient() -> None:
         density({**values, "v": 1.0}, XS, XS)
 
 
-def test_a_program_without_sites() -> None:
+def test_log_density_of_a_program_without_sites() -> None:
     assert float(log_density(lambda: 3.0)({})) == 0.0
 
 
@@ -488,10 +488,10 @@ def test_unused_draws_stay_in_programs() -> None:
     assert list(trace(fx.jit(seed(f, 0)))()[1]) == ["unused"]
 
 
-# ------------------------------------------------------------------ beside everything else
+# ------------------------------------------------------------------ draws in unbatched programs and other handlers
 
 
-def repeated(f: Callable[[Array], Array]) -> Array:
+def repeat_three_times(f: Callable[[Array], Array]) -> Array:
     def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
         return state[0] + 1, f(state[1])
 
@@ -503,18 +503,18 @@ UNBATCHED: list[Callable[[Any], Any]] = [
     lambda x: fx.checkpoint(lambda: sample("z", Normal()))() + 0 * x,
     lambda x: lax.cond(True, lambda: sample("z", Normal()), lambda: fnp.asarray(0.0)) + 0 * x,
     lambda x: lax.scan(lambda c, _: (c + sample("z", Normal()), None), fnp.asarray(0.0), None, length=2)[0] + 0 * x,
-    lambda x: repeated(lambda y: y + sample("z", Normal())) + 0 * x,
+    lambda x: repeat_three_times(lambda y: y + sample("z", Normal())) + 0 * x,
 ]
 
 
 @pytest.mark.parametrize("f", UNBATCHED)
-def test_programs_that_nothing_of_the_batch_goes_into_draw_for_each_element(f: Callable[[Any], Any]) -> None:
+def test_unbatched_bodies_draw_independently_per_batch_element(f: Callable[[Any], Any]) -> None:
     for g in (seed(fx.vmap(f), 0), fx.jit(seed(fx.vmap(fx.jit(f)), 0))):
         assert len(set(np.asarray(g(XS)).tolist())) == 3
 
 
 @pytest.mark.parametrize("checkpoint", [None, 2, "binomial"])
-def test_a_scan_in_pieces_draws_once(checkpoint: Any) -> None:
+def test_checkpointed_scan_draws_once(checkpoint: Any) -> None:
     def f(x: Any) -> Any:
         def step(x: Array, _: None) -> tuple[Array, None]:
             return sample("s", Normal(x, x)) * fnp.cos(x), None
@@ -524,14 +524,14 @@ def test_a_scan_in_pieces_draws_once(checkpoint: Any) -> None:
     close(seed(fx.grad(f), 0)(2.0), fx.grad(seed(f, 0))(2.0))
 
 
-def test_other_handlers_on_a_density() -> None:
+def test_other_handlers_on_log_density() -> None:
     def density(w: Any) -> Array:
         return log_density(model)({"w": w[0], "b": fnp.zeros(2)}, XS, XS)
 
     w = fnp.array([0.5])
     close(laplacian(density)(w), np.trace(np.asarray(fx.hessian(density)(w))))
-    found = bounds(density)(around(w, 0.01))
-    assert found.contains(density(w))
+    interval = bounds(density)(around(w, 0.01))
+    assert interval.contains(density(w))
     assert count(seed(model, 0))(XS).flops > 0
     with pytest.raises(UnseededError, match=r"handler\(seed\(f, key\)\), not seed\(handler\(f\), key\)"):
         seed(bounds(model), 0)(around(fnp.asarray(XS), 0.1))

@@ -1,4 +1,4 @@
-"""`sow`, `reap`, `plant` and `perturb`: what is collected and overridden, through every transformation."""
+"""`sow`, `reap`, `plant` and `perturb`: collecting and overriding intermediate values under every transformation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 
 
 def network(x: Any) -> Any:
-    """Sows before, in and after a scan, in both branches of a cond, and in a loop."""
+    """Sows outside of control flow, in a scan, in both branches of a cond, and in a loop."""
     y = sow(fnp.sin(x), name="first")
 
     def step(c: Any, z: Any) -> Any:
@@ -52,21 +52,21 @@ def expected(x: float) -> dict[str, Any]:
     }
 
 
-def assert_close(found: Any, wanted: Any) -> None:
-    found_leaves: list[Any] = fx.tree.leaves(found)
-    wanted_leaves: list[Any] = fx.tree.leaves(wanted)
-    assert fx.tree.structure(found) == fx.tree.structure(wanted)
-    for a, b in zip(found_leaves, wanted_leaves, strict=True):
+def assert_close(sown: Any, reference: Any) -> None:
+    actual_leaves: list[Any] = fx.tree.leaves(sown)
+    expected_leaves: list[Any] = fx.tree.leaves(reference)
+    assert fx.tree.structure(sown) == fx.tree.structure(reference)
+    for a, b in zip(actual_leaves, expected_leaves, strict=True):
         assert_near(np.asarray(a), np.asarray(b))
         assert np.shape(a) == np.shape(b)
 
 
 @fx.custom_jvp
-def ruled(x: Any) -> Any:
+def with_custom_jvp(x: Any) -> Any:
     return sow(x * x, name="inside") * 2
 
 
-ruled.defjvps(lambda t, ans, x: 100.0 * t)
+with_custom_jvp.defjvps(lambda t, ans, x: 100.0 * t)
 
 FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
     "plain": lambda f: f,
@@ -76,7 +76,7 @@ FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
 }
 
 
-# ------------------------------------------------------------------ sow alone
+# ------------------------------------------------------------------ sow without a handler
 
 
 @pytest.mark.parametrize(
@@ -95,22 +95,22 @@ FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
     ],
     ids=str,
 )
-def test_the_value_is_itself_and_is_reaped_as_such(value: Any) -> None:
-    same = sow(value, name="v")
-    assert fx.tree.structure(same) == fx.tree.structure(value)
-    for form in FORMS.values():
-        out, found = reap(form(lambda x: sow(x, name="v")))(value)
-        assert list(found) == ["v"]
-        for a, b, c in zip(*map(fx.tree.leaves, (value, out, found["v"])), strict=True):
+def test_sow_returns_its_value_and_reap_collects_it(value: Any) -> None:
+    returned = sow(value, name="v")
+    assert fx.tree.structure(returned) == fx.tree.structure(value)
+    for wrapper in FORMS.values():
+        out, sown = reap(wrapper(lambda x: sow(x, name="v")))(value)
+        assert list(sown) == ["v"]
+        for a, b, c in zip(*map(fx.tree.leaves, (value, out, sown["v"])), strict=True):
             aval = get_aval(a)
             assert get_aval(b) == get_aval(c) == aval
             np.testing.assert_array_equal(np.asarray(b), np.asarray(a))
             np.testing.assert_array_equal(np.asarray(c), np.asarray(a))
-        given = plant(form(lambda x: sow(x, name="v")))(found, value)
-        assert fx.tree.structure(given) == fx.tree.structure(value)
+        reaped = plant(wrapper(lambda x: sow(x, name="v")))(sown, value)
+        assert fx.tree.structure(reaped) == fx.tree.structure(value)
 
 
-def test_bad_arguments_of_sow() -> None:
+def test_sow_refuses_invalid_arguments() -> None:
     with pytest.raises(TypeError, match=r"sow: the name must be a string, got 3 of type int"):
         sow(1.0, name=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"sow: the tag must be a string, got None"):
@@ -121,7 +121,7 @@ def test_bad_arguments_of_sow() -> None:
         sow({"a": "text"}, name="x")
 
 
-def test_compiled_it_is_nothing() -> None:
+def test_sow_leaves_no_code_in_compiled_programs() -> None:
     def f(x: Any) -> Any:
         return sow(fnp.sin(x), name="a") + 1
 
@@ -133,8 +133,8 @@ def test_compiled_it_is_nothing() -> None:
     assert text.count(" = ") == fx.jit(g).lower(XS).as_text().count(" = ")
 
 
-@pytest.mark.parametrize("form", ["plain", "checkpoint"])
-def test_compiled_gradients_need_no_more_memory(form: str) -> None:
+@pytest.mark.parametrize("wrapper", ["plain", "checkpoint"])
+def test_sow_adds_no_memory_to_compiled_gradients(wrapper: str) -> None:
     def recurrent(name: Callable[..., Any]) -> Callable[..., Any]:
         def f(w: Any, xs: Any) -> Any:
             def step(c: Any, x: Any) -> Any:
@@ -149,29 +149,29 @@ def test_compiled_gradients_need_no_more_memory(form: str) -> None:
 
     w, xs = np.ones((8, 8), np.float32), np.ones((20, 4, 8), np.float32)
     named, plain = [
-        fx.jit(fx.grad(FORMS[form](recurrent(name)))).lower(w, xs).compile() for name in (sow, lambda x, name: x)
+        fx.jit(fx.grad(FORMS[wrapper](recurrent(name)))).lower(w, xs).compile() for name in (sow, lambda x, name: x)
     ]
     sizes = [compiled.memory_analysis().temp_bytes for compiled in (named, plain)]
     assert sizes[0] == sizes[1] if SAME_BUFFERS else sizes[0] <= sizes[1]
     assert named.as_text().count(" = ") == plain.as_text().count(" = ")
 
 
-def test_what_nobody_uses_is_reaped_but_gone_when_compiled() -> None:
+def test_unused_sown_values_are_reaped_and_removed_by_dce() -> None:
     def f(x: Any) -> Any:
         sow(fnp.exp(x), name="unused")
         return x + 1
 
-    for form in FORMS.values():
-        _, found = reap(form(f))(XS)
-        assert_near(np.asarray(found["unused"]), np.exp(XS), ELEMENTARY)
+    for wrapper in FORMS.values():
+        _, sown = reap(wrapper(f))(XS)
+        assert_near(np.asarray(sown["unused"]), np.exp(XS), ELEMENTARY)
     assert "exponential" not in fx.jit(f).lower(XS).compile().as_text()
 
 
-def test_programs_with_it_transform_without_a_handler() -> None:
+def test_programs_with_sow_transform_without_a_handler() -> None:
     x = 0.5
     plain = network(x)
-    for form in FORMS.values():
-        g = form(network)
+    for wrapper in FORMS.values():
+        g = wrapper(network)
         assert_close(g(x), plain)
         assert_close(fx.grad(g)(x), fx.jvp(network, (x,), (1.0,))[1])
         assert_close(fx.vmap(g)(XS), np.stack([np.asarray(network(v)) for v in XS]))
@@ -179,12 +179,12 @@ def test_programs_with_it_transform_without_a_handler() -> None:
         assert_close(fx.grad(fx.grad(g))(x), fx.jvp(fx.grad(network), (x,), (1.0,))[1])
 
 
-def test_programs_with_it_print_and_parse() -> None:
+def test_programs_with_sow_round_trip_through_text() -> None:
     jaxpr = fx.make_jaxpr(lambda x: sow(x, name="v", mode="append"))(1.0).jaxpr
     assert fx.programs.parse_jaxpr(str(jaxpr)) == jaxpr
 
 
-def test_the_laws_of_operations_functions_and_handlers() -> None:
+def test_sow_reap_and_plant_obey_the_laws() -> None:
     check_primitive(Plantable("tag", "x"), [XS], [np.float32(2)], [np.zeros((2, 0), np.complex64)])
     check_function(network, np.float32(0.5))
     check_function(reap(network), np.float32(0.5))
@@ -197,40 +197,40 @@ def test_the_laws_of_operations_functions_and_handlers() -> None:
 # ------------------------------------------------------------------ reap
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("wrapper", FORMS)
 @pytest.mark.parametrize("x", [0.5, -1.5])
-def test_reap(form: str, x: float) -> None:
-    out, found = reap(FORMS[form](network))(x)
-    assert_close(found, expected(x))
+def test_reap_collects_values_from_all_bodies(wrapper: str, x: float) -> None:
+    out, sown = reap(FORMS[wrapper](network))(x)
+    assert_close(sown, expected(x))
     assert_close(out, expected(x)["tree"]["p"])
-    assert_close(fx.jit(reap(FORMS[form](network)))(x), (out, found))
+    assert_close(fx.jit(reap(FORMS[wrapper](network)))(x), (out, sown))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_reap_and_vmap(form: str) -> None:
-    g = FORMS[form](network)
+@pytest.mark.parametrize("wrapper", FORMS)
+def test_reap_commutes_with_vmap(wrapper: str) -> None:
+    g = FORMS[wrapper](network)
     each = [reap(network)(x) for x in XS]
-    wanted = fx.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *each)
-    assert_close(fx.vmap(reap(g))(XS), wanted)
-    assert_close(fx.jit(fx.vmap(reap(g)))(XS), wanted)
+    reference = fx.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *each)
+    assert_close(fx.vmap(reap(g))(XS), reference)
+    assert_close(fx.jit(fx.vmap(reap(g)))(XS), reference)
     with pytest.raises(ValueError, match=r"'branch', sown at .*test_sowing.py.* vmap computes all branches"):
         reap(fx.vmap(g))(XS)
 
-    def straight(x: Any) -> Any:
+    def without_branches(x: Any) -> Any:
         return lax.scan(lambda c, z: (sow(c * z, name="step"), z), sow(x * 2, name="a"), np.ones(2, np.float32))[0]
 
-    out, found = fx.vmap(reap(straight))(XS)
-    assert found["step"].shape == (3, 2)
-    assert_close(reap(fx.vmap(straight))(XS), (out, {**found, "step": found["step"].T}))  # each step sows a batch
+    out, sown = fx.vmap(reap(without_branches))(XS)
+    assert sown["step"].shape == (3, 2)
+    assert_close(reap(fx.vmap(without_branches))(XS), (out, {**sown, "step": sown["step"].T}))  # each step sows a batch
     pairs = np.stack([XS, XS])
     double = reap(lambda x: sow(x * 2, name="a"))
     assert_close(fx.vmap(double, 1)(pairs), reap(fx.vmap(lambda x: sow(x * 2, name="a"), 1))(pairs))
     assert_close(reap(fx.vmap(lambda x: x.sum() + sow(fnp.ones(2), name="same")))(pairs)[1], {"same": np.ones(2)})
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_reap_and_grad(form: str) -> None:
-    g, x = FORMS[form](network), 0.5
+@pytest.mark.parametrize("wrapper", FORMS)
+def test_reap_commutes_with_grad(wrapper: str) -> None:
+    g, x = FORMS[wrapper](network), 0.5
     slope = fx.jvp(network, (x,), (1.0,))[1]
     assert_close(reap(fx.grad(g))(x), (slope, expected(x)))
     assert_close(fx.grad(reap(g), has_aux=True)(x), (slope, expected(x)))
@@ -241,30 +241,30 @@ def test_reap_and_grad(form: str) -> None:
         assert_near(np.asarray(slope), shift, ELEMENTARY)
 
 
-def test_reap_in_a_scan() -> None:
+def test_reap_inside_a_scan_body() -> None:
     def step(c: Any, x: Any) -> Any:
         return reap(network)(x)
 
-    found = lax.scan(step, np.float32(0), XS)[1]
-    wanted = [reap(network)(x)[1] for x in XS]
-    assert_close(found, fx.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *wanted))
+    sown = lax.scan(step, np.float32(0), XS)[1]
+    reference = [reap(network)(x)[1] for x in XS]
+    assert_close(sown, fx.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *reference))
 
 
-def test_a_name_sown_twice() -> None:
+def test_name_sown_twice_in_every_mode() -> None:
     def f(x: Any, mode: Any) -> Any:
         a = sow(x, name="a", mode=mode)
         b = lax.scan(lambda c, z: (c, sow(c * z, name="a", mode=mode)), a, np.ones(2, np.float32))[1]
         return b.sum() + a
 
-    for form in (lambda f: f, fx.jit):
-        run: Any = lambda mode, form=form: reap(form(lambda x: f(x, mode)))(2.0)  # noqa: E731
+    for wrapper in (lambda f: f, fx.jit):
+        run: Any = lambda mode, wrapper=wrapper: reap(wrapper(lambda x: f(x, mode)))(2.0)  # noqa: E731
         with pytest.raises(ValueError, match=r"two values are sown under the name 'a', one at .*:\d+ .* and one at"):
             run("strict")
         assert_close(run("clobber")[1], {"a": np.array([2.0, 2.0])})
         assert_close(run("append")[1], {"a": (2.0, np.array([2.0, 2.0]))})
 
 
-def test_append_counts_across_bodies() -> None:
+def test_append_mode_across_branches() -> None:
     def f(x: Any) -> Any:
         for _ in range(2):
             x = lax.cond(
@@ -276,7 +276,7 @@ def test_append_counts_across_bodies() -> None:
     assert_close(fx.vmap(reap(f))(np.array([1.0, -1.0], np.float32))[1]["a"][1], np.array([3.0, -1.0]))
 
 
-def test_a_name_in_one_branch() -> None:
+def test_name_sown_in_one_branch_needs_absent() -> None:
     def f(x: Any) -> Any:
         return lax.cond(x > 0, lambda x: sow(x * 2, name="positive"), lambda x: sow(x, name="negative"), x)
 
@@ -295,7 +295,7 @@ def test_a_name_in_one_branch() -> None:
         reap(f, absent="x")  # type: ignore[arg-type]
 
 
-def test_branches_that_sow_different_types() -> None:
+def test_branches_that_sow_different_types_are_refused() -> None:
     def f(x: Any) -> Any:
         return lax.cond(x > 0, lambda x: sow(x, name="a"), lambda x: sow(fnp.stack([x, x]), name="a")[0], x)
 
@@ -303,7 +303,7 @@ def test_branches_that_sow_different_types() -> None:
         reap(f)(1.0)
 
 
-def test_while_gives_the_last() -> None:
+def test_while_loop_keeps_the_last_sown_value() -> None:
     def f(x: Any) -> Any:
         return lax.while_loop(lambda c: sow(c, name="asked") < 10.0, lambda c: sow(c * 2, name="c"), x)
 
@@ -317,7 +317,7 @@ def test_while_gives_the_last() -> None:
             reap(fx.vmap(g))(batch)
 
 
-def test_loops_that_reverse_mode_cuts_into_pieces() -> None:
+def test_reap_of_checkpointed_loops() -> None:
     def f(x: Any) -> Any:
         return lax.scan(lambda c, z: (sow(c * z, name="c"), None), x, np.ones(6, np.float32), checkpoint=2)[0]
 
@@ -336,9 +336,9 @@ def test_loops_that_reverse_mode_cuts_into_pieces() -> None:
         reap(fx.grad(g))(3.0)
 
 
-@pytest.mark.parametrize("form", ["plain", "jit"])
-def test_rules_of_the_users_own_hold(form: str) -> None:
-    f = FORMS[form](ruled)
+@pytest.mark.parametrize("wrapper", ["plain", "jit"])
+def test_custom_rules_stay_in_force(wrapper: str) -> None:
+    f = FORMS[wrapper](with_custom_jvp)
     assert_close(reap(f)(3.0), (18.0, {"inside": 9.0}))
     assert_close(fx.grad(reap(f), has_aux=True)(3.0), (100.0, {"inside": 9.0}))
     assert_close(fx.grad(lambda x: reap(f)(x)[1]["inside"])(3.0), 6.0)
@@ -349,7 +349,7 @@ def test_rules_of_the_users_own_hold(form: str) -> None:
     assert_close(fx.vmap(fx.grad(lambda x: reap(f)(x)[0]))(XS), np.full(3, 100.0))
 
 
-def test_effects_of_a_ruled_function_happen_once() -> None:
+def test_debug_effects_of_a_function_with_custom_rule_run_once() -> None:
     seen: list[float] = []
 
     @fx.custom_jvp
@@ -362,7 +362,7 @@ def test_effects_of_a_ruled_function_happen_once() -> None:
     assert seen == [2.0]
 
 
-def test_custom_vjp() -> None:
+def test_reap_of_custom_vjp() -> None:
     @fx.custom_vjp
     def f(x: Any) -> Any:
         return sow(x * x, name="a") + 1
@@ -377,7 +377,7 @@ def test_custom_vjp() -> None:
         assert_close(reap(fx.grad(g))(2.0), (7.0, {"a": 4.0}))
 
 
-def test_tags_are_apart_and_the_inner_reap_takes() -> None:
+def test_tags_are_independent_and_the_inner_reap_takes_precedence() -> None:
     def f(x: Any) -> Any:
         return sow(sow(x, name="a") * 2, name="a", tag="other") + 1
 
@@ -392,13 +392,13 @@ def test_tags_are_apart_and_the_inner_reap_takes() -> None:
 # ------------------------------------------------------------------ plant and perturb
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_is_reaped_can_be_planted(form: str) -> None:
-    g = FORMS[form](network)
-    out, found = reap(g)(0.5)
-    assert_close(plant(g)(found, 0.5), out)
-    assert_close(fx.jit(plant(g))(found, 0.5), out)
-    for name, value in found.items():
+@pytest.mark.parametrize("wrapper", FORMS)
+def test_reaped_values_can_be_planted(wrapper: str) -> None:
+    g = FORMS[wrapper](network)
+    out, sown = reap(g)(0.5)
+    assert_close(plant(g)(sown, 0.5), out)
+    assert_close(fx.jit(plant(g))(sown, 0.5), out)
+    for name, value in sown.items():
         assert_close(plant(g)({name: value}, 0.5), out)
         assert_close(perturb(g)({name: fx.tree.map(fnp.zeros_like, value)}, 0.5), out)
     batch, many = fx.vmap(reap(g))(XS)
@@ -407,45 +407,45 @@ def test_what_is_reaped_can_be_planted(form: str) -> None:
     assert_close(plant(fx.vmap(g))(of_batches, XS), batch)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_derivatives_with_respect_to_intermediates(form: str) -> None:
-    g, x = FORMS[form](network), 0.5
+@pytest.mark.parametrize("wrapper", FORMS)
+def test_perturb_gives_derivatives_by_intermediates(wrapper: str) -> None:
+    g, x = FORMS[wrapper](network), 0.5
     d = expected(x)["branch"]
-    found = fx.grad(plant(g))({"branch": np.float32(d)}, x)
-    assert_close(found, {"branch": x * x})
+    sown = fx.grad(plant(g))({"branch": np.float32(d)}, x)
+    assert_close(sown, {"branch": x * x})
     assert_close(fx.grad(plant(g), 1)({"branch": np.float32(d)}, x), d * 2 * x)
     assert_close(fx.grad(plant(g))({"step": np.ones(3, np.float32)}, x), {"step": np.array([0, 0, 2 * x * x])})
     zeros = {"step": np.zeros(3, np.float32), "first": 0.0}
-    wanted = {"first": 12 * x * x, "step": np.array([12 * x * x, 6 * x * x, 2 * x * x])}
-    assert_close(fx.grad(perturb(g))(zeros, x), wanted)
-    assert_close(fx.jit(fx.grad(perturb(g)))(zeros, x), wanted)
+    reference = {"first": 12 * x * x, "step": np.array([12 * x * x, 6 * x * x, 2 * x * x])}
+    assert_close(fx.grad(perturb(g))(zeros, x), reference)
+    assert_close(fx.jit(fx.grad(perturb(g)))(zeros, x), reference)
     many = fx.vmap(fx.grad(perturb(g)), (None, 0))(zeros, np.array([0.5, 0.25], np.float32))
     assert_close(many["first"], np.array([12 * 0.25, 12 * 0.0625]))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_plant_of_a_gradient_is_the_gradient_of_a_planted_program(form: str) -> None:
-    g, x = FORMS[form](network), 0.5
+@pytest.mark.parametrize("wrapper", FORMS)
+def test_plant_commutes_with_grad(wrapper: str) -> None:
+    g, x = FORMS[wrapper](network), 0.5
     for values in ({"first": 0.3}, {"step": np.array([0.1, 0.2, 0.3], np.float32)}, {"branch": np.float32(2.0)}):
-        wanted = fx.grad(lambda x, values=values: plant(network)(values, x))(x)
-        assert_close(plant(fx.grad(g))(values, x), wanted)
-        wanted = fx.grad(lambda x, values=values: perturb(network)(values, x))(x)
-        assert_close(perturb(fx.grad(g))(values, x), wanted)
+        reference = fx.grad(lambda x, values=values: plant(network)(values, x))(x)
+        assert_close(plant(fx.grad(g))(values, x), reference)
+        reference = fx.grad(lambda x, values=values: perturb(network)(values, x))(x)
+        assert_close(perturb(fx.grad(g))(values, x), reference)
 
 
-def test_planted_in_nested_scans() -> None:
+def test_plant_in_nested_scans() -> None:
     def f(x: Any) -> Any:
         def outer(c: Any, y: Any) -> Any:
             return lax.scan(lambda c, z: (sow(c + y * z, name="c"), c), c, np.ones(2, np.float32))[0], c
 
         return lax.scan(outer, x, np.arange(3.0, dtype=np.float32), reverse=True)[0]
 
-    out, found = reap(f)(1.0)
-    assert found["c"].shape == (3, 2)
-    assert_close(plant(f)(found, 1.0), out)
-    wanted = np.zeros((3, 2))
-    wanted[0, 1] = 1
-    assert_close(fx.grad(plant(f))(found, 1.0), {"c": wanted})
+    out, sown = reap(f)(1.0)
+    assert sown["c"].shape == (3, 2)
+    assert_close(plant(f)(sown, 1.0), out)
+    reference = np.zeros((3, 2))
+    reference[0, 1] = 1
+    assert_close(fx.grad(plant(f))(sown, 1.0), {"c": reference})
     assert_close(fx.grad(perturb(f))({"c": np.zeros((3, 2), np.float32)}, 1.0), {"c": np.ones((3, 2))})
     with pytest.raises(TypeError, match=r"scan of 3 steps, so its replacement must have 3 elements along axis 0"):
         plant(f)({"c": np.zeros((2, 3), np.float32)}, 1.0)
@@ -455,14 +455,14 @@ def test_planted_in_nested_scans() -> None:
         plant(f)({"c": np.zeros((3, 2, 5), np.float32)}, 1.0)
 
 
-def test_planted_in_every_step_of_a_while_loop() -> None:
+def test_plant_in_every_step_of_a_while_loop() -> None:
     def f(x: Any) -> Any:
         return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + sow(c[1], name="d")), (0, x))
 
     assert_close(plant(f)({"d": 10.0}, 1.0), (3, 31.0))
 
 
-def test_bad_values_for_plant() -> None:
+def test_plant_refuses_invalid_values() -> None:
     def f(x: Any) -> Any:
         return sow({"a": x, "b": sow(x > 0, name="flag")}, name="v")["a"].sum()
 
@@ -491,7 +491,7 @@ def test_bad_values_for_plant() -> None:
         reap(f, tag=1)  # type: ignore[arg-type]
 
 
-def test_weak_numbers_fit_what_they_promote_to() -> None:
+def test_planted_weakly_typed_numbers_promote() -> None:
     def f(x: Any) -> Any:
         return sow(x, name="x")
 
@@ -501,7 +501,7 @@ def test_weak_numbers_fit_what_they_promote_to() -> None:
         plant(f)({"x": 2.5}, np.int32(1))
 
 
-def test_loops_of_which_derivatives_run_parts_again() -> None:
+def test_plant_in_rematerialized_loops() -> None:
     def f(x: Any) -> Any:
         def step(c: Any) -> Any:
             return sow(c[0] + 1, name="i"), sow(c[1] * x, name="v")
@@ -517,7 +517,7 @@ def test_loops_of_which_derivatives_run_parts_again() -> None:
         assert_close(fx.jvp(perturb(g), ({"v": 0.0}, 2.0), ({"v": 1.0}, 0.0)), (16.0, 7.0))
 
 
-def test_reaping_in_bodies() -> None:
+def test_reap_inside_loop_bodies() -> None:
     def double(c: Any) -> Any:
         return sow(c * 2, name="x")
 
@@ -529,16 +529,16 @@ def test_reaping_in_bodies() -> None:
     assert_close(lax.scan(step, 1.0, np.arange(3.0, dtype=np.float32))[0], 4.0)
 
 
-def test_named_axes_types_and_operators() -> None:
+def test_sow_with_named_axes_dtypes_and_operators() -> None:
     total = fx.vmap(lambda x: lax.psum(sow(x * 2, name="x"), "i"), axis_name="i")
     assert_close(reap(total)(np.arange(3.0, dtype=np.float32)), (np.full(3, 6.0), {"x": np.array([0.0, 2.0, 4.0])}))
-    out, found = fx.eval_shape(reap(network), np.float32(1))
-    assert (out.shape, found["step"].shape, found["step"].dtype) == ((), (3,), np.float32)
+    out, sown = fx.eval_shape(reap(network), np.float32(1))
+    assert (out.shape, sown["step"].shape, sown["step"].dtype) == ((), (3,), np.float32)
     sums = reap(lambda x: lax.associative_scan(lambda a, b: sow(a + b, name="sums", mode="append"), x))
     assert_close(sums(np.arange(4.0, dtype=np.float32))[1]["sums"][:2], (np.array([1.0, 5.0]), np.array([6.0])))
 
 
-def test_programs_that_differ_in_names_alone_share_what_is_compiled() -> None:
+def test_programs_that_differ_in_names_share_an_executable() -> None:
     first, second = [
         fx.make_jaxpr(lambda x, name=name: sow(x * 2, name=name))(1.0).jaxpr for name in ("first", "second")
     ]
@@ -546,22 +546,22 @@ def test_programs_that_differ_in_names_alone_share_what_is_compiled() -> None:
     assert fx.programs.executable_key(first) == fx.programs.executable_key(second)
 
 
-def test_functions_keep_name_and_bind() -> None:
+def test_reap_keeps_name_and_binds_methods() -> None:
     class Model:
         @reap
         def __call__(self, x: Any) -> Any:
             """Doubles."""
             return sow(x, name="x") * 2
 
-    for made in (reap(network, absent=1.0), plant(network), perturb(network, tag="other")):
-        again = pickle.loads(pickle.dumps(made))
-        assert again.__name__ == "network"
-        assert repr(again) == repr(made)
+    for transformed in (reap(network, absent=1.0), plant(network), perturb(network, tag="other")):
+        restored = pickle.loads(pickle.dumps(transformed))
+        assert restored.__name__ == "network"
+        assert repr(restored) == repr(transformed)
     assert Model.__call__.__doc__ == "Doubles."
     assert_close(Model()(2.0), (4.0, {"x": 2.0}))
 
 
-def test_other_handlers_see_what_is_sown() -> None:
+def test_other_handlers_see_sown_values() -> None:
     def f(x: Any) -> Any:
         return sow(fnp.sin(x), name="a") * 2
 

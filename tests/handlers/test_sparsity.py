@@ -1,4 +1,4 @@
-"""Sparsity patterns, against patterns known, and sparse matrices of derivatives, against whole ones."""
+"""Sparsity patterns compared with known ones, and sparse derivative matrices compared with dense ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLACES = np.array([[0, 2], [5, 2], [1, 1]])
 
 
 def true_pattern(f: Function, x: Any) -> Any:
-    """Where the Jacobian is not zero at a place without coincidences."""
+    """The nonzero pattern of the dense Jacobian at a generic point."""
     jacobian = np.asarray(fx.jacfwd(lambda x: fnp.ravel(f(x)))(x))
     return (jacobian != 0).reshape(jacobian.shape[0], -1)
 
@@ -42,25 +42,25 @@ def summed_steps(x: Any) -> Any:
 
 
 def by_index(x: Any) -> Any:
-    """A loop that takes element `i` and puts it at place `n - 1 - i`."""
+    """A loop that writes element `i` to index `n - 1 - i`."""
     return lax.fori_loop(0, 6, lambda i, c: c.at[5 - i].set(x[i] ** 2), fnp.zeros(6, fnp.float32))
 
 
 @fx.custom_jvp
-def elsewhere(x: Any) -> Any:
-    """A rule that says it depends on its neighbour."""
+def with_custom_jvp(x: Any) -> Any:
+    """A custom rule that depends on the neighbouring element."""
     return fnp.sin(x)
 
 
-elsewhere.defjvps(lambda t, ans, x: fnp.roll(t, 1) * 2.0)
+with_custom_jvp.defjvps(lambda t, ans, x: fnp.roll(t, 1) * 2.0)
 
 
 @fx.custom_vjp
-def backwards(x: Any) -> Any:
+def with_custom_vjp(x: Any) -> Any:
     return fnp.sin(x)
 
 
-backwards.defvjp(lambda x: (fnp.sin(x), x), lambda x, ct: (ct * 2.0,))
+with_custom_vjp.defvjp(lambda x: (fnp.sin(x), x), lambda x, ct: (ct * 2.0,))
 
 IMAGES: Any = np.arange(8, dtype=np.float32).reshape(2, 1, 4)
 EXACT: dict[str, Any] = {
@@ -105,27 +105,27 @@ EXACT: dict[str, Any] = {
     "while loops": lambda x: lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, fnp.roll(c[1], 1)), (0, x))[1],
     "a branch that is known": lambda x: lax.cond(True, lambda x: x * x, lambda x: x[::-1], x),
     "calls": fx.jit(lambda x: fx.checkpoint(fnp.sin)(x) * fx.jit(lambda x: x[::-1])(x)),
-    "rules of the user's own": elsewhere,
-    "rules backwards": backwards,
+    "rules of the user's own": with_custom_jvp,
+    "rules backwards": with_custom_vjp,
     "vmap": lambda x: fx.vmap(fnp.square)(x),
     "gradients": fx.grad(lambda x: (x[1:] * x[:-1] ** 2).sum()),
 }
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_is_exact(name: str) -> None:
+def test_pattern_is_exact(name: str) -> None:
     f = EXACT[name]
-    found = jacobian_sparsity(f)(X)
-    np.testing.assert_array_equal(found.todense().astype(int), true_pattern(f, X).astype(int))
+    pattern = jacobian_sparsity(f)(X)
+    np.testing.assert_array_equal(pattern.todense().astype(int), true_pattern(f, X).astype(int))
     matrix = sparse_jacobian(f)(X)
-    assert matrix.pattern == found
-    whole = fx.jacfwd(lambda x: fnp.ravel(f(x)))(X)
-    assert_near(matrix.todense(), whole, ELEMENTARY)
-    assert_near(fx.jit(sparse_jacobian(f))(X).todense(), whole, ELEMENTARY)
+    assert matrix.pattern == pattern
+    dense = fx.jacfwd(lambda x: fnp.ravel(f(x)))(X)
+    assert_near(matrix.todense(), dense, ELEMENTARY)
+    assert_near(fx.jit(sparse_jacobian(f))(X).todense(), dense, ELEMENTARY)
 
 
-CAREFUL: dict[str, tuple[Function, Any]] = {
-    # Where the program decides what it takes, it may be anything it might take.
+CONSERVATIVE: dict[str, tuple[Function, Any]] = {
+    # A data-dependent index may select any candidate.
     "indices that depend": (lambda x: x[fnp.argmax(x)] * x[:2], np.ones((2, 6))),
     "greatest of windows": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2,)), BAND[:5]),
     "extremes": (lambda x: x.reshape(2, 3).max(1), np.kron(np.eye(2), np.ones((1, 3)))),
@@ -146,32 +146,32 @@ CAREFUL: dict[str, tuple[Function, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CAREFUL)
-def test_is_careful(name: str) -> None:
-    f, expected = CAREFUL[name]
-    found = jacobian_sparsity(f)(X)
-    np.testing.assert_array_equal(found.todense(), np.asarray(expected) > 0)
-    assert not (true_pattern(f, X) & ~found.todense()).any()
+@pytest.mark.parametrize("name", CONSERVATIVE)
+def test_pattern_is_conservative_for_data_dependent_programs(name: str) -> None:
+    f, expected = CONSERVATIVE[name]
+    pattern = jacobian_sparsity(f)(X)
+    np.testing.assert_array_equal(pattern.todense(), np.asarray(expected) > 0)
+    assert not (true_pattern(f, X) & ~pattern.todense()).any()
     assert_near(sparse_jacobian(f)(X).todense(), fx.jacfwd(f)(X), ELEMENTARY)
 
 
-def test_long_loops_are_gone_through_until_nothing_changes() -> None:
+def test_long_loops_are_iterated_to_a_fixed_point() -> None:
     def f(x: Any) -> Any:
         left, _ = lax.scan(lambda c, _: (c * 0.9 + fnp.roll(c, 3) * 0.1, None), x, None, length=100_000)
         return left
 
-    found = jacobian_sparsity(f)(X)
-    np.testing.assert_array_equal(found.todense(), np.eye(6) + np.roll(np.eye(6), 3, 0) > 0)
+    pattern = jacobian_sparsity(f)(X)
+    np.testing.assert_array_equal(pattern.todense(), np.eye(6) + np.roll(np.eye(6), 3, 0) > 0)
 
 
-def test_a_wide_front_is_cut_short() -> None:
-    """After some rounds a loop is taken to depend on all that it could."""
+def test_slow_fixed_points_are_overapproximated() -> None:
+    """After some iterations a loop is assumed to depend on all its possible inputs."""
     n = 50
     f = lambda x: lax.while_loop(lambda c: c[0] < 3.0, lambda c: c + 0.1 * fnp.roll(c, 1), x)  # noqa: E731
     assert jacobian_sparsity(f)(fx.ShapeDtypeStruct((n,), np.float32)).nnz == n * n
 
 
-def test_arguments_and_outputs_may_be_trees() -> None:
+def test_arguments_and_outputs_may_be_pytrees() -> None:
     def f(p: Any, scale: Any, *, shift: Any) -> Any:
         return {"a": p["x"] * scale, "b": p["y"].sum() + p["x"][0] + shift}
 
@@ -179,12 +179,12 @@ def test_arguments_and_outputs_may_be_trees() -> None:
     matrix = sparse_jacobian(f)(p, np.array([2.0, 3.0], np.float32), shift=1.0)
     expected = [[2.0, 0, 0, 0], [0, 3.0, 0, 0], [1, 0, 1, 1]]
     np.testing.assert_array_equal(matrix.todense(), expected)
-    # Another argument's zeros are no zeros of the matrix.
+    # A zero in another argument does not remove entries.
     matrix = sparse_jacobian(f)(p, np.array([0.0, 3.0], np.float32), shift=1.0)
     assert matrix.nnz == 5
 
 
-def test_the_pattern_is_found_once_for_each_type() -> None:
+def test_pattern_is_cached_by_argument_types() -> None:
     calls = []
 
     def f(x: Any) -> Any:
@@ -194,25 +194,25 @@ def test_the_pattern_is_found_once_for_each_type() -> None:
     jacobian = sparse_jacobian(f)
     for _ in range(3):
         jacobian(np.ones(4, np.float32))
-    assert calls == [(4,)] * 4  # once for the pattern, three times for values
+    assert calls == [(4,)] * 4  # once for the pattern, three times for the values
     jacobian(np.ones(5, np.float32))
     assert calls[4:] == [(5,)] * 2
-    given = SparsityPattern([0, 1], [0, 1], (2, 2))
-    assert sparse_jacobian(f, given)(np.ones(2, np.float32)).pattern is given
+    known_pattern = SparsityPattern([0, 1], [0, 1], (2, 2))
+    assert sparse_jacobian(f, known_pattern)(np.ones(2, np.float32)).pattern is known_pattern
     assert len(calls) == 7
 
 
-# ------------------------------------------------------------------ colours
+# ------------------------------------------------------------------ colouring
 
 
 def colours(matrix: Any, x: Any) -> int:
-    """How many directional derivatives, or backward passes, one matrix takes."""
+    """The number of directional derivatives or backward passes that one matrix needs."""
     eqns = fx.make_jaxpr(lambda x: matrix(x).data)(x).jaxpr.eqns
     (seeds,) = [eqn.outs[0].aval.shape for eqn in eqns if eqn.prim.name == "eq"]
     return int(seeds[0])
 
 
-def test_few_colours_are_enough() -> None:
+def test_number_of_colours_is_small() -> None:
     x = np.linspace(0, 1, 40, dtype=np.float32)
     padded: Function = lambda x: fnp.pad(fnp.sin(x), (2, 2))  # noqa: E731
     assert colours(sparse_jacobian(lambda x: fnp.sin(x) * x), x) == 1
@@ -226,13 +226,13 @@ def test_few_colours_are_enough() -> None:
         )
         == 5
     )
-    # Rows where an output depends on all, columns where an input matters to all.
+    # Dense rows are computed backward, dense columns forward.
     assert colours(sparse_jacobian(lambda x: fnp.append(fnp.sin(x), x.sum())), x) == 2
     assert colours(sparse_jacobian(lambda x: fnp.sin(x) * x[0]), x) == 2
 
 
-def test_hessians_take_fewer_colours_by_symmetry() -> None:
-    """Of an arrow columns need as many colours as there are, and all but two are found in their mirror images."""
+def test_hessian_symmetry_reduces_colours() -> None:
+    """The columns of an arrow matrix need as many colours as columns; by symmetry all but two are redundant."""
     n = 30
     arrow = lambda x: (x[0] * fnp.sin(x[1:])).sum() + (x**3).sum()  # noqa: E731
     x = np.linspace(0.1, 1, n, dtype=np.float32)
@@ -242,8 +242,8 @@ def test_hessians_take_fewer_colours_by_symmetry() -> None:
     assert colours(matrix, x) == 2
 
 
-def test_hessians_of_hubs_and_chains() -> None:
-    """A few inputs matter to all of 5,000, which form a chain: three colours, and one for each hub."""
+def test_colours_of_a_hessian_with_dense_rows_and_a_chain() -> None:
+    """Two inputs interact with all of 5,000 in a chain: three colours for the chain and one for each of the two."""
     n = 5_000
 
     def energy(x: Any) -> Any:
@@ -257,7 +257,7 @@ def test_hessians_of_hubs_and_chains() -> None:
     assert_near(matrix(x) @ v, want, DERIVATIVE)
 
 
-def test_hessians_of_graphs() -> None:
+def test_sparse_hessian_of_a_graph_energy() -> None:
     rng = np.random.default_rng(3)
     edges = rng.integers(0, 60, (90, 2))
     edges = edges[edges[:, 0] != edges[:, 1]]
@@ -270,7 +270,7 @@ def test_hessians_of_graphs() -> None:
     np.testing.assert_array_equal(hessian_sparsity(energy)(x).todense(), expected)
 
 
-def test_hessians_of_linear_functions_are_empty() -> None:
+def test_hessian_of_a_linear_function_is_empty() -> None:
     assert hessian_sparsity(lambda x: x.sum() * 3)(X).nnz == 0
     assert sparse_hessian(lambda x: x.sum() * 3)(X).todense().tolist() == [[0.0] * 6] * 6
 
@@ -278,12 +278,12 @@ def test_hessians_of_linear_functions_are_empty() -> None:
 # ------------------------------------------------------------------ composition
 
 
-def test_composes_with_transformations() -> None:
+def test_sparse_jacobian_composes_with_transformations() -> None:
     f = lambda x: fnp.pad(fnp.sin(x), (1, 1), constant_values=0.5)[:-2] * x  # noqa: E731
     jacobian = sparse_jacobian(f)
     total = lambda x: (jacobian(x).data ** 2).sum()  # noqa: E731
-    whole = lambda x: (fx.jacfwd(f)(x) ** 2).sum()  # noqa: E731
-    assert_near(fx.grad(total)(X), fx.grad(whole)(X), ELEMENTARY)
+    dense = lambda x: (fx.jacfwd(f)(x) ** 2).sum()  # noqa: E731
+    assert_near(fx.grad(total)(X), fx.grad(dense)(X), ELEMENTARY)
     rows = np.stack([X, X * 2])
     batch = fx.vmap(jacobian)(rows)
     assert isinstance(batch, SparseMatrix)
@@ -297,7 +297,7 @@ def test_composes_with_transformations() -> None:
     assert_near(inner.todense(), fx.jacfwd(lambda x: jacobian(x).data)(X), ELEMENTARY)
 
 
-def test_closes_over_tracers() -> None:
+def test_sparse_jacobian_of_a_closure_over_tracers() -> None:
     def row(scale: Any) -> Any:
         return sparse_jacobian(lambda x: x * scale)(X).data
 
@@ -308,15 +308,15 @@ def test_closes_over_tracers() -> None:
 # ------------------------------------------------------------------ matrices
 
 
-def test_products_and_forms() -> None:
+def test_sparse_matrix_products_and_attributes() -> None:
     matrix = sparse_jacobian(lambda x: x[1:] * x[:-1])(X)
-    whole = np.asarray(matrix.todense())
-    v, several = np.arange(6, dtype=np.float32), np.ones((6, 2), np.float32)
-    assert_near(matrix @ v, whole @ v, ELEMENTARY)
-    assert_near(matrix @ several, whole @ several, ELEMENTARY)
-    assert_near(fx.jit(lambda m, v: m @ v)(matrix, v), whole @ v, ELEMENTARY)
-    assert_near(matrix.T.todense(), whole.T, ELEMENTARY)
-    assert_near(fx.jit(lambda m: m.T @ np.ones(5, np.float32))(matrix), whole.T.sum(1), ELEMENTARY)
+    dense = np.asarray(matrix.todense())
+    v, columns = np.arange(6, dtype=np.float32), np.ones((6, 2), np.float32)
+    assert_near(matrix @ v, dense @ v, ELEMENTARY)
+    assert_near(matrix @ columns, dense @ columns, ELEMENTARY)
+    assert_near(fx.jit(lambda m, v: m @ v)(matrix, v), dense @ v, ELEMENTARY)
+    assert_near(matrix.T.todense(), dense.T, ELEMENTARY)
+    assert_near(fx.jit(lambda m: m.T @ np.ones(5, np.float32))(matrix), dense.T.sum(1), ELEMENTARY)
     assert matrix.indptr.tolist() == [0, 2, 4, 6, 8, 10]
     assert (matrix.shape, matrix.nnz, matrix.dtype) == ((5, 6), 10, np.dtype(np.float32))
     assert matrix.pattern.density == 10 / 30
@@ -327,7 +327,7 @@ def test_products_and_forms() -> None:
         matrix @ np.ones(5)
 
 
-def test_patterns_are_values() -> None:
+def test_patterns_compare_and_hash_by_value() -> None:
     a, b = SparsityPattern([0, 1], [1, 0], (2, 2)), SparsityPattern(np.array([0, 1]), np.array([1, 0]), (2, 2))
     assert a == b
     assert hash(a) == hash(b)
@@ -345,7 +345,7 @@ def test_patterns_are_values() -> None:
         SparsityPattern([1, 0], [0], (2, 2))
 
 
-def test_empty_ones() -> None:
+def test_empty_matrices() -> None:
     assert jacobian_sparsity(fnp.sin)(np.zeros((0,), np.float32)) == SparsityPattern([], [], (0, 0))
     assert sparse_jacobian(lambda x: x.sum())(np.zeros((0,), np.float32)).todense().shape == (1, 0)
     assert sparse_jacobian(lambda x: fnp.ones(3, np.float32))(X).todense().tolist() == [[0.0] * 6] * 3
@@ -355,7 +355,7 @@ def test_empty_ones() -> None:
 # ------------------------------------------------------------------ errors
 
 
-def test_errors_say_what_was_wrong() -> None:
+def test_error_messages() -> None:
     with pytest.raises(TypeError, match=r"jacobian_sparsity of .*: the first argument must be made of floats, got i32"):
         jacobian_sparsity(lambda x: x)(np.arange(3))
     with pytest.raises(TypeError, match=r"sparse_jacobian of .*: outputs must be floats, got i32"):

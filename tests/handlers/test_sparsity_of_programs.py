@@ -1,4 +1,4 @@
-"""Sparsity and forward Laplacians of generated programs, against whole Jacobians and Hessians."""
+"""Sparsity and forward Laplacians of generated programs, compared with dense Jacobians and Hessians."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def arguments(program: GeneratedProgram) -> tuple[Any, ...]:
 
 
 def matrix(tree: Any, rows: int, sizes: Sequence[int]) -> Any:
-    """A Jacobian by several arguments as one matrix."""
+    """Concatenates the Jacobians by several arguments to one matrix."""
     return np.concatenate([np.reshape(np.asarray(x), (rows, n)) for x, n in zip(tree, sizes, strict=True)], 1)
 
 
@@ -38,15 +38,15 @@ def close(got: Any, want: Any) -> None:
 def compare(program: GeneratedProgram) -> None:
     with fx.enable_x64():
         f, xs = program.function(fx, fnp), arguments(program)
-        whole: Callable[..., Any] = lambda xs: fnp.asarray(f(*xs))  # noqa: E731
-        out, sizes = whole(xs), [x.size for x in xs]
-        dense = matrix(fx.jit(fx.jacfwd(whole))(xs), out.size, sizes)
-        found = sparse_jacobian(whole)(xs)
-        outside = dense[~found.pattern.todense()]
-        assert not np.nan_to_num(outside).any(), found.pattern.todense().astype(int)
+        array_function: Callable[..., Any] = lambda xs: fnp.asarray(f(*xs))  # noqa: E731
+        out, sizes = array_function(xs), [x.size for x in xs]
+        dense = matrix(fx.jit(fx.jacfwd(array_function))(xs), out.size, sizes)
+        sparse = sparse_jacobian(array_function)(xs)
+        outside = dense[~sparse.pattern.todense()]
+        assert not np.nan_to_num(outside).any(), sparse.pattern.todense().astype(int)
         if finite(dense):
-            close(found.todense(), dense)
-        total: Callable[..., Any] = lambda xs: fnp.sum(whole(xs))  # noqa: E731
+            close(sparse.todense(), dense)
+        total: Callable[..., Any] = lambda xs: fnp.sum(array_function(xs))  # noqa: E731
         blocks = fx.jit(fx.hessian(total))(xs)
         size = dense.shape[1]
         curvature = np.concatenate([matrix(row, n, sizes) for row, n in zip(blocks, sizes, strict=True)])
@@ -55,7 +55,7 @@ def compare(program: GeneratedProgram) -> None:
         if finite(curvature):
             assert not curvature[~second.pattern.todense()].any()
             close(second.todense(), curvature)
-            value, jacobian, laplacian = forward_laplacian(whole)(xs)
+            value, jacobian, laplacian = forward_laplacian(array_function)(xs)
             close(value, out)
             close(matrix(jacobian, out.size, sizes), dense)
             close(np.sum(laplacian), np.trace(curvature))
@@ -63,11 +63,11 @@ def compare(program: GeneratedProgram) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(programs(max_steps=6))
-def test_programs_in_a_line(program: GeneratedProgram) -> None:
+def test_straight_line_programs(program: GeneratedProgram) -> None:
     compare(program)
 
 
 @settings(max_examples=10, deadline=None)
 @given(control_flow_programs(max_steps=2))
-def test_programs_with_loops_branches_and_rules(program: GeneratedProgram) -> None:
+def test_programs_with_control_flow_and_custom_rules(program: GeneratedProgram) -> None:
     compare(program)

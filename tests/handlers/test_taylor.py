@@ -1,4 +1,4 @@
-"""`jet` in programs of every kind, under every transformation, and of operations of others."""
+"""`jet` through every kind of program, under every transformation, and of user-defined primitives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.handlers.series_oracle import assert_same, nested_jvp_series
+from tests.handlers.series_oracle import assert_same_dtype_and_values, nested_jvp_series
 from tracefx import lax
 from tracefx.extend import (
     Differentiable,
@@ -43,7 +43,7 @@ def scanned(x: Any) -> Any:
 
 
 def constant_carry(x: Any) -> Any:
-    """The carry varies from the second step on."""
+    """The carry is constant in the first step and varies from the second step on."""
     return lax.scan(lambda c, _: (c * fnp.exp(-x) + x, None), fnp.zeros_like(x), None, length=4)[0]
 
 
@@ -82,15 +82,15 @@ def checkpointed(x: Any) -> Any:
 
 
 @fx.custom_jvp
-def triple(x: Any) -> Any:
-    """Its derivative says that it is steeper than it is."""
+def with_custom_jvp(x: Any) -> Any:
+    """Has a custom derivative that is larger than the true one."""
     return fnp.sin(x)
 
 
-@triple.defjvp
+@with_custom_jvp.defjvp
 def _(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
-    return triple(x), 3 * fnp.cos(x) * t
+    return with_custom_jvp(x), 3 * fnp.cos(x) * t
 
 
 @fx.custom_vjp
@@ -144,11 +144,11 @@ PROGRAMS: list[Callable[[Any], Any]] = [
     counted,
     compiled,
     checkpointed,
-    triple,
+    with_custom_jvp,
     double,
-    lambda x: fx.jit(triple)(x) * x,
+    lambda x: fx.jit(with_custom_jvp)(x) * x,
     lambda x: fx.jit(double)(x) * x,
-    lambda x: lax.scan(lambda c, _: (triple(c), double(c)), x, None, length=3),
+    lambda x: lax.scan(lambda c, _: (with_custom_jvp(c), double(c)), x, None, length=3),
     equation,
     side_of_equation,
     lambda x: fx.jit(equation)(x),
@@ -165,23 +165,23 @@ def series_of(f: Callable[[Any], Any], order: int = ORDER) -> Callable[[Any], An
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "jit"])
-def test_series_go_through_programs(f: Callable[[Any], Any], wrap: Any) -> None:
+def test_jet_matches_nested_jvp_through_control_flow(f: Callable[[Any], Any], wrap: Any) -> None:
     with fx.enable_x64(True):
         (want,) = [nested_jvp_series(f, (X,), [[V, None, None, None]])]
         out, got = wrap(series_of(f))(X)
         for a, b in zip(fx.tree.leaves(out), fx.tree.leaves(f(X)), strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
         lists: list[Any] = fx.tree.leaves(got, is_leaf=lambda x: isinstance(x, list))
         assert len(lists) == len(want)
-        for terms, wanted in zip(lists, want, strict=True):
-            assert len(terms) == len(wanted) == ORDER
-            for a, b in zip(terms, wanted, strict=True):
-                assert_same(a, b)
+        for terms, expected_terms in zip(lists, want, strict=True):
+            assert len(terms) == len(expected_terms) == ORDER
+            for a, b in zip(terms, expected_terms, strict=True):
+                assert_same_dtype_and_values(a, b)
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "jit"])
-def test_order_one_is_jvp(f: Callable[[Any], Any], wrap: Any) -> None:
+def test_jet_of_order_one_is_jvp(f: Callable[[Any], Any], wrap: Any) -> None:
     with fx.enable_x64(True):
         out, got = wrap(series_of(f, 1))(X)
         want_out, want = wrap(lambda x: fx.jvp(f, (x,), (V,)))(X)
@@ -189,8 +189,8 @@ def test_order_one_is_jvp(f: Callable[[Any], Any], wrap: Any) -> None:
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-def test_programs_stay_programs() -> None:
-    """A loop is one loop, of as many more values as there are orders."""
+def test_jet_keeps_loops_and_calls() -> None:
+    """A loop stays one loop, with one additional carry per order."""
     text = str(fx.make_jaxpr(series_of(scanned, 6))(X))
     assert text.count("scan[") == 1
     assert str(fx.make_jaxpr(series_of(compiled, 6))(X)).count("jit[") == 1
@@ -210,12 +210,12 @@ def third(x: Any) -> Any:
 def test_grad_of_jet_is_the_next_derivative() -> None:
     with fx.enable_x64(True):
         got = fx.grad(lambda x: third(x).sum())(X)
-        assert_same(got, derivatives(smooth, 4)(X)[4])
+        assert_same_dtype_and_values(got, derivatives(smooth, 4)(X)[4])
 
 
 def test_jvp_of_jet_is_the_next_derivative() -> None:
     with fx.enable_x64(True):
-        assert_same(fx.jvp(third, (X,), (np.ones(2),))[1], derivatives(smooth, 4)(X)[4])
+        assert_same_dtype_and_values(fx.jvp(third, (X,), (np.ones(2),))[1], derivatives(smooth, 4)(X)[4])
 
 
 def test_jet_of_grad_is_grad_of_jet() -> None:
@@ -226,16 +226,16 @@ def test_jet_of_grad_is_grad_of_jet() -> None:
 
         one = jet(fx.grad(energy), (X,), ([V, None, None],))[1][2]
         other = fx.grad(lambda x: jet(energy, (x,), ([V, None, None],))[1][2])(X)
-        assert_same(one, other)
+        assert_same_dtype_and_values(one, other)
 
 
-def test_jet_of_jet_takes_both_derivatives() -> None:
+def test_nested_jet() -> None:
     with fx.enable_x64(True):
         _, (_, got) = jet(lambda x: derivatives(smooth, 2)(x)[2], (X,), ([np.ones(2), None],))
-        assert_same(got, derivatives(smooth, 4)(X)[4])
+        assert_same_dtype_and_values(got, derivatives(smooth, 4)(X)[4])
 
 
-def test_vmap_of_jet_and_jet_of_vmap_are_jet() -> None:
+def test_jet_commutes_with_vmap() -> None:
     with fx.enable_x64(True):
         xs = np.linspace(-1.0, 1.0, 6).reshape(3, 2)
         vs = xs[::-1] * 2
@@ -246,7 +246,7 @@ def test_vmap_of_jet_and_jet_of_vmap_are_jet() -> None:
             fx.jit(fx.vmap(lambda x, v: jet(smooth, (x,), ([v, x, None],)), in_axes=1, out_axes=1))(xs, vs),
         ):
             for a, b in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
-                assert_same(a, b)
+                assert_same_dtype_and_values(a, b)
 
 
 def test_vmap_of_jet_through_loops_and_collectives() -> None:
@@ -256,27 +256,27 @@ def test_vmap_of_jet_through_loops_and_collectives() -> None:
         def f(x: Any) -> Any:
             return while_by_value(abs(x) + 1) - lax.pmean(fnp.exp(x), "i")
 
-        def whole(xs: Any) -> Any:
+        def mapped_f(xs: Any) -> Any:
             return fx.vmap(f, axis_name="i")(xs)
 
         _, got = fx.vmap(lambda x: jet(f, (x,), ([V, None, None],)), axis_name="i")(xs)
-        _, want = jet(whole, (xs,), ([np.broadcast_to(V, xs.shape), None, None],))
+        _, want = jet(mapped_f, (xs,), ([np.broadcast_to(V, xs.shape), None, None],))
         for a, b in zip(got, want, strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
 
 
-def test_the_handler_keeps_what_handlers_must() -> None:
+def test_jet_obeys_the_handler_laws() -> None:
     report = check_interpretation(lambda f: derivatives(f, 2), smooth, X, transparent=False)
     assert {"restores_context", "propagates_exceptions", "does_not_leak_tracers", "interprets_bodies"} <= set(
         report.passed
     )
 
 
-# ------------------------------------------------------------------ operations of others
+# ------------------------------------------------------------------ user-defined primitives
 
 
 class Slope(Primitive, Differentiable):
-    """An operation with a derivative, made of itself and of the one given."""
+    """A primitive whose derivative uses the primitive itself and a given function."""
 
     @override
     def impl(self, *args: Any) -> Any:
@@ -324,15 +324,15 @@ class Cosine(Slope):
         return -bind1(Sine(), x)
 
 
-def test_an_operation_with_a_derivative_alone_has_series() -> None:
+def test_primitive_with_only_a_jvp_rule_has_series() -> None:
     with fx.enable_x64(True):
         (want,) = nested_jvp_series(lambda x: fnp.sin(fnp.exp(x)), (X,), [[V, X, None, V]])
         _, got = jet(lambda x: bind1(Sine(), fnp.exp(x)), (X,), ([V, X, None, V],))
         for a, b in zip(got, want, strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
 
 
-def test_derivatives_made_of_each_other_take_work_that_grows_slowly() -> None:
+def test_work_for_mutually_recursive_derivatives_grows_linearly() -> None:
     counts = []
     for order in (4, 8, 16):
         Sine.calls = 0
@@ -342,7 +342,7 @@ def test_derivatives_made_of_each_other_take_work_that_grows_slowly() -> None:
 
 
 class Gauss(Primitive, TaylorRule):
-    """`exp(-x**2)`, by its series and without a derivative."""
+    """`exp(-x**2)`, with a series rule and no JVP rule."""
 
     name = "gauss"
 
@@ -362,12 +362,12 @@ class Gauss(Primitive, TaylorRule):
         return [make_series(series_exp(inside, first))]
 
 
-def test_an_operation_may_know_its_series() -> None:
+def test_primitive_with_a_series_rule() -> None:
     with fx.enable_x64(True):
         (want,) = nested_jvp_series(lambda x: fnp.exp(-x * x), (X,), [[V, None, X, None]])
         _, got = jet(lambda x: bind1(Gauss(), x), (X,), ([V, None, X, None],))
         for a, b in zip(got, want, strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
 
 
 class Halves(Primitive, Expandable):
@@ -379,7 +379,7 @@ class Halves(Primitive, Expandable):
         return [fnp.sin(x) * 0.5, fnp.square(x)]
 
 
-def test_an_operation_of_smaller_ones_has_series() -> None:
+def test_expandable_primitive_has_series() -> None:
     _, (got, _) = jet(lambda x: bind(Halves(), x), (0.5,), ([1.0, None],))
     assert_near(fnp.stack(got), [0.5 * math.cos(0.5), -0.5 * math.sin(0.5)], ELEMENTARY)
 
@@ -392,7 +392,7 @@ class Opaque(Primitive):
         return args
 
 
-def test_an_operation_without_a_derivative_is_named() -> None:
+def test_missing_rule_error_names_the_primitive() -> None:
     with pytest.raises(MissingRuleError, match=r"'opaque' has no jet rule"):
         jet(lambda x: bind1(Opaque(), x), (1.0,), ([1.0, None],))
     with pytest.raises(MissingRuleError, match=r"'opaque' has no jet rule"):

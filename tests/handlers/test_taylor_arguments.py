@@ -1,4 +1,4 @@
-"""`jet` and `derivatives`: what they take, give and refuse."""
+"""`jet` and `derivatives`: arguments, results and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax.experimental.jet import jet as jax_jet
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.handlers.series_oracle import assert_same, directional_derivatives, nested_jvp_series
+from tests.handlers.series_oracle import assert_same_dtype_and_values, directional_derivatives, nested_jvp_series
 from tracefx.core.dtypes import float0
 from tracefx.handlers import derivatives, jet
 from tracefx.testing.tolerances import DERIVATIVE, ULPS
@@ -27,7 +27,7 @@ V = np.array([1.0, -0.5])
 # ------------------------------------------------------------------ arguments and results
 
 
-def test_many_arguments_some_without_series() -> None:
+def test_several_arguments_some_without_series() -> None:
     with fx.enable_x64(True):
 
         def f(p: Any, y: Any, n: Any) -> Any:
@@ -39,36 +39,36 @@ def test_many_arguments_some_without_series() -> None:
         p = {"w": w, "b": b}
         out, got = jet(f, (p, y, 2), ({"w": [dw, ddw, None], "b": None}, (dy, None, None), None))
         (want,) = nested_jvp_series(lambda w, y: f({"w": w, "b": b}, y, 2), (w, y), [[dw, ddw, None], [dy, None, None]])
-        assert_same(out, f(p, y, 2))
+        assert_same_dtype_and_values(out, f(p, y, 2))
         for a, c in zip(got, want, strict=True):
-            assert_same(a, c)
+            assert_same_dtype_and_values(a, c)
 
 
-def test_results_may_be_arguments() -> None:
-    """Series of a tree have the structure in which they are given."""
+def test_results_can_be_passed_as_arguments() -> None:
+    """The series of a pytree have its structure, so that results can be passed on as arguments."""
 
     def split(x: Any) -> Any:
         return {"s": fnp.sin(x), "c": (fnp.cos(x), 2)}
 
-    def joined(d: Any) -> Any:
+    def sum_of_squares(d: Any) -> Any:
         return d["s"] ** 2 + d["c"][0] ** 2 + d["c"][1]
 
     out, series = jet(split, (X,), ([V, V, V],))
     assert fx.tree.structure(out) == fx.tree.structure({"s": 0, "c": (0, 0)})
-    total, zeros = jet(joined, (out,), (series,))
+    total, zeros = jet(sum_of_squares, (out,), (series,))
     assert_near(total, [3.0, 3.0])
     for z in zeros:
         assert_near(z, [0.0, 0.0], DERIVATIVE)
 
 
-def test_integers_have_series_of_their_kind() -> None:
-    (whole, none), (rates, zeros) = jet(lambda x: (fnp.sum(x > 0), fnp.int32(3)), (X,), ([V, None],))
-    assert (int(whole), int(none)) == (2, 3)
+def test_integer_results_have_float0_series() -> None:
+    (count_positive, none), (rates, zeros) = jet(lambda x: (fnp.sum(x > 0), fnp.int32(3)), (X,), ([V, None],))
+    assert (int(count_positive), int(none)) == (2, 3)
     for terms in (rates, zeros):
         assert [(t.dtype, t.shape) for t in terms] == [(float0, ()), (float0, ())]
 
 
-def test_results_that_do_not_vary_have_zeros() -> None:
+def test_constant_results_have_zero_series() -> None:
     out, got = jet(lambda x: fnp.ones((2, 3), "float32"), (X,), ([V, None],))
     assert out.shape == (2, 3)
     for t in got:
@@ -76,7 +76,7 @@ def test_results_that_do_not_vary_have_zeros() -> None:
         assert not np.asarray(t).any()
 
 
-def test_coefficients_without_factorials_are_those_of_jax() -> None:
+def test_unscaled_coefficients_match_jax() -> None:
     terms = [np.float32(0.5), np.float32(-2.0), np.float32(3.0)]
     x = np.float32(0.25)
     out, got = jet(fnp.exp, (x,), (terms,), factorial_scaled=False)
@@ -96,8 +96,8 @@ def test_series_keep_the_dtype(dtype: Any) -> None:
     assert np.array_equal(np.asarray(fnp.stack(got)).astype(np.complex64), want)
 
 
-def test_high_orders_of_narrow_floats_do_not_overflow_on_the_way() -> None:
-    """`9!` is no float16."""
+def test_high_orders_do_not_overflow_in_float16() -> None:
+    """`9!` overflows float16."""
     _, got = jet(lambda x: x * x, (np.float16(1.0),), ([*[None] * 8, np.float16(3.0)],))
     assert_near(got[8], 6.0)
 
@@ -127,8 +127,8 @@ def test_python_control_flow_sees_the_value() -> None:
     assert [float(t) for t in jet(f, (-3.0,), ([1.0, None],))[1]] == [-1.0, 0.0]
 
 
-def test_constants_come_out_plain() -> None:
-    """What doesn't vary is no series, and costs nothing more."""
+def test_constants_carry_no_series() -> None:
+    """Values that do not vary carry no series and cost nothing."""
     jaxpr = fx.make_jaxpr(lambda x: jet(lambda x, y: (x * 2, fnp.sin(y)), (x, x), ([V, None, None], None)))(X)
     assert str(jaxpr).count("sin") == 1
     assert str(jaxpr).count("mul") == 2
@@ -137,7 +137,7 @@ def test_constants_come_out_plain() -> None:
 # ------------------------------------------------------------------ derivatives
 
 
-def test_derivatives_of_a_function_of_numbers() -> None:
+def test_derivatives_of_a_scalar_function() -> None:
     with fx.enable_x64(True):
         got = derivatives(fnp.sin, 9)(0.5)
         want = [math.sin(0.5 + k * math.pi / 2) for k in range(10)]
@@ -154,28 +154,28 @@ def test_derivatives_in_a_direction() -> None:
 
         out, *got = derivatives(f, 3)(x, v)
         assert fx.tree.structure(out) == fx.tree.structure((0, 0))
-        for found, want in zip(got, directional_derivatives(f, x, v, 3), strict=True):
-            for a, b in zip(found, want, strict=True):
-                assert_same(a, b)
+        for terms, want in zip(got, directional_derivatives(f, x, v, 3), strict=True):
+            for a, b in zip(terms, want, strict=True):
+                assert_same_dtype_and_values(a, b)
 
 
 @pytest.mark.parametrize("order", [0, -1, 1.5, True])
-def test_derivatives_of_no_order(order: Any) -> None:
+def test_derivatives_refuses_invalid_orders(order: Any) -> None:
     with pytest.raises(ValueError, match="order must be a positive integer"):
         derivatives(fnp.sin, order)
 
 
-def test_direction_of_another_structure() -> None:
+def test_direction_must_match_the_argument() -> None:
     with pytest.raises(TypeError, match="direction does not have the right structure"):
         derivatives(lambda x: x[0], 1)((1.0, 2.0), 1.0)
     with pytest.raises(TypeError, match=r"direction 0\[0\] is f32\[3\]"):
         derivatives(fnp.sin, 1)(np.ones(2, np.float32), np.ones(3, np.float32))
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ refused arguments
 
 
-def test_arguments_that_are_wrong() -> None:
+def test_jet_refuses_invalid_arguments() -> None:
     x = np.ones(2, np.float32)
     with pytest.raises(TypeError, match="jet takes a function, got 3"):
         jet(3, (x,), ([x],))  # type: ignore[arg-type]  # what is tested
@@ -207,13 +207,13 @@ def test_arguments_that_are_wrong() -> None:
         jet(lambda d: d["a"], ({"a": x},), ({"b": [x]},))
 
 
-def test_escaped_values_are_named() -> None:
-    kept: list[Any] = []
+def test_escaped_tracers_are_named() -> None:
+    escaped: list[Any] = []
 
     def f(x: Any) -> Any:
-        kept.append(x * 2)
+        escaped.append(x * 2)
         return x
 
     jet(f, (1.0,), ([1.0, None],))
     with pytest.raises(fx.extend.EscapedTracerError, match="made by jet"):
-        kept[0] + 1
+        escaped[0] + 1

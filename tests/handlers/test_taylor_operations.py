@@ -1,4 +1,4 @@
-"""Series of every operation, against nested `jvp` and JAX's jet."""
+"""Series of every primitive, compared with nested `jvp` and JAX's jet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax.experimental.jet import jet as jax_jet
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.handlers.series_oracle import assert_same, nested_jvp_series
+from tests.handlers.series_oracle import assert_same_dtype_and_values, nested_jvp_series
 from tests.laws.samples import SAMPLES, Sample
 from tracefx import lax
 from tracefx.core.primitive import Differentiable, Expandable
@@ -28,11 +28,11 @@ jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped
 
 ORDER = 4
 ROUNDED = {"reduce_precision": Ulps(2.0**42, least=1.0), "convert_element_type": ELEMENTARY}
-"""Operations that round, which derivatives of different orders meet differently."""
+"""Primitives that round: the rounding differs between derivatives of different orders."""
 WIDE = {np.dtype(np.float32): np.float64, np.dtype(np.complex64): np.complex128}
 
 
-def wide(x: Any) -> Any:
+def widen(x: Any) -> Any:
     return x.astype(WIDE.get(x.dtype, x.dtype)) if isinstance(x, np.ndarray) else x
 
 
@@ -40,8 +40,8 @@ def inexact(x: Any) -> bool:
     return np.asarray(x).dtype.kind in "fc"
 
 
-def drawn(rng: np.random.Generator, x: Any) -> Any:
-    """A derivative of `x`."""
+def random_derivative(rng: np.random.Generator, x: Any) -> Any:
+    """A random derivative of `x`."""
     a = np.asarray(x)
     number = rng.normal(size=a.shape)
     if a.dtype.kind == "c":
@@ -49,15 +49,15 @@ def drawn(rng: np.random.Generator, x: Any) -> Any:
     return number if isinstance(x, np.ndarray) else number.item()
 
 
-def lists(operands: Sequence[Any], varying: Sequence[int]) -> list[list[Any]]:
-    """Derivatives of the operands that vary; one is absent where only one operand does."""
+def random_series(operands: Sequence[Any], varying: Sequence[int]) -> list[list[Any]]:
+    """Random derivatives of the varying operands; if only one operand varies, its second derivative is None."""
     rng = np.random.default_rng(len(operands))
-    found: list[list[Any]] = [[None] * ORDER for _ in operands]
+    actual_series: list[list[Any]] = [[None] * ORDER for _ in operands]
     for i in varying:
-        found[i] = [drawn(rng, operands[i]) for _ in range(ORDER)]
+        actual_series[i] = [random_derivative(rng, operands[i]) for _ in range(ORDER)]
     if len(varying) == 1:
-        found[varying[0]][1] = None
-    return found
+        actual_series[varying[0]][1] = None
+    return actual_series
 
 
 def has_derivative(sample: Sample) -> bool:
@@ -73,37 +73,37 @@ def samples() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("sample", "operands"), list(samples()))
-def test_series_are_nested_derivatives(sample: Sample, operands: Sequence[Any]) -> None:
-    xs = [wide(x) for x in operands]
+def test_jet_matches_nested_jvp(sample: Sample, operands: Sequence[Any]) -> None:
+    xs = [widen(x) for x in operands]
     floats = [i for i, x in enumerate(xs) if inexact(x)]
     within = sample.within or (lambda *args: list(bind(sample.prim, *args)))
     with fx.enable_x64(True):
         for n in range(1, len(floats) + 1):
             for varying in itertools.combinations(floats, n):
-                series = lists(xs, varying)
+                series = random_series(xs, varying)
                 want = nested_jvp_series(within, xs, series)
                 out, got = jet(within, xs, series)
                 want_out = within(*xs)
-                assert_same(fx.tree.leaves(out)[0], fx.tree.leaves(want_out)[0])
-                found = [got] if sample.within else got
-                assert len(found) == len(want)
-                for terms, wanted in zip(found, want, strict=True):
-                    for a, b in zip(terms, wanted, strict=True):
-                        assert_same(a, b, ROUNDED.get(sample.prim.name, DERIVATIVE))
+                assert_same_dtype_and_values(fx.tree.leaves(out)[0], fx.tree.leaves(want_out)[0])
+                actual_series = [got] if sample.within else got
+                assert len(actual_series) == len(want)
+                for terms, expected_terms in zip(actual_series, want, strict=True):
+                    for a, b in zip(terms, expected_terms, strict=True):
+                        assert_same_dtype_and_values(a, b, ROUNDED.get(sample.prim.name, DERIVATIVE))
 
 
 @pytest.mark.parametrize(("sample", "operands"), list(samples()))
-def test_the_first_derivative_is_that_of_jvp(sample: Sample, operands: Sequence[Any]) -> None:
-    xs = [wide(x) for x in operands]
+def test_first_derivative_matches_jvp(sample: Sample, operands: Sequence[Any]) -> None:
+    xs = [widen(x) for x in operands]
     floats = [i for i, x in enumerate(xs) if inexact(x)]
     within = sample.within or (lambda *args: list(bind(sample.prim, *args)))
     with fx.enable_x64(True):
         rng = np.random.default_rng(1)
-        rates = {i: drawn(rng, xs[i]) for i in floats}
+        rates = {i: random_derivative(rng, xs[i]) for i in floats}
 
         def of_floats(*ys: Any) -> Any:
-            given = dict(zip(floats, ys, strict=True))
-            return within(*[given.get(i, x) for i, x in enumerate(xs)])
+            varying_operands = dict(zip(floats, ys, strict=True))
+            return within(*[varying_operands.get(i, x) for i, x in enumerate(xs)])
 
         want = fx.jvp(of_floats, tuple(xs[i] for i in floats), tuple(rates.values()))
         out, got = jet(of_floats, tuple(xs[i] for i in floats), [[r] for r in rates.values()])
@@ -113,7 +113,7 @@ def test_the_first_derivative_is_that_of_jvp(sample: Sample, operands: Sequence[
             assert np.asarray(a).dtype == np.asarray(b).dtype
 
 
-def test_every_operation_with_a_derivative_has_a_rule() -> None:
+def test_every_differentiable_primitive_has_a_taylor_rule() -> None:
     without = {
         prim.name
         for prim in OPERATIONS
@@ -134,8 +134,8 @@ FOLDS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", FOLDS)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7])
-def test_folds_of_any_length(name: str, n: int) -> None:
-    """Of zeros, and of large numbers and small ones, too."""
+def test_reductions_and_scans_of_any_length(name: str, n: int) -> None:
+    """Includes zeros, and numbers of very different magnitude."""
     rng = np.random.default_rng(n)
     x = rng.normal(size=(n, 3))
     if "prod" in name:
@@ -149,17 +149,17 @@ def test_folds_of_any_length(name: str, n: int) -> None:
         (want,) = nested_jvp_series(FOLDS[name], (x,), series)
         _, got = jet(FOLDS[name], (x,), series)
         for a, b in zip(got, want, strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
 
 
-def test_equal_elements_of_cumlogsumexp_have_their_derivatives() -> None:
-    """Those of the formula."""
+def test_cumlogsumexp_of_equal_elements() -> None:
+    """The derivatives are those of the formula."""
     with fx.enable_x64(True):
         x, v = np.zeros((3, 2)), np.array([[1.0, 2.0], [2.0, -1.0], [-1.0, 0.5]])
         (want,) = nested_jvp_series(lambda x: fnp.log(fnp.cumsum(fnp.exp(x), axis=0)), (x,), [[v, None, v, None]])
         _, got = jet(lambda x: lax.cumlogsumexp(x, axis=0), (x,), [[v, None, v, None]])
         for a, b in zip(got, want, strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
 
 
 JAX_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -185,7 +185,7 @@ JAX_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", JAX_FUNCTIONS)
-def test_series_are_those_of_jax(name: str) -> None:
+def test_series_match_jax_jet(name: str) -> None:
     f = JAX_FUNCTIONS[name]
     rng = np.random.default_rng(3)
     x = np.array([0.5, -1.25, 0.75])
@@ -219,35 +219,40 @@ def test_series_of_complex_numbers(f: Callable[[Any], Any]) -> None:
         (want,) = nested_jvp_series(f, (z,), [[v, None, z, None]])
         _, got = jet(f, (z,), [[v, None, z, None]])
         for a, b in zip(got, want, strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
 
 
 @pytest.mark.parametrize("numbers", [(((), ()), ((0,), (0,))), (((), ()), ((), ())), (((1,), (1,)), ((0,), (0,)))])
-def test_products_of_which_all_terms_are_there_or_few(numbers: Any) -> None:
+def test_products_of_series_with_zero_terms(numbers: Any) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, 3)), rng.normal(size=(2, 3, 4))
 
     def f(x: Any, y: Any) -> Any:
         return lax.dot_general(x, y, numbers)
 
-    few: list[Any] = [None, y, None]
-    cases: list[list[list[Any]]] = [[[x] * 3, [y] * 3], [[x, None, None], few], [[x] * 3, few], [[x] * 3, [None] * 3]]
+    mostly_zero: list[Any] = [None, y, None]
+    cases: list[list[list[Any]]] = [
+        [[x] * 3, [y] * 3],
+        [[x, None, None], mostly_zero],
+        [[x] * 3, mostly_zero],
+        [[x] * 3, [None] * 3],
+    ]
     for series in cases:
         with fx.enable_x64(True):
             (want,) = nested_jvp_series(f, (x, y), series)
             _, got = jet(f, (x, y), series)
             for a, b in zip(got, want, strict=True):
-                assert_same(a, b)
+                assert_same_dtype_and_values(a, b)
 
 
-def test_high_orders() -> None:
+def test_derivatives_of_order_twenty() -> None:
     with fx.enable_x64(True):
         _, got = jet(lambda x: fnp.exp(x) * fnp.sin(x), (0.3,), [[1.0, *[None] * 19]])
         want = [2 ** (k / 2) * np.exp(0.3) * np.sin(0.3 + k * np.pi / 4) for k in range(1, 21)]
         assert_near(fnp.stack(got), want, SECOND_DERIVATIVE)
 
 
-def test_programs_grow_with_the_square_of_the_order() -> None:
+def test_program_size_grows_quadratically_with_the_order() -> None:
     def f(x: Any) -> Any:
         return fnp.log(1 + fnp.exp(fnp.sin(x) * fnp.cos(x * x))) * fnp.tanh(x / (1 + x * x)) / fnp.sqrt(2 + x**3)
 
@@ -291,31 +296,31 @@ SINGULAR: dict[str, tuple[Callable[[Any], Any], tuple[float, ...]]] = {
 
 
 @pytest.mark.parametrize("name", SINGULAR)
-def test_singular_points_are_those_of_nested_derivatives(name: str) -> None:
-    """Where nesting gives a number, a series gives the same; where it gives none, neither does a series."""
-    f, places = SINGULAR[name]
+def test_singular_points_match_nested_jvp(name: str) -> None:
+    """If nested jvp or jet gives a finite derivative, both give the same."""
+    f, points = SINGULAR[name]
     with fx.enable_x64(True):
-        for x in places:
+        for x in points:
             (want,) = nested_jvp_series(f, (x,), [[1.0, None, None, None]])
             _, got = jet(f, (x,), [[1.0, None, None, None]])
             for a, b in zip(got, want, strict=True):
                 if np.isfinite([float(a), float(b)]).any():
-                    assert_same(a, b)
+                    assert_same_dtype_and_values(a, b)
 
 
 @pytest.mark.parametrize("exponent", [2.0, np.array(2.0), np.int32(2)])
-def test_powers_of_zero_have_the_derivatives_that_they_have(exponent: Any) -> None:
-    """Nested derivatives of `x ** 2.0` are NaN from the third on."""
+def test_derivatives_of_powers_of_zero(exponent: Any) -> None:
+    """Nested derivatives of `x ** 2.0` are NaN from the third order on."""
     _, got = jet(lambda x: lax.pow(x, exponent), (np.array([0.0, 3.0]),), [[np.ones(2), None, None, None]])
     np.testing.assert_array_equal(np.asarray(fnp.stack(got)), [[0, 6], [2, 2], [0, 0], [0, 0]])
 
 
-def test_the_zeroth_power_is_constant_at_zero() -> None:
+def test_zeroth_power_is_constant_at_zero() -> None:
     _, got = jet(lambda x: lax.pow(x, 0.0), (0.0,), [[1.0, None]])
     assert [float(t) for t in got] == [0.0, 0.0]
 
 
-def test_scatter_mul_of_repeated_places() -> None:
+def test_scatter_mul_with_repeated_indices() -> None:
     def f(u: Any) -> Any:
         return fnp.ones(3).at[np.array([1, 1])].multiply(u)
 

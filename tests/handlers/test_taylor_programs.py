@@ -1,4 +1,4 @@
-"""Series of generated programs, against nested `jvp`."""
+"""Series of generated programs, compared with nested `jvp`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.series_oracle import assert_same, nested_jvp_series
+from tests.handlers.series_oracle import assert_same_dtype_and_values, nested_jvp_series
 from tests.laws.examples import limit_examples
 from tracefx.handlers import jet
 from tracefx.testing.generated_programs import GeneratedProgram
@@ -18,7 +18,7 @@ ORDER = 3
 
 
 def check(program: GeneratedProgram, seed: int) -> None:
-    """The series of a program at random places, of inputs of which one may have none."""
+    """Compares the series of a program at a random point, with one input possibly constant."""
     rng = np.random.default_rng(seed)
     xs = [rng.normal(size=shape) for shape in program.shapes]
     series = [[rng.normal(size=shape) for _ in range(ORDER)] for shape in program.shapes]
@@ -28,18 +28,18 @@ def check(program: GeneratedProgram, seed: int) -> None:
     with fx.enable_x64(True):
         (want,) = nested_jvp_series(f, xs, series)
         out, got = jet(f, xs, series)
-        assert_same(out, f(*xs))
+        assert_same_dtype_and_values(out, f(*xs))
         for a, b in zip(got, want, strict=True):
-            assert_same(a, b)
+            assert_same_dtype_and_values(a, b)
 
 
 @limit_examples(50)
 @given(programs(), st.integers(0, 100))
-def test_straight_programs(program: GeneratedProgram, seed: int) -> None:
+def test_straight_line_programs(program: GeneratedProgram, seed: int) -> None:
     check(program, seed)
 
 
 @limit_examples(6)
 @given(control_flow_programs(), st.integers(0, 100))
-def test_programs_with_loops_and_branches(program: GeneratedProgram, seed: int) -> None:
+def test_control_flow_programs(program: GeneratedProgram, seed: int) -> None:
     check(program, seed)

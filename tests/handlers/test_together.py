@@ -1,4 +1,4 @@
-"""Handlers of the gallery on one another, in both orders: a program gives what it gives without them."""
+"""Pairs of gallery handlers in both orders: results are the same as without handlers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Function: TypeAlias = Callable[[Any], Any]
 
 
 @fx.custom_jvp
-def bent(x: Any) -> Any:
+def with_custom_jvp(x: Any) -> Any:
     return fnp.sin(x)
 
 
-bent.defjvp(lambda primals, tangents: (bent(*primals), tangents[0] * fnp.cos(primals[0])))
+with_custom_jvp.defjvp(lambda primals, tangents: (with_custom_jvp(*primals), tangents[0] * fnp.cos(primals[0])))
 
 
 def program(x: Any) -> Any:
     def step(c: Any, w: Any) -> tuple[Any, Any]:
-        return bent(c * w), None
+        return with_custom_jvp(c * w), None
 
     c, _ = lax.scan(step, x, fnp.array([0.5, 1.5]))
     c = h.sow(c, name="c")
@@ -38,7 +38,7 @@ def jet(f: Function) -> Function:
     return lambda x: h.jet(f, (x,), ([fnp.ones_like(x), fnp.zeros_like(x)],))[0]
 
 
-def middle(f: Function) -> Function:
+def midpoint_of_bounds(f: Function) -> Function:
     def g(x: Any) -> Any:
         out = h.bounds(f)(h.around(x, 0.0))
         return (out.lo + out.hi) / 2
@@ -46,9 +46,9 @@ def middle(f: Function) -> Function:
     return g
 
 
-ALIKE: Final[Mapping[str, Callable[[Function], Function]]] = MappingProxyType(
+TRANSPARENT: Final[Mapping[str, Callable[[Function], Function]]] = MappingProxyType(
     {
-        "bounds": middle,
+        "bounds": midpoint_of_bounds,
         "checkify": lambda f: lambda x: h.checkify(f, h.float_checks)(x)[1],
         "count": lambda f: lambda x: (h.count(f)(x), f(x))[1],
         "explain": lambda f: lambda x: h.explain(f)(x).out,
@@ -63,52 +63,52 @@ ALIKE: Final[Mapping[str, Callable[[Function], Function]]] = MappingProxyType(
         "trace": lambda f: lambda x: h.trace(f)(x)[0],
     }
 )
-TWICE_TOO_WIDE: Final = frozenset({("bounds", "bounds")})
-"""What rounds outwards is a choice by the number that is rounded, of which bounds know little: both are infinite."""
+UNINFORMATIVE: Final = frozenset({("bounds", "bounds")})
+"""A data-dependent choice of rounding has uninformative bounds: both ends are infinite."""
 
 
-@pytest.mark.parametrize("outer", ALIKE)
-def test_each_on_every_other(outer: str) -> None:
+@pytest.mark.parametrize("outer", TRANSPARENT)
+def test_every_pair_of_handlers_gives_the_plain_result(outer: str) -> None:
     x = fnp.array([0.3, 0.7])
     want = program(x)
-    for inner in ALIKE:
-        if (outer, inner) not in TWICE_TOO_WIDE:
-            got = ALIKE[outer](ALIKE[inner](program))(x)
+    for inner in TRANSPARENT:
+        if (outer, inner) not in UNINFORMATIVE:
+            got = TRANSPARENT[outer](TRANSPARENT[inner](program))(x)
             assert_near(got, want, what=f"{outer} of {inner}")
 
 
-@pytest.mark.parametrize("outer", ALIKE)
-def test_under_transformations(outer: str) -> None:
+@pytest.mark.parametrize("outer", TRANSPARENT)
+def test_handlers_under_transformations_give_the_plain_result(outer: str) -> None:
     x = fnp.array([0.3, 0.7])
-    f = ALIKE[outer](program)
+    f = TRANSPARENT[outer](program)
     assert_near(fx.jit(f)(x), program(x))
     assert_near(fx.vmap(f)(fnp.stack([x, -x])), fx.vmap(program)(fnp.stack([x, -x])))
-    if outer != "explain":  # which is a function of types alone where values are traced
+    if outer != "explain":  # traced values give only types
         assert_near(fx.grad(f)(x), fx.grad(program)(x))
-    assert_near(ALIKE[outer](lambda x: fx.grad(program)(x).sum())(x), fx.grad(program)(x).sum())
+    assert_near(TRANSPARENT[outer](lambda x: fx.grad(program)(x).sum())(x), fx.grad(program)(x).sum())
 
 
 @fx.custom_jvp
-def steep(x: Any) -> Any:
+def with_false_custom_jvp(x: Any) -> Any:
     return fnp.sin(x)
 
 
-steep.defjvp(lambda primals, tangents: (fnp.sin(primals[0]), 7.0 * tangents[0]))
+with_false_custom_jvp.defjvp(lambda primals, tangents: (fnp.sin(primals[0]), 7.0 * tangents[0]))
 
 
 @pytest.mark.parametrize("outer", ["checkify", "count", "log", "plant", "progress", "reap", "seed", "trace"])
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit])
-def test_rules_of_functions_hold_around_handlers_without_values_of_their_own(
+def test_custom_rules_stay_in_force_around_transparent_handlers(
     outer: str, wrap: Callable[[Function], Function]
 ) -> None:
-    assert fx.grad(ALIKE[outer](wrap(lambda x: h.sow(steep(x), name="y"))))(0.5) == 7.0
+    assert fx.grad(TRANSPARENT[outer](wrap(lambda x: h.sow(with_false_custom_jvp(x), name="y"))))(0.5) == 7.0
 
 
-def test_bounds_of_bounds_hold() -> None:
+def test_nested_intervals_are_bounds() -> None:
     x = fnp.array([0.3, 0.7])
 
-    def lowest(x: Any) -> Any:
+    def lower_bound(x: Any) -> Any:
         return h.bounds(program)(h.around(x, 0.0)).lo
 
-    found = h.bounds(lowest)(h.around(x, 0.0))
-    assert found.lo <= lowest(x) <= found.hi
+    result = h.bounds(lower_bound)(h.around(x, 0.0))
+    assert result.lo <= lower_bound(x) <= result.hi

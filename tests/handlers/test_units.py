@@ -1,4 +1,4 @@
-"""Units of quantities: computed, converted and checked, through loops, branches and derivatives."""
+"""`with_units`: unit arithmetic, conversion and checking in loops, branches and derivatives."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ from tracefx.testing.tolerances import ELEMENTARY
 A = np.array([1.0, 2.0, 4.0], np.float32)
 
 
-def q(x: Any, unit: Unit) -> Quantity:
+def quantity(x: Any, unit: Unit) -> Quantity:
     return Quantity(fnp.asarray(x), unit)
 
 
-def same(found: Any, value: Any, unit: Unit = DIMENSIONLESS) -> None:
-    assert (found.unit if isinstance(found, Quantity) else DIMENSIONLESS) == unit, found
-    assert_near(np.asarray(found.value if isinstance(found, Quantity) else found), value)
+def assert_quantity(actual: Any, value: Any, unit: Unit = DIMENSIONLESS) -> None:
+    assert (actual.unit if isinstance(actual, Quantity) else DIMENSIONLESS) == unit, actual
+    assert_near(np.asarray(actual.value if isinstance(actual, Quantity) else actual), value)
 
 
 # ------------------------------------------------------------------ units
 
 
-def test_units_are_equal_if_they_are_the_same() -> None:
+def test_units_compare_by_dimension_and_scale() -> None:
     assert N * m == J == W * s == kg * m**2 / s**2
     assert hash(N * m) == hash(J)
     assert km / hour != m / s
-    assert 3.6 * km / hour != m / s  # 3.6 is no fraction in binary
+    assert 3.6 * km / hour != m / s  # 3.6 is not a binary fraction
     assert Fraction("3.6") * km / hour == m / s
     assert 1000 * g == kg
     assert (km**2) ** Fraction(1, 2) == km
@@ -78,7 +78,7 @@ def test_units_are_equal_if_they_are_the_same() -> None:
     assert base("EUR") / base("EUR") == DIMENSIONLESS != base("EUR")
 
 
-def test_how_units_are_shown() -> None:
+def test_units_as_text() -> None:
     assert [str(u) for u in (1 / s, m * s / kg**2, m**0.5, 60 * s, N, DIMENSIONLESS, V / m)] == [
         "1/s",
         "m*s/kg**2",
@@ -91,123 +91,139 @@ def test_how_units_are_shown() -> None:
     assert str((5 * m).called("pole")) == "pole"
 
 
-def test_converting() -> None:
-    same(q(36.0, km / hour).to(m / s), 10.0, m / s)
-    same(q(A, km).to(cm), A * 1e5, cm)
-    same(q([1, 2], km).to(m), [1000, 2000], m)
+def test_unit_conversion() -> None:
+    assert_quantity(quantity(36.0, km / hour).to(m / s), 10.0, m / s)
+    assert_quantity(quantity(A, km).to(cm), A * 1e5, cm)
+    assert_quantity(quantity([1, 2], km).to(m), [1000, 2000], m)
     with pytest.raises(UnitError, match="a quantity in km can't be converted to s, a unit of another dimension"):
-        q(1.0, km).to(s)
+        quantity(1.0, km).to(s)
     with pytest.raises(UnitError, match="integers in m can't be converted to km.* exactly"):
-        q([1, 2], m).to(km)
+        quantity([1, 2], m).to(km)
 
 
-# ------------------------------------------------------------------ operations
+# ------------------------------------------------------------------ primitives
 
 OPERATIONS: list[tuple[Callable[..., Any], tuple[Quantity | float, ...], Any, Unit]] = [
-    (lambda x, y: x + y, (q(A, km), q(500.0, m)), A + 0.5, km),
-    (lambda x, y: x - y, (q(A, m), q(1.0, km)), A - 1000, m),
-    (lambda x, y: x % y, (q(A, m), q(3.0, m)), A % 3, m),
-    (lambda x, y: x * y, (q(A, km), q(2.0, s)), A * 2, km * s),
-    (lambda x, y: x / y, (q(A, km), q(2.0, km)), A / 2, DIMENSIONLESS),
-    (lambda x, y: x * y, (q(A, m), 2.0), A * 2, m),
-    (lambda x: 1 / x, (q(A, s),), 1 / A, 1 / s),
-    (lambda x: -abs(x), (q(-A, s),), -A, s),
-    (lambda x: x**3, (q(A, s),), A**3, s**3),
-    (lambda x: x**2.5, (q(A, s),), A**2.5, s**2.5),
-    (lambda x: x**-1.0, (q(A, s),), 1 / A, 1 / s),
-    (fnp.sqrt, (q(A, m**2),), np.sqrt(A), m),
-    (fnp.cbrt, (q(A, m**3),), np.cbrt(A), m),
-    (lax.rsqrt, (q(A, m**2),), 1 / np.sqrt(A), 1 / m),
-    (lax.square, (q(A, m),), A**2, m**2),
-    (fnp.sum, (q(A, m),), 7.0, m),
-    (fnp.prod, (q(A, m),), 8.0, m**3),
-    (fnp.max, (q(A, m),), 4.0, m),
-    (fnp.mean, (q(A, m),), 7 / 3, m),
-    (fnp.std, (q(A, m),), A.std(), m),
-    (lax.cumsum, (q(A, m),), np.cumsum(A), m),
-    (fnp.argmax, (q(A, m),), 2, DIMENSIONLESS),
-    (lambda x, y: lax.sort((x, y))[1], (q(A, m), q(-A, s)), -A, s),
-    (lambda x: lax.top_k(x, 2)[0], (q(A, m),), [4, 2], m),
-    (lambda x: lax.top_k(x, 2)[1], (q(A, m),), [2, 1], DIMENSIONLESS),
-    (fnp.sign, (q(A, m),), [1, 1, 1], DIMENSIONLESS),
-    (fnp.isfinite, (q(A, m),), [True] * 3, DIMENSIONLESS),
-    (lambda x, y: x < y, (q(A, m), q(0.3, cm * 1000)), [True, True, False], DIMENSIONLESS),
-    (lambda x: x > 0, (q(A, m),), [True] * 3, DIMENSIONLESS),
-    (lambda x: fnp.where(x > of_unit(150.0, cm), x, 0.0), (q(A, m),), [0, 2, 4], m),
-    (lambda x, y: fnp.where(x > y, x, y), (q(A, m), q(300.0, cm)), [3, 3, 4], m),
-    (lambda x, y: fnp.clip(x, y, fnp.inf), (q(A, m), q(150.0, cm)), [150, 200, 400], cm),
-    (lambda x, y: fnp.concatenate([x, y]), (q(A, m), q(A, km)), [*A, *(1000 * A)], m),
-    (lambda x, y: fnp.stack([x, y])[1], (q(A, m), q(A, km)), 1000 * A, m),
-    (lambda x: x[fnp.array([2, 0])], (q(A, m),), [4, 1], m),
-    (lambda x, i: x[i], (q(A, m), 1), 2.0, m),
-    (lambda x, y: x.at[1].set(y), (q(A, m), q(1.0, km)), [1, 1000, 4], m),
-    (lambda x, y: x.at[1].add(y), (q(A, m), q(1.0, km)), [1, 1002, 4], m),
-    (lambda x, y: x.at[1].subtract(y), (q(A, m), q(1.0, km)), [1, -998, 4], m),
-    (lambda x: lax.reduce_window(x, 0.0, lax.add, (2,)), (q(A, m),), [3, 6], m),
-    (lambda x: fnp.pad(x, 1), (q(A, m),), [0, *A, 0], m),
-    (lambda x, y: x @ y, (q(A, m), q(A, N)), 21.0, J),
-    (lambda x: fnp.linspace(0.0, 1.0, 3) * x, (q(2.0, m),), [0, 1, 2], m),
-    (fnp.sin, (q(90.0, degree),), 1.0, DIMENSIONLESS),
-    (fnp.arctan2, (q(1.0, m), q(1000.0, mm)), np.pi / 4, DIMENSIONLESS),
-    (lambda x, y: fnp.exp(x / y), (q(1.0, m), q(1.0, km)), np.exp(1e-3), DIMENSIONLESS),
-    (lambda x: 1 + x, (q(50.0, percent),), 1.5, DIMENSIONLESS),
-    (lambda x: nn.relu(x), (q(-A, m),), [0, 0, 0], m),
-    (lambda x: fnp.asarray(x, "float16"), (q(A, m),), A, m),
-    (lambda x: fnp.split(x, 3)[1], (q(A, m),), [2.0], m),
-    (lambda x: in_unit(x, km), (q(A, m),), A / 1000, DIMENSIONLESS),
-    (lambda x: fnp.zeros(3) + x, (q(A, m),), A, m),
-    (lambda x: fx.checkpoint_name(lax.optimization_barrier(x), "x"), (q(A, m),), A, m),
+    (lambda x, y: x + y, (quantity(A, km), quantity(500.0, m)), A + 0.5, km),
+    (lambda x, y: x - y, (quantity(A, m), quantity(1.0, km)), A - 1000, m),
+    (lambda x, y: x % y, (quantity(A, m), quantity(3.0, m)), A % 3, m),
+    (lambda x, y: x * y, (quantity(A, km), quantity(2.0, s)), A * 2, km * s),
+    (lambda x, y: x / y, (quantity(A, km), quantity(2.0, km)), A / 2, DIMENSIONLESS),
+    (lambda x, y: x * y, (quantity(A, m), 2.0), A * 2, m),
+    (lambda x: 1 / x, (quantity(A, s),), 1 / A, 1 / s),
+    (lambda x: -abs(x), (quantity(-A, s),), -A, s),
+    (lambda x: x**3, (quantity(A, s),), A**3, s**3),
+    (lambda x: x**2.5, (quantity(A, s),), A**2.5, s**2.5),
+    (lambda x: x**-1.0, (quantity(A, s),), 1 / A, 1 / s),
+    (fnp.sqrt, (quantity(A, m**2),), np.sqrt(A), m),
+    (fnp.cbrt, (quantity(A, m**3),), np.cbrt(A), m),
+    (lax.rsqrt, (quantity(A, m**2),), 1 / np.sqrt(A), 1 / m),
+    (lax.square, (quantity(A, m),), A**2, m**2),
+    (fnp.sum, (quantity(A, m),), 7.0, m),
+    (fnp.prod, (quantity(A, m),), 8.0, m**3),
+    (fnp.max, (quantity(A, m),), 4.0, m),
+    (fnp.mean, (quantity(A, m),), 7 / 3, m),
+    (fnp.std, (quantity(A, m),), A.std(), m),
+    (lax.cumsum, (quantity(A, m),), np.cumsum(A), m),
+    (fnp.argmax, (quantity(A, m),), 2, DIMENSIONLESS),
+    (lambda x, y: lax.sort((x, y))[1], (quantity(A, m), quantity(-A, s)), -A, s),
+    (lambda x: lax.top_k(x, 2)[0], (quantity(A, m),), [4, 2], m),
+    (lambda x: lax.top_k(x, 2)[1], (quantity(A, m),), [2, 1], DIMENSIONLESS),
+    (fnp.sign, (quantity(A, m),), [1, 1, 1], DIMENSIONLESS),
+    (fnp.isfinite, (quantity(A, m),), [True] * 3, DIMENSIONLESS),
+    (lambda x, y: x < y, (quantity(A, m), quantity(0.3, cm * 1000)), [True, True, False], DIMENSIONLESS),
+    (lambda x: x > 0, (quantity(A, m),), [True] * 3, DIMENSIONLESS),
+    (lambda x: fnp.where(x > of_unit(150.0, cm), x, 0.0), (quantity(A, m),), [0, 2, 4], m),
+    (lambda x, y: fnp.where(x > y, x, y), (quantity(A, m), quantity(300.0, cm)), [3, 3, 4], m),
+    (lambda x, y: fnp.clip(x, y, fnp.inf), (quantity(A, m), quantity(150.0, cm)), [150, 200, 400], cm),
+    (lambda x, y: fnp.concatenate([x, y]), (quantity(A, m), quantity(A, km)), [*A, *(1000 * A)], m),
+    (lambda x, y: fnp.stack([x, y])[1], (quantity(A, m), quantity(A, km)), 1000 * A, m),
+    (lambda x: x[fnp.array([2, 0])], (quantity(A, m),), [4, 1], m),
+    (lambda x, i: x[i], (quantity(A, m), 1), 2.0, m),
+    (lambda x, y: x.at[1].set(y), (quantity(A, m), quantity(1.0, km)), [1, 1000, 4], m),
+    (lambda x, y: x.at[1].add(y), (quantity(A, m), quantity(1.0, km)), [1, 1002, 4], m),
+    (lambda x, y: x.at[1].subtract(y), (quantity(A, m), quantity(1.0, km)), [1, -998, 4], m),
+    (lambda x: lax.reduce_window(x, 0.0, lax.add, (2,)), (quantity(A, m),), [3, 6], m),
+    (lambda x: fnp.pad(x, 1), (quantity(A, m),), [0, *A, 0], m),
+    (lambda x, y: x @ y, (quantity(A, m), quantity(A, N)), 21.0, J),
+    (lambda x: fnp.linspace(0.0, 1.0, 3) * x, (quantity(2.0, m),), [0, 1, 2], m),
+    (fnp.sin, (quantity(90.0, degree),), 1.0, DIMENSIONLESS),
+    (fnp.arctan2, (quantity(1.0, m), quantity(1000.0, mm)), np.pi / 4, DIMENSIONLESS),
+    (lambda x, y: fnp.exp(x / y), (quantity(1.0, m), quantity(1.0, km)), np.exp(1e-3), DIMENSIONLESS),
+    (lambda x: 1 + x, (quantity(50.0, percent),), 1.5, DIMENSIONLESS),
+    (lambda x: nn.relu(x), (quantity(-A, m),), [0, 0, 0], m),
+    (lambda x: fnp.asarray(x, "float16"), (quantity(A, m),), A, m),
+    (lambda x: fnp.split(x, 3)[1], (quantity(A, m),), [2.0], m),
+    (lambda x: in_unit(x, km), (quantity(A, m),), A / 1000, DIMENSIONLESS),
+    (lambda x: fnp.zeros(3) + x, (quantity(A, m),), A, m),
+    (lambda x: fx.checkpoint_name(lax.optimization_barrier(x), "x"), (quantity(A, m),), A, m),
 ]
 
 
 @pytest.mark.parametrize(("f", "args", "value", "unit"), OPERATIONS)
-def test_operations(f: Callable[..., Any], args: tuple[Any, ...], value: Any, unit: Unit) -> None:
-    same(with_units(f)(*args), value, unit)
-    same(with_units(fx.jit(f, static_argnums=()))(*args), value, unit)
+def test_units_of_primitives(f: Callable[..., Any], args: tuple[Any, ...], value: Any, unit: Unit) -> None:
+    assert_quantity(with_units(f)(*args), value, unit)
+    assert_quantity(with_units(fx.jit(f, static_argnums=()))(*args), value, unit)
 
 
-def test_compiled_outside() -> None:
-    same(fx.jit(with_units(lambda x, y: x + y))(q(A, km), q(500.0, m)), A + 0.5, km)
+def test_units_under_jit() -> None:
+    assert_quantity(fx.jit(with_units(lambda x, y: x + y))(quantity(A, km), quantity(500.0, m)), A + 0.5, km)
 
 
 @pytest.mark.parametrize(
     ("f", "args", "message"),
     [
-        (lambda x, y: x + y, (q(1.0, km), q(1.0, s)), r"add of km and s at .*: their dimensions differ"),
-        (lambda x: x + 1.0, (q(1.0, m),), r"add of m and a dimensionless number at "),
-        (lambda x: 1.0 - x, (q(1.0, m),), r"sub of a dimensionless number and m at "),
-        (lambda x, y: x < y, (q(1.0, m), q(1.0, kg)), r"lt of m and kg at "),
-        (fnp.exp, (q(1.0, m),), r"exp takes dimensionless numbers, but an operand is in m"),
-        (fnp.floor, (q(1.0, m),), r"floor takes dimensionless numbers, but an operand is in m"),
-        (lambda x, y: x**y, (q(1.0, m), q(1.0, m)), r"pow of m with an exponent that is not a constant number"),
-        (lambda x: in_unit(x, s), (q(1.0, m),), r"in_unit: the value is in m, not in s at "),
-        (lambda x, y: fnp.concatenate([x, y]), (q(A, m), q(A, s)), r"concatenate of m and s"),
-        (lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x), (q(1.0, m),), r"is in m here and in m\*\*2 there"),
-        (lambda x: lax.cond(x > 0, lambda: x, lambda: x * x), (q(1.0, m),), r"branch 1 of cond.* m\*\*2 .* m there"),
-        (lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x), (q(1.0, m),), r"is in m here and in m\*\*2"),
+        (lambda x, y: x + y, (quantity(1.0, km), quantity(1.0, s)), r"add of km and s at .*: their dimensions differ"),
+        (lambda x: x + 1.0, (quantity(1.0, m),), r"add of m and a dimensionless number at "),
+        (lambda x: 1.0 - x, (quantity(1.0, m),), r"sub of a dimensionless number and m at "),
+        (lambda x, y: x < y, (quantity(1.0, m), quantity(1.0, kg)), r"lt of m and kg at "),
+        (fnp.exp, (quantity(1.0, m),), r"exp takes dimensionless numbers, but an operand is in m"),
+        (fnp.floor, (quantity(1.0, m),), r"floor takes dimensionless numbers, but an operand is in m"),
+        (
+            lambda x, y: x**y,
+            (quantity(1.0, m), quantity(1.0, m)),
+            r"pow of m with an exponent that is not a constant number",
+        ),
+        (lambda x: in_unit(x, s), (quantity(1.0, m),), r"in_unit: the value is in m, not in s at "),
+        (lambda x, y: fnp.concatenate([x, y]), (quantity(A, m), quantity(A, s)), r"concatenate of m and s"),
+        (
+            lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x),
+            (quantity(1.0, m),),
+            r"is in m here and in m\*\*2 there",
+        ),
+        (
+            lambda x: lax.cond(x > 0, lambda: x, lambda: x * x),
+            (quantity(1.0, m),),
+            r"branch 1 of cond.* m\*\*2 .* m there",
+        ),
+        (
+            lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x),
+            (quantity(1.0, m),),
+            r"is in m here and in m\*\*2",
+        ),
     ],
 )
-def test_what_does_not_fit(f: Callable[..., Any], args: tuple[Any, ...], message: str) -> None:
+def test_incompatible_units_are_refused(f: Callable[..., Any], args: tuple[Any, ...], message: str) -> None:
     for g_ in (f, fx.jit(f)):
         with pytest.raises(UnitError, match=message):
             with_units(g_)(*args)
 
 
-def test_the_line_is_named() -> None:
+def test_error_names_the_source_line() -> None:
     def sum_of(x: Any, y: Any) -> Any:
         return x + y
 
     with pytest.raises(UnitError, match=r"test_units\.py:\d+ \(.*sum_of\)"):
-        with_units(sum_of)(q(1.0, m), q(1.0, s))
+        with_units(sum_of)(quantity(1.0, m), quantity(1.0, s))
 
 
-def test_other_arguments() -> None:
+def test_arguments_without_units() -> None:
     with pytest.raises(TypeError, match="the unit of a quantity must be a Unit, got 'm'"):
         with_units(lambda x: x)(Quantity(1.0, "m"))  # type: ignore[arg-type]  # the error that is tested
     with pytest.raises(TypeError, match="must be an array or a number"):
         with_units(lambda x: x)(Quantity("1", m))
-    out = with_units(lambda x, k: {"a": x["a"] * k, "n": k})({"a": q(1.0, m)}, 3)
-    same(out["a"], 3.0, m)
+    out = with_units(lambda x, k: {"a": x["a"] * k, "n": k})({"a": quantity(1.0, m)}, 3)
+    assert_quantity(out["a"], 3.0, m)
     assert out["n"] == 3
 
 
@@ -224,102 +240,102 @@ def spring(x: Any, v: Any) -> Any:
     return lax.scan(step, (x, v), None, 10)
 
 
-def test_loops() -> None:
+def test_units_in_a_scan() -> None:
     (x, v), xs = spring(1.0, 0.0)
     compiled = fx.jit(with_units(spring)), with_units(fx.jit(spring))
-    for f, start in [(with_units(spring), 0.0), *[(f, q(0.0, m / s)) for f in (with_units(spring), *compiled)]]:
-        (x_, v_), xs_ = f(q(1.0, m), start)
-        same(x_, x, m)
-        same(v_, v, m / s)
-        same(xs_, xs, m)
-    (_, v_), _ = with_units(spring)(q(1.0, m), q(0.0, km / hour))
-    same(v_, v * 3.6, km / hour)
-    total, sums = with_units(lambda xs: lax.scan(lambda c, x: (c + x, c), 0.0, xs))(q(A, m))
-    same(total, 7.0, m)
-    same(sums, [0, 1, 3], m)
-    doubled = with_units(lambda x: lax.while_loop(lambda y: y < of_unit(1.0, km), lambda y: 2 * y, x))(q(1.0, m))
-    same(doubled, 1024.0, m)
+    for f, start in [(with_units(spring), 0.0), *[(f, quantity(0.0, m / s)) for f in (with_units(spring), *compiled)]]:
+        (x_, v_), xs_ = f(quantity(1.0, m), start)
+        assert_quantity(x_, x, m)
+        assert_quantity(v_, v, m / s)
+        assert_quantity(xs_, xs, m)
+    (_, v_), _ = with_units(spring)(quantity(1.0, m), quantity(0.0, km / hour))
+    assert_quantity(v_, v * 3.6, km / hour)
+    total, sums = with_units(lambda xs: lax.scan(lambda c, x: (c + x, c), 0.0, xs))(quantity(A, m))
+    assert_quantity(total, 7.0, m)
+    assert_quantity(sums, [0, 1, 3], m)
+    doubled = with_units(lambda x: lax.while_loop(lambda y: y < of_unit(1.0, km), lambda y: 2 * y, x))(quantity(1.0, m))
+    assert_quantity(doubled, 1024.0, m)
     branch = with_units(lambda x: lax.cond(x > of_unit(1.0, km), lambda: x, lambda: of_unit(3.0, km)))
-    same(branch(q(2.0, m)).to(m), 3000.0, m)
-    same(branch(q(2000.0, m)).to(m), 2000.0, m)
-    same(with_units(lambda x: lax.cond(x > 0, lambda: x, lambda: 0.0))(q(2.0, m)), 2.0, m)
+    assert_quantity(branch(quantity(2.0, m)).to(m), 3000.0, m)
+    assert_quantity(branch(quantity(2000.0, m)).to(m), 2000.0, m)
+    assert_quantity(with_units(lambda x: lax.cond(x > 0, lambda: x, lambda: 0.0))(quantity(2.0, m)), 2.0, m)
 
 
-def test_derivatives() -> None:
+def test_units_of_derivatives() -> None:
     def f(x: Any, v: Any) -> Any:
         return (spring(x, v)[1] ** 2).sum()
 
     want = fx.grad(f, (0, 1))(1.0, 0.5)
     for h in (with_units(fx.grad(f, (0, 1))), fx.jit(with_units(fx.grad(fx.jit(f), (0, 1))))):
-        found = h(q(1.0, m), q(0.5, m / s))
-        same(found[0], want[0], m)
-        same(found[1], want[1], m * s)
+        actual = h(quantity(1.0, m), quantity(0.5, m / s))
+        assert_quantity(actual[0], want[0], m)
+        assert_quantity(actual[1], want[1], m * s)
 
-    def pushed(t: Any, dt: Any) -> Any:
+    def jvp_in_time(t: Any, dt: Any) -> Any:
         return fx.jvp(lambda t: of_unit(3.0, m / s**2) * t**2, (t,), (dt,))
 
-    way, moved = with_units(pushed)(q(2.0, s), q(0.5, s))
-    same(way, 12.0, m)
-    same(moved, 6.0, m)
+    position, displacement = with_units(jvp_in_time)(quantity(2.0, s), quantity(0.5, s))
+    assert_quantity(position, 12.0, m)
+    assert_quantity(displacement, 6.0, m)
     outer = fx.grad(lambda x: with_units(f)(Quantity(x, m), Quantity(0.5, m / s)).value)(1.0)
     assert_near(outer, want[0], ELEMENTARY)
 
     def cube(x: Any) -> Any:
         return x**3
 
-    same(with_units(fx.grad(fx.grad(cube)))(q(2.0, m)), 12.0, m)
+    assert_quantity(with_units(fx.grad(fx.grad(cube)))(quantity(2.0, m)), 12.0, m)
 
 
-def test_a_gradient_with_respect_to_two_units_of_one_dimension() -> None:
+def test_gradient_with_two_units_of_one_dimension() -> None:
     def squared(x: Any, y: Any) -> Any:
         return (x + y) ** 2
 
-    found = with_units(fx.grad(squared, (0, 1)))(q(1.0, km), q(500.0, m))
-    same(found[0], 3.0, km)
-    assert found[1].unit.dimension == m.dimension
-    same(found[1].to(m), 3000.0, m)
+    actual = with_units(fx.grad(squared, (0, 1)))(quantity(1.0, km), quantity(500.0, m))
+    assert_quantity(actual[0], 3.0, km)
+    assert actual[1].unit.dimension == m.dimension
+    assert_quantity(actual[1].to(m), 3000.0, m)
 
 
-def test_batches() -> None:
-    x, v = q(A, m), q(A, m / s)
+def test_units_under_vmap() -> None:
+    x, v = quantity(A, m), quantity(A, m / s)
     want = fx.vmap(spring)(A, A)[1]
     for f in (with_units(fx.vmap(spring)), fx.vmap(with_units(spring)), fx.jit(fx.vmap(with_units(spring)))):
-        same(f(x, v)[1], want, m)
+        assert_quantity(f(x, v)[1], want, m)
 
 
-def test_nothing_is_left_of_units() -> None:
+def test_compiled_programs_contain_no_units() -> None:
     plain = fx.make_jaxpr(lambda x, y: x * y + x)(1.0, 2.0)
     with_ = fx.make_jaxpr(lambda x, y: with_units(lambda x, y: x * y + x)(Quantity(x, m), y).value)(1.0, 2.0)
     assert str(plain) == str(with_)
 
 
-def test_without_with_units_the_numbers_are_in_base_units() -> None:
+def test_numbers_are_in_base_units_without_with_units() -> None:
     assert float(of_unit(3.0, km)) == 3000.0
     assert float(in_unit(of_unit(3.0, hour), ms)) == 3 * 3600 * 1000
     assert_near(fx.jit(spring)(1.0, 0.0)[1], spring(1.0, 0.0)[1], ELEMENTARY)
     assert float(fx.grad(lambda x: of_unit(x, km) ** 2)(1.0)) == 2e6
 
 
-def test_what_is_shown_is_the_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_print_shows_the_number(capsys: pytest.CaptureFixture[str]) -> None:
     def f(x: Any) -> Any:
         fx.debug.print("{}", x)
         return sow(x, name="seen") * 2
 
-    out, seen = reap(with_units(f))(q(3.0, m))
-    same(out, 6.0, m)
-    same(seen["seen"], 3.0)
+    out, seen = reap(with_units(f))(quantity(3.0, m))
+    assert_quantity(out, 6.0, m)
+    assert_quantity(seen["seen"], 3.0)
     assert capsys.readouterr().out == "3.0\n"
-    same(with_units(fx.jit(f))(q(3.0, m)), 6.0, m)
+    assert_quantity(with_units(fx.jit(f))(quantity(3.0, m)), 6.0, m)
 
 
-def test_random_quantities() -> None:
+def test_random_draws_have_units() -> None:
     def f(mean: Any) -> Any:
         return sample("x", Normal(mean, of_unit(1.0, cm)))
 
-    out = with_units(seed(f, 0))(q(2.0, m))
+    out = with_units(seed(f, 0))(quantity(2.0, m))
     assert abs(float(out.to(m).value) - 2.0) < 0.05  # five standard deviations
 
 
-def test_a_quantity_is_a_tree() -> None:
-    doubled = tree.map(lambda x: 2 * x, q(A, m))
-    same(doubled, 2 * A, m)
+def test_quantity_is_a_pytree() -> None:
+    doubled = tree.map(lambda x: 2 * x, quantity(A, m))
+    assert_quantity(doubled, 2 * A, m)

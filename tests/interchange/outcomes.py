@@ -1,4 +1,4 @@
-"""What becomes of another library's function when it is given arrays of ours, differentiated and batched."""
+"""Runs functions of other libraries on tracefx arrays and reports whether call, gradient and `vmap` work."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from tracefx.testing.tolerances import FINITE_DIFFERENCES, SUMMED, Ulps
 
 Call: TypeAlias = Callable[[Any], Any]
 Outcome: TypeAlias = tuple[str, str, str]
-"""Of the call, its derivative and its batching: "right", or the name of the error."""
+"""Results of the call, its gradient and its `vmap`: "right", or the name of the error."""
 
 PURE: Final[Outcome] = ("right", "right", "right")
-"""Array code throughout."""
+"""Pure array code."""
 BRANCHES: Final[Outcome] = ("right", "right", "TracerBoolConversionError")
-"""Decides by numbers how to go on, as checks that they are finite do: not of a whole batch at once."""
+"""Branches on values, as checks for finite numbers do, which fails under `vmap`."""
 SELECTS: Final[Outcome] = ("right", "right", "MaskIndexError")
-"""The shape of a result depends on numbers: not of a whole batch at once."""
+"""The shape of a result depends on values, which fails under `vmap`."""
 COMPILED: Final[Outcome] = ("right", "TracerArrayConversionError", "TracerArrayConversionError")
-"""Goes on in C with NumPy's arrays, which have no derivative."""
+"""Converts to NumPy arrays for compiled code, which has no derivative."""
 FLOATS: Final[Outcome] = ("right", "ConcretizationError", "TracerBoolConversionError")
-"""Ends in a Python number, which has no derivative."""
+"""Converts to a Python number, which has no derivative."""
 ASSIGNS: Final[Outcome] = ("TypeError", "TypeError", "TypeError")
 """Assigns to elements of an array."""
 BRANCHES_AND_ASSIGNS: Final[Outcome] = ("TypeError", "TypeError", "TracerBoolConversionError")
 
 
-def _leaves(found: Any) -> Iterator[Any]:
-    if isinstance(found, tuple | list):
-        for part in found:
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, tuple | list):
+        for part in tree:
             yield from _leaves(part)
     else:
-        yield found
+        yield tree
 
 
 def _total(call: Call) -> Callable[[Any], Any]:
-    """A number that depends on all results of a call."""
+    """Returns a function that sums all results of a call with distinct weights."""
 
     def total(x: Any) -> Any:
         return sum([(leaf * fnp.cos(fnp.arange(float(leaf.size))).reshape(leaf.shape)).sum() for leaf in floats(x)])
@@ -57,7 +57,7 @@ def _total(call: Call) -> Callable[[Any], Any]:
     return total
 
 
-def _judged(check: Callable[[], None]) -> str:
+def _outcome_of(check: Callable[[], None]) -> str:
     try:
         check()
     except AssertionError as error:
@@ -69,30 +69,30 @@ def _judged(check: Callable[[], None]) -> str:
     return "right"
 
 
-def _near(found: Any, wanted: Any, tolerance: Ulps = SUMMED) -> None:
-    for a, b in zip(_leaves(found), _leaves(wanted), strict=True):
+def _near(got: Any, wanted: Any, tolerance: Ulps = SUMMED) -> None:
+    for a, b in zip(_leaves(got), _leaves(wanted), strict=True):
         assert_near(a, b, tolerance)
 
 
 def outcome(call: Call, x: Any) -> Outcome:
-    """Compared with NumPy's arrays, with differences in one direction, and with one call for each."""
-    ours, total = fnp.asarray(x, dtype=np.float64), _total(call)
-    way = np.cos(np.arange(float(x.size))).reshape(x.shape)
+    """Compares the call with NumPy, the gradient with a finite difference, and `vmap` with a loop."""
+    array, total = fnp.asarray(x, dtype=np.float64), _total(call)
+    direction = np.cos(np.arange(float(x.size))).reshape(x.shape)
 
     def derivative() -> None:
-        there, back = [float(total(fnp.asarray(x + step * way, dtype=np.float64))) for step in (1e-6, -1e-6)]
-        _near((np.asarray(fx.grad(total)(ours)) * way).sum(), (there - back) / 2e-6, FINITE_DIFFERENCES)
+        right, left = [float(total(fnp.asarray(x + step * direction, dtype=np.float64))) for step in (1e-6, -1e-6)]
+        _near((np.asarray(fx.grad(total)(array)) * direction).sum(), (right - left) / 2e-6, FINITE_DIFFERENCES)
 
     def batched() -> None:
-        batch = fnp.stack([ours, ours * 0.75])
+        batch = fnp.stack([array, array * 0.75])
         _near(fx.vmap(total)(batch), fnp.stack([total(batch[0]), total(batch[1])]))
 
-    return _judged(lambda: _near(call(ours), call(x))), _judged(derivative), _judged(batched)
+    return _outcome_of(lambda: _near(call(array), call(x))), _outcome_of(derivative), _outcome_of(batched)
 
 
-def outcomes_elsewhere(module: str) -> dict[str, Outcome]:
-    """What the `CALLS` of a module become in a process in which SciPy is imported with SCIPY_ARRAY_API."""
-    ran = subprocess.run(
+def outcomes_in_subprocess(module: str) -> dict[str, Outcome]:
+    """Returns the outcomes of the `CALLS` of a module, run in a process with SCIPY_ARRAY_API=1."""
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", module],
         env={**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         cwd=Path(__file__).parents[2],
@@ -101,8 +101,8 @@ def outcomes_elsewhere(module: str) -> dict[str, Outcome]:
         timeout=300,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    return {name: tuple(found) for name, found in json.loads(ran.stdout).items()}
+    assert process.returncode == 0, process.stderr
+    return {name: tuple(outcome_) for name, outcome_ in json.loads(process.stdout).items()}
 
 
 def report(calls: Mapping[str, tuple[Call, Outcome]], x: Any) -> str:

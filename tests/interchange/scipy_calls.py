@@ -1,4 +1,4 @@
-"""Functions of SciPy and what becomes of them; as a program, with SCIPY_ARRAY_API=1, what really does."""
+"""Functions of SciPy with their expected outcomes; run as a program with SCIPY_ARRAY_API=1, prints the actual ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Functions of scikit-learn and what becomes of them; as a program, with SCIPY_ARRAY_API=1, what really does."""
+"""Functions of scikit-learn with their expected outcomes; run as a program with SCIPY_ARRAY_API=1, prints the actual
+ones.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ TARGET: Final = np.sin(np.arange(12.0))
 
 
 def like(x: Any, data: Any) -> Any:
-    """`data` as an array of the library that `x` is of."""
+    """Converts `data` to an array of the library of `x`."""
     return data if isinstance(x, np.ndarray) else fnp.asarray(data, dtype=data.dtype)
 
 

@@ -1,4 +1,4 @@
-"""einops: `einops.array_api` as it is, `einops` itself with the backend of docs/interchange.md."""
+"""einops: `einops.array_api` unchanged, and `einops` with the backend class of docs/interchange.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracefx.testing.tolerances import FINITE_DIFFERENCES
 PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"
 X = np.random.default_rng(0).uniform(1.0, 2.0, (2, 4, 3)).astype(np.float32)
 
-BOTH: tuple[Callable[[Any, Any], Any], ...] = (
+CALLS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda e, x: e.rearrange(x, "a b c -> (c a) b"),
     lambda e, x: e.rearrange(x, "a (b two) c -> two a b c", two=2),
     lambda e, x: e.reduce(x, "a b c -> a c", "mean"),
@@ -31,7 +31,7 @@ BOTH: tuple[Callable[[Any, Any], Any], ...] = (
     lambda e, x: e.pack([x, x[:, 0]], "a * c")[0],
     lambda e, x: e.unpack(x, [(1,), (3,)], "a * c")[1],
 )
-MORE: tuple[Callable[[Any, Any], Any], ...] = (
+BACKEND_CALLS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda e, x: e.einsum(x, x, "a b c, a d c -> b d"),
     lambda e, x: e.rearrange([x[0], x[1]], "a b c -> b (a c)"),
     lambda e, x: e.rearrange(x, "a b c -> (a b) c") * e.parse_shape(x, "a b c")["b"],
@@ -40,36 +40,38 @@ MORE: tuple[Callable[[Any, Any], Any], ...] = (
 
 @pytest.fixture(scope="module")
 def backend() -> None:
-    """The class of the page, which einops finds among the subclasses of its own."""
+    """Defines the backend class of the documentation page, which einops finds among the subclasses of
+    its base class.
+    """
     (text,) = [block.text for block in blocks(PAGE.read_text(encoding="utf-8")) if "class TracefxBackend" in block.text]
     exec(compile(text, PAGE.name, "exec"), {"__name__": "backend"})
 
 
 def check(function: Callable[[Any, Any], Any], library: Any) -> None:
-    def ours(x: Any) -> Any:
+    def call(x: Any) -> Any:
         return function(library, x)
 
     x, wanted = fnp.asarray(X), function(einops, X)
-    for found in (ours(x), fx.jit(ours)(x), fx.vmap(ours)(x[None])[0]):
-        assert isinstance(found, fx.Array)
-        assert_near(found, wanted)
-    wide, way, step = X.astype(np.float64), np.cos(np.arange(24.0)).reshape(X.shape), 1e-6
-    slope = (function(einops, wide + step * way) - function(einops, wide - step * way)).sum() / (2 * step)
-    gradient = fx.grad(lambda x: ours(x).sum())(fnp.asarray(wide, dtype="float64"))
-    assert_near(np.sum(np.asarray(gradient) * way), slope, FINITE_DIFFERENCES)
+    for got in (call(x), fx.jit(call)(x), fx.vmap(call)(x[None])[0]):
+        assert isinstance(got, fx.Array)
+        assert_near(got, wanted)
+    wide, direction, step = X.astype(np.float64), np.cos(np.arange(24.0)).reshape(X.shape), 1e-6
+    slope = (function(einops, wide + step * direction) - function(einops, wide - step * direction)).sum() / (2 * step)
+    gradient = fx.grad(lambda x: call(x).sum())(fnp.asarray(wide, dtype="float64"))
+    assert_near(np.sum(np.asarray(gradient) * direction), slope, FINITE_DIFFERENCES)
 
 
-@pytest.mark.parametrize("function", BOTH, ids=range(len(BOTH)))
-def test_the_array_api_of_einops(function: Callable[[Any, Any], Any]) -> None:
+@pytest.mark.parametrize("function", CALLS, ids=range(len(CALLS)))
+def test_einops_array_api(function: Callable[[Any, Any], Any]) -> None:
     check(function, einops.array_api)
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("function", BOTH + MORE, ids=range(len(BOTH + MORE)))
-def test_einops_with_a_backend(function: Callable[[Any, Any], Any]) -> None:
+@pytest.mark.parametrize("function", CALLS + BACKEND_CALLS, ids=range(len(CALLS + BACKEND_CALLS)))
+def test_einops_backend(function: Callable[[Any, Any], Any]) -> None:
     check(function, einops)
 
 
 @pytest.mark.usefixtures("backend")
-def test_as_numpy() -> None:
+def test_asnumpy() -> None:
     assert type(einops.asnumpy(fnp.asarray(X))) is np.ndarray

@@ -1,4 +1,4 @@
-"""Arrays where NumPy arrays are expected, and beside them: conversion, operators, the buffer protocol, pickling."""
+"""tracefx arrays in NumPy code: conversion, operators, the buffer protocol, pickling."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.closeness import assert_near
 from tracefx.errors import ConcretizationError, TracerArrayConversionError
 from tracefx.testing.tolerances import ELEMENTARY
 
-X: Any = fnp.arange(6.0).reshape(2, 3)  # Any, since type checkers know buffers of classes from Python 3.12 on
+X: Any = fnp.arange(6.0).reshape(2, 3)  # Any, because type checkers know `__buffer__` from Python 3.12 on
 
 
 # ------------------------------------------------------------------ numpy.asarray
 
 
-def test_numpy_sees_the_numbers_where_they_lie() -> None:
+def test_asarray_shares_memory_read_only() -> None:
     for x in (X, fx.jit(lambda x: x + 1)(X), fnp.ones(40_000)):
         first, second = np.asarray(x), np.asarray(x, copy=False)
         assert np.shares_memory(first, second)
@@ -32,29 +32,29 @@ def test_numpy_sees_the_numbers_where_they_lie() -> None:
         assert not second.flags.writeable
 
 
-def test_nobody_makes_the_numbers_writable() -> None:
+def test_views_cannot_be_made_writable() -> None:
     y = X + 1
     arrays: list[Any] = [y, y.T, y.reshape(3, 2), y[0], fnp.asarray(np.arange(3.0)), fnp.zeros((2, 3)), fnp.float32(2)]
     arrays += [fx.jit(lambda x: x + 1)(X), y.astype("bfloat16"), fnp.sort(y), fnp.ones(40_000) * 2]
     for x in arrays:
-        for seen in (np.asarray(x), x.__array__(), np.from_dlpack(x) if x.dtype != "bfloat16" else np.asarray(x)):
+        for view in (np.asarray(x), x.__array__(), np.from_dlpack(x) if x.dtype != "bfloat16" else np.asarray(x)):
             with pytest.raises(ValueError, match=r"WRITEABLE|writeable"):
-                seen.setflags(write=True)
+                view.setflags(write=True)
 
 
-def test_a_copy_is_ones_own() -> None:
-    mine = np.array(X)
-    mine[0, 0] = 9.0
+def test_numpy_copy_is_independent() -> None:
+    copied = np.array(X)
+    copied[0, 0] = 9.0
     assert X[0].tolist() == [0.0, 1.0, 2.0]
     assert np.asarray(X, np.float64).dtype == np.float64
     with pytest.raises(ValueError, match="Unable to avoid copy"):
         np.asarray(X, np.float64, copy=False)
 
 
-def test_numpys_functions_take_arrays() -> None:
+def test_numpy_functions_accept_arrays() -> None:
     assert isinstance(np.sin(X), np.ndarray)
     assert np.stack([X, X]).shape == (2, 2, 3)
-    assert isinstance(np.sum(X), fx.Array)  # NumPy asks for the method of that name
+    assert isinstance(np.sum(X), fx.Array)  # NumPy calls the method of that name
     out = np.zeros((2, 3))
     out[:] = X
     out += X
@@ -70,27 +70,27 @@ OPERATORS = (
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
-def test_numpy_on_the_left_of_an_array(op: Callable[[Any, Any], Any]) -> None:
+def test_operators_with_numpy_as_left_operand(op: Callable[[Any, Any], Any]) -> None:
     left, right = np.array([1.0, 2.0, 3.0], np.float32), fnp.array([2.0, 2.0, 0.5])
-    found = op(left, right)
-    assert isinstance(found, fx.Array)
-    assert_near(found, op(left, np.asarray(right)), ELEMENTARY)
-    assert_near(fx.jit(lambda x: op(left, x))(right), found, ELEMENTARY)
+    got = op(left, right)
+    assert isinstance(got, fx.Array)
+    assert_near(got, op(left, np.asarray(right)), ELEMENTARY)
+    assert_near(fx.jit(lambda x: op(left, x))(right), got, ELEMENTARY)
     if op is not operator.matmul:
         assert isinstance(op(left[0], right), fx.Array)
         assert isinstance(op(np.float64(1.5), right), fx.Array)
 
 
-def test_divmod_and_bits() -> None:
+def test_divmod_and_bitwise_operators_with_numpy_as_left_operand() -> None:
     sevens: Any = np.array([7, 8])
-    quotient, rest = divmod(sevens, fnp.array([2, 3]))
+    quotient, remainder = divmod(sevens, fnp.array([2, 3]))
     assert isinstance(quotient, fx.Array)
-    assert [quotient.tolist(), rest.tolist()] == [[3, 2], [1, 2]]
+    assert [quotient.tolist(), remainder.tolist()] == [[3, 2], [1, 2]]
     for op in (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift):
         assert isinstance(op(sevens, fnp.array([2, 3])), fx.Array)
 
 
-def test_numpy_on_the_left_of_a_tracer_is_differentiated_and_batched() -> None:
+def test_transformations_with_numpy_as_left_operand() -> None:
     factors = np.array([1.0, 2.0, 3.0])
     assert fx.grad(lambda x: (factors * x).sum())(fnp.ones(3)).tolist() == [1.0, 2.0, 3.0]
     assert fx.grad(lambda x: factors @ x)(fnp.ones(3)).tolist() == [1.0, 2.0, 3.0]
@@ -98,21 +98,21 @@ def test_numpy_on_the_left_of_a_tracer_is_differentiated_and_batched() -> None:
     assert fx.vmap(lambda x: factors - x)(fnp.ones((2, 1))).tolist() == [[0.0, 1.0, 2.0]] * 2
 
 
-NUMPYS = (
+NUMPY_FUNCTIONS = (
     *(np.sin, np.asarray, np.add.reduce, np.linalg.norm, np.zeros_like),
     *(lambda x: np.add(x, 1), lambda x: np.add(np.ones(3), x), lambda x: np.stack([x, x]), lambda x: np.dot(x, x)),
     *(lambda x: np.where(x > 0, x, 0), lambda x: np.from_dlpack(x), lambda x: np.array([x[0], x[1]])),
 )
 
 
-@pytest.mark.parametrize("function", NUMPYS, ids=range(len(NUMPYS)))
-def test_numpys_functions_of_a_tracer_say_what_to_use(function: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("function", NUMPY_FUNCTIONS, ids=range(len(NUMPY_FUNCTIONS)))
+def test_numpy_functions_of_tracers_raise_with_a_hint(function: Callable[[Any], Any]) -> None:
     for transform in (fx.grad, fx.jit, fx.vmap):
         with pytest.raises((TracerArrayConversionError, ConcretizationError), match=r"tracefx\.numpy|traces|is traced"):
             transform(lambda x: function(x).sum())(fnp.ones((3, 3)))
 
 
-def test_numpys_functions_that_ask_for_a_method_go_on() -> None:
+def test_numpy_functions_that_call_methods_work_on_tracers() -> None:
     assert fx.grad(lambda x: np.sum(np.reshape(x, (3, 1)) ** 2))(fnp.ones(3)).tolist() == [2.0, 2.0, 2.0]
     assert fx.jit(lambda x: x * (np.ndim(x) + np.shape(x)[0]))(fnp.ones(3)).tolist() == [4.0, 4.0, 4.0]
 
@@ -120,7 +120,7 @@ def test_numpys_functions_that_ask_for_a_method_go_on() -> None:
 # ------------------------------------------------------------------ the buffer protocol
 
 
-def test_a_buffer_shares_the_numbers() -> None:
+def test_buffer_shares_memory() -> None:
     view = X.__buffer__(0)
     assert (view.shape, view.format, view.readonly) == ((2, 3), "f", True)
     assert np.shares_memory(np.asarray(view), np.asarray(X))
@@ -132,7 +132,7 @@ def test_a_buffer_shares_the_numbers() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="classes of Python have buffers from Python 3.12 on (PEP 688)")
 def test_memoryview() -> None:
     assert memoryview(X) == np.asarray(X).data
-    assert np.asarray(X.astype("bfloat16")).dtype == X.astype("bfloat16").dtype  # which has no buffer
+    assert np.asarray(X.astype("bfloat16")).dtype == X.astype("bfloat16").dtype  # bfloat16 has no buffer format
 
 
 def test_keys_have_no_buffer() -> None:
@@ -153,24 +153,24 @@ def test_buffers_become_arrays() -> None:
 @pytest.mark.parametrize(
     "dtype", ["bool", "int4", "uint8", "int64", "float16", "bfloat16", "float8_e5m2", "complex128"]
 )
-def test_pickling(dtype: str) -> None:
+def test_pickle_round_trip(dtype: str) -> None:
     x = X.astype(dtype)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        again = pickle.loads(pickle.dumps(x, protocol))
-        assert (type(again), again.aval) == (type(x), x.aval)
-        np.testing.assert_array_equal(np.asarray(again), np.asarray(x))
+        restored = pickle.loads(pickle.dumps(x, protocol))
+        assert (type(restored), restored.aval) == (type(x), x.aval)
+        np.testing.assert_array_equal(np.asarray(restored), np.asarray(x))
 
 
-def test_pickling_keeps_what_is_weakly_typed_and_keys() -> None:
+def test_pickle_preserves_weak_types_and_keys() -> None:
     weak = fnp.asarray(2.0)
     assert pickle.loads(pickle.dumps(weak)).aval == weak.aval
     key = fx.random.key(7)
-    again = pickle.loads(pickle.dumps(key))
-    assert again.dtype == key.dtype
-    assert fx.random.key_data(again).tolist() == fx.random.key_data(key).tolist()
+    restored = pickle.loads(pickle.dumps(key))
+    assert restored.dtype == key.dtype
+    assert fx.random.key_data(restored).tolist() == fx.random.key_data(key).tolist()
 
 
-def test_pickling_out_of_band_shares_memory() -> None:
+def test_out_of_band_pickling_shares_memory() -> None:
     buffers: list[pickle.PickleBuffer] = []
     x = fnp.arange(1000.0)
     data = pickle.dumps(x, 5, buffer_callback=buffers.append)
@@ -180,14 +180,14 @@ def test_pickling_out_of_band_shares_memory() -> None:
     assert (pickle.loads(data, buffers=buffers) == x).all()
 
 
-def test_copies_are_arrays_of_their_own_in_the_same_memory() -> None:
-    """A copy outlives the donation of its original, and nobody writes to either."""
-    for again in (copy.copy(X), copy.deepcopy({"a": X})["a"]):
-        assert again is not X
-        assert np.shares_memory(np.asarray(again), np.asarray(X))
+def test_copies_are_new_arrays_with_shared_memory() -> None:
+    """A copy stays valid when its original is donated, and neither can be written to."""
+    for restored in (copy.copy(X), copy.deepcopy({"a": X})["a"]):
+        assert restored is not X
+        assert np.shares_memory(np.asarray(restored), np.asarray(X))
 
 
-def test_tracers_are_copied_and_not_pickled() -> None:
+def test_tracers_can_be_copied_but_not_pickled() -> None:
     def f(x: Any) -> Any:
         assert copy.copy(x) is x
         assert copy.deepcopy([x])[0] is x
@@ -199,11 +199,11 @@ def test_tracers_are_copied_and_not_pickled() -> None:
         transform(f)(X)
 
 
-# ------------------------------------------------------------------ what array libraries ask
+# ------------------------------------------------------------------ attributes that array libraries read
 
 
-def test_what_array_libraries_ask_of_arrays_and_tracers() -> None:
-    def asked(x: Any) -> Any:
+def test_array_api_attributes_of_arrays_and_tracers() -> None:
+    def check_attributes(x: Any) -> Any:
         assert x.__array_namespace__() is fnp
         assert (x.itemsize, x.nbytes, x.size, x.ndim) == (4, 24, 6, 2)
         assert x.mT.shape == (3, 2)
@@ -211,17 +211,17 @@ def test_what_array_libraries_ask_of_arrays_and_tracers() -> None:
         assert fnp.asarray(x, copy=True, device=x.device).shape == x.shape
         return x.to_device(fx.devices()[0]).sum()
 
-    asked(X)
-    fx.grad(asked)(X)
-    fx.jit(asked)(X)
-    fx.vmap(asked)(fnp.stack([X, X]))
+    check_attributes(X)
+    fx.grad(check_attributes)(X)
+    fx.jit(check_attributes)(X)
+    fx.vmap(check_attributes)(fnp.stack([X, X]))
 
 
-def test_a_tracer_with_numbers_behind_it_is_where_they_are() -> None:
-    found: list[object] = []
+def test_device_of_tracers() -> None:
+    devices_seen: list[object] = []
 
     def f(x: Any) -> Any:
-        found.append(x.device)
+        devices_seen.append(x.device)
         return x.sum()
 
     fx.grad(f)(X)
@@ -229,4 +229,4 @@ def test_a_tracer_with_numbers_behind_it_is_where_they_are() -> None:
     fx.grad(lambda x: fx.vmap(f)(x).sum())(X)
     fx.jit(f)(X)
     device, *_ = fx.devices()
-    assert found == [device, device, device, None]
+    assert devices_seen == [device, device, device, None]

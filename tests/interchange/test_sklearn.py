@@ -1,21 +1,21 @@
-"""scikit-learn takes arrays of ours; where not, docs/interchange.md says why."""
+"""scikit-learn functions accept tracefx arrays; docs/interchange.md documents the exceptions."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.interchange.outcomes import outcomes_elsewhere
+from tests.interchange.outcomes import outcomes_in_subprocess
 from tests.interchange.sklearn_calls import CALLS
 
 PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"
 
 
 def test_outcomes() -> None:
-    assert outcomes_elsewhere("tests.interchange.sklearn_calls") == {
+    assert outcomes_in_subprocess("tests.interchange.sklearn_calls") == {
         name: wanted for name, (_, wanted) in CALLS.items()
     }
 
 
-def test_the_page_names_them() -> None:
+def test_documentation_lists_all_functions() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in CALLS if f"`{name}`" not in page] == []

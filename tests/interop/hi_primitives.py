@@ -1,4 +1,4 @@
-"""Objects that `call_hi_primitive` applies, whose derivatives are not those of their expansion."""
+"""Hijax primitives for tests; their derivative rules deliberately differ from the derivatives of their expansion."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from jax.experimental import hijax
 from typing_extensions import override
 
 _BASE: Final[Any] = getattr(hijax, "HiPrim", None) or hijax.VJPHiPrimitive
-"""The base class, which is called VJPHiPrimitive before JAX 0.11."""
+"""The base class of hijax primitives; its name was VJPHiPrimitive before JAX 0.11."""
 
 
 class Tripled(_BASE):  # type: ignore[misc]  # the base class depends on the version of JAX
-    """`3 * x`, whose derivative is 5."""
+    """`3 * x`, whose derivative rules say 5."""
 
     def __init__(self, aval: Any) -> None:
         self.in_avals = (aval,)
@@ -31,7 +31,7 @@ class Tripled(_BASE):  # type: ignore[misc]  # the base class depends on the ver
 
 
 class TripledByJvp(Tripled):
-    """The same with a rule for forward mode."""
+    """`Tripled` with a JVP rule."""
 
     @override
     def jvp(self, primals: Any, tangents: Any) -> Any:
@@ -40,7 +40,7 @@ class TripledByJvp(Tripled):
 
 
 class TripledByVjp(Tripled):
-    """The same with a rule for reverse mode."""
+    """`Tripled` with VJP rules."""
 
     @override
     def vjp_fwd(self, nonzeros: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A program written for JAX and Optax: it prints what some optimizers make of the same parameters, as JSON."""
+"""A program written for JAX and Optax: trains the same parameters with several optimizers; prints them as JSON."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ if __name__ == "__main__":
         ),
         "average": optax.chain(optax.yogi(0.01), optax.ema(0.5)),
     }
-    found = {name: trained(optimizer) for name, optimizer in optimizers.items()}
-    sys.stdout.write(json.dumps({"array": jax.Array.__module__, "results": {**found, "lbfgs": by_line_search()}}))
+    results = {name: trained(optimizer) for name, optimizer in optimizers.items()}
+    sys.stdout.write(json.dumps({"array": jax.Array.__module__, "results": {**results, "lbfgs": by_line_search()}}))

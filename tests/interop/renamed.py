@@ -1,7 +1,7 @@
-"""Runs a module that is written for JAX with tracefx in its place: `python -m tests.interop.renamed some.module`.
+"""Runs a module written for JAX on tracefx: `python -m tests.interop.renamed some.module`.
 
-Whatever the module and the libraries it uses import as `jax`, or out of it, is tracefx's of that name; but the version
-is JAX's, since libraries ask by it which names there are.
+Imports of `jax` and its submodules, in the module and in the libraries it uses, return tracefx's modules of the same
+names. `jax.__version__` stays JAX's version, because libraries check it to find out which names exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing_extensions import override
 
 @final
 class JaxImportAlias(MetaPathFinder, Loader):
-    """Finds `tracefx` and its modules for those who look for `jax`."""
+    """A meta path finder that resolves imports of `jax` and its submodules to `tracefx`."""
 
     @override
     def find_spec(
@@ -32,9 +32,9 @@ class JaxImportAlias(MetaPathFinder, Loader):
 
     @override
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        ours = importlib.import_module("tracefx" + spec.name.removeprefix("jax"))
+        fx_module = importlib.import_module("tracefx" + spec.name.removeprefix("jax"))
         module = ModuleType(spec.name)
-        vars(module).update(__getattr__=lambda name: getattr(ours, name), __version__=version("jax"))
+        vars(module).update(__getattr__=lambda name: getattr(fx_module, name), __version__=version("jax"))
         return module
 
     @override

@@ -1,4 +1,4 @@
-"""Public functions of tracefx, exported: programs have the same types in JAX, come back, and compute the same."""
+"""Public tracefx functions through `to_jax`: output types, round trips with `from_jax`, values and derivatives."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.differential.records import OURS, Call, Record, is_inexact, to_library_array
+from tests.differential.records import TRACEFX, Call, Record, is_inexact, to_library_array
 from tests.differential.table import RECORDS
 from tracefx.core import dtypes
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax, to_jax
@@ -21,66 +21,72 @@ from tracefx.interop.jax.values import type_from_jax
 from tracefx.testing.tolerances import DERIVATIVE, Ulps, ulp_distance
 
 _RECORDS: Final = [record for record in RECORDS if not record.is_plain and record.calls]
-_TRACED: Final = _RECORDS[::3]
-_COMPUTED: Final = _RECORDS[2::24]
+_TYPE_RECORDS: Final = _RECORDS[::3]
+_VALUE_RECORDS: Final = _RECORDS[2::24]
 
-_BACK: Final = [
-    record for record in _TRACED if record.name.startswith(("nn.", "numpy.")) and "linalg" not in record.name
+_ROUNDTRIP_RECORDS: Final = [
+    record for record in _TYPE_RECORDS if record.name.startswith(("nn.", "numpy.")) and "linalg" not in record.name
 ]
-"""Those that come back as the same programs; JAX's Cholesky and solvers are others, and keys have conversions."""
+"""Records whose programs are equal after a round trip: not JAX's Cholesky and solvers, nor functions of keys."""
 
 
-def function(record: Record, call: Call) -> Callable[..., Any]:
-    """A call of a function of ours, as a function of its operands."""
-    return lambda *xs: call.of(record.via(OURS), xs)
+def function_of(record: Record, call: Call) -> Callable[..., Any]:
+    """A call of a tracefx function, as a function of its operands."""
+    return lambda *xs: call.of(record.via(TRACEFX), xs)
 
 
-def operands(call: Call) -> tuple[list[Any], list[Any]]:
-    """What it is called with, here and in JAX."""
-    ours = [to_library_array(OURS, x) for x in call.operands]
-    return ours, [as_jax(x) if isinstance(x, fx.Array) else x for x in ours]
+def operands_of(call: Call) -> tuple[list[Any], list[Any]]:
+    """The operands of a call, as tracefx arrays and as JAX arrays."""
+    fx_operands = [to_library_array(TRACEFX, x) for x in call.operands]
+    return fx_operands, [as_jax(x) if isinstance(x, fx.Array) else x for x in fx_operands]
 
 
-def agree(got: Any, want: Any, ulps: Ulps) -> None:
-    leaves, wanted = jax.tree.leaves(got), fx.tree.leaves(want)
-    for theirs, ours in zip(leaves, wanted, strict=True):
-        g, w = np.asarray(as_tracefx(theirs)), np.asarray(ours)
+def assert_agree(got: Any, want: Any, ulps: Ulps) -> None:
+    actual, expected = jax.tree.leaves(got), fx.tree.leaves(want)
+    for jax_leaf, fx_leaf in zip(actual, expected, strict=True):
+        g, w = np.asarray(as_tracefx(jax_leaf)), np.asarray(fx_leaf)
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
-        allowed = ulps.for_array(w)
-        assert np.max(ulp_distance(g, w, allowed.least), initial=0) <= (allowed.of(g.dtype) if is_inexact(g) else 0)
+        tolerance = ulps.for_array(w)
+        assert np.max(ulp_distance(g, w, tolerance.least), initial=0) <= (tolerance.of(g.dtype) if is_inexact(g) else 0)
 
 
-@pytest.mark.parametrize("record", _TRACED, ids=lambda record: record.name)
-def test_programs_have_the_same_types(record: Record) -> None:
+@pytest.mark.parametrize("record", _TYPE_RECORDS, ids=lambda record: record.name)
+def test_output_types_match(record: Record) -> None:
     call = record.calls[0]
-    f, (ours, theirs) = function(record, call), operands(call)
-    program = fx.make_jaxpr(f)(*ours)
-    assert tuple(map(type_from_jax, jax.make_jaxpr(to_jax(f))(*theirs).out_avals)) == program.out_avals
+    f, (fx_operands, jax_operands) = function_of(record, call), operands_of(call)
+    program = fx.make_jaxpr(f)(*fx_operands)
+    assert tuple(map(type_from_jax, jax.make_jaxpr(to_jax(f))(*jax_operands).out_avals)) == program.out_avals
 
 
-@pytest.mark.parametrize("record", _BACK, ids=lambda record: record.name)
-def test_programs_come_back(record: Record) -> None:
+@pytest.mark.parametrize("record", _ROUNDTRIP_RECORDS, ids=lambda record: record.name)
+def test_programs_roundtrip_through_jax(record: Record) -> None:
     call = record.calls[0]
-    f, (ours, _) = function(record, call), operands(call)
-    assert fx.make_jaxpr(from_jax(to_jax(f)))(*ours) == fx.make_jaxpr(f)(*ours)
+    f, (fx_operands, _) = function_of(record, call), operands_of(call)
+    assert fx.make_jaxpr(from_jax(to_jax(f)))(*fx_operands) == fx.make_jaxpr(f)(*fx_operands)
 
 
-@pytest.mark.parametrize("record", _COMPUTED, ids=lambda record: record.name)
-def test_values_and_derivatives_are_the_same(record: Record) -> None:
+@pytest.mark.parametrize("record", _VALUE_RECORDS, ids=lambda record: record.name)
+def test_values_and_derivatives_match(record: Record) -> None:
     call = record.calls[0]
-    f, (ours, theirs) = function(record, call), operands(call)
-    agree(to_jax(f)(*theirs), f(*ours), record.ulps)
-    places = [i for i in call.differentiable_operands if dtypes.is_float(ours[i].dtype)] if record.derivatives else []
-    if not places:
+    f, (fx_operands, jax_operands) = function_of(record, call), operands_of(call)
+    assert_agree(to_jax(f)(*jax_operands), f(*fx_operands), record.ulps)
+    argnums = (
+        [i for i in call.differentiable_operands if dtypes.is_float(fx_operands[i].dtype)] if record.derivatives else []
+    )
+    if not argnums:
         return
 
-    def moved(*xs: Any) -> Any:
-        given = dict(zip(places, xs, strict=True))
-        outs = f(*[given.get(i, x) for i, x in enumerate(ours)])
+    def inexact_outputs(*xs: Any) -> Any:
+        operands = dict(zip(argnums, xs, strict=True))
+        outs = f(*[operands.get(i, x) for i, x in enumerate(fx_operands)])
         return [x for x in fx.tree.leaves(outs) if dtypes.is_inexact(x.dtype)]
 
-    def slopes(library: Any, g: Callable[..., Any], given: list[Any]) -> Any:
-        xs = tuple([given[i] for i in places])
+    def tangents_of(library: Any, g: Callable[..., Any], operands: list[Any]) -> Any:
+        xs = tuple([operands[i] for i in argnums])
         return library.jit(lambda *xs: library.jvp(g, xs, tuple([library.numpy.cos(x) for x in xs]))[1])(*xs)
 
-    agree(slopes(jax, to_jax(moved), theirs), slopes(fx, moved, ours), DERIVATIVE)
+    assert_agree(
+        tangents_of(jax, to_jax(inexact_outputs), jax_operands),
+        tangents_of(fx, inexact_outputs, fx_operands),
+        DERIVATIVE,
+    )

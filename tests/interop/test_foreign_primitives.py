@@ -1,4 +1,4 @@
-"""Primitives that other libraries have given JAX do here what they do there, by the rules that they have there."""
+"""Imported primitives that other libraries define with JAX: evaluated and transformed by their JAX rules."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -22,14 +22,14 @@ from tracefx.interop.jax import from_jax
 from tracefx.testing.tolerances import ELEMENTARY
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of what it imports, and JAX will rename
+    warnings.simplefilter("ignore")  # JAX deprecation warnings of imported modules
     import equinox as eqx
 
 X: Final = np.array([[0.5, -1.0, 2.0], [0.25, 3.0, -0.75]], np.float32)
 
 
-def cubes() -> Callable[..., Any]:
-    """Cubes, and what is positive, by primitives as libraries define theirs; their rules can be told apart."""
+def make_cubes() -> Callable[..., Any]:
+    """A function of two custom JAX primitives: cubes, and a positive mask. Each rule has its own distinct factor."""
     cube, thrice = Primitive("test_cube"), Primitive("test_thrice")
     cube.multiple_results = True
     cube.def_impl(lambda x, *, by: [by * x**3, x > 0])
@@ -52,47 +52,47 @@ def cubes() -> Callable[..., Any]:
 
     ad.primitive_jvps[cube] = jvp
     batching.primitive_batchers[cube] = batch
-    ad.deflinear2(thrice, lambda ct, x: [5 * ct])  # which is no transpose of it, and so is known again
+    ad.deflinear2(thrice, lambda ct, x: [5 * ct])  # not the true transpose, so that the rule can be recognized
     batching.defvectorized(thrice)
     return lambda x: tuple(cube.bind(x, by=2.0))
 
 
-def test_it_does_what_its_implementation_does() -> None:
-    ours = from_jax(cubes())
-    for f in (ours, fx.jit(ours)):
+def test_evaluation_uses_the_implementation() -> None:
+    imported = from_jax(make_cubes())
+    for f in (imported, fx.jit(imported)):
         cubed, positive = f(X)
         assert_near(cubed, 2 * X**3, ELEMENTARY)
         assert positive.tolist() == (X > 0).tolist()
-    program = str(fx.make_jaxpr(ours)(X))
+    program = str(fx.make_jaxpr(imported)(X))
     assert "jax_primitive[ name='test_cube' parameters=<{'by': 2.0}> ]" in " ".join(program.split())
 
 
-def test_its_derivatives_are_by_its_rules() -> None:
-    ours = from_jax(cubes())
-    (_, _), (moved, _) = fx.jvp(ours, (X,), (np.ones_like(X),))
-    assert_near(moved, 6 * X**2, ELEMENTARY)
-    slopes = fx.jit(fx.grad(lambda x: ours(x)[0].sum()))(X)
-    assert_near(slopes, 10 * X**2, ELEMENTARY)
-    second = fx.grad(lambda x: fx.grad(lambda x: ours(x)[0].sum())(x).sum())(X)
-    assert_near(second, 20 * X, ELEMENTARY)
+def test_derivatives_use_the_jvp_and_transpose_rules() -> None:
+    imported = from_jax(make_cubes())
+    (_, _), (tangent, _) = fx.jvp(imported, (X,), (np.ones_like(X),))
+    assert_near(tangent, 6 * X**2, ELEMENTARY)
+    gradient = fx.jit(fx.grad(lambda x: imported(x)[0].sum()))(X)
+    assert_near(gradient, 10 * X**2, ELEMENTARY)
+    second_derivative = fx.grad(lambda x: fx.grad(lambda x: imported(x)[0].sum())(x).sum())(X)
+    assert_near(second_derivative, 20 * X, ELEMENTARY)
 
 
-def test_its_batches_are_by_its_rules() -> None:
-    ours = from_jax(cubes())
-    cubed, positive = fx.vmap(ours, out_axes=(0, None))(X)
+def test_vmap_uses_the_batching_rule() -> None:
+    imported = from_jax(make_cubes())
+    cubed, positive = fx.vmap(imported, out_axes=(0, None))(X)
     assert_near(cubed, 2 * (10 * X) ** 3, ELEMENTARY)
-    assert positive.tolist() == (X > 0).any(0).tolist()  # the same for all of the batch, as the rule says
+    assert positive.tolist() == (X > 0).any(0).tolist()  # the batching rule reduces over the batch
 
 
-def test_equal_ones_are_one() -> None:
-    f = cubes()
+def test_equal_primitives_are_merged_by_cse() -> None:
+    f = make_cubes()
     program = fx.make_jaxpr(from_jax(lambda x: (f(x), f(x))))(X)
     one, other = program.eqns
     assert one.prim == other.prim
     assert len(fx.rewriting.optimize(program).eqns) == 1
 
 
-def test_one_that_jax_cannot_trace_is_refused() -> None:
+def test_primitive_without_traceable_implementation_is_rejected() -> None:
     opaque = Primitive("test_opaque")
     opaque.def_impl(lambda x: float(x))
     opaque.def_abstract_eval(lambda x: x)
@@ -102,7 +102,7 @@ def test_one_that_jax_cannot_trace_is_refused() -> None:
     assert float(f(np.float32(1))) == 2.0
 
 
-def test_errors_of_equinox_are_raised() -> None:
+def test_equinox_error_if() -> None:
     f = from_jax(lambda x: eqx.error_if(2 * x, x.sum() > 10, "much too large"))
     assert f(X).tolist() == (2 * X).tolist()
     assert fx.grad(lambda x: f(x).sum())(X).tolist() == np.full((2, 3), 2.0).tolist()
@@ -110,7 +110,7 @@ def test_errors_of_equinox_are_raised() -> None:
         fx.jit(f)(10 * X)
 
 
-def test_loops_of_equinox_are_differentiated() -> None:
+def test_gradient_of_equinox_while_loop() -> None:
     def looped(x: Any) -> Any:
         def step(carry: Any) -> Any:
             y, n = carry

@@ -1,4 +1,4 @@
-"""`from_jax`: functions written with JAX under transformations, with every kind of argument, and their errors."""
+"""`from_jax`: imported JAX functions under transformations, their arguments and results, and their errors."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -35,40 +35,40 @@ def loss(w: Any, x: Any) -> jax.Array:
     return jnp.sum(jax.nn.softmax(hidden) * hidden)
 
 
-def alike(got: Any, want: Any, tolerance: Ulps = SUMMED) -> None:
-    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        assert isinstance(ours, fx.Array)
-        assert (ours.shape, ours.dtype, ours.weak_type) == (theirs.shape, theirs.dtype, theirs.weak_type)
-        assert_near(ours, theirs, tolerance)
+def assert_alike(got: Any, want: Any, tolerance: Ulps = SUMMED) -> None:
+    for actual, expected in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert isinstance(actual, fx.Array)
+        assert (actual.shape, actual.dtype, actual.weak_type) == (expected.shape, expected.dtype, expected.weak_type)
+        assert_near(actual, expected, tolerance)
 
 
 # ------------------------------------------------------------------ transformations
 
 
-def test_every_transformation_applies() -> None:
-    ours, w = from_jax(loss), X + 1
-    alike(ours(w, X), loss(jnp.asarray(w), jnp.asarray(X)))
-    slopes = jax.jit(jax.grad(loss, argnums=(0, 1)))(w, X)
-    alike(fx.grad(ours)(w, X), slopes[0])
-    alike(fx.jit(fx.grad(ours, argnums=(0, 1)))(w, X), slopes)
-    alike(fx.grad(fx.checkpoint(ours))(w, X), slopes[0])
+def test_transformations_of_imported_functions() -> None:
+    imported, w = from_jax(loss), X + 1
+    assert_alike(imported(w, X), loss(jnp.asarray(w), jnp.asarray(X)))
+    gradients = jax.jit(jax.grad(loss, argnums=(0, 1)))(w, X)
+    assert_alike(fx.grad(imported)(w, X), gradients[0])
+    assert_alike(fx.jit(fx.grad(imported, argnums=(0, 1)))(w, X), gradients)
+    assert_alike(fx.grad(fx.checkpoint(imported))(w, X), gradients[0])
     batch = np.stack([w, 2 * w, -w])
     want = jax.jit(jax.vmap(jax.grad(loss), in_axes=(0, None)))(batch, X)
-    alike(fx.vmap(fx.grad(ours), in_axes=(0, None))(batch, X), want)
-    alike(fx.jit(fx.hessian(ours))(w, X), jax.jit(jax.hessian(loss))(w, X), SECOND_DERIVATIVE)
-    alike(fx.jvp(partial(ours, w), (X,), (w,)), jax.jvp(partial(loss, jnp.asarray(w)), (X,), (w,)))
+    assert_alike(fx.vmap(fx.grad(imported), in_axes=(0, None))(batch, X), want)
+    assert_alike(fx.jit(fx.hessian(imported))(w, X), jax.jit(jax.hessian(loss))(w, X), SECOND_DERIVATIVE)
+    assert_alike(fx.jvp(partial(imported, w), (X,), (w,)), jax.jvp(partial(loss, jnp.asarray(w)), (X,), (w,)))
 
 
-def test_the_program_is_the_one_that_jax_traces() -> None:
+def test_jaxpr_matches_jax() -> None:
     def f(x: Any) -> Any:
         return jnp.where(x > 0, jnp.sin(x), 0.0).astype(jnp.int8)
 
-    ours = str(fx.make_jaxpr(from_jax(f))(X).text("jax"))
-    theirs = str(jax.make_jaxpr(f)(X))
-    assert " ".join(ours.split()) == " ".join(theirs.split())
+    actual = str(fx.make_jaxpr(from_jax(f))(X).text("jax"))
+    expected = str(jax.make_jaxpr(f)(X))
+    assert " ".join(actual.split()) == " ".join(expected.split())
 
 
-def test_a_traced_function_is_traced_no_more() -> None:
+def test_traces_are_cached() -> None:
     traced = []
 
     @from_jax
@@ -99,7 +99,7 @@ def test_a_traced_function_is_traced_no_more() -> None:
         ("jax_threefry_partitionable", False),
     ],
 )
-def test_what_is_traced_follows_the_settings_of_jax(setting: str, value: object) -> None:
+def test_traces_depend_on_jax_settings(setting: str, value: object) -> None:
     traced = []
 
     @from_jax
@@ -112,15 +112,15 @@ def test_what_is_traced_follows_the_settings_of_jax(setting: str, value: object)
     jax.config.update(setting, value)
     try:
         second, _ = f(X)
-        alike(second, jax.random.key_data(jax.random.key(3)))
+        assert_alike(second, jax.random.key_data(jax.random.key(3)))
     finally:
         jax.config.update(setting, before)
-    alike(f(X)[0], first)
+    assert_alike(f(X)[0], first)
     assert len(traced) == 2
     assert traced[0] == before != traced[1]
 
 
-def test_derivatives_of_functions_are_kept() -> None:
+def test_custom_derivatives_are_kept() -> None:
     @jax.custom_jvp
     def f(x: Any, n: Any) -> Any:
         return x * n, n
@@ -142,30 +142,30 @@ def test_derivatives_of_functions_are_kept() -> None:
     def total(x: Any, scale: Any) -> Any:
         return f(x, 3)[0].sum() + (g(x, scale, 2)[0] * x).sum()
 
-    alike(fx.grad(from_jax(total), argnums=(0, 1))(X, X[0]), jax.grad(total, argnums=(0, 1))(X, X[0]))
-    alike(fx.jit(fx.grad(from_jax(total)))(X, X[0]), jax.grad(total)(X, X[0]))
+    assert_alike(fx.grad(from_jax(total), argnums=(0, 1))(X, X[0]), jax.grad(total, argnums=(0, 1))(X, X[0]))
+    assert_alike(fx.jit(fx.grad(from_jax(total)))(X, X[0]), jax.grad(total)(X, X[0]))
     rows = np.stack([X, 2 * X])
     want = jax.vmap(jax.grad(total), in_axes=(0, None))(rows, X[1])
-    alike(fx.vmap(fx.grad(from_jax(total)), in_axes=(0, None))(rows, X[1]), want)
+    assert_alike(fx.vmap(fx.grad(from_jax(total)), in_axes=(0, None))(rows, X[1]), want)
 
-    # Inside of loops and calls too.
+    # Inside loops and calls too.
     def looped(x: Any, s: Any) -> Any:
         return lax.scan(lambda c, _: (total(c, s) * x, c), x, None, length=2)[0].sum()
 
-    alike(fx.grad(from_jax(looped))(X, X[0]), jax.grad(looped)(X, X[0]), DERIVATIVE)
+    assert_alike(fx.grad(from_jax(looped))(X, X[0]), jax.grad(looped)(X, X[0]), DERIVATIVE)
 
 
-def test_derivatives_may_be_differentiated_again() -> None:
+def test_second_derivative_of_custom_vjp() -> None:
     @jax.custom_vjp
     def cube(x: Any) -> Any:
         return x**3
 
     cube.defvjp(lambda x: (cube(x), x), lambda x, ct: (3 * cube(x) / x * ct,))
     second = fx.grad(fx.grad(from_jax(lambda x: cube(x))))(2.0)
-    alike(second, jax.grad(jax.grad(cube))(2.0))
+    assert_alike(second, jax.grad(jax.grad(cube))(2.0))
 
 
-def test_what_a_derivative_may_not_depend_on_is_told() -> None:
+def test_custom_jvp_that_closes_over_a_differentiated_value_is_rejected() -> None:
     def f(x: Any) -> Any:
         @jax.custom_jvp
         def inner(y: Any) -> Any:
@@ -178,17 +178,17 @@ def test_what_a_derivative_may_not_depend_on_is_told() -> None:
         fx.grad(from_jax(f))(3.0)
 
 
-def test_policies_of_checkpoints_are_kept() -> None:
+def test_checkpoint_policies_are_kept() -> None:
     def body(x: Any) -> Any:
         return jnp.sin(jnp.cos(x) @ jnp.ones((3, 3))).sum()
 
-    def saved(policy: Any) -> int:
+    def count_products(policy: Any) -> int:
         program = fx.make_jaxpr(fx.grad(from_jax(jax.checkpoint(body, policy=policy))))(X)
         return str(program).count("dot_general")
 
-    assert saved(None) == saved(jax.checkpoint_policies.save_only_these_names("other"))
-    assert saved(jax.checkpoint_policies.dots_saveable) == saved(None) - 1
-    assert saved(lambda prim, *_, **params: prim.name == "dot_general") == saved(None) - 1
+    assert count_products(None) == count_products(jax.checkpoint_policies.save_only_these_names("other"))
+    assert count_products(jax.checkpoint_policies.dots_saveable) == count_products(None) - 1
+    assert count_products(lambda prim, *_, **params: prim.name == "dot_general") == count_products(None) - 1
 
 
 def test_batching_rules_are_kept() -> None:
@@ -201,32 +201,32 @@ def test_batching_rules_are_kept() -> None:
         assert (axis_size, in_batched) == (3, [True, False])
         return x * y * 10, True
 
-    ours = from_jax(lambda x, y: f(x, y))
-    assert ours(2.0, 3.0).tolist() == 6.0
-    assert fx.vmap(ours, in_axes=(0, None))(X, 2.0).tolist() == (X * 20).tolist()
+    imported = from_jax(lambda x, y: f(x, y))
+    assert imported(2.0, 3.0).tolist() == 6.0
+    assert fx.vmap(imported, in_axes=(0, None))(X, 2.0).tolist() == (X * 20).tolist()
 
 
-def test_collectives_are_along_named_axes() -> None:
+def test_collectives_use_named_axes_of_vmap() -> None:
     f = from_jax(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"))
     want = jax.vmap(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"), axis_name="i")(X)
-    alike(fx.vmap(f, axis_name="i")(X), want)
+    assert_alike(fx.vmap(f, axis_name="i")(X), want)
     with pytest.raises(NameError, match="unbound axis name"):
         f(X)
 
 
-def test_a_loop_that_jax_has_batched_ends_when_all_of_it_has() -> None:
+def test_batched_while_loop_runs_until_all_elements_finish() -> None:
     def halved(x: Any, least: Any) -> Any:
         return lax.while_loop(lambda c: c[0] > least, lambda c: (c[0] / 2, c[1] + 1), (x, 0))
 
     batched = jax.vmap(halved, in_axes=(0, None))
     xs = np.array([1, 8, 0.25, 100], np.float32)
-    alike(from_jax(batched)(xs, np.float32(0.5)), batched(xs, np.float32(0.5)))
+    assert_alike(from_jax(batched)(xs, np.float32(0.5)), batched(xs, np.float32(0.5)))
     both = jax.vmap(jax.vmap(halved, in_axes=(0, None)), in_axes=(0, 0))
     rows, leasts = np.stack([xs, xs + 1]), np.array([0.5, 2], np.float32)
-    alike(fx.jit(from_jax(both))(rows, leasts), both(rows, leasts))
+    assert_alike(fx.jit(from_jax(both))(rows, leasts), both(rows, leasts))
 
 
-def test_what_a_program_does_on_the_host_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+def test_callbacks_are_called(capsys: pytest.CaptureFixture[str]) -> None:
     seen = []
 
     @from_jax
@@ -248,7 +248,7 @@ class Pair(NamedTuple):
     name: Any
 
 
-def test_trees_are_those_of_jax() -> None:
+def test_pytrees_of_arguments_and_results() -> None:
     @from_jax
     def f(pair: Pair, extra: dict[str, Any]) -> Any:
         assert pair.name == "first"
@@ -263,8 +263,8 @@ def test_trees_are_those_of_jax() -> None:
     assert isinstance(out[2]["k"], fx.Array)
 
 
-def test_numbers_are_what_the_function_sees() -> None:
-    """As where it is called without a transformation of JAX; transformations of tracefx trace them."""
+def test_python_scalars_are_static() -> None:
+    """Python scalars are passed as they are; only transformations of tracefx trace them."""
     sizes = from_jax(lambda n, x: jnp.zeros(n) + x)
     assert sizes(2, 1.5).tolist() == [1.5, 1.5]
     assert from_jax(jnp.sum)(np.ones((2, 3), np.float32), axis=0).tolist() == [2.0, 2.0, 2.0]
@@ -276,7 +276,7 @@ def test_numbers_are_what_the_function_sees() -> None:
     assert weak.weak_type
 
 
-def test_an_argument_that_is_no_array_has_to_be_hashable() -> None:
+def test_unhashable_static_argument_is_rejected() -> None:
     class Holder:
         __hash__ = None  # type: ignore[assignment]  # which makes it unhashable
 
@@ -287,7 +287,7 @@ def test_an_argument_that_is_no_array_has_to_be_hashable() -> None:
         from_jax(3)  # type: ignore[arg-type]  # the mistake that is tested
 
 
-def test_an_array_of_tracefx_that_a_function_closes_over_is_told() -> None:
+def test_closed_over_tracefx_array_is_rejected() -> None:
     w = fx.numpy.arange(3.0)
 
     def scaled(x: Any) -> Any:
@@ -296,21 +296,23 @@ def test_an_array_of_tracefx_that_a_function_closes_over_is_told() -> None:
     def dot(x: jax.Array, y: Any) -> jax.Array:
         return from_jax(lambda x: jnp.dot(x, y))(x)
 
-    told = r"from_jax: {0} closes over {1}, a tracefx array f32\[3\], which JAX cannot trace: pass {1} to the function"
-    either = " as an argument, or let it close over tracefx.interop.jax.as_jax"
-    with pytest.raises(TypeError, match=told.format("scaled", "w") + either):
+    message = (
+        r"from_jax: {0} closes over {1}, a tracefx array f32\[3\], which JAX cannot trace: pass {1} to the function"
+    )
+    remedy = " as an argument, or let it close over tracefx.interop.jax.as_jax"
+    with pytest.raises(TypeError, match=message.format("scaled", "w") + remedy):
         from_jax(scaled)(X)
-    with pytest.raises(TypeError, match=told.format("<lambda>", "w") + either):  # by what it calls
+    with pytest.raises(TypeError, match=message.format("<lambda>", "w") + remedy):  # in a function that it calls
         fx.jit(from_jax(lambda x: jnp.sum(scaled(x))))(X)
-    with pytest.raises(TypeError, match=told.format("<lambda>", "y") + " as an argument$"):  # y being a tracer
+    with pytest.raises(TypeError, match=message.format("<lambda>", "y") + " as an argument$"):  # y is a tracer
         fx.grad(dot, argnums=1)(X, w)
-    with pytest.raises(TypeError, match="unsupported operand"):  # which has to do with another
+    with pytest.raises(TypeError, match="unsupported operand"):  # an unrelated error is not changed
         from_jax(lambda x: (w, x + None))(X)
-    theirs = as_jax(w)
-    assert from_jax(lambda x: x * theirs)(X).tolist() == [0, -1, 4]
+    jax_w = as_jax(w)
+    assert from_jax(lambda x: x * jax_w)(X).tolist() == [0, -1, 4]
 
 
-def test_nodes_of_tracefx_alone_are_refused() -> None:
+def test_pytree_nodes_not_registered_with_jax_are_rejected() -> None:
     @fx.tree.register_pytree_node_class
     class Box:
         def __init__(self, inside: Any) -> None:
@@ -329,7 +331,7 @@ def test_nodes_of_tracefx_alone_are_refused() -> None:
         from_jax(lambda box: box.inside + 1)(Box(X))
 
 
-def test_random_keys_go_in_and_come_out() -> None:
+def test_random_keys_as_arguments_and_results() -> None:
     @from_jax
     def f(key: jax.Array) -> Any:
         one, two = jax.random.split(key)
@@ -337,16 +339,16 @@ def test_random_keys_go_in_and_come_out() -> None:
 
     numbers, key, words = f(fx.random.key(5))  # type: ignore[arg-type]  # JAX's type, by JAX's signature
     want_one, want_two = jax.random.split(jax.random.key(5))
-    alike(numbers, jax.random.normal(want_one, (3,)))
+    assert_alike(numbers, jax.random.normal(want_one, (3,)))
     assert key.dtype == fx.random.key(0).dtype
     assert words.tolist() == jax.random.key_data(want_two).tolist()
-    alike(fx.vmap(lambda k: f(k)[0])(fx.random.split(fx.random.key(1))), jax.vmap(lambda k: jax.random.normal(jax.random.split(k)[0], (3,)))(jax.random.split(jax.random.key(1))))  # fmt: skip  # noqa: E501
+    assert_alike(fx.vmap(lambda k: f(k)[0])(fx.random.split(fx.random.key(1))), jax.vmap(lambda k: jax.random.normal(jax.random.split(k)[0], (3,)))(jax.random.split(jax.random.key(1))))  # fmt: skip  # noqa: E501
     assert f(jax.random.key(5))[2].tolist() == words.tolist()
 
 
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
-def test_several_keys_draw_as_jax_has_them_draw(impl: str) -> None:
-    """Under JAX's `vmap` they do so otherwise than under that of tracefx, unless they are of Threefry."""
+def test_batched_random_keys_match_jax(impl: str) -> None:
+    """JAX's `vmap` draws differently from tracefx's `vmap` for all implementations but Threefry."""
 
     def f(seed: Any) -> Any:
         def draw(key: Any) -> Any:
@@ -356,27 +358,27 @@ def test_several_keys_draw_as_jax_has_them_draw(impl: str) -> None:
         keys = jax.random.split(jax.random.key(seed, impl=impl), 6).reshape(2, 3)
         return jax.vmap(jax.vmap(draw))(keys)
 
-    alike(from_jax(f)(3), jax.jit(f)(3))
+    assert_alike(from_jax(f)(3), jax.jit(f)(3))
 
-    def folded(seed: Any, places: Any) -> Any:
+    def folded(seed: Any, data: Any) -> Any:
         keys = jax.random.split(jax.random.key(seed, impl=impl), 3)
-        return jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None if places.ndim == 0 else 0))(keys, places))
+        return jax.random.key_data(jax.vmap(jax.random.fold_in, (0, None if data.ndim == 0 else 0))(keys, data))
 
-    for places in (np.uint32(7), np.arange(3, dtype=np.uint32)):
-        assert from_jax(folded)(3, places).tolist() == jax.jit(folded)(3, places).tolist()
+    for data in (np.uint32(7), np.arange(3, dtype=np.uint32)):
+        assert from_jax(folded)(3, data).tolist() == jax.jit(folded)(3, data).tolist()
 
 
-def test_operands_are_stretched_as_in_jax() -> None:
+def test_operands_are_broadcast_as_in_jax() -> None:
     f = from_jax(lambda x, y: lax.atan2(x, y) * lax.max(y, x))
     assert f(X, X[:1]).shape == (3,)
-    alike(f(X, X[:1]), lax.atan2(X, X[:1]) * lax.max(X[:1], X))
+    assert_alike(f(X, X[:1]), lax.atan2(X, X[:1]) * lax.max(X[:1], X))
 
 
-def test_arrays_that_a_function_holds_are_shared() -> None:
+def test_closed_over_arrays_share_memory() -> None:
     big = jnp.arange(1 << 16, dtype=jnp.float32)
     program = fx.make_jaxpr(from_jax(lambda x: x * big + big))(np.float32(2))
-    (held,) = program.consts
-    assert np.asarray(held).ctypes.data == big.unsafe_buffer_pointer()
+    (const,) = program.consts
+    assert np.asarray(const).ctypes.data == big.unsafe_buffer_pointer()
 
 
 def test_64_bits() -> None:
@@ -388,7 +390,7 @@ def test_64_bits() -> None:
         assert fx.grad(from_jax(lambda x: jnp.sum(x**2)))(wide).dtype == np.float64
     assert from_jax(lambda x: jnp.sin(x))(wide).dtype == np.float32
     explicit = fx.numpy.array(wide, dtype="float64")
-    before = jax.config.jax_explicit_x64_dtypes  # type: ignore[attr-defined]  # JAX makes its attributes as it runs
+    before = jax.config.jax_explicit_x64_dtypes  # type: ignore[attr-defined]  # JAX defines these attributes dynamically
     try:
         jax.config.update("jax_explicit_x64_dtypes", "allow")
         assert from_jax(lambda x: x + 1)(explicit).dtype == np.float64
@@ -399,10 +401,10 @@ def test_64_bits() -> None:
         jax.config.update("jax_explicit_x64_dtypes", before.name.lower())
 
 
-# ------------------------------------------------------------------ what programs tell
+# ------------------------------------------------------------------ calls, source locations, caches
 
 
-def test_a_program_that_is_called_twice_is_one() -> None:
+def test_repeated_jit_calls_share_one_body() -> None:
     @jax.jit
     def layer(x: Any) -> Any:
         return jnp.tanh(x) * 2
@@ -414,11 +416,11 @@ def test_a_program_that_is_called_twice_is_one() -> None:
     assert (len(calls), len(bodies)) == (3, 1)
 
 
-def places(jaxpr: Jaxpr) -> list[str]:
+def names_and_lines(jaxpr: Jaxpr) -> list[str]:
     return [f"{eqn.prim.name} {eqn.source.resolve().line}" for eqn in jaxpr.eqns if eqn.source is not None]
 
 
-def test_lines_are_those_of_the_users_jax() -> None:
+def test_source_locations_are_those_of_the_jax_code() -> None:
     def step(c: Any, x: Any) -> Any:
         c = jnp.sin(c)
         return c * x, c
@@ -432,20 +434,20 @@ def test_lines_are_those_of_the_users_jax() -> None:
     program = fx.make_jaxpr(from_jax(f))(X)
     relu, _, scan = program.eqns
     assert relu.source is not None
-    place = relu.source.resolve()
-    assert (place.file, place.line, place.scope) == (__file__, first + 2, ("outer",))
-    # What a library function does is done where it is called, if it keeps no lines.
-    (body,) = relu.prim.jaxprs()  # type: ignore[attr-defined]  # which has a program
-    assert places(body) == [f"jit {first + 2}"]
+    location = relu.source.resolve()
+    assert (location.file, location.line, location.scope) == (__file__, first + 2, ("outer",))
+    # Equations of library functions have the location of the call in user code.
+    (body,) = relu.prim.jaxprs()  # type: ignore[attr-defined]  # a call, which has a sub-jaxpr
+    assert names_and_lines(body) == [f"jit {first + 2}"]
     assert isinstance(scan.prim, Scan)
-    assert places(scan.prim.jaxpr) == [f"sin {start + 1}", f"mul {start + 2}"]
+    assert names_and_lines(scan.prim.jaxpr) == [f"sin {start + 1}", f"mul {start + 2}"]
     error, _ = fx.handlers.checkify(from_jax(lambda x: jnp.log(x)), fx.handlers.nan_checks)(-X)
-    found = error.get()
-    assert found is not None
-    assert re.search(r"test_from_jax.py:\d+", found)
+    message = error.get()
+    assert message is not None
+    assert re.search(r"test_from_jax.py:\d+", message)
 
 
-def test_messages_of_jax_name_the_function_and_its_argument() -> None:
+def test_jax_errors_name_the_function_and_its_argument() -> None:
     def branching(params: Any, n: int) -> Any:
         return params["w"] if params["w"] > n else n
 
@@ -454,20 +456,20 @@ def test_messages_of_jax_name_the_function_and_its_argument() -> None:
     assert "the argument params['w']" in str(caught.value)
 
 
-def test_the_type_of_the_function_is_kept() -> None:
+def test_function_type_and_name_are_kept() -> None:
     def halved(x: jax.Array, by: float = 2.0) -> jax.Array:
         return x / by
 
-    ours = from_jax(halved)
-    assert_type(ours(jnp.ones(3), by=4.0), jax.Array)
-    assert_type(fx.jit(ours)(jnp.ones(3)), jax.Array)
-    assert ours.__name__ == "halved"
-    assert repr(ours) == "from_jax(halved)"
+    imported = from_jax(halved)
+    assert_type(imported(jnp.ones(3), by=4.0), jax.Array)
+    assert_type(fx.jit(imported)(jnp.ones(3)), jax.Array)
+    assert imported.__name__ == "halved"
+    assert repr(imported) == "from_jax(halved)"
     with pytest.raises(TypeError):
-        ours(jnp.ones(3), other=4.0)  # type: ignore[call-arg]  # the mistake that is tested
+        imported(jnp.ones(3), other=4.0)  # type: ignore[call-arg]  # the mistake that is tested
 
 
-def test_imports_of_a_function_are_shared_and_die_with_it() -> None:
+def test_import_cache_is_weakly_keyed_by_function() -> None:
     traced = []
 
     def f(x: Any) -> Any:
@@ -490,7 +492,7 @@ def decorated(x: Any) -> Any:
     return jnp.sin(x)
 
 
-def test_imported_functions_are_pickled() -> None:
+def test_imported_functions_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     again = pickle.loads(pickle.dumps(from_jax(loss)))
     assert again(X, X).tolist() == from_jax(loss)(X, X).tolist()
@@ -502,7 +504,7 @@ class Model:
         return 2 * x
 
 
-def test_methods_may_be_decorated() -> None:
+def test_from_jax_as_method_decorator() -> None:
     model = Model()
     assert model.double(X).tolist() == (2 * X).tolist()
     assert fx.jit(model.double)(X).tolist() == (2 * X).tolist()

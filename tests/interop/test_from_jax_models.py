@@ -1,6 +1,6 @@
-"""Models of Flax and Equinox, trained with Optax, and a log density of NumPyro, through tracefx."""
+"""Flax and Equinox models trained with Optax, and a NumPyro log density, imported with `from_jax`."""
 
-# These libraries leave functions that are called here unannotated.
+# These libraries leave some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax, flax, equinox, optax, numpyro"
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tracefx.interop.jax import from_jax
 from tracefx.testing.tolerances import Ulps
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of what they import, and JAX will rename
+    warnings.simplefilter("ignore")  # JAX deprecation warnings of imported modules
     import equinox as eqx
     import numpyro
     import numpyro.distributions as dist
@@ -60,38 +60,38 @@ def images() -> tuple[NDArray, NDArray]:
 # ------------------------------------------------------------------ training
 
 
-def losses(library: Any, loss: Step, update: Step, start: Any, optimizer: Any, *data: Any) -> list[float]:
-    """Those of a few steps, each compiled by one of the libraries; `loss` gives what it is and what it changes."""
+def train_losses(library: Any, loss: Step, update: Step, start: Any, optimizer: Any, *data: Any) -> list[float]:
+    """The losses of a few training steps, jitted by `library`. `loss` returns its value and the new state."""
 
     def step(params: Any, state: Any, optimizer_state: Any, key: Any) -> Any:
         value_and_grad = library.value_and_grad(loss, has_aux=True)
-        (value, state), slopes = value_and_grad(params, state, key, *data)
-        params, optimizer_state = update(params, optimizer_state, slopes)
+        (value, state), gradients = value_and_grad(params, state, key, *data)
+        params, optimizer_state = update(params, optimizer_state, gradients)
         return params, state, optimizer_state, value
 
     step = library.jit(step)
     params, state = start
-    optimizer_state, found = optimizer.init(params), []
+    optimizer_state, values = optimizer.init(params), []
     for i in range(STEPS):
         key = library.random.fold_in(library.random.key(1), i)
         params, state, optimizer_state, value = step(params, state, optimizer_state, key)
-        found.append(float(value))
-    return found
+        values.append(float(value))
+    return values
 
 
-def trained_alike(loss: Step, start: Any, optimizer: Any, *data: Any) -> None:
-    def update(params: Any, state: Any, slopes: Any) -> Any:
-        updates, state = optimizer.update(slopes, state, params)
+def assert_same_losses(loss: Step, start: Any, optimizer: Any, *data: Any) -> None:
+    def update(params: Any, state: Any, gradients: Any) -> Any:
+        updates, state = optimizer.update(gradients, state, params)
         return optax.apply_updates(params, updates), state
 
-    ours = losses(fx, from_jax(loss), from_jax(update), start, optimizer, *data)
-    theirs = losses(jax, loss, update, start, optimizer, *data)
-    assert theirs[-1] < 0.9 * theirs[0]
-    assert_near(np.array(ours, np.float32), theirs)
+    actual = train_losses(fx, from_jax(loss), from_jax(update), start, optimizer, *data)
+    expected = train_losses(jax, loss, update, start, optimizer, *data)
+    assert expected[-1] < 0.9 * expected[0]
+    assert_near(np.array(actual, np.float32), expected)
 
 
 class Convolutional(linen.Module):
-    """With what makes Flax's models more than functions: statistics that change, and random numbers."""
+    """A model with mutable batch statistics and random numbers."""
 
     @override
     @linen.compact
@@ -109,7 +109,7 @@ def convolutional() -> tuple[Convolutional, Any]:
     return model, jax.jit(model.init)(jax.random.key(0), images()[0])
 
 
-def test_a_flax_model_trains(convolutional: tuple[Convolutional, Any]) -> None:
+def test_training_a_flax_model(convolutional: tuple[Convolutional, Any]) -> None:
     model, variables = convolutional
 
     def loss(params: Any, stats: Any, key: Any, x: Any, y: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_flax_model_trains(convolutional: tuple[Convolutional, Any]) -> None:
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), changed["batch_stats"]
 
     start = variables["params"], variables["batch_stats"]
-    trained_alike(loss, start, optax.adamw(optax.cosine_decay_schedule(0.02, 10)), *images())
+    assert_same_losses(loss, start, optax.adamw(optax.cosine_decay_schedule(0.02, 10)), *images())
 
 
 class Recurrent(nnx.Module):
@@ -133,7 +133,7 @@ class Recurrent(nnx.Module):
         return self.out(carry)
 
 
-def test_an_nnx_model_trains() -> None:
+def test_training_an_nnx_model() -> None:
     graph, params = nnx.split(Recurrent(nnx.Rngs(0)))
 
     def loss(params: Any, state: None, key: Any, x: Any, y: Any) -> Any:
@@ -141,10 +141,10 @@ def test_an_nnx_model_trains() -> None:
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), state
 
     x, y = images()
-    trained_alike(loss, (params, None), optax.adam(0.05), x.reshape(8, 36, 1).swapaxes(0, 1), y)
+    assert_same_losses(loss, (params, None), optax.adam(0.05), x.reshape(8, 36, 1).swapaxes(0, 1), y)
 
 
-def test_an_equinox_model_trains() -> None:
+def test_training_an_equinox_model() -> None:
     model = eqx.nn.MLP(36, 3, 16, 2, activation=jax.nn.silu, key=jax.random.key(0))
     params, static = eqx.partition(model, eqx.is_inexact_array)
 
@@ -154,15 +154,15 @@ def test_an_equinox_model_trains() -> None:
 
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.3, momentum=0.9, nesterov=True))
     x, y = images()
-    trained_alike(loss, (params, None), optimizer, x.reshape(8, -1), y)
-    # A whole model goes in and comes out: what of it is no array, its functions, is handed on.
+    assert_same_losses(loss, (params, None), optimizer, x.reshape(8, -1), y)
+    # A whole model as argument and result: leaves that are not arrays are passed through unchanged.
     double = from_jax(lambda model: jax.tree.map(lambda x: 2 * x if eqx.is_array(x) else x, model))(model)
     assert type(double) is eqx.nn.MLP
     assert double.activation is model.activation
     assert double.layers[0].weight.tolist() == (2 * np.asarray(model.layers[0].weight)).tolist()
 
 
-def test_the_slope_of_a_log_density_of_numpyro() -> None:
+def test_gradient_of_a_numpyro_log_density() -> None:
     x, y = np.random.default_rng(1).normal(size=(2, 5, 5)).astype(np.float32)
 
     def model(x: Any, y: Any) -> None:
@@ -173,15 +173,15 @@ def test_the_slope_of_a_log_density_of_numpyro() -> None:
     def energy(params: Any) -> Any:
         return potential_energy(model, (x, y), {}, params)
 
-    # Near a scale of 0.3 the slope of the scale is 0, and what is left of the sum is its rounding error.
+    # A scale of about 0.3 is avoided: its gradient is 0 there, so the result would be mostly rounding error.
     params = {"weights": np.linspace(-1, 1, 5, dtype=np.float32), "scale": np.float32(1.0)}
     got, want = fx.jit(fx.value_and_grad(from_jax(energy)))(params), jax.jit(jax.value_and_grad(energy))(params)
-    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        assert_near(ours, theirs)
+    for actual, expected in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert_near(actual, expected)
 
 
-def test_a_flax_model_is_served_without_flax(convolutional: tuple[Convolutional, Any]) -> None:
-    """The process that loads it has imported neither."""
+def test_exported_flax_model_runs_without_flax(convolutional: tuple[Convolutional, Any]) -> None:
+    """The process that loads the exported model imports neither JAX nor Flax."""
     model, variables = convolutional
     x, f = images()[0], from_jax(model.apply)
     weights = fx.tree.leaves(variables)
@@ -197,15 +197,17 @@ def test_a_flax_model_is_served_without_flax(convolutional: tuple[Convolutional,
         "assert not {'jax', 'flax'} & sys.modules.keys()\n"
         "pickle.dump(out, sys.stdout.buffer)\n"
     )
-    given = pickle.dumps((data, [np.asarray(w) for w in weights], x))
-    ran = subprocess.run([sys.executable, "-c", program], input=given, stdout=subprocess.PIPE, check=True, timeout=60)
-    assert_near(pickle.loads(ran.stdout), f(variables, x))
+    payload = pickle.dumps((data, [np.asarray(w) for w in weights], x))
+    process = subprocess.run(
+        [sys.executable, "-c", program], input=payload, stdout=subprocess.PIPE, check=True, timeout=60
+    )
+    assert_near(pickle.loads(process.stdout), f(variables, x))
 
 
-# ------------------------------------------------------------------ handlers on them
+# ------------------------------------------------------------------ handlers on imported models
 
 
-def test_the_cost_of_a_flax_model_by_lines(convolutional: tuple[Convolutional, Any]) -> None:
+def test_count_and_explain_of_a_flax_model(convolutional: tuple[Convolutional, Any]) -> None:
     model, variables = convolutional
     cost = count(from_jax(model.apply))(variables, images()[0])
     products = 8 * (9 * 4 * 36 + 36 * 16 + 16 * 3)
@@ -215,7 +217,7 @@ def test_the_cost_of_a_flax_model_by_lines(convolutional: tuple[Convolutional, A
     assert "x = linen.Conv(4, (3, 3))(x)" in str(lines)
 
 
-def test_bounds_of_a_flax_model_hold(convolutional: tuple[Convolutional, Any]) -> None:
+def test_bounds_of_a_flax_model(convolutional: tuple[Convolutional, Any]) -> None:
     model, variables = convolutional
     x, rng = images()[0], np.random.default_rng(3)
     f = from_jax(model.apply)
@@ -226,18 +228,18 @@ def test_bounds_of_a_flax_model_hold(convolutional: tuple[Convolutional, Any]) -
     assert float((out.hi - out.lo).max()) < 10
 
 
-def test_a_flax_model_computes_in_bfloat16(convolutional: tuple[Convolutional, Any]) -> None:
+def test_autocast_of_a_flax_model(convolutional: tuple[Convolutional, Any]) -> None:
     model, variables = convolutional
     x = images()[0]
     f: Callable[..., Any] = from_jax(model.apply)
     program = str(fx.make_jaxpr(autocast(f, bfloat16))(variables, x))
     assert "preferred_element_type=bfloat16" in program or "bf16[8,16] = dot_general" in program
     got, want = autocast(f, bfloat16)(variables, x), f(variables, x)
-    assert_near(got, want, Ulps(f32=4 * 2**16, relative_to_max=True))  # a unit of bfloat16 is 2**16 of float32
+    assert_near(got, want, Ulps(f32=4 * 2**16, relative_to_max=True))  # 1 ulp of bfloat16 is 2**16 ulps of float32
     assert got.tolist() != want.tolist()
 
 
-def test_a_flax_model_is_adapted_by_few_numbers(convolutional: tuple[Convolutional, Any]) -> None:
+def test_lora_of_a_flax_model(convolutional: tuple[Convolutional, Any]) -> None:
     model, variables = convolutional
     x, y = images()
     trained, frozen = split_lora(init_lora(variables, rank=1, where=lambda path, leaf: leaf.ndim == 2))
@@ -245,8 +247,8 @@ def test_a_flax_model_is_adapted_by_few_numbers(convolutional: tuple[Convolution
 
     @fx.jit
     def step(trained: Any) -> Any:
-        value, slopes = fx.value_and_grad(lambda t: lora(energy)(join_lora(t, frozen), x, y))(trained)
-        return fx.tree.map(lambda p, g: p - 0.5 * g, trained, slopes), value
+        value, gradients = fx.value_and_grad(lambda t: lora(energy)(join_lora(t, frozen), x, y))(trained)
+        return fx.tree.map(lambda p, g: p - 0.5 * g, trained, gradients), value
 
     values = []
     for _ in range(6):
@@ -256,13 +258,13 @@ def test_a_flax_model_is_adapted_by_few_numbers(convolutional: tuple[Convolution
     assert values[-1] < 0.95 * values[0]
 
 
-def test_a_nan_in_a_flax_model_is_found_at_its_line(convolutional: tuple[Convolutional, Any]) -> None:
+def test_checkify_locates_nan_in_a_flax_model(convolutional: tuple[Convolutional, Any]) -> None:
     model, variables = convolutional
     x = images()[0]
     x[2, 1, 1, 0] = np.nan
     error, _ = checkify(from_jax(model.apply), float_checks)(variables, x)
     line = 1 + Path(__file__).read_text().splitlines().index("        x = linen.Conv(4, (3, 3))(x)")
-    found = error.get()
-    assert found is not None
-    assert "conv_general_dilated gave NaN" in found
-    assert f"test_from_jax_models.py:{line} " in found
+    message = error.get()
+    assert message is not None
+    assert "conv_general_dilated gave NaN" in message
+    assert f"test_from_jax_models.py:{line} " in message

@@ -1,4 +1,4 @@
-"""Objects that `call_hi_primitive` applies keep their rules, or become the operations that they stand for."""
+"""Imported hijax primitives (`call_hi_primitive`): they keep their rules, or are replaced by their expansion."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -27,65 +27,65 @@ Function = Callable[..., Any]
 X: Final = np.array([[0.5, -1.0, 2.0], [0.25, 3.0, -0.75]], np.float32)
 
 
-def same(got: Any, want: Any) -> None:
-    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        assert_near(ours, theirs)
+def assert_same(got: Any, want: Any) -> None:
+    for actual, expected in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert_near(actual, expected)
 
 
-# ------------------------------------------------------------------ objects with rules
+# ------------------------------------------------------------------ primitives with rules
 
 
-@pytest.mark.parametrize("kind", [TripledByJvp, TripledByVjp])
-def test_rules_are_those_of_the_object(kind: type[Tripled]) -> None:
-    f = from_jax(lambda x: kind(jax.typeof(x))(x) * x)
-    same(f(X), 3 * X * X)
-    same(fx.jit(f)(X), 3 * X * X)
-    same(fx.vmap(f, 1, 1)(X), 3 * X * X)
-    same(fx.grad(lambda x: f(x).sum())(X), 8 * X)
-    same(fx.jit(fx.vmap(fx.grad(lambda x: f(x).sum())))(X), 8 * X)
-    same(fx.jvp(f, [X], [np.ones_like(X)])[1], 8 * X)
+@pytest.mark.parametrize("primitive_class", [TripledByJvp, TripledByVjp])
+def test_derivative_rules_are_kept(primitive_class: type[Tripled]) -> None:
+    f = from_jax(lambda x: primitive_class(jax.typeof(x))(x) * x)
+    assert_same(f(X), 3 * X * X)
+    assert_same(fx.jit(f)(X), 3 * X * X)
+    assert_same(fx.vmap(f, 1, 1)(X), 3 * X * X)
+    assert_same(fx.grad(lambda x: f(x).sum())(X), 8 * X)
+    assert_same(fx.jit(fx.vmap(fx.grad(lambda x: f(x).sum())))(X), 8 * X)
+    assert_same(fx.jvp(f, [X], [np.ones_like(X)])[1], 8 * X)
 
 
-def test_a_batch_is_that_of_the_object() -> None:
+def test_batching_rule_is_kept() -> None:
     f = from_jax(jax.vmap(lambda x: TripledByJvp(jax.typeof(x))(x)))
-    same(fx.grad(lambda x: f(x).sum())(X), 5 * np.ones_like(X))
+    assert_same(fx.grad(lambda x: f(x).sum())(X), 5 * np.ones_like(X))
 
 
-def test_programs_show_the_class() -> None:
+def test_printed_programs_show_the_class() -> None:
     program = fx.make_jaxpr(from_jax(lambda x: TripledByJvp(jax.typeof(x))(x)))(X)
     assert "name='TripledByJvp'" in str(program)
 
 
-def test_a_missing_rule_is_said_by_jax() -> None:
+def test_missing_rule_raises_the_error_of_jax() -> None:
     f = from_jax(lambda x: Tripled(jax.typeof(x))(x))
-    same(f(X), 3 * X)
+    assert_same(f(X), 3 * X)
     with pytest.raises(NotImplementedError, match="jvp"):
         fx.jvp(f, [X], [X])
 
 
-# ------------------------------------------------------------------ objects of JAX
+# ------------------------------------------------------------------ hijax primitives of JAX
 
 
-def test_searches_are_imported_in_place() -> None:
+def test_searchsorted_is_expanded() -> None:
     def f(x: Any) -> Any:
         return jnp.searchsorted(jnp.sort(x[0]), x[1]), jnp.nonzero(x > 0, size=4)
 
     assert ("SearchSorted" in str(jax.make_jaxpr(f)(X))) == WRITES_SEARCHES_AS_HI_PRIMITIVES
     assert "jax_primitive" not in str(fx.make_jaxpr(from_jax(f))(X))
-    same(from_jax(f)(X), f(X))
+    assert_same(from_jax(f)(X), f(X))
 
 
-def test_parts_of_floats_have_jaxs_derivatives() -> None:
+def test_derivatives_of_frexp_and_ldexp_match_jax() -> None:
     def f(x: Any) -> Any:
         mantissa, exponent = jnp.frexp(x)
         return jnp.ldexp(mantissa**2, exponent + 1).sum()
 
-    slope = jax.grad(f)(X)
-    same(fx.grad(from_jax(f))(X), slope)
-    same(fx.jit(fx.vmap(fx.grad(from_jax(f))))(X), slope)
+    gradient = jax.grad(f)(X)
+    assert_same(fx.grad(from_jax(f))(X), gradient)
+    assert_same(fx.jit(fx.vmap(fx.grad(from_jax(f))))(X), gradient)
 
 
-def test_roots_have_implicit_derivatives() -> None:
+def test_derivatives_of_custom_root_match_jax() -> None:
     def newton(f: Function, x: Any) -> Any:
         return lax.fori_loop(0, 20, lambda _, x: x - f(x) / (2 * x), x)
 
@@ -94,17 +94,17 @@ def test_roots_have_implicit_derivatives() -> None:
 
     a = np.float32(3)
     for f in (root, jax.grad(root)):
-        same(from_jax(f)(a), compile_with_fallback(jax.jit, f)(a))
-    same(fx.grad(from_jax(root))(a), jax.grad(root)(a))
-    same(fx.jvp(from_jax(root), [a], [a])[1], jax.jvp(root, [a], [a])[1])
-    same(fx.vmap(fx.grad(from_jax(root)))(abs(X[0])), jax.vmap(jax.grad(root))(abs(X[0])))
+        assert_same(from_jax(f)(a), compile_with_fallback(jax.jit, f)(a))
+    assert_same(fx.grad(from_jax(root))(a), jax.grad(root)(a))
+    assert_same(fx.jvp(from_jax(root), [a], [a])[1], jax.jvp(root, [a], [a])[1])
+    assert_same(fx.vmap(fx.grad(from_jax(root)))(abs(X[0])), jax.vmap(jax.grad(root))(abs(X[0])))
 
 
-# ------------------------------------------------------------------ what JAX writes so on demand
+# ------------------------------------------------------------------ JAX settings that emit hijax primitives
 
 
 @contextmanager
-def _set(name: str) -> Iterator[None]:
+def _enable_setting(name: str) -> Iterator[None]:
     if not hasattr(jax.config, name):
         pytest.skip(f"the installed JAX has no setting {name}")
     jax.config.update(name, True)
@@ -137,26 +137,26 @@ def _doubled(x: Any, scale: Any = 2.0) -> Any:
     [("jax_custom_jvp3", _cubed, "custom_jvp_call"), ("jax_custom_vjp3", _doubled, "custom_vjp_call")],
 )
 def test_user_defined_derivatives_become_custom_calls(setting: str, f: Function, name: str) -> None:
-    with _set(setting):
+    with _enable_setting(setting):
         assert "hi_primitive" in str(jax.make_jaxpr(f)(X)) or "Traced[" in str(jax.make_jaxpr(f)(X))
         imported = from_jax(f)
         assert f"{name}[" in str(fx.make_jaxpr(imported)(X))
-        slope = jax.grad(lambda x: f(x).sum())(X)
-        same(imported(X), f(X))
-        same(fx.grad(lambda x: imported(x).sum())(X), slope)
-        same(fx.jit(fx.vmap(fx.grad(lambda x: imported(x).sum())))(X), slope)
-        same(from_jax(jax.vmap(jax.grad(lambda x: f(x).sum())))(X), slope)
+        gradient = jax.grad(lambda x: f(x).sum())(X)
+        assert_same(imported(X), f(X))
+        assert_same(fx.grad(lambda x: imported(x).sum())(X), gradient)
+        assert_same(fx.jit(fx.vmap(fx.grad(lambda x: imported(x).sum())))(X), gradient)
+        assert_same(from_jax(jax.vmap(jax.grad(lambda x: f(x).sum())))(X), gradient)
 
 
-def test_checkpoints_become_checkpoints() -> None:
+def test_remat3_becomes_checkpoint() -> None:
     @jax.checkpoint
     def f(x: Any) -> Any:
         return jnp.sin(checkpoint_name(jnp.sin(x), "inner"))
 
-    with _set("jax_remat3"):
+    with _enable_setting("jax_remat3"):
         imported = from_jax(f)
-        shown = str(fx.make_jaxpr(imported)(X))
-        assert "checkpoint[" in shown or "remat2[" in shown
-        assert "inner" in shown
-        same(imported(X), f(X))
-        same(fx.grad(lambda x: imported(x).sum())(X), jax.grad(lambda x: f(x).sum())(X))
+        text = str(fx.make_jaxpr(imported)(X))
+        assert "checkpoint[" in text or "remat2[" in text
+        assert "inner" in text
+        assert_same(imported(X), f(X))
+        assert_same(fx.grad(lambda x: imported(x).sum())(X), jax.grad(lambda x: f(x).sum())(X))

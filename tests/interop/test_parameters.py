@@ -1,4 +1,4 @@
-"""Parameters of operations from JAX and back: every choice and record has its pair."""
+"""Conversion of primitive parameters from JAX and back: enums, records and other values."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -38,33 +38,33 @@ from tracefx.ops.contractions.conv_dimension_numbers import ConvDimensionNumbers
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers
 
 
-@pytest.mark.parametrize(("ours", "theirs"), ENUMS, ids=lambda kind: kind.__module__)
-def test_choices_go_both_ways(ours: type[Enum], theirs: type[Enum]) -> None:
-    for member in ours:
-        there = value_to_jax(member)
-        assert isinstance(there, theirs)
-        assert value_from_jax(there) is member
-    for other in theirs:
-        if other.name not in ours.__members__:
-            with pytest.raises(NotImplementedError, match=f"has no {other.name}, only"):
-                value_from_jax(other)
+@pytest.mark.parametrize(("fx_type", "jax_type"), ENUMS, ids=lambda kind: kind.__module__)
+def test_enums_roundtrip(fx_type: type[Enum], jax_type: type[Enum]) -> None:
+    for member in fx_type:
+        converted = value_to_jax(member)
+        assert isinstance(converted, jax_type)
+        assert value_from_jax(converted) is member
+    for jax_member in jax_type:
+        if jax_member.name not in fx_type.__members__:
+            with pytest.raises(NotImplementedError, match=f"has no {jax_member.name}, only"):
+                value_from_jax(jax_member)
 
 
-def test_records_go_both_ways() -> None:
+def test_records_roundtrip() -> None:
     numbers = GatherDimensionNumbers((1,), (0,), (0,), (), ())
-    there = value_to_jax(numbers)
-    assert there == lax.GatherDimensionNumbers((1,), (0,), (0,), (), ())
-    assert value_from_jax(there) == numbers
+    converted = value_to_jax(numbers)
+    assert converted == lax.GatherDimensionNumbers((1,), (0,), (0,), (), ())
+    assert value_from_jax(converted) == numbers
     specs = ConvDimensionNumbers((0, 1), (1, 0), (0, 1))
     assert value_to_jax(specs) == lax.ConvDimensionNumbers((0, 1), (1, 0), (0, 1))
     assert type(value_from_jax(value_to_jax(specs))) is ConvDimensionNumbers
-    for ours, theirs in RECORDS:
-        fields = ours._fields if hasattr(ours, "_fields") else [f.name for f in attrs.fields(ours)]
-        assert {*fields} <= {*inspect.signature(theirs).parameters}
+    for fx_type, jax_type in RECORDS:
+        fields = fx_type._fields if hasattr(fx_type, "_fields") else [f.name for f in attrs.fields(fx_type)]
+        assert {*fields} <= {*inspect.signature(jax_type).parameters}
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("jax_value", "fx_value"),
     [
         ([(1, 2), None], ((1, 2), None)),
         (range(2), (0, 1)),
@@ -77,18 +77,18 @@ def test_records_go_both_ways() -> None:
         ((lax.Precision.HIGH, lax.Precision.DEFAULT), (Precision.HIGH, Precision.DEFAULT)),
     ],
 )
-def test_values_from_jax(theirs: object, ours: object) -> None:
-    assert value_from_jax(theirs) == ours
+def test_values_from_jax(jax_value: object, fx_value: object) -> None:
+    assert value_from_jax(jax_value) == fx_value
 
 
-def test_values_that_are_no_parameters_are_refused() -> None:
+def test_unsupported_parameter_values_are_rejected() -> None:
     with pytest.raises(TypeError, match="object.* is no parameter of an operation of tracefx"):
         value_from_jax(object())
     with pytest.raises(TypeError, match="object.* is no parameter of a primitive of JAX"):
         value_to_jax(object())
 
 
-def test_tables_name_what_there_is() -> None:
+def test_tables_name_existing_parameters() -> None:
     for name, field in FIELD_NAMES:
         assert field in {p.field for p in parameters_of(name)}
     assert {name for name, _ in NEUTRAL_PARAMETERS} <= VOCABULARY.keys()
@@ -96,14 +96,14 @@ def test_tables_name_what_there_is() -> None:
 
 
 def _plain(sample: Sample) -> bool:
-    """Those whose parameters JAX has as they are: neither programs nor devices, which it is told in other ways."""
+    """Whether the parameters convert one to one: no sub-jaxprs and no shardings, which are converted separately."""
     return not isinstance(sample.prim, HasSubjaxprs | ShardingConstraint)
 
 
 @pytest.mark.parametrize("name", sorted(name for name, samples in SAMPLES.items() if any(map(_plain, samples))))
-def test_operations_go_both_ways(name: str) -> None:
+def test_primitive_parameters_roundtrip(name: str) -> None:
     for sample in filter(_plain, SAMPLES[name]):
         params = parameters_to_jax(sample.prim)
-        kept = {"axis_size", "axis_sizes"} & {f.name for f in attrs.fields(type(sample.prim))} if params else set()
-        more: dict[str, Any] = {name: getattr(sample.prim, name) for name in kept if name not in params}
-        assert operation_from_jax(name, params, **more) == sample.prim
+        names = {"axis_size", "axis_sizes"} & {f.name for f in attrs.fields(type(sample.prim))} if params else set()
+        extra: dict[str, Any] = {name: getattr(sample.prim, name) for name in names if name not in params}
+        assert operation_from_jax(name, params, **extra) == sample.prim

@@ -1,4 +1,4 @@
-"""Every primitive of JAX is imported, or the error says why it isn't."""
+"""`from_jax` supports every JAX primitive, or raises an error that gives the reason."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -38,7 +38,7 @@ from tests.laws.samples import SAMPLES
 from tests.versions import OTHER_PRIMITIVES, RUNS_RELAYOUT, STAGED_EVAL_JAXPR
 from tracefx.core import primitive
 from tracefx.core.jaxpr import HasSubjaxprs
-from tracefx.core.jaxpr import Jaxpr as OurJaxpr
+from tracefx.core.jaxpr import Jaxpr as FxJaxpr
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax import from_jax
 from tracefx.interop.jax.importing import RULES
@@ -48,31 +48,31 @@ Function = Callable[..., Any]
 X: Final = np.array([[0.5, -1.0, 2.0], [0.25, 3.0, -0.75]], np.float32)
 SQUARE: Final = np.array([[2.0, 0.5], [0.5, 1.0]], np.float32)
 
-# ------------------------------------------------------------------ all there are
+# ------------------------------------------------------------------ all JAX primitives
 
-_OTHERS: Final = ("pallas", "mosaic")
-"""Modules whose primitives stand in kernels for other devices, and in no program."""
+_KERNEL_MODULES: Final = ("pallas", "mosaic")
+"""Modules whose primitives occur only in kernels for other devices, never in traced programs."""
 
 
 if "program_order" not in OTHER_PRIMITIVES:
-    importlib.import_module("jax.experimental.overlap")  # which loads the module of the primitive
+    importlib.import_module("jax.experimental.overlap")  # imports the module that defines the primitive
 
 
 def all_primitives() -> dict[str, Primitive]:
     modules = [m for name, m in sorted(sys.modules.items()) if name.startswith(("jax._src.", "jax.experimental."))]
-    found = [x for m in modules if not any(o in m.__name__ for o in _OTHERS) for x in list(vars(m).values())]
-    return {x.name: x for x in [*found, *vars(primitives).values()] if isinstance(x, Primitive)}
+    values = [x for m in modules if not any(o in m.__name__ for o in _KERNEL_MODULES) for x in list(vars(m).values())]
+    return {x.name: x for x in [*values, *vars(primitives).values()] if isinstance(x, Primitive)}
 
 
 PRIMITIVES: Final[Mapping[str, Primitive]] = MappingProxyType(all_primitives())
 
 
-def bound(name: str, **params: Any) -> Function:
-    """A primitive that no public function binds."""
+def binding(name: str, **params: Any) -> Function:
+    """Binds a primitive that no public function binds."""
     return lambda *args: PRIMITIVES[name].bind(*args, **params)
 
 
-# ------------------------------------------------------------------ programs with those that have rules
+# ------------------------------------------------------------------ programs with supported primitives
 
 
 @jax.custom_jvp
@@ -97,7 +97,7 @@ def _halved(x: Any) -> Any:
 
 
 @_halved.def_vmap
-def _halved_all(axis_size: int, in_batched: list[bool], x: Any) -> tuple[Any, bool]:
+def _halved_vmap(axis_size: int, in_batched: list[bool], x: Any) -> tuple[Any, bool]:
     return x / 4, True
 
 
@@ -109,20 +109,20 @@ def _negated(x: Any) -> Any:
 _negated.def_partition(None, sharding_rule="... -> ...")
 
 
-def _placed(x: Any) -> Any:
+def _with_sharding_constraint(x: Any) -> Any:
     mesh = jax.make_mesh((1,), ("devices",), axis_types=(AxisType.Auto,))
     return lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec("devices")))
 
 
-def _over_rows(f: Any) -> Any:
-    """A program for each of as many devices as a matrix has rows, in which JAX says where values may differ."""
+def _shard_map_over_rows(f: Any) -> Any:
+    """`shard_map` over the rows of a matrix, one row per device, with tracking of varying axes."""
 
-    def over(x: Any) -> Any:
+    def mapped(x: Any) -> Any:
         mesh = jax.make_mesh((len(x),), ("rows",), axis_types=(AxisType.Auto,))
         spec = PartitionSpec("rows")
         return jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec)(x)
 
-    return over
+    return mapped
 
 
 def _resharded(x: Any) -> Any:
@@ -170,7 +170,7 @@ def _solved(a: Any) -> Any:
 _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyType(
     {
         "all_gather_invariant": (
-            _over_rows(lambda x: lax.all_gather(x, "rows", tiled=True, to="invarying")[:1] * x),
+            _shard_map_over_rows(lambda x: lax.all_gather(x, "rows", tiled=True, to="invarying")[:1] * x),
             (X,),
         ),
         "add_any": (jax.grad(lambda x: jnp.sum(x * x)), (X,)),
@@ -190,7 +190,7 @@ _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyT
         "bcsr_todense": (lambda x: sparse.BCSR.fromdense(x, nse=6).todense(), (X,)),
         "call": (_called, (X,)),
         "call_hi_primitive": (lambda x: Tripled(jax.typeof(x))(x), (X,)),
-        STAGED_EVAL_JAXPR[0]: (bound("eval_jaxpr", **{STAGED_EVAL_JAXPR[1]: jax.make_jaxpr(jnp.sin)(X)}), (X,)),
+        STAGED_EVAL_JAXPR[0]: (binding("eval_jaxpr", **{STAGED_EVAL_JAXPR[1]: jax.make_jaxpr(jnp.sin)(X)}), (X,)),
         "cond": (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, lambda x: x @ jnp.ones((3, 3)), x), (X,)),
         "copy": (jnp.copy, (X,)),
         "custom_jvp_call": (_cubed, (X,)),
@@ -203,33 +203,33 @@ _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyT
         "debug_print": (lambda x: (jax.debug.print("{x} {}", 1, x=x[0, 0]), x)[1], (X,)),
         "device_put": (jax.device_put, (X,)),
         "empty": (lambda x: 0 * lax.empty((3,), jnp.float32) + x, (X[0],)),
-        "eq_to": (bound("eq_to"), (X, np.where(X > 1, X, -X))),
+        "eq_to": (binding("eq_to"), (X, np.where(X > 1, X, -X))),
         "igamma": (lax.igamma, (abs(X), X * X)),
         "igamma_grad_a": (lax.igamma_grad_a, (abs(X), X * X)),
         "igammac": (lax.igammac, (abs(X), X * X)),
         "io_callback": (lambda x: io_callback(lambda x: 2 * x, jax.ShapeDtypeStruct((2, 3), jnp.float32), x), (X,)),
-        "iota_2x32_shape": (lambda x: bound("iota_2x32_shape", shape=(2, 3))(), (X,)),
+        "iota_2x32_shape": (lambda x: binding("iota_2x32_shape", shape=(2, 3))(), (X,)),
         "jit": (jax.jit(lambda x: jnp.sin(x) + 1), (X,)),
         "layout_constraint": (lambda x: with_layout_constraint(x, Layout((0, 1))), (X,)),
-        "le_to": (bound("le_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
+        "le_to": (binding("le_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
         "linear_call": (_linear, (X,)),
         "log2": (
-            lambda x: [bound("log2", accuracy=None)(y) for y in (abs(x), lax.complex(x, 1 / x))],
+            lambda x: [binding("log2", accuracy=None)(y) for y in (abs(x), lax.complex(x, 1 / x))],
             (X,),
         ),
-        "lt_to": (bound("lt_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
+        "lt_to": (binding("lt_to"), (f32(-0.0, 0.0, NAN, -1.0), f32(0.0, -0.0, INF, -2.0))),
         "name": (lambda x: checkpoint_name(x, "h"), (X,)),
-        "one_minus_square": (bound("one_minus_square"), (X,)),
+        "one_minus_square": (binding("one_minus_square"), (X,)),
         "platform_index": (lambda x: lax.platform_dependent(x, cpu=lambda x: x + 1, default=lambda x: x), (X,)),
         "polygamma": (lax.polygamma, (abs(X), X * X)),
-        "polynomial": (lambda x: bound("polynomial", unroll=4)(x, x[:1], 2.0, x[:, :1], *x[0]), (X,)),
+        "polynomial": (lambda x: binding("polynomial", unroll=4)(x, x[:1], 2.0, x[:, :1], *x[0]), (X,)),
         "program_order": (_ordered, (X,)),
         "pure_callback": (
             lambda x: jax.pure_callback(lambda x: 2 * x, jax.ShapeDtypeStruct((2, 3), jnp.float32), x),
             (X,),
         ),
-        "psum_invariant": (_over_rows(lambda x: lax.psum(x, "rows") * x), (X,)),
-        "pvary": (_over_rows(lambda x: x + lax.pcast(jnp.float32(2), "rows", to="varying")), (X,)),
+        "psum_invariant": (_shard_map_over_rows(lambda x: lax.psum(x, "rows") * x), (X,)),
+        "pvary": (_shard_map_over_rows(lambda x: x + lax.pcast(jnp.float32(2), "rows", to="varying")), (X,)),
         "random_gamma": (lambda a: jax.random.gamma(jax.random.key(3), a, (2, 3)), (abs(X),)),
         "reduce": (lambda x: lax.reduce(x, jnp.float32(1), lambda a, b: a * b, (0,)), (X,)),
         "reduce_window": (
@@ -237,24 +237,24 @@ _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyT
             (X,),
         ),
         "regularized_incomplete_beta": (lax.betainc, (abs(X), X * X, 1 / (1 + X * X))),
-        "relayout": (bound("relayout", dst_layout=Layout((1, 0))), (X,)),
+        "relayout": (binding("relayout", dst_layout=Layout((1, 0))), (X,)),
         "remat2": (jax.checkpoint(lambda x: jnp.sin(jnp.sin(x))), (X,)),
         "reshard": (_resharded, (X,)),
         "scan": (lambda x: lax.scan(lambda c, row: (c + row, c * 2), x[0], x, reverse=True, unroll=2), (X,)),
-        "shard_map": (_over_rows(lambda x: x * lax.axis_index("rows")), (X,)),
-        "sharding_constraint": (_placed, (X,)),
+        "shard_map": (_shard_map_over_rows(lambda x: x * lax.axis_index("rows")), (X,)),
+        "sharding_constraint": (_with_sharding_constraint, (X,)),
         "todense": (lambda x: sparse.todense(_sparse(x)), (SQUARE,)),
         "while": (lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c + 1 + x[0, 0], x), (X,)),
         "with_memory_space_constraint": (
-            bound("with_memory_space_constraint", memory_space=jax.memory.Space.Device),
+            binding("with_memory_space_constraint", memory_space=jax.memory.Space.Device),
             (X,),
         ),
         "zeta": (lax.zeta, (abs(X) + 2, X * X + 1)),
     }
 )
-_UNTRIED: Final = OTHER_PRIMITIVES | (frozenset() if RUNS_RELAYOUT else {"relayout"})
-PROGRAMS: Final = {name: program for name, program in _PROGRAMS.items() if name not in _UNTRIED}
-"""By the names of primitives: a function that binds one, and its arguments."""
+_EXCLUDED: Final = OTHER_PRIMITIVES | (frozenset() if RUNS_RELAYOUT else {"relayout"})
+PROGRAMS: Final = {name: program for name, program in _PROGRAMS.items() if name not in _EXCLUDED}
+"""Maps the name of a primitive to a function that binds it, and arguments of the function."""
 
 COLLECTIVES: Final[Mapping[str, Function]] = MappingProxyType(
     {
@@ -268,51 +268,51 @@ COLLECTIVES: Final[Mapping[str, Function]] = MappingProxyType(
         "reduce_scatter": lambda x: lax.psum_scatter(x, "i"),
     }
 )
-"""By the names of primitives: a function along the axis `i`, of a matrix."""
+"""Maps the name of a collective to a function of a matrix, over the named axis `i`."""
 
-_NO_PROGRAM: Final = frozenset({"empty2", "eval_jaxpr", *_UNTRIED} - {STAGED_EVAL_JAXPR[0]})
-"""The primitives that no program has any more: JAX has others in their place, or none."""
+_UNUSED_PRIMITIVES: Final = frozenset({"empty2", "eval_jaxpr", *_EXCLUDED} - {STAGED_EVAL_JAXPR[0]})
+"""Primitives that JAX no longer binds."""
 
 
-def every(jaxpr: OurJaxpr) -> Iterator[primitive.Primitive]:
+def all_primitives_in(jaxpr: FxJaxpr) -> Iterator[primitive.Primitive]:
     for eqn in jaxpr.eqns:
         yield eqn.prim
         if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
-                yield from every(body)
+                yield from all_primitives_in(body)
 
 
-def names_in(jaxpr: Jaxpr) -> Iterator[str]:
+def primitive_names_in(jaxpr: Jaxpr) -> Iterator[str]:
     for eqn in jaxpr.eqns:
         yield eqn.primitive.name
         for value in jax.tree.leaves(list(eqn.params.values())):
             if isinstance(value, ClosedJaxpr | Jaxpr):
-                yield from names_in(value.jaxpr if isinstance(value, ClosedJaxpr) else value)
+                yield from primitive_names_in(value.jaxpr if isinstance(value, ClosedJaxpr) else value)
 
 
-# ------------------------------------------------------------------ the table of all
+# ------------------------------------------------------------------ coverage
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))
-def test_every_primitive_is_imported_or_there_is_a_reason(name: str) -> None:
+def test_every_primitive_is_tested_or_unsupported(name: str) -> None:
     if name in UNSUPPORTED:
         assert name not in RULES
         assert name not in PROGRAMS
     else:
-        assert any(name in table for table in (PROGRAMS, COLLECTIVES, SAMPLES, _NO_PROGRAM)), "it is tried nowhere"
+        assert any(name in table for table in (PROGRAMS, COLLECTIVES, SAMPLES, _UNUSED_PRIMITIVES)), "no test covers it"
 
 
-def test_tables_are_of_what_there_is() -> None:
+def test_tables_contain_existing_primitives() -> None:
     of_other_devices = {"core_map", "pallas_call"}
     assert {*UNSUPPORTED} - {*PRIMITIVES} == of_other_devices | (OTHER_PRIMITIVES & {*UNSUPPORTED})
     assert {*RULES} - {*PRIMITIVES} == {"tracefx_operation"} | (OTHER_PRIMITIVES & {*RULES})
 
 
-_OF_JAXS_OWN: Final = frozenset({"eig"})
-"""Those that JAX's function binds with other parameters than it is given."""
+_OTHER_PARAMETERS: Final = frozenset({"eig"})
+"""Primitives that the JAX function binds with other parameters than those it gets."""
 
 
-# Where an array lies is left out.
+# Shardings are not compared.
 @pytest.mark.parametrize(
     "name",
     sorted(
@@ -321,63 +321,63 @@ _OF_JAXS_OWN: Final = frozenset({"eig"})
         if name in PRIMITIVES and not samples[0].within and name != "sharding_constraint"
     ),
 )
-def test_operations_are_imported_with_their_parameters(name: str) -> None:
-    """JAX's function for an operation, imported, is that operation."""
+def test_primitives_are_imported_with_their_parameters(name: str) -> None:
+    """The imported JAX function for a primitive binds that primitive, with equal parameters."""
     for sample in SAMPLES[name]:
         f = references.jax_function(sample.prim)
-        given = [fx.numpy.array(x, dtype=x.dtype) if isinstance(x, np.ndarray) else x for x in sample.operands[0]]
-        found = list(every(fx.make_jaxpr(from_jax(f))(*given).jaxpr))
-        if name in _OF_JAXS_OWN:
-            assert any(type(prim) is type(sample.prim) for prim in found)
+        operands = [fx.numpy.array(x, dtype=x.dtype) if isinstance(x, np.ndarray) else x for x in sample.operands[0]]
+        prims = list(all_primitives_in(fx.make_jaxpr(from_jax(f))(*operands).jaxpr))
+        if name in _OTHER_PARAMETERS:
+            assert any(type(prim) is type(sample.prim) for prim in prims)
         else:
-            assert sample.prim in found, found
+            assert sample.prim in prims, prims
 
 
-def close(got: Any, want: Any) -> None:
-    leaves, tree = jax.tree.flatten(got)
-    wanted, wanted_tree = jax.tree.flatten(want)
-    assert str(tree) == str(wanted_tree)
-    for ours, theirs in zip(leaves, wanted, strict=True):
-        assert isinstance(ours, fx.Array)
-        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-        assert_near(ours, theirs)
+def assert_close(got: Any, want: Any) -> None:
+    actual_leaves, actual_tree = jax.tree.flatten(got)
+    expected_leaves, expected_tree = jax.tree.flatten(want)
+    assert str(actual_tree) == str(expected_tree)
+    for actual, expected in zip(actual_leaves, expected_leaves, strict=True):
+        assert isinstance(actual, fx.Array)
+        assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+        assert_near(actual, expected)
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_programs_give_what_they_give_in_jax(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_programs_match_jax(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     f, args = PROGRAMS[name]
-    assert name in {*names_in(jax.make_jaxpr(f)(*args).jaxpr)}
-    close(from_jax(f)(*args), compile_with_fallback(jax.jit, f)(*args))
+    assert name in {*primitive_names_in(jax.make_jaxpr(f)(*args).jaxpr)}
+    assert_close(from_jax(f)(*args), compile_with_fallback(jax.jit, f)(*args))
 
 
 @pytest.mark.parametrize("name", ["log2", "one_minus_square", "polynomial"])
-def test_compositions_have_jaxs_derivatives(name: str) -> None:
+def test_derivatives_of_composed_primitives_match_jax(name: str) -> None:
     if name in OTHER_PRIMITIVES:
         pytest.skip(f"the installed JAX has no primitive {name}")
     f, (x,) = PROGRAMS[name]
     x, t = np.append(x, np.full((1, 3), 1e-10, np.float32), 0), np.full((3, 3), 0.5, np.float32)
     want = jax.jit(lambda x, t: jax.jvp(f, [x], [t]))(x, t)
-    close(fx.jvp(from_jax(f), [x], [t]), want)
-    close(fx.jit(lambda x, t: fx.jvp(from_jax(f), [x], [t]))(x, t), want)
-    close(fx.vmap(from_jax(f))(x[:, None]), jax.vmap(f)(x[:, None]))
+    assert_close(fx.jvp(from_jax(f), [x], [t]), want)
+    assert_close(fx.jit(lambda x, t: fx.jvp(from_jax(f), [x], [t]))(x, t), want)
+    assert_close(fx.vmap(from_jax(f))(x[:, None]), jax.vmap(f)(x[:, None]))
 
     def total(f: Function) -> Function:
         return lambda x: sum(abs(leaf).sum() for leaf in jax.tree.leaves(f(x)))
 
-    close(fx.grad(total(from_jax(f)))(x), jax.grad(total(f))(x))
+    assert_close(fx.grad(total(from_jax(f)))(x), jax.grad(total(f))(x))
 
 
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
-def test_collectives_are_along_the_axes_of_vmap(name: str) -> None:
+def test_collectives_use_named_axes_of_vmap(name: str) -> None:
     f, x = COLLECTIVES[name], np.arange(8, dtype=np.float32).reshape(2, 2, 2) ** 2
-    assert name in {*names_in(jax.make_jaxpr(f, axis_env=[("i", 2)])(x[0]).jaxpr)}
+    assert name in {*primitive_names_in(jax.make_jaxpr(f, axis_env=[("i", 2)])(x[0]).jaxpr)}
     want = jax.vmap(f, axis_name="i")(x)
-    close(fx.vmap(from_jax(f), axis_name="i")(x), want)
-    # Mapped over by JAX itself, they are operations on the batch.
-    close(from_jax(jax.vmap(f, axis_name="i"))(x), want)
+    assert_close(fx.vmap(from_jax(f), axis_name="i")(x), want)
+    # When JAX itself applies vmap, they become operations on the batch.
+    assert_close(from_jax(jax.vmap(f, axis_name="i"))(x), want)
 
 
-# ------------------------------------------------------------------ what has no counterpart
+# ------------------------------------------------------------------ unsupported primitives
 
 
 def test_the_error_names_the_primitive_the_line_and_the_remedy() -> None:
@@ -393,7 +393,7 @@ def test_the_error_names_the_primitive_the_line_and_the_remedy() -> None:
     assert "rules={'rng_uniform': rule}" in text
 
 
-def test_a_rule_says_what_a_primitive_does() -> None:
+def test_user_rule_for_an_unsupported_primitive() -> None:
     def f(x: Any) -> Any:
         return lax.rng_uniform(x, 1.0, (3,)) * 2
 
@@ -404,11 +404,11 @@ def test_a_rule_says_what_a_primitive_does() -> None:
         from_jax(f)(np.float32(0))
     g = from_jax(f, rules={"rng_uniform": rule})
     assert g(np.float32(0)).tolist() == [1.0, 1.0, 1.0]
-    slope = fx.grad(lambda x: g(x).sum())(0.0)
-    assert float(slope) == 3.0
+    gradient = fx.grad(lambda x: g(x).sum())(0.0)
+    assert float(gradient) == 3.0
 
 
-def test_a_rule_must_give_what_the_primitive_gives() -> None:
+def test_user_rule_with_wrong_results_is_rejected() -> None:
     f = from_jax(lambda x: lax.rng_uniform(x, 1.0, (3,)), rules={"rng_uniform": lambda low, high, shape: low})
     with pytest.raises(TypeError, match=r"returned f32\[\].* where JAX's primitive returns f32\[3\]"):
         f(np.float32(0))
@@ -430,12 +430,12 @@ def _checked(x: Any) -> Any:
         (lambda x: sparse.BCOO.fromdense(jnp.eye(2) * x, nse=2) @ jnp.ones(2), "sparse"),
     ],
 )
-def test_reasons_are_said(f: Function, reason: str) -> None:
+def test_unsupported_primitive_error_gives_the_reason(f: Function, reason: str) -> None:
     with pytest.raises(MissingRuleError, match=reason):
         from_jax(f)(np.float32(1))
 
 
-def test_parameters_that_are_not_here_are_refused() -> None:
+def test_unsupported_parameters_are_rejected() -> None:
     f = from_jax(lambda x: lax.psum(x, "i", axis_index_groups=[[0], [1]]))
     with pytest.raises(NotImplementedError, match="axis_index_groups"):
         fx.vmap(f, axis_name="i")(np.ones(2, np.float32))

@@ -1,4 +1,4 @@
-"""A library that is written for JAX's public names, Optax, runs on tracefx under JAX's name."""
+"""Optax, which uses JAX's public API, runs on tracefx when imports of `jax` are redirected."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tracefx.testing.tolerances import PROGRAM
 PROGRAM_OF_OPTIMIZERS = "tests.interop.optimizers"
 
 
-def _printed(*command: str) -> Any:
-    done = subprocess.run(
+def _run_and_parse(*command: str) -> Any:
+    process = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", *command], capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def test_optimizers_of_optax() -> None:
-    theirs = _printed(PROGRAM_OF_OPTIMIZERS)
-    ours = _printed("tests.interop.renamed", PROGRAM_OF_OPTIMIZERS)
-    assert (theirs["array"], ours["array"]) == ("jax", "tracefx.core.array")
-    assert ours["results"].keys() == theirs["results"].keys()
-    for optimizer, leaves in theirs["results"].items():
+    jax_output = _run_and_parse(PROGRAM_OF_OPTIMIZERS)
+    fx_output = _run_and_parse("tests.interop.renamed", PROGRAM_OF_OPTIMIZERS)
+    assert (jax_output["array"], fx_output["array"]) == ("jax", "tracefx.core.array")
+    assert fx_output["results"].keys() == jax_output["results"].keys()
+    for optimizer, leaves in jax_output["results"].items():
         for name, want in leaves.items():
-            got = np.asarray(ours["results"][optimizer][name], np.float32)
+            got = np.asarray(fx_output["results"][optimizer][name], np.float32)
             assert_near(got, np.asarray(want, np.float32), PROGRAM, f"{optimizer}, {name}")

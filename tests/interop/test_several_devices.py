@@ -1,4 +1,4 @@
-"""Programs over several devices from JAX and to JAX, and the meshes, shardings and arrays that they speak of."""
+"""Multi-device programs through `from_jax` and `to_jax`; conversion of meshes, shardings and sharded arrays."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -34,42 +34,42 @@ from tracefx.testing.tolerances import SUMMED
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 16
 MESH: Final = fx.make_mesh((4, 2), ("x", "y"))
-JAXS: Final = jax.sharding.Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("x", "y"))
+JAX_MESH: Final = jax.sharding.Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("x", "y"))
 P: Final[Any] = jax.P
 
 
-def on(*parts: Any) -> fx.NamedSharding:
+def fx_sharding_of(*parts: Any) -> fx.NamedSharding:
     return fx.NamedSharding(MESH, fx.P(*parts))
 
 
-def there(*parts: Any) -> Any:
-    return jax.NamedSharding(JAXS, P(*parts))
+def jax_sharding_of(*parts: Any) -> Any:
+    return jax.NamedSharding(JAX_MESH, P(*parts))
 
 
-def over(in_specs: Any, out_specs: Any, check: bool = True, **options: Any) -> Callable[[Any], Any]:
-    return jax.shard_map(mesh=JAXS, in_specs=in_specs, out_specs=out_specs, check_vma=check, **options)
+def jax_shard_map(in_specs: Any, out_specs: Any, check: bool = True, **options: Any) -> Callable[[Any], Any]:
+    return jax.shard_map(mesh=JAX_MESH, in_specs=in_specs, out_specs=out_specs, check_vma=check, **options)
 
 
-def near(ours: Any, theirs: Any) -> None:
-    got, want = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+def assert_near_trees(actual: Any, expected: Any) -> None:
+    got, want = jax.tree.leaves(actual), jax.tree.leaves(expected)
     assert len(got) == len(want) > 0
     for a, b in zip(got, want, strict=True):
         assert_near(a, np.asarray(b), SUMMED)
 
 
-# ------------------------------------------------------------------ programs of JAX
+# ------------------------------------------------------------------ imported programs
 
 
 def summed(check: bool) -> Any:
-    @over(P("x", "y"), P(), check)
+    @jax_shard_map(P("x", "y"), P(), check)
     def f(x: Any) -> Any:
         return lax.psum(jnp.sum(jnp.sin(x) * x), ("x", "y"))
 
     return f
 
 
-def in_a_loop(check: bool) -> Any:
-    @over(P("x"), P("x"), check)
+def with_loop(check: bool) -> Any:
+    @jax_shard_map(P("x"), P("x"), check)
     def f(x: Any) -> Any:
         def body(c: Any, _: Any) -> Any:
             total = lax.psum(c, "x")
@@ -81,24 +81,24 @@ def in_a_loop(check: bool) -> Any:
     return f
 
 
-def with_a_rule(check: bool) -> Any:
+def with_custom_vjp(check: bool) -> Any:
     @jax.custom_vjp
     def scaled(x: Any) -> Any:
         return x * 3.0
 
     scaled.defvjp(lambda x: (scaled(x), None), lambda _, ct: (ct * 5.0,))
 
-    @over(P("x"), P("x"), check)
+    @jax_shard_map(P("x"), P("x"), check)
     def f(x: Any) -> Any:
         return scaled(jnp.tanh(x)) * 2.0
 
     return f
 
 
-def of_a_model(check: bool) -> Any:
+def model(check: bool) -> Any:
     w = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
 
-    @over(P("x"), P(), check)
+    @jax_shard_map(P("x"), P(), check)
     def f(x: Any) -> Any:
         hidden = jax.nn.relu(x @ w)
         logits = jax.nn.log_softmax(hidden @ w.T) + jax.nn.relu(x.sum())
@@ -107,29 +107,29 @@ def of_a_model(check: bool) -> Any:
     return f
 
 
-def of_pmap(check: bool) -> Any:
+def pmapped(check: bool) -> Any:
     return jax.pmap(lambda x: x / lax.psum(x.sum(), "i"), axis_name="i")
 
 
-PROGRAMS: Final = (summed, in_a_loop, with_a_rule, of_a_model, of_pmap)
+PROGRAMS: Final = (summed, with_loop, with_custom_vjp, model, pmapped)
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
-def test_programs_for_each_device_are_imported(program: Any, check: bool) -> None:
-    theirs = program(check)
+def test_shard_map_is_imported(program: Any, check: bool) -> None:
+    jax_fn = program(check)
     x = X + 0.25
-    ours = from_jax(theirs)
-    near(fx.jit(ours)(x), theirs(x))
-    slope = jax.jit(jax.grad(lambda x: jnp.sum(jnp.cos(theirs(x)))))
-    near(fx.jit(fx.grad(lambda x: fx.numpy.sum(fx.numpy.cos(ours(x)))))(x), slope(x))
-    near(fx.jit(from_jax(slope))(x), slope(x))
+    fx_fn = from_jax(jax_fn)
+    assert_near_trees(fx.jit(fx_fn)(x), jax_fn(x))
+    gradient = jax.jit(jax.grad(lambda x: jnp.sum(jnp.cos(jax_fn(x)))))
+    assert_near_trees(fx.jit(fx.grad(lambda x: fx.numpy.sum(fx.numpy.cos(fx_fn(x)))))(x), gradient(x))
+    assert_near_trees(fx.jit(from_jax(gradient))(x), gradient(x))
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
 def test_collectives(check: bool) -> None:
-    @over(P("x", "y"), (P("x", "y"),) * 4 + (P(None, "y"),), check)
-    def theirs(x: Any) -> Any:
+    @jax_shard_map(P("x", "y"), (P("x", "y"),) * 4 + (P(None, "y"),), check)
+    def jax_fn(x: Any) -> Any:
         rows = lax.all_gather(x, "x", tiled=True)
         moved = lax.ppermute(x, "x", [(0, 1), (1, 2), (3, 0)])
         scattered = lax.psum_scatter(jnp.concatenate([x] * 4), "x", tiled=True)
@@ -137,139 +137,141 @@ def test_collectives(check: bool) -> None:
         highest = lax.pmax(x, "x") + lax.pmin(x, ("x",)) * 2.0
         return rows.sum() * moved, exchanged, scattered, lax.psum(x, "x") + lax.axis_index("x"), highest
 
-    near(from_jax(theirs)(X), theirs(X))
+    assert_near_trees(from_jax(jax_fn)(X), jax_fn(X))
     batch = np.stack([X, X * 2])
-    near(fx.vmap(from_jax(theirs))(batch), jax.vmap(theirs)(batch))
+    assert_near_trees(fx.vmap(from_jax(jax_fn))(batch), jax.vmap(jax_fn)(batch))
 
 
-def test_some_axes_are_the_compilers() -> None:
-    @over(P("x"), P("x"), axis_names={"x"})
-    def theirs(x: Any) -> Any:
+def test_partial_manual_axes_are_imported() -> None:
+    @jax_shard_map(P("x"), P("x"), axis_names={"x"})
+    def jax_fn(x: Any) -> Any:
         return x * lax.psum(x.sum(), "x")
 
-    x = jax.device_put(X, there("x"))
-    near(fx.jit(from_jax(jax.jit(theirs)))(X), jax.jit(theirs)(x))
+    x = jax.device_put(X, jax_sharding_of("x"))
+    assert_near_trees(fx.jit(from_jax(jax.jit(jax_fn)))(X), jax.jit(jax_fn)(x))
 
 
-def test_the_operation_is_ours() -> None:
-    theirs = over(P("x"), P(None))(lambda x: lax.psum(x, "x"))
-    (eqn,) = fx.make_jaxpr(from_jax(theirs))(X).eqns
+def test_imported_primitive_is_shard_map() -> None:
+    jax_fn = jax_shard_map(P("x"), P(None))(lambda x: lax.psum(x, "x"))
+    (eqn,) = fx.make_jaxpr(from_jax(jax_fn))(X).eqns
     assert isinstance(eqn.prim, ShardMapPrimitive)
     assert eqn.prim.mesh == MESH
     assert (eqn.prim.in_specs, eqn.prim.out_specs) == ((fx.P("x"),), (fx.P(None),))
     assert [e.prim.name for e in eqn.prim.jaxpr.eqns] == ["psum"]
 
 
-def test_the_mesh_in_use() -> None:
-    using: Any = jax.set_mesh
-    with using(JAXS):
-        theirs: Any = jax.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())
-        near(from_jax(theirs)(X), theirs(X))
-        want = np.asarray(theirs(X))
+def test_imported_shard_map_uses_the_current_mesh() -> None:
+    set_mesh: Any = jax.set_mesh
+    with set_mesh(JAX_MESH):
+        jax_fn: Any = jax.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())
+        assert_near_trees(from_jax(jax_fn)(X), jax_fn(X))
+        want = np.asarray(jax_fn(X))
 
-    using_types: Any = jax.sharding.use_abstract_mesh
+    use_abstract_mesh: Any = jax.sharding.use_abstract_mesh
 
-    def bare(x: Any) -> Any:
-        with using_types(JAXS.abstract_mesh):
+    def with_abstract_mesh(x: Any) -> Any:
+        with use_abstract_mesh(JAX_MESH.abstract_mesh):
             return jax.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())(x)
 
     with fx.set_mesh(MESH):
-        near(from_jax(bare)(X), want)
+        assert_near_trees(from_jax(with_abstract_mesh)(X), want)
     with pytest.raises(ValueError, match=r"but no current mesh has these axes: call it"):
-        from_jax(bare)(X)
+        from_jax(with_abstract_mesh)(X)
 
 
-# ------------------------------------------------------------------ where arrays lie
+# ------------------------------------------------------------------ shardings
 
 
 def test_shardings_of_imported_programs() -> None:
-    theirs = jax.jit(lambda x: (x * 2, x.sum(0)), in_shardings=there("x"), out_shardings=(there("y"), None))
-    first, second = fx.jit(from_jax(theirs))(X)
-    assert first.sharding == on("y")
-    near((first, second), theirs(X))
+    jax_fn = jax.jit(
+        lambda x: (x * 2, x.sum(0)), in_shardings=jax_sharding_of("x"), out_shardings=(jax_sharding_of("y"), None)
+    )
+    first, second = fx.jit(from_jax(jax_fn))(X)
+    assert first.sharding == fx_sharding_of("y")
+    assert_near_trees((first, second), jax_fn(X))
 
     @jax.jit
     def constrained(x: Any) -> Any:
-        y = lax.with_sharding_constraint(x + 1, there("x", P.UNCONSTRAINED))
-        return lax.with_sharding_constraint(y, there(None, "y")) * 2, jax.device_put(x, there("y"))
+        y = lax.with_sharding_constraint(x + 1, jax_sharding_of("x", P.UNCONSTRAINED))
+        return lax.with_sharding_constraint(y, jax_sharding_of(None, "y")) * 2, jax.device_put(x, jax_sharding_of("y"))
 
-    found = [
+    shardings = [
         eqn.prim.sharding
         for eqn in fx.make_jaxpr(from_jax(constrained))(X).eqns[0].prim.jaxpr.eqns  # type: ignore[attr-defined]  # a call
         if isinstance(eqn.prim, ShardingConstraint)
     ]
-    assert found == [on("x", fx.P.UNCONSTRAINED), on(None, "y"), on("y")]
-    near(fx.jit(from_jax(constrained))(X), constrained(X))
-    slope = fx.grad(lambda x: from_jax(constrained)(x)[0].sum())(X)
-    near(slope, np.full(X.shape, 2, np.float32))
+    assert shardings == [fx_sharding_of("x", fx.P.UNCONSTRAINED), fx_sharding_of(None, "y"), fx_sharding_of("y")]
+    assert_near_trees(fx.jit(from_jax(constrained))(X), constrained(X))
+    gradient = fx.grad(lambda x: from_jax(constrained)(x)[0].sum())(X)
+    assert_near_trees(gradient, np.full(X.shape, 2, np.float32))
 
 
 def test_explicit_meshes() -> None:
     explicit = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
-    using: Any = jax.set_mesh
-    with using(explicit):
+    set_mesh: Any = jax.set_mesh
+    with set_mesh(explicit):
 
-        def theirs(x: Any) -> Any:
+        def jax_fn(x: Any) -> Any:
             return jax.sharding.reshard(x * 2, P(None, "y")) + 1
 
-        near(from_jax(theirs)(X), theirs(jax.device_put(X, P("x"))))
+        assert_near_trees(from_jax(jax_fn)(X), jax_fn(jax.device_put(X, P("x"))))
 
 
-def test_shardings_inside_of_a_program_for_each_device() -> None:
-    @over(P("x"), P("x"), axis_names={"x"})
-    def theirs(x: Any) -> Any:
+def test_sharding_constraints_inside_shard_map() -> None:
+    @jax_shard_map(P("x"), P("x"), axis_names={"x"})
+    def jax_fn(x: Any) -> Any:
         return lax.with_sharding_constraint(x * 2, P(None, "y"))
 
-    near(fx.jit(from_jax(jax.jit(theirs)))(X), X * 2)
+    assert_near_trees(fx.jit(from_jax(jax.jit(jax_fn)))(X), X * 2)
 
 
-# ------------------------------------------------------------------ programs of ours
+# ------------------------------------------------------------------ exported programs
 
 
-def ours_summed(x: Any) -> Any:
+def fx_summed(x: Any) -> Any:
     return fx.lax.psum(fx.numpy.sum(fx.numpy.sin(x) * x), ("x", "y"))
 
 
 @pytest.mark.parametrize("jitted", [False, True])
-def test_programs_for_each_device_are_exported(jitted: bool) -> None:
-    ours = fx.shard_map(ours_summed, mesh=MESH, in_specs=fx.P("x", "y"), out_specs=fx.P())
-    theirs = to_jax(fx.jit(ours) if jitted else ours)
-    near(theirs(X), ours(X))
-    near(jax.jit(theirs)(jax.device_put(X, there("x"))), ours(X))
-    near(jax.grad(theirs)(X), fx.grad(ours)(X))
-    near(jax.vmap(theirs)(np.stack([X, X * 2])), fx.vmap(ours)(np.stack([X, X * 2])))
-    assert "shard_map" in str(jax.make_jaxpr(theirs)(X))
-    near(from_jax(theirs)(X), ours(X))
+def test_shard_map_is_exported(jitted: bool) -> None:
+    fx_fn = fx.shard_map(fx_summed, mesh=MESH, in_specs=fx.P("x", "y"), out_specs=fx.P())
+    jax_fn = to_jax(fx.jit(fx_fn) if jitted else fx_fn)
+    assert_near_trees(jax_fn(X), fx_fn(X))
+    assert_near_trees(jax.jit(jax_fn)(jax.device_put(X, jax_sharding_of("x"))), fx_fn(X))
+    assert_near_trees(jax.grad(jax_fn)(X), fx.grad(fx_fn)(X))
+    assert_near_trees(jax.vmap(jax_fn)(np.stack([X, X * 2])), fx.vmap(fx_fn)(np.stack([X, X * 2])))
+    assert "shard_map" in str(jax.make_jaxpr(jax_fn)(X))
+    assert_near_trees(from_jax(jax_fn)(X), fx_fn(X))
 
 
-def test_constraints_are_exported() -> None:
-    def ours(x: Any) -> Any:
-        return fx.lax.with_sharding_constraint(x * 2, on("y"))
+def test_sharding_constraints_are_exported() -> None:
+    def fx_fn(x: Any) -> Any:
+        return fx.lax.with_sharding_constraint(x * 2, fx_sharding_of("y"))
 
-    theirs: Any = jax.jit(to_jax(ours))
-    assert theirs(X).sharding == there("y")
+    jax_fn: Any = jax.jit(to_jax(fx_fn))
+    assert jax_fn(X).sharding == jax_sharding_of("y")
 
 
 # ------------------------------------------------------------------ meshes, shardings, arrays
 
 
-def test_meshes_and_shardings_go_both_ways() -> None:
+def test_meshes_and_shardings_roundtrip() -> None:
     backward = fx.Mesh(MESH.devices[::-1], ("a", "b"))
     for mesh in (MESH, backward, fx.Mesh(fx.devices()[2:6], "z")):
-        theirs = mesh_to_jax(mesh)
-        assert [d.id for d in theirs.devices.flat] == [d.id for d in mesh.flat]
-        assert mesh_from_jax(theirs) == mesh
-    assert mesh_to_jax(MESH) == JAXS
+        jax_mesh = mesh_to_jax(mesh)
+        assert [d.id for d in jax_mesh.devices.flat] == [d.id for d in mesh.flat]
+        assert mesh_from_jax(jax_mesh) == mesh
+    assert mesh_to_jax(MESH) == JAX_MESH
     for parts in ((), ("x",), (("y", "x"),), (None, "y"), ("x", fx.P.UNCONSTRAINED)):
-        sharding = on(*parts)
+        sharding = fx_sharding_of(*parts)
         assert sharding_from_jax(sharding_to_jax(sharding)) == sharding
-    assert sharding_to_jax(on(None, "y")) == there(None, "y")
-    alone = SingleDeviceSharding(fx.devices()[3])
-    assert sharding_to_jax(alone) == jax.sharding.SingleDeviceSharding(jax.devices()[3])
-    assert sharding_from_jax(sharding_to_jax(alone)) == alone
+    assert sharding_to_jax(fx_sharding_of(None, "y")) == jax_sharding_of(None, "y")
+    single = SingleDeviceSharding(fx.devices()[3])
+    assert sharding_to_jax(single) == jax.sharding.SingleDeviceSharding(jax.devices()[3])
+    assert sharding_from_jax(sharding_to_jax(single)) == single
 
 
-def test_what_has_no_counterpart() -> None:
+def test_unsupported_shardings_are_rejected() -> None:
     explicit = jax.make_mesh((4,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
     with pytest.raises(ValueError, match="unreduced"):
         sharding_from_jax(jax.NamedSharding(explicit, P(None, unreduced={"x"})))
@@ -278,35 +280,35 @@ def test_what_has_no_counterpart() -> None:
 
 
 @pytest.mark.parametrize("parts", [("x",), ("x", "y"), (), (None, "y")], ids=str)
-def test_arrays_stay_where_they_lie(parts: Any) -> None:
-    theirs = jax.device_put(X, there(*parts))
-    ours = as_tracefx(theirs)
-    assert isinstance(ours, ShardedArray)
-    assert ours.sharding == on(*parts)
-    np.testing.assert_array_equal(ours, X)
-    np.testing.assert_array_equal(ours * 2, X * 2)
-    back = as_jax(fx.device_put(X, on(*parts)))
-    assert back.sharding == there(*parts)
+def test_sharded_arrays_keep_their_shardings(parts: Any) -> None:
+    jax_array = jax.device_put(X, jax_sharding_of(*parts))
+    fx_array = as_tracefx(jax_array)
+    assert isinstance(fx_array, ShardedArray)
+    assert fx_array.sharding == fx_sharding_of(*parts)
+    np.testing.assert_array_equal(fx_array, X)
+    np.testing.assert_array_equal(fx_array * 2, X * 2)
+    back = as_jax(fx.device_put(X, fx_sharding_of(*parts)))
+    assert back.sharding == jax_sharding_of(*parts)
     np.testing.assert_array_equal(back, X)
     ids = [s.device.id for s in back.addressable_shards]
-    assert ids == [s.device.id for s in theirs.addressable_shards]
+    assert ids == [s.device.id for s in jax_array.addressable_shards]
 
 
-def test_dtypes_of_arrays_on_several_devices() -> None:
+def test_dtypes_of_sharded_arrays_roundtrip() -> None:
     for dtype in ("bfloat16", "int4", "float8_e4m3fn", "bool", "complex64"):
-        x = fx.device_put(fx.numpy.asarray(X % 2).astype(dtype), on("x"))
-        there_and_back = as_tracefx(as_jax(x))
-        assert (there_and_back.dtype, there_and_back.sharding) == (x.dtype, on("x"))
-        np.testing.assert_array_equal(np.asarray(there_and_back), np.asarray(x))
-    weak = fx.device_put(fx.numpy.asarray(2.0), on())
+        x = fx.device_put(fx.numpy.asarray(X % 2).astype(dtype), fx_sharding_of("x"))
+        restored = as_tracefx(as_jax(x))
+        assert (restored.dtype, restored.sharding) == (x.dtype, fx_sharding_of("x"))
+        np.testing.assert_array_equal(np.asarray(restored), np.asarray(x))
+    weak = fx.device_put(fx.numpy.asarray(2.0), fx_sharding_of())
     assert as_jax(weak).weak_type
-    keys = fx.device_put(fx.random.split(fx.random.key(0), 8), on("x"))
+    keys = fx.device_put(fx.random.split(fx.random.key(0), 8), fx_sharding_of("x"))
     np.testing.assert_array_equal(jax.random.key_data(as_jax(keys)), fx.random.key_data(keys))
     assert as_tracefx(as_jax(keys)).dtype == keys.dtype
 
 
-def test_imported_functions_take_arrays_of_both_where_they_lie() -> None:
+def test_imported_functions_keep_shardings_of_arguments() -> None:
     f: Callable[[Any], Any] = from_jax(lambda x: jnp.sin(x) * 2)
-    assert f(fx.device_put(X, on("x"))).sharding == on("x")
-    assert fx.jit(f)(fx.device_put(X, on("x"))).sharding == on("x")
-    assert f(jax.device_put(X, there("y"))).sharding == on("y")
+    assert f(fx.device_put(X, fx_sharding_of("x"))).sharding == fx_sharding_of("x")
+    assert fx.jit(f)(fx.device_put(X, fx_sharding_of("x"))).sharding == fx_sharding_of("x")
+    assert f(jax.device_put(X, jax_sharding_of("y"))).sharding == fx_sharding_of("y")

@@ -1,4 +1,4 @@
-"""Every operation is exported: as JAX's primitive of the same name and parameters, or as a table here says."""
+"""`to_jax` of every primitive: as the JAX primitive of the same name and parameters, or as the tables here say."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -31,62 +31,62 @@ from tracefx.testing.tolerances import DERIVATIVE
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
-MORE: Final = "JAX's function does more than its primitive"
-EACH: Final = "JAX's function takes one key at a time"
-HANDED_OVER: Final = "JAX lets nobody get at the primitive"
+EXTRA_EQUATIONS: Final = "JAX's function does more than its primitive"
+ONE_KEY: Final = "JAX's function takes one key at a time"
+NOT_ACCESSIBLE: Final = "JAX does not expose the primitive"
 COLLECTIVES: Final = frozenset(
     {"all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "reduce_scatter"}
 )
-OTHERWISE: Final[Mapping[str, str]] = MappingProxyType(
+OTHER_JAXPRS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "cholesky": MORE,
-        "dynamic_slice": MORE,
-        "dynamic_update_slice": MORE,
-        "cholesky_update": "it has derivatives here",
-        "symmetric_product": "it has derivatives here",
-        "reshape": "JAX's function leaves out what changes nothing",
-        "scatter-mul": "it has derivatives here for repeated places",
-        "geqrf": HANDED_OVER,
-        "geqp3": HANDED_OVER,
-        "random_bits": EACH,
-        "random_fold_in": EACH,
-        "random_split": EACH,
-        "rng_bit_generator": EACH,
-        "eig": "JAX's function doesn't hand on whether derivatives are wanted",
-        "polygamma": "JAX's function has parameters that are operands here",
-        "zeta": "JAX's function has parameters that are operands here",
+        "cholesky": EXTRA_EQUATIONS,
+        "dynamic_slice": EXTRA_EQUATIONS,
+        "dynamic_update_slice": EXTRA_EQUATIONS,
+        "cholesky_update": "tracefx has derivatives",
+        "symmetric_product": "tracefx has derivatives",
+        "reshape": "JAX's function drops reshapes without effect",
+        "scatter-mul": "tracefx has derivatives for repeated indices",
+        "geqrf": NOT_ACCESSIBLE,
+        "geqp3": NOT_ACCESSIBLE,
+        "random_bits": ONE_KEY,
+        "random_fold_in": ONE_KEY,
+        "random_split": ONE_KEY,
+        "rng_bit_generator": ONE_KEY,
+        "eig": "JAX's function does not pass on whether derivatives are needed",
+        "polygamma": "JAX's function has parameters that are operands in tracefx",
+        "zeta": "JAX's function has parameters that are operands in tracefx",
     }
 )
-"""Operations whose program in JAX is not the one of JAX's function."""
+"""Primitives whose exported jaxpr differs from that of the JAX function, with the reasons."""
 
 
-def theirs(x: Any) -> Any:
-    """An operand as JAX gets it."""
+def to_jax_operand(x: Any) -> Any:
+    """Converts an operand for JAX."""
     if isinstance(x, np.ndarray | np.generic):
         return as_jax(fnp.asarray(x, dtype=x.dtype))
     return as_jax(x) if isinstance(x, fx.Array) else x
 
 
-def ours(x: Any) -> Any:
+def to_fx_operand(x: Any) -> Any:
     return as_tracefx(x) if isinstance(x, jax.Array) else x
 
 
-def one(sample: Sample) -> Callable[..., Any]:
+def binding_function(sample: Sample) -> Callable[..., Any]:
     def f(*xs: Any) -> Any:
         return bind(sample.prim, *xs)
 
     return f if sample.within is None or sample.prim.name in COLLECTIVES else sample.within
 
 
-def reference_of(sample: Sample) -> Callable[..., Any]:
+def jax_function_of(sample: Sample) -> Callable[..., Any]:
     def f(*xs: Any) -> Any:
         return jax_function(sample.prim)(*xs)
 
     return f
 
 
-def same_numbers(got: Any, want: Any) -> None:
-    """The same structure, types and bits."""
+def assert_same_bits(got: Any, want: Any) -> None:
+    """Asserts equal numbers of leaves, types and bits."""
     got, want = jax.tree.leaves(got), fx.tree.leaves(want)
     assert len(got) == len(want)
     for x, y in zip(got, want, strict=True):
@@ -97,44 +97,47 @@ def same_numbers(got: Any, want: Any) -> None:
         np.testing.assert_array_equal(back, y)
 
 
-def exported(sample: Sample, operands: Sequence[Any]) -> jax.extend.core.ClosedJaxpr:
+def exported_jaxpr(sample: Sample, operands: Sequence[Any]) -> jax.extend.core.ClosedJaxpr:
     if sample.prim.name not in COLLECTIVES:
-        return jax.make_jaxpr(to_jax(one(sample)))(*operands)
-    along = jax.vmap(to_jax(one(sample)), axis_name="i", axis_size=2)
-    return jax.make_jaxpr(lambda *xs: along(*xs))(*operands)
+        return jax.make_jaxpr(to_jax(binding_function(sample)))(*operands)
+    mapped = jax.vmap(to_jax(binding_function(sample)), axis_name="i", axis_size=2)
+    return jax.make_jaxpr(lambda *xs: mapped(*xs))(*operands)
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES.keys() - OTHERWISE.keys()))
-def test_the_program_is_that_of_jaxs_function(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(SAMPLES.keys() - OTHER_JAXPRS.keys()))
+def test_exported_jaxpr_matches_jax_function(name: str) -> None:
     for sample in SAMPLES[name]:
-        for given in sample.operands:
-            operands = list(map(theirs, given))
-            want = jax.make_jaxpr(reference_of(sample))(*operands)
-            assert str(exported(sample, operands)) == str(want)
+        for sample_operands in sample.operands:
+            operands = list(map(to_jax_operand, sample_operands))
+            want = jax.make_jaxpr(jax_function_of(sample))(*operands)
+            assert str(exported_jaxpr(sample, operands)) == str(want)
 
 
-@pytest.mark.parametrize("name", sorted(OTHERWISE))
-def test_other_operations_compute_the_same(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(OTHER_JAXPRS))
+def test_other_primitives_give_the_same_values(name: str) -> None:
     for sample in SAMPLES[name]:
-        operands = list(map(theirs, sample.operands[0]))
-        got = jax.jit(to_jax(one(sample)))(*operands)
-        want = fx.jit(one(sample))(*map(ours, operands))
-        same_numbers(got, want)
+        operands = list(map(to_jax_operand, sample.operands[0]))
+        got = jax.jit(to_jax(binding_function(sample)))(*operands)
+        want = fx.jit(binding_function(sample))(*map(to_fx_operand, operands))
+        assert_same_bits(got, want)
 
 
-# `from_jax` leaves out a reshape that changes nothing, and where arrays lie.
+# Excluded: `from_jax` drops reshapes without effect, and shardings.
 @pytest.mark.parametrize("name", sorted(SAMPLES.keys() - {"cholesky", "reshape", "sharding_constraint"}))
-def test_what_comes_back_is_the_same_program(name: str) -> None:
+def test_primitives_roundtrip(name: str) -> None:
     for sample in SAMPLES[name]:
-        f = one(sample) if sample.within is None else sample.within
-        for given in sample.operands:
-            operands = [ours(theirs(fnp.asarray(x) if isinstance(x, int | float) else x)) for x in given]
+        f = binding_function(sample) if sample.within is None else sample.within
+        for sample_operands in sample.operands:
+            operands = [
+                to_fx_operand(to_jax_operand(fnp.asarray(x) if isinstance(x, int | float) else x))
+                for x in sample_operands
+            ]
             with fx.enable_x64(any(getattr(x, "dtype", None) == np.int64 for x in operands)):
                 assert fx.make_jaxpr(from_jax(to_jax(f)))(*operands) == fx.make_jaxpr(f)(*operands)
 
 
-# Not among them are `add_any`, which is `add` here, and sums of arrays with axes of size 1, which are broadcast first.
-OF_JAX: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+# Excluded: `add_any`, which becomes `add`, and sums with axes of size 1, which are broadcast first.
+JAX_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "argmax": lambda x: jnp.argmax(x, 1),
         "astype": lambda x: x.astype("bfloat16"),
@@ -162,13 +165,13 @@ OF_JAX: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
 )
 
 
-@pytest.mark.parametrize("name", sorted(OF_JAX))
-def test_functions_of_jax_come_back_as_they_were(name: str) -> None:
-    f, x = OF_JAX[name], np.array([[0.5, 1.5], [2.0, -1.0]], np.float32)
+@pytest.mark.parametrize("name", sorted(JAX_FUNCTIONS))
+def test_jax_functions_roundtrip(name: str) -> None:
+    f, x = JAX_FUNCTIONS[name], np.array([[0.5, 1.5], [2.0, -1.0]], np.float32)
     assert str(jax.make_jaxpr(to_jax(from_jax(f)))(x)) == str(jax.make_jaxpr(f)(x))
 
 
-# ------------------------------------------------------------------ operations without samples
+# ------------------------------------------------------------------ primitives without samples
 
 X: Final = np.array([0.5, 1.5, 2.5], np.float32)
 Y: Final = np.array([0.25, 0.75, 0.5], np.float32)
@@ -178,52 +181,54 @@ def _double(x: fx.Array, *, by: float) -> fx.Array:
     return x * by
 
 
-# For lambdas, which have no types.
-free: Any = lax
+# Typed as Any for use in lambdas, which have no annotations.
+untyped_lax: Any = lax
 checkpoint: Any = fx.checkpoint
 grad: Any = fx.grad
 
 
 @fx.shard_map(mesh=fx.make_mesh((3,), ("d",)), in_specs=fx.P("d"), out_specs=fx.P("d"))
-def _apart(x: fx.Array) -> fx.Array:
-    return x / free.psum(x.sum(), "d")  # type: ignore[no-any-return]  # see there
+def _shard_mapped(x: fx.Array) -> fx.Array:
+    return x / untyped_lax.psum(x.sum(), "d")  # type: ignore[no-any-return]  # untyped_lax is Any
 
 
 PROGRAMS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
     {
         "bessel_i0e": lax.bessel_i0e,
         "bessel_i1e": lax.bessel_i1e,
-        "beta_density": grad(lambda x: free.betainc(X, X, x).sum()),
+        "beta_density": grad(lambda x: untyped_lax.betainc(X, X, x).sum()),
         "checkpoint": checkpoint(lambda x: fnp.sin(fnp.sin(x))),
-        "composite": lambda x: free.composite(_double, "my.double")(x, by=2.0),
-        "cond": lambda x: free.cond(x[0] > 0, fnp.sin, fnp.cos, x),
-        "custom_linear_solve": lambda x: free.custom_linear_solve(
+        "composite": lambda x: untyped_lax.composite(_double, "my.double")(x, by=2.0),
+        "cond": lambda x: untyped_lax.cond(x[0] > 0, fnp.sin, fnp.cos, x),
+        "custom_linear_solve": lambda x: untyped_lax.custom_linear_solve(
             lambda y: 2 * y, x, lambda _, b: b / 2, lambda _, b: b / 2
         ),
-        "dce_sink": lambda x: (free.dce_sink(x), fnp.sin(x))[1],
-        "gamma_density": grad(lambda x: free.igamma(Y, x).sum()),
-        "igamma": lambda x: free.igamma(Y, x),
-        "igamma_grad_a": lambda x: free.igamma_grad_a(Y, x),
-        "igammac": lambda x: free.igammac(Y, x),
+        "dce_sink": lambda x: (untyped_lax.dce_sink(x), fnp.sin(x))[1],
+        "gamma_density": grad(lambda x: untyped_lax.igamma(Y, x).sum()),
+        "igamma": lambda x: untyped_lax.igamma(Y, x),
+        "igamma_grad_a": lambda x: untyped_lax.igamma_grad_a(Y, x),
+        "igammac": lambda x: untyped_lax.igammac(Y, x),
         "jit": fx.jit(fnp.sin),
         "name": lambda x: fx.checkpoint_name(x, "it"),
         "pvary": lambda x: bind1(PVary(("i",)), x),
         "plantable": lambda x: fx.handlers.sow(x, tag="seen", name="x"),
-        "platform_index": lambda x: free.platform_dependent(x, cpu=fnp.sin, default=fnp.cos),
-        "random_gamma_grad": lambda x: free.random_gamma_grad(Y, x),
-        "reduce": lambda x: free.reduce(x, np.float32(1), lambda a, b: a * b + 0, (0,)),
-        "reduce_window": lambda x: free.reduce_window(x, np.float32(1), lambda a, b: a * b + 0, (2,), (1,), "VALID"),
-        "regularized_incomplete_beta": lambda x: free.betainc(Y, X, x / 3),
-        "scan": lambda x: free.scan(lambda c, a: (c * a, c + a), fnp.float32(1), x),
-        "shard_map": _apart,
+        "platform_index": lambda x: untyped_lax.platform_dependent(x, cpu=fnp.sin, default=fnp.cos),
+        "random_gamma_grad": lambda x: untyped_lax.random_gamma_grad(Y, x),
+        "reduce": lambda x: untyped_lax.reduce(x, np.float32(1), lambda a, b: a * b + 0, (0,)),
+        "reduce_window": lambda x: untyped_lax.reduce_window(
+            x, np.float32(1), lambda a, b: a * b + 0, (2,), (1,), "VALID"
+        ),
+        "regularized_incomplete_beta": lambda x: untyped_lax.betainc(Y, X, x / 3),
+        "scan": lambda x: untyped_lax.scan(lambda c, a: (c * a, c + a), fnp.float32(1), x),
+        "shard_map": _shard_mapped,
         "sow": lambda x: fx.handlers.sow(x, tag="seen", name="x"),
-        "while": lambda x: free.while_loop(lambda c: fnp.sum(c) < 50, lambda c: 2 * c, x),
+        "while": lambda x: untyped_lax.while_loop(lambda c: fnp.sum(c) < 50, lambda c: 2 * c, x),
     }
 )
-"""Programs in which an operation is."""
+"""Maps the name of a primitive to a function that binds it."""
 
 
-def test_every_operation_is_walked() -> None:
+def test_every_primitive_is_tested() -> None:
     assert SAMPLES.keys() | PROGRAMS.keys() == VOCABULARY.keys()
 
 
@@ -237,30 +242,32 @@ def test_programs_are_exported(name: str) -> None:
         assert_near(x, y)
 
 
-# What handlers of tracefx look for is gone, the platform is asked for in JAX's way, a start is an array there; programs
-# for each of several devices go one way only.
+# Excluded, because they are exported as other primitives: tags for handlers of tracefx, the platform index, the initial
+# value of a reduction (an array in JAX), and `shard_map`.
 @pytest.mark.parametrize(
     "name", sorted(PROGRAMS.keys() - {"plantable", "platform_index", "pvary", "reduce", "shard_map", "sow"})
 )
-def test_programs_come_back(name: str) -> None:
+def test_programs_roundtrip(name: str) -> None:
     f = PROGRAMS[name]
     assert fx.make_jaxpr(from_jax(to_jax(f)))(X) == fx.make_jaxpr(f)(X)
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"beta_density", "gamma_density", "igamma_grad_a", "while"}))
-def test_programs_have_their_derivatives(name: str) -> None:
+def test_gradients_of_programs(name: str) -> None:
     f = PROGRAMS[name]
 
     def total(x: Any) -> Any:
         return sum([fnp.sum(leaf) for leaf in fx.tree.leaves(f(x))])
 
-    # JAX's special functions are not ours, to the last digits.
-    near = functools.partial(assert_near, want=fx.jit(fx.grad(total))(X), tolerance=DERIVATIVE, what=name)
-    near(jax.grad(to_jax(total))(X))
-    if name != "dce_sink":  # which JAX can't batch
-        near(jax.vmap(jax.grad(to_jax(total)))(np.stack([X, X]))[1])
+    # JAX's special functions differ from tracefx's in the last digits.
+    assert_near_gradient = functools.partial(
+        assert_near, want=fx.jit(fx.grad(total))(X), tolerance=DERIVATIVE, what=name
+    )
+    assert_near_gradient(jax.grad(to_jax(total))(X))
+    if name != "dce_sink":  # JAX can't batch it
+        assert_near_gradient(jax.vmap(jax.grad(to_jax(total)))(np.stack([X, X]))[1])
 
 
-def test_an_accuracy_is_refused_where_jax_has_none() -> None:
+def test_unsupported_accuracy_is_rejected() -> None:
     with pytest.raises(NotImplementedError, match="erf takes no accuracy in JAX"):
         jax.make_jaxpr(to_jax(functools.partial(bind1, Erf(lax.AccuracyMode.HIGHEST))))(X)

@@ -1,4 +1,4 @@
-"""Operations that users write are exported with their rules, or refused with a remedy."""
+"""`to_jax` of user-defined primitives: exported with their rules, or an error that names the remedy."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -43,7 +43,7 @@ X: Final[Any] = np.array([0.5, 1.5, -2.0], np.float32)
 
 
 class Typed(Primitive):
-    """Its result has the type of its first operand."""
+    """A primitive whose result has the type of its first operand."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Typed(Primitive):
 @final
 @frozen(eq=False)
 class Halved(Typed, Differentiable, Transposable, Batchable, Lowerable):
-    """Half of the operand, but its derivative is that of `slope` times it."""
+    """Half of the operand, with a custom derivative of `slope`."""
 
     name = "halved"
     slope: float
@@ -86,7 +86,7 @@ class Halved(Typed, Differentiable, Transposable, Batchable, Lowerable):
 @final
 @frozen(eq=False)
 class Sloped(Typed, Transposable, Batchable, Expandable):
-    """`slope` times a tangent, found by its transpose in reverse mode."""
+    """`slope` times a tangent. The transpose negates `slope`, which shows that reverse mode uses it."""
 
     name = "sloped"
     slope: float
@@ -127,36 +127,36 @@ def halved(x: Any) -> fx.Array:
     return bind1(Halved(5.0), x)
 
 
-def test_it_is_compiled_by_its_rule() -> None:
-    """The rule divides the operand by twice itself, whatever it may be called."""
+def test_compilation_uses_the_lowering_rule() -> None:
+    """The lowering rule divides the operand by twice itself, so every result is 0.5."""
     for f in (to_jax(halved), jax.jit(to_jax(halved)), jax.vmap(to_jax(halved))):
         np.testing.assert_array_equal(f(X), np.full(3, 0.5, np.float32))
 
 
-def test_it_runs_where_nothing_is_compiled() -> None:
+def test_evaluation_with_disable_jit() -> None:
     with jax.disable_jit():
         np.testing.assert_array_equal(to_jax(halved)(X), np.full(3, 0.5, np.float32))
         np.testing.assert_array_equal(jax.grad(lambda x: to_jax(halved)(x).sum())(X), np.full(3, -5, np.float32))
 
 
-def test_its_derivatives_are_its_rules() -> None:
+def test_derivatives_use_the_jvp_and_transpose_rules() -> None:
     f = to_jax(halved)
     np.testing.assert_array_equal(jax.jvp(f, (X,), (X,))[1], 5 * X)
-    np.testing.assert_array_equal(jax.vmap(jax.grad(f))(X), np.full(3, -5, np.float32))  # by the transpose
+    np.testing.assert_array_equal(jax.vmap(jax.grad(f))(X), np.full(3, -5, np.float32))  # by the transpose rule
     np.testing.assert_array_equal(jax.jit(jax.grad(lambda x: f(x).sum()))(X), np.full(3, -5, np.float32))
 
 
-def test_what_is_made_of_others_is_these_others() -> None:
+def test_expandable_primitives_are_expanded() -> None:
     f = to_jax(lambda x: bind1(Squared(), x))
     assert str(jax.make_jaxpr(f)(X)) == "{ lambda ; a:f32[3]. let b:f32[3] = mul a a in (b,) }"
     np.testing.assert_array_equal(jax.grad(lambda x: f(x).sum())(X), 2 * X)
 
 
-def test_they_come_back() -> None:
+def test_user_defined_primitives_roundtrip() -> None:
     assert fx.make_jaxpr(from_jax(to_jax(halved)))(X) == fx.make_jaxpr(halved)(X)
 
 
-def test_what_cannot_be_compiled_is_refused_with_a_remedy() -> None:
+def test_primitive_without_lowering_error_names_the_remedy() -> None:
     def f(x: fx.Array) -> fx.Array:
         return bind1(Eager(), x)
 
@@ -164,17 +164,17 @@ def test_what_cannot_be_compiled_is_refused_with_a_remedy() -> None:
     with pytest.raises(MissingRuleError, match=remedy):
         to_jax(f)(X)
 
-    asked: list[Primitive] = []
+    exported_prims: list[Primitive] = []
 
     def rule(prim: Primitive, x: jax.Array) -> jax.Array:
-        asked.append(prim)
+        exported_prims.append(prim)
         return jnp.sin(x)
 
     assert_near(jax.grad(lambda x: to_jax(f, rules={"eager": rule})(x).sum())(X), np.cos(X), ELEMENTARY)
-    assert asked == [Eager()]
+    assert exported_prims == [Eager()]
 
 
-def test_rules_go_before_what_jax_has() -> None:
+def test_user_rules_take_precedence() -> None:
     f = to_jax(fnp.sin, rules={"sin": lambda prim, x: [jnp.cos(x)]})
     np.testing.assert_array_equal(f(X), jnp.cos(X))
     np.testing.assert_array_equal(to_jax(fnp.sin)(X), jnp.sin(X))

@@ -1,4 +1,4 @@
-"""Arrays, random keys and types go from JAX to tracefx and back, and share their memory."""
+"""Conversion of arrays, random keys and types from JAX to tracefx and back, without copies."""
 
 from __future__ import annotations
 
@@ -28,134 +28,138 @@ from tracefx.interop.jax.values import (
     type_to_jax,
 )
 
-NUMBERS = tuple([d for d in dtypes.ALL_DTYPES if d != dtypes.float0])
-WHOLE_BYTES = tuple([d for d in NUMBERS if dtypes.itemsize_bits(d) >= 8])
+NUMERIC_DTYPES = tuple([d for d in dtypes.ALL_DTYPES if d != dtypes.float0])
+BYTE_SIZED_DTYPES = tuple([d for d in NUMERIC_DTYPES if dtypes.itemsize_bits(d) >= 8])
 IMPLEMENTATIONS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 def ones(dtype: Any, *shape: int) -> fx.Array:
-    """An array in memory that XLA can use as it lies."""
+    """An array in aligned memory, which XLA can use without a copy."""
     host = aligned_empty(shape, dtype)
     host[...] = np.ones(shape, dtype)
     host.flags.writeable = False
     return ConcreteArray(ShapedArray(shape, dtype), host)
 
 
-def where(x: Any) -> int:
-    """The address of an array's numbers in host memory."""
+def address_of(x: Any) -> int:
+    """The address of the host buffer of an array."""
     if isinstance(x, jax.Array):
         return int(x.unsafe_buffer_pointer())
     address: int = np.asarray(x).__array_interface__["data"][0]
     return address
 
 
-def same_bytes(ours: fx.Array, theirs: jax.Array) -> None:
-    assert (ours.shape, ours.dtype, ours.weak_type) == (theirs.shape, theirs.dtype, theirs.aval.weak_type)
-    assert ours.tobytes() == np.asarray(theirs).tobytes()
+def assert_same_bytes(fx_array: fx.Array, jax_array: jax.Array) -> None:
+    assert (fx_array.shape, fx_array.dtype, fx_array.weak_type) == (
+        jax_array.shape,
+        jax_array.dtype,
+        jax_array.aval.weak_type,
+    )
+    assert fx_array.tobytes() == np.asarray(jax_array).tobytes()
 
 
-@pytest.mark.parametrize("dtype", NUMBERS, ids=dtypes.name)
-def test_every_dtype_goes_both_ways(dtype: Any) -> None:
-    ours = ones(dtype, 2, 3)
-    theirs = as_jax(ours)
-    same_bytes(ours, theirs)
-    back = as_tracefx(theirs)
-    same_bytes(back, theirs)
-    if dtype in WHOLE_BYTES:
-        assert where(theirs) == where(ours) == where(back)
+@pytest.mark.parametrize("dtype", NUMERIC_DTYPES, ids=dtypes.name)
+def test_all_dtypes_roundtrip(dtype: Any) -> None:
+    fx_array = ones(dtype, 2, 3)
+    jax_array = as_jax(fx_array)
+    assert_same_bytes(fx_array, jax_array)
+    back = as_tracefx(jax_array)
+    assert_same_bytes(back, jax_array)
+    if dtype in BYTE_SIZED_DTYPES:
+        assert address_of(jax_array) == address_of(fx_array) == address_of(back)
     assert as_jax(ones(dtype, 0, 2)).shape == as_tracefx(as_jax(ones(dtype, 0, 2))).shape == (0, 2)
 
 
-def test_results_of_programs_are_shared() -> None:
-    ours = fx.jit(lambda x: x + 1)(fnp.arange(1000.0))
-    assert where(as_jax(ours)) == where(ours)
-    theirs = jnp.arange(1000.0) + 1
-    assert where(as_tracefx(theirs)) == where(theirs)
+def test_results_share_memory() -> None:
+    fx_array = fx.jit(lambda x: x + 1)(fnp.arange(1000.0))
+    assert address_of(as_jax(fx_array)) == address_of(fx_array)
+    jax_array = jnp.arange(1000.0) + 1
+    assert address_of(as_tracefx(jax_array)) == address_of(jax_array)
 
 
-def test_shared_memory_outlives_the_array_it_comes_from() -> None:
-    ours = as_tracefx(jnp.arange(1000.0) + 1)
-    theirs = as_jax(fx.jit(lambda x: x + 2)(fnp.arange(1000.0)))
-    [jnp.full(1000, 7.0) for _ in range(8)]  # memory that is free is used again
-    assert ours[-1] == 1000
-    assert theirs[-1] == 1001
+def test_shared_buffer_outlives_the_original_array() -> None:
+    fx_array = as_tracefx(jnp.arange(1000.0) + 1)
+    jax_array = as_jax(fx.jit(lambda x: x + 2)(fnp.arange(1000.0)))
+    [jnp.full(1000, 7.0) for _ in range(8)]  # would reuse the buffer if it were freed
+    assert fx_array[-1] == 1000
+    assert jax_array[-1] == 1001
 
 
-def test_jax_does_not_write_to_what_it_was_given() -> None:
-    ours = ones(dtypes.float32, 1000)
-    theirs = as_jax(ours)
-    out = jax.jit(lambda x: x * 3, donate_argnums=0)(theirs)
+def test_donation_in_jax_does_not_change_the_tracefx_array() -> None:
+    fx_array = ones(dtypes.float32, 1000)
+    jax_array = as_jax(fx_array)
+    out = jax.jit(lambda x: x * 3, donate_argnums=0)(jax_array)
     assert out[0] == 3
-    assert fnp.all(ours == 1)
+    assert fnp.all(fx_array == 1)
 
 
 @pytest.mark.parametrize("x", [1.5, 2, fnp.float32(3), np.ones((2, 2), np.float32)])
-def test_numbers_become_arrays_of_jax(x: Any) -> None:
-    same_bytes(fnp.asarray(x), as_jax(x))
+def test_as_jax_of_numbers(x: Any) -> None:
+    assert_same_bytes(fnp.asarray(x), as_jax(x))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "complex64", "float64"])
-def test_weak_types_stay_weak(dtype: str) -> None:
+def test_weak_types_roundtrip(dtype: str) -> None:
     weak = ConcreteArray(ShapedArray((2,), np.dtype(dtype), weak_type=True), np.ones(2, dtype))
-    theirs = as_jax(weak)
-    same_bytes(weak, theirs)
-    same_bytes(as_tracefx(theirs), theirs)
-    assert type_from_jax(jax.typeof(theirs)) == weak.aval
+    jax_array = as_jax(weak)
+    assert_same_bytes(weak, jax_array)
+    assert_same_bytes(as_tracefx(jax_array), jax_array)
+    assert type_from_jax(jax.typeof(jax_array)) == weak.aval
 
 
-def test_scalars_of_jax_are_weak_here() -> None:
+def test_weak_types_of_jax_scalars() -> None:
     assert as_tracefx(jnp.asarray(2.0)).weak_type
     assert not as_tracefx(jnp.asarray(True)).weak_type
 
 
 @pytest.mark.parametrize("impl", IMPLEMENTATIONS)
-def test_keys_go_both_ways(impl: str) -> None:
-    theirs = jax.random.split(jax.random.key(7, impl=impl), 3)
-    ours = as_tracefx(theirs)
-    assert ours.shape == (3,)
-    assert key_implementation(ours.dtype) == impl
-    np.testing.assert_array_equal(fx.random.key_data(ours), jax.random.key_data(theirs))
-    back = as_jax(ours)
-    assert back.dtype == theirs.dtype
-    np.testing.assert_array_equal(jax.random.key_data(back), jax.random.key_data(theirs))
-    np.testing.assert_array_equal(fx.random.bits(ours[1], (3,)), jax.random.bits(back[1], (3,)))
+def test_random_keys_roundtrip(impl: str) -> None:
+    jax_array = jax.random.split(jax.random.key(7, impl=impl), 3)
+    fx_array = as_tracefx(jax_array)
+    assert fx_array.shape == (3,)
+    assert key_implementation(fx_array.dtype) == impl
+    np.testing.assert_array_equal(fx.random.key_data(fx_array), jax.random.key_data(jax_array))
+    back = as_jax(fx_array)
+    assert back.dtype == jax_array.dtype
+    np.testing.assert_array_equal(jax.random.key_data(back), jax.random.key_data(jax_array))
+    np.testing.assert_array_equal(fx.random.bits(fx_array[1], (3,)), jax.random.bits(back[1], (3,)))
 
 
-def test_words_of_keys_are_shared() -> None:
-    theirs = jax.random.split(jax.random.key(0), 64)
-    words = where(jax.random.key_data(theirs))
-    ours = as_tracefx(theirs)
-    assert where(to_key_data(to_numpy(ours))) == words
-    assert where(jax.random.key_data(as_jax(ours))) == words
+def test_key_data_shares_memory() -> None:
+    jax_array = jax.random.split(jax.random.key(0), 64)
+    words = address_of(jax.random.key_data(jax_array))
+    fx_array = as_tracefx(jax_array)
+    assert address_of(to_key_data(to_numpy(fx_array))) == words
+    assert address_of(jax.random.key_data(as_jax(fx_array))) == words
 
 
-def test_trees_go_by_the_map_of_the_side_they_come_from() -> None:
-    theirs = {"w": jnp.ones((2, 2)), "k": [jax.random.key(1)]}
-    ours = jax.tree.map(as_tracefx, theirs)
-    assert fx.tree.map(lambda x: x.shape, ours) == {"w": (2, 2), "k": [()]}
-    back = fx.tree.map(as_jax, ours)
-    assert sorted(back) == sorted(theirs)
-    np.testing.assert_array_equal(back["w"], theirs["w"])
+def test_conversion_of_pytrees() -> None:
+    jax_tree = {"w": jnp.ones((2, 2)), "k": [jax.random.key(1)]}
+    fx_tree = jax.tree.map(as_tracefx, jax_tree)
+    assert fx.tree.map(lambda x: x.shape, fx_tree) == {"w": (2, 2), "k": [()]}
+    back = fx.tree.map(as_jax, fx_tree)
+    assert sorted(back) == sorted(jax_tree)
+    np.testing.assert_array_equal(back["w"], jax_tree["w"])
 
 
-def test_tangents_of_integers_are_numpys_there() -> None:
-    theirs: Any = jax.grad(lambda n: 2.0, allow_int=True)(3)
-    ours = as_tracefx(theirs)
-    assert ours.dtype == dtypes.float0
-    back: Any = as_jax(ours)
+def test_float0_tangents_are_numpy_arrays_in_jax() -> None:
+    jax_array: Any = jax.grad(lambda n: 2.0, allow_int=True)(3)
+    fx_array = as_tracefx(jax_array)
+    assert fx_array.dtype == dtypes.float0
+    back: Any = as_jax(fx_array)
     assert type(back) is np.ndarray
-    assert back.dtype == theirs.dtype
+    assert back.dtype == jax_array.dtype
 
 
-@pytest.mark.parametrize("dtype", [*NUMBERS, *dtypes.KEY_DTYPES], ids=dtypes.name)
-def test_types_go_both_ways(dtype: Any) -> None:
+@pytest.mark.parametrize("dtype", [*NUMERIC_DTYPES, *dtypes.KEY_DTYPES], ids=dtypes.name)
+def test_types_roundtrip(dtype: Any) -> None:
     assert dtype_from_jax(dtype_to_jax(dtype)) == dtype
     for weak in (False, True) if dtypes.is_inexact(dtype) else (False,):
         aval = ShapedArray((2, 0), dtype, weak)
         assert type_from_jax(type_to_jax(aval)) == aval
 
 
-def test_what_is_traced_or_no_array_is_refused() -> None:
+def test_tracers_and_non_arrays_are_rejected() -> None:
     with pytest.raises(TracerArrayConversionError, match="traced by tracefx.*from_jax"):
         fx.make_jaxpr(as_jax)(1.0)
     with pytest.raises(TypeError, match="traced by JAX.*to_jax"):
@@ -170,14 +174,14 @@ def test_what_is_traced_or_no_array_is_refused() -> None:
         type_from_jax(jax.core.AbstractValue())
 
 
-def test_types_of_the_functions() -> None:
+def test_static_types() -> None:
     assert_type(as_jax(1.0), jax.Array)
     assert_type(as_tracefx(jnp.ones(2)), fx.Array)
 
 
 # ------------------------------------------------------------------ arrays of JAX as arguments
 
-# Type checkers take arrays of JAX through `as_tracefx` alone.
+# Annotated as Any: static types accept JAX arrays only through `as_tracefx`.
 X: Any = jnp.arange(6.0)
 PLACES: Any = jnp.array([1, 3])
 
@@ -201,40 +205,40 @@ PLACES: Any = jnp.array([1, 3])
         lambda x: x * fnp.ones(6),
     ],
 )
-def test_functions_take_arrays_of_jax(f: Callable[..., Any]) -> None:
+def test_functions_accept_jax_arrays(f: Callable[..., Any]) -> None:
     out = f(X)
     assert isinstance(out, fx.Array)
     np.testing.assert_array_equal(out, f(as_tracefx(X)))
 
 
-def test_an_argument_is_not_copied() -> None:
+def test_jax_arguments_are_not_copied() -> None:
     x: Any = jnp.arange(1000.0)
     for f in (fnp.asarray, fx.jit(lambda x: x), lambda x: fnp.asarray(x, copy=False)):
-        assert where(f(x)) == where(x)
+        assert address_of(f(x)) == address_of(x)
     seen: list[fx.Array] = []
 
-    def kept(x: fx.Array) -> fx.Array:
+    def squares(x: fx.Array) -> fx.Array:
         seen.append(fx.lax.stop_gradient(x))
         return fnp.sum(x * x)
 
-    assert isinstance(fx.grad(kept)(x), fx.Array)
-    assert where(seen[0]) == where(x)
+    assert isinstance(fx.grad(squares)(x), fx.Array)
+    assert address_of(seen[0]) == address_of(x)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "bfloat16", "int4", "bool"])
-def test_an_argument_keeps_its_dtype(dtype: str) -> None:
+def test_jax_arguments_keep_their_dtype(dtype: str) -> None:
     with jax.enable_x64(True):
         x: Any = jnp.ones(3, dtype)
     for f in (fnp.asarray, fnp.array, fx.jit(lambda x: x), lambda x: fnp.concatenate([x, x])):
         assert f(x).dtype == dtype
 
 
-def test_an_argument_keeps_its_weak_type() -> None:
+def test_jax_arguments_keep_their_weak_type() -> None:
     assert fx.make_jaxpr(lambda x: x)(jnp.asarray(2.0)).in_avals == (ShapedArray((), dtypes.float32, True),)
 
 
 @pytest.mark.parametrize("f", [fnp.sin, fx.jit(fnp.sin), fx.grad(fnp.sin)])
-def test_a_tracer_of_jax_is_refused_with_a_remedy(f: Callable[..., Any]) -> None:
+def test_jax_tracer_error_names_the_remedy(f: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"tracefx\.interop\.jax\.to_jax"):
         jax.jit(f)(1.0)
     with pytest.raises(TypeError, match=r"JAX random keys with tracefx\.interop\.jax\.as_tracefx"):

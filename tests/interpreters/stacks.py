@@ -1,4 +1,4 @@
-"""Handlers for tests, and stacks of transformations to put them under."""
+"""A counting handler and stacks of transformations for tests of handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 @final
 @frozen(eq=False)
 class CountingHandler(Handler):
-    """Counts the operations that come by, and hands them on."""
+    """Counts the operations that it sees and passes them to the inner handler."""
 
     title = "counting"
     inner: Handler
@@ -85,7 +85,7 @@ STACKS: Final[dict[str, Stack]] = {
 
 
 def wave(x: Any) -> Any:
-    """A program in which a value is used twice, with constants and a nested call."""
+    """A test program with constants, a nested call, and a value that is used twice."""
     y = fnp.sin(x) * 2.0
     z = fnp.where(y > 0.5, y, x * x)
     return fnp.exp(z - y) + fx.jit(fnp.cos)(z)

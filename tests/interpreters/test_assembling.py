@@ -1,4 +1,4 @@
-"""Cotangents of windows of one array, put together."""
+"""Accumulation of cotangents of slices of one array into the cotangent of the array."""
 
 from __future__ import annotations
 
@@ -39,64 +39,64 @@ WINDOWS: dict[str, Callable[[Any], list[Any]]] = {
 
 
 def energy(numpy: Any, windows: Callable[[Any], list[Any]]) -> Callable[[Any], Any]:
-    """The first derivative of each window's part is its own, and that of a pair is the other's."""
+    """Returns a function of the windows whose gradient is different for each window and couples the first and last."""
 
     def function(x: Any) -> Any:
-        found = windows(x)
-        first = sum((k * numpy.sum(numpy.sin(w)) for k, w in enumerate(found, 1)), 0.0)
-        return first + numpy.sum(found[0] ** 2) * numpy.sum(found[-1] ** 3)
+        parts = windows(x)
+        first = sum((k * numpy.sum(numpy.sin(w)) for k, w in enumerate(parts, 1)), 0.0)
+        return first + numpy.sum(parts[0] ** 2) * numpy.sum(parts[-1] ** 3)
 
     return function
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_gradients_are_jaxs(name: str) -> None:
-    ours, theirs = [energy(numpy, WINDOWS[name]) for numpy in (fnp, jnp)]
-    wanted = jax.jit(jax.grad(theirs))(TABLE)
-    assert_near(fx.grad(ours)(TABLE), wanted)
-    assert_near(fx.jit(fx.grad(ours))(TABLE), wanted)
-    several = np.stack([TABLE, -TABLE[::-1]])
-    assert_near(fx.jit(fx.vmap(fx.grad(ours)))(several), [fx.grad(ours)(x) for x in several])
+def test_gradients_agree_with_jax(name: str) -> None:
+    function, jax_function = [energy(numpy, WINDOWS[name]) for numpy in (fnp, jnp)]
+    expected = jax.jit(jax.grad(jax_function))(TABLE)
+    assert_near(fx.grad(function)(TABLE), expected)
+    assert_near(fx.jit(fx.grad(function))(TABLE), expected)
+    batch = np.stack([TABLE, -TABLE[::-1]])
+    assert_near(fx.jit(fx.vmap(fx.grad(function)))(batch), [fx.grad(function)(x) for x in batch])
 
 
 @pytest.mark.parametrize("name", ["that overlap", "beside the whole", "along both axes"])
-def test_hessians_are_jaxs(name: str) -> None:
-    def along(core: Any, numpy: Any) -> Any:
+def test_hessian_vector_products_agree_with_jax(name: str) -> None:
+    def hessian_vector_product(core: Any, numpy: Any) -> Any:
         gradient = core.grad(energy(numpy, WINDOWS[name]))
         return core.jit(lambda x: core.jvp(gradient, (x,), (x,))[1])(TABLE)
 
-    assert_near(along(fx, fnp), along(jax, jnp))
+    assert_near(hessian_vector_product(fx, fnp), hessian_vector_product(jax, jnp))
 
 
-def kinds(windows: Callable[[Any], list[Any]], x: Any) -> list[type]:
+def accumulation_primitives(windows: Callable[[Any], list[Any]], x: Any) -> list[type]:
     program = fx.make_jaxpr(fx.grad(lambda x: sum((fnp.sum(w) for w in windows(x)), 0.0)))(x)
     return [type(eqn.prim) for eqn in program.jaxpr.eqns if type(eqn.prim) in (Pad, Concatenate)]
 
 
-def test_pieces_of_a_whole_are_joined() -> None:
-    assert kinds(WINDOWS["side by side"], TABLE) == [Concatenate]
-    assert kinds(WINDOWS["in any order"], TABLE) == [Concatenate]
-    assert kinds(WINDOWS["all rows"], TABLE) == [Concatenate]
-    assert kinds(WINDOWS["with gaps"], TABLE) == [Concatenate, Pad]
-    assert kinds(lambda x: [x[1:], x[:-1]], TABLE) == [Pad, Pad]
+def test_adjacent_slices_are_concatenated() -> None:
+    assert accumulation_primitives(WINDOWS["side by side"], TABLE) == [Concatenate]
+    assert accumulation_primitives(WINDOWS["in any order"], TABLE) == [Concatenate]
+    assert accumulation_primitives(WINDOWS["all rows"], TABLE) == [Concatenate]
+    assert accumulation_primitives(WINDOWS["with gaps"], TABLE) == [Concatenate, Pad]
+    assert accumulation_primitives(lambda x: [x[1:], x[:-1]], TABLE) == [Pad, Pad]
 
 
-def test_short_pieces_and_many_are_added_up_in_blocks() -> None:
-    assert kinds(WINDOWS["narrow"], TABLE) == [Pad] * 3
-    assert kinds(lambda x: [x[:, 1], x[:, 3]], TABLE) == [Pad] * 2
-    assert kinds(lambda x: list(x), np.ones((8, 16), np.float32)) == [Concatenate]
-    assert kinds(lambda x: list(x), np.ones((20, 16), np.float32)) == [Pad] * 20 + [Concatenate]
-    narrow = kinds(lambda x: [x[:, i] for i in range(40)], TABLE[:, :40])
+def test_narrow_slices_are_padded_and_added_in_blocks() -> None:
+    assert accumulation_primitives(WINDOWS["narrow"], TABLE) == [Pad] * 3
+    assert accumulation_primitives(lambda x: [x[:, 1], x[:, 3]], TABLE) == [Pad] * 2
+    assert accumulation_primitives(lambda x: list(x), np.ones((8, 16), np.float32)) == [Concatenate]
+    assert accumulation_primitives(lambda x: list(x), np.ones((20, 16), np.float32)) == [Pad] * 20 + [Concatenate]
+    narrow = accumulation_primitives(lambda x: [x[:, i] for i in range(40)], TABLE[:, :40])
     assert narrow == [Pad] * 40 + [Concatenate]
 
 
-def test_what_joins_has_the_line_of_a_slice() -> None:
+def test_concatenation_has_the_source_location_of_a_slice() -> None:
     def f(x: Any) -> Any:
         y = fnp.sin(x)
         low, high = y[:3], y[3:]
         return fnp.sum(low) * fnp.sum(high)
 
     program = fx.make_jaxpr(fx.grad(f))(TABLE)
-    (joining,) = [eqn for eqn in program.jaxpr.eqns if type(eqn.prim) is Concatenate]
-    (cut, _) = [eqn for eqn in program.jaxpr.eqns if eqn.prim.name == "slice"]
-    assert str(joining.source) == str(cut.source) != str(program.jaxpr.eqns[0].source)
+    (concatenation,) = [eqn for eqn in program.jaxpr.eqns if type(eqn.prim) is Concatenate]
+    (first_slice, _) = [eqn for eqn in program.jaxpr.eqns if eqn.prim.name == "slice"]
+    assert str(concatenation.source) == str(first_slice.source) != str(program.jaxpr.eqns[0].source)

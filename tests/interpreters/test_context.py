@@ -1,4 +1,4 @@
-"""The current handler: what changes it, and that nothing else does."""
+"""The current handler is changed by `handling` and transformations, and is always restored."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class InjectedError(Exception):
     pass
 
 
-def inside(fuse: int, error: type[BaseException], seen: list[str]) -> Callable[[Any], Any]:
-    """The program, raising at one of the operations that it binds."""
+def failing_program(fuse: int, error: type[BaseException], seen: list[str]) -> Callable[[Any], Any]:
+    """Returns the program with an exception raised at operation number `fuse`."""
 
     def f(x: Any) -> Any:
         with handling(FaultInjector(current(), error, fuse)) as bomb:
@@ -56,15 +56,15 @@ def inside(fuse: int, error: type[BaseException], seen: list[str]) -> Callable[[
 
 @pytest.mark.parametrize("error", [InjectedError, KeyboardInterrupt])
 @pytest.mark.parametrize("stack", STACKS)
-def test_raising_in_the_function_leaves_the_handler(stack: str, error: type[BaseException]) -> None:
+def test_exception_in_the_function_restores_the_handler(stack: str, error: type[BaseException]) -> None:
     seen: list[str] = []
     with handling(IdentityHandler(ROOT)) as outer:
-        STACKS[stack](inside(-1, error, seen))(X)
+        STACKS[stack](failing_program(-1, error, seen))(X)
         operations = list(seen)
         assert len(operations) >= 8
         for fuse in range(len(operations)):
             with pytest.raises(error):
-                STACKS[stack](inside(fuse, error, seen))(X)
+                STACKS[stack](failing_program(fuse, error, seen))(X)
             assert current() is outer
             assert seen == operations[: fuse + 1]
         STACKS[stack](wave)(X)
@@ -72,8 +72,8 @@ def test_raising_in_the_function_leaves_the_handler(stack: str, error: type[Base
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_raising_below_the_transformation_leaves_the_handler(stack: str) -> None:
-    """At every operation that reaches the bottom: those of rules, of backward passes and of compiled programs."""
+def test_exception_below_the_transformation_restores_the_handler(stack: str) -> None:
+    """Raises at every operation that reaches the outer handler: in rules, backward passes and compiled programs."""
     with handling(FaultInjector(ROOT, InjectedError, -1)) as counted:
         STACKS[stack](wave)(X)
     for fuse in range(len(counted.seen)):
@@ -87,8 +87,8 @@ def test_raising_below_the_transformation_leaves_the_handler(stack: str) -> None
 
 @final
 @frozen(eq=False)
-class Explosive(Primitive, Differentiable, Transposable, Batchable, Lowerable):
-    """Multiplication by two, one of whose rules raises."""
+class FailingDouble(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+    """Multiplication by two; the rule named by `rule` raises."""
 
     name = "explosive"
     rule: str
@@ -112,7 +112,7 @@ class Explosive(Primitive, Differentiable, Transposable, Batchable, Lowerable):
         self._run("jvp")
         (t,) = tangents
         assert not isinstance(t, type(None))
-        return [bind1(self, *primals)], [bind1(self, t)]  # type: ignore[arg-type]  # the one tangent is no Zero
+        return [bind1(self, *primals)], [bind1(self, t)]  # type: ignore[arg-type]  # the only tangent is not a symbolic Zero
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
@@ -143,18 +143,18 @@ RULES: Final = {
 
 
 @pytest.mark.parametrize(("rule", "stack"), [(r, s) for r, stacks in RULES.items() for s in stacks])
-def test_raising_in_a_rule_leaves_the_handler(rule: str, stack: str) -> None:
+def test_exception_in_a_rule_restores_the_handler(rule: str, stack: str) -> None:
     with handling(IdentityHandler(ROOT)) as outer:
         with pytest.raises(InjectedError, match=rule):
-            STACKS[stack](lambda x: bind1(Explosive(rule), fnp.sin(x)))(X)
+            STACKS[stack](lambda x: bind1(FailingDouble(rule), fnp.sin(x)))(X)
         assert current() is outer
-        STACKS[stack](lambda x: bind1(Explosive("none"), fnp.sin(x)))(X)
+        STACKS[stack](lambda x: bind1(FailingDouble("none"), fnp.sin(x)))(X)
 
 
-# ------------------------------------------------------------------ blocks left out of order
+# ------------------------------------------------------------------ handling blocks exited out of order
 
 
-def test_handling_restores_what_was_current() -> None:
+def test_handling_restores_the_previous_handler() -> None:
     with handling(IdentityHandler(current())) as first:
         assert current() is first
         with handling(CountingHandler(current())) as second:
@@ -163,7 +163,7 @@ def test_handling_restores_what_was_current() -> None:
     assert current() is ROOT
 
 
-def test_a_generator_suspended_inside_its_block_is_named() -> None:
+def test_error_names_the_handler_of_a_suspended_generator() -> None:
     def suspended() -> Generator[int, None, None]:
         with handling(CountingHandler(current())):
             yield 1
@@ -183,7 +183,7 @@ def test_a_generator_suspended_inside_its_block_is_named() -> None:
     assert current() is ROOT
 
 
-def test_a_generator_closed_too_late_changes_nothing() -> None:
+def test_generator_closed_out_of_order_raises_and_keeps_the_handler() -> None:
     def suspended() -> Generator[int, None, None]:
         with handling(CountingHandler(current())):
             yield 1
@@ -198,11 +198,11 @@ def test_a_generator_closed_too_late_changes_nothing() -> None:
             assert current() is later
         assert current() is counting
 
-    contextvars.copy_context().run(check)  # what was left out of order stays in force, but only in this context
+    contextvars.copy_context().run(check)  # the handler exited out of order stays current, but only in this context
     assert current() is ROOT
 
 
-def test_a_block_is_entered_once() -> None:
+def test_active_handling_block_cannot_be_entered_again() -> None:
     block = handling(IdentityHandler(ROOT))
     with block as handler:
         with pytest.raises(HandlerStateError, match="block of identity has been entered already"):
@@ -213,7 +213,7 @@ def test_a_block_is_entered_once() -> None:
         assert current() is handler
 
 
-def test_a_block_is_left_once() -> None:
+def test_handling_block_cannot_be_exited_twice() -> None:
     block = handling(IdentityHandler(ROOT))
     with block:
         pass
@@ -222,8 +222,8 @@ def test_a_block_is_left_once() -> None:
 
 
 @pytest.mark.parametrize("stack", ["jit", "vmap", "grad", "jvp", "vjp", "make_jaxpr"])
-def test_a_transformation_restores_what_it_found_whatever_was_left_behind(stack: str) -> None:
-    """A generator suspended inside the transformed function leaves its handler current there, and only there."""
+def test_transformations_restore_the_handler_after_suspended_generators(stack: str) -> None:
+    """The handler of a generator suspended inside the transformed function stays current only inside it."""
     runs: list[Any] = []
 
     def suspended() -> Generator[int, None, None]:
@@ -243,7 +243,7 @@ def test_a_transformation_restores_what_it_found_whatever_was_left_behind(stack:
     assert current() is ROOT
 
 
-# ------------------------------------------------------------------ handlers that only look
+# ------------------------------------------------------------------ handlers without effect
 
 
 def values(tree: object) -> list[Any]:
@@ -252,7 +252,7 @@ def values(tree: object) -> list[Any]:
 
 @pytest.mark.parametrize("where", ["outside", "inside"])
 @pytest.mark.parametrize("stack", [s for s in STACKS if not s.startswith("make_jaxpr")])
-def test_an_identity_handler_changes_nothing(stack: str, where: str) -> None:
+def test_identity_handler_changes_no_result(stack: str, where: str) -> None:
     expected = values(STACKS[stack](wave)(X))
 
     def watched(x: Any) -> Any:
@@ -270,7 +270,7 @@ def test_an_identity_handler_changes_nothing(stack: str, where: str) -> None:
 
 
 @pytest.mark.parametrize("stack", ["make_jaxpr", "make_jaxpr of vmap of jvp"])
-def test_an_identity_handler_records_the_same_program(stack: str) -> None:
+def test_identity_handler_records_the_same_jaxpr(stack: str) -> None:
     def watched(x: Any) -> Any:
         with handling(IdentityHandler(current())):
             return wave(x)
@@ -281,7 +281,7 @@ def test_an_identity_handler_records_the_same_program(stack: str) -> None:
         assert STACKS[stack](wave)(X) == expected
 
 
-def test_a_counting_handler_sees_the_operations_of_grad() -> None:
+def test_handler_sees_the_operations_of_grad() -> None:
     with handling(CountingHandler(current())) as outside:
         fx.grad(lambda x: fnp.sum(fnp.sin(x) * x))(X)
     assert outside.seen["sin"] == 1
@@ -301,7 +301,7 @@ def test_a_counting_handler_sees_the_operations_of_grad() -> None:
     assert counts[0] == counts[1] == {"sin": 1, "mul": 1, "reduce_sum": 1}
 
 
-def test_a_handler_sees_a_call_once() -> None:
+def test_handler_sees_a_jitted_call_as_one_operation() -> None:
     with handling(CountingHandler(current())) as count:
         f = fx.jit(wave)
         f(X)
@@ -322,12 +322,12 @@ def test_operations_know_the_users_line() -> None:
     for eqn, expected in ((first, line + 1), (last, line + 2)):
         source = eqn.source
         assert source is not None
-        place = source if isinstance(source, SourceLocation) else source.resolve()
-        assert (place.file, place.line) == (__file__, expected)
-        assert place.function.endswith("test_operations_know_the_users_line.<locals>.f")
+        location = source if isinstance(source, SourceLocation) else source.resolve()
+        assert (location.file, location.line) == (__file__, expected)
+        assert location.function.endswith("test_operations_know_the_users_line.<locals>.f")
 
 
-def test_handlers_know_their_chain() -> None:
+def test_handler_chain() -> None:
     chains: list[list[str]] = []
 
     def f(x: Any) -> Any:

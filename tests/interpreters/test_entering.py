@@ -1,7 +1,7 @@
-"""Generated programs with loops and branches, under generated stacks, entered by handlers that change nothing.
+"""Generated programs with loops and branches, interpreted by handlers that change no result.
 
-`Boxed` puts every value in a box of its own kind, so that every carry, branch and result has to be taken apart and put
-together again. `Passing` looks at every operation. `Counting` has a state that every operation changes.
+`Boxed` wraps every value in its own type, so that every carry, branch operand and result is unwrapped and wrapped
+again. `Passing` handles every operation without a rule. `Counting` has a state that every operation changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tracefx.testing.strategies import transformed_control_flow_programs
 
 
 class Box(NamedTuple):
-    inside: Array
+    contents: Array
 
 
 @final
@@ -40,7 +40,7 @@ class Boxed(Interpreter[Box]):
 
     @override
     def aval_of(self, value: Box) -> ShapedArray:
-        return value.inside.aval
+        return value.contents.aval
 
     @override
     def lift(self, x: Value) -> Box:
@@ -48,15 +48,15 @@ class Boxed(Interpreter[Box]):
 
     @override
     def strip(self, value: Box) -> Value:
-        return value.inside
+        return value.contents
 
 
-def _inside(x: Box | Value) -> Value:
-    return x.inside if isinstance(x, Box) else x
+def _contents(x: Box | Value) -> Value:
+    return x.contents if isinstance(x, Box) else x
 
 
 def _boxed(h: Boxed, op: Primitive, *xs: Box | Value) -> Sequence[Box | Value]:
-    return [Box(as_array(x)) for x in bind(op, *map(_inside, xs))]
+    return [Box(as_array(x)) for x in bind(op, *map(_contents, xs))]
 
 
 BOXED: Final = Rules[Boxed, Box | Value]().family(Primitive, _boxed)
@@ -80,19 +80,19 @@ class Counting(Interpreter[Never, Array]):
     def rules(self) -> Rules[Counting, Value]:
         return COUNTING
 
-    def one_more(self, op: Primitive, *xs: Value) -> Sequence[Value]:
+    def increment(self, op: Primitive, *xs: Value) -> Sequence[Value]:
         self.set_state(self.current_state + 1)
         return bind(op, *xs)
 
 
-COUNTING: Final = Rules[Counting, Value]().family(Primitive, Counting.one_more)
+COUNTING: Final = Rules[Counting, Value]().family(Primitive, Counting.increment)
 
 
-def in_boxes(f: Callable[..., Any]) -> Callable[..., Any]:
+def boxed(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(*args: Any) -> Any:
         with handling(Boxed(current())) as h:
             out = f(*[h.wrap(Box(fnp.asarray(x))) for x in args])
-        return as_array(_inside(h.unwrap(out)))
+        return as_array(_contents(h.unwrap(out)))
 
     return g
 
@@ -106,11 +106,11 @@ def counted(f: Callable[..., Any]) -> Callable[..., Any]:
     return g
 
 
-def passed(f: Callable[..., Any]) -> Callable[..., Any]:
+def passed_through(f: Callable[..., Any]) -> Callable[..., Any]:
     return fx.handle(f, Passing)
 
 
-HANDLED: Final = {"boxes": in_boxes, "a state": counted, "everything": passed}
+HANDLED: Final = {"boxes": boxed, "a state": counted, "everything": passed_through}
 
 
 def inputs(case: TransformedProgram) -> list[ConcreteArray]:
@@ -122,32 +122,32 @@ def close(got: Any, want: Any) -> None:
     assert_near(got, want)
 
 
-@pytest.mark.parametrize("how", HANDLED)
+@pytest.mark.parametrize("handler", HANDLED)
 @limit_examples(6)
 @given(transformed_control_flow_programs())
-def test_inside_of_a_handler(how: str, case: TransformedProgram) -> None:
-    """The stack of transformations is over the program, the handler over both."""
+def test_transformed_program_inside_a_handler(handler: str, case: TransformedProgram) -> None:
+    """The handler is applied outside the stack of transformations."""
     f = case.function(fx, fnp)
-    close(fx.jit(HANDLED[how](f))(*inputs(case)), fx.jit(f)(*inputs(case)))
+    close(fx.jit(HANDLED[handler](f))(*inputs(case)), fx.jit(f)(*inputs(case)))
 
 
-@pytest.mark.parametrize("how", HANDLED)
+@pytest.mark.parametrize("handler", HANDLED)
 @limit_examples(6)
 @given(transformed_control_flow_programs())
-def test_transformed_outside(how: str, case: TransformedProgram) -> None:
-    """The handler is over the program, the stack over both."""
-    f: Any = HANDLED[how](evolve(case, layers=()).function(fx, fnp))
+def test_handled_program_inside_transformations(handler: str, case: TransformedProgram) -> None:
+    """The handler is applied to the program, inside the stack of transformations."""
+    f: Any = HANDLED[handler](evolve(case, layers=()).function(fx, fnp))
     for layer in case.layers:
         f = layer.over(fx, fnp, f)
     close(fx.jit(f)(*inputs(case)), fx.jit(case.function(fx, fnp))(*inputs(case)))
 
 
-def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that is entered with its first carry for its last is not the loop that it was."""
-    right = While.transform_bodies
+def test_planted_bug_changes_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug in `While.transform_bodies` (it returns the initial carry) changes results."""
+    original = While.transform_bodies
 
     def wrong(self: While, entry: Any, args: Sequence[Value]) -> Sequence[Value]:
-        right(self, entry, args)
+        original(self, entry, args)
         return self.split_operands(args)[2]
 
     monkeypatch.setattr(While, "transform_bodies", wrong)

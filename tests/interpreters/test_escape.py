@@ -1,4 +1,4 @@
-"""What may not leave a transformation, and what is said when it does."""
+"""Tracers that escape their transformation, and the error messages."""
 
 from __future__ import annotations
 
@@ -74,77 +74,77 @@ USES: Final[dict[str, Callable[[Any], object]]] = {
 }
 
 
-def store(f_of: Callable[[Callable[[Any], Any]], Any], into: list[Any]) -> int:
-    """Run a transformation of a function that stores one of its values, and give the line that made the value."""
+def store(transform: Callable[[Callable[[Any], Any]], Any], into: list[Any]) -> int:
+    """Transforms a function that stores one of its tracers; returns the number of the line that made the tracer."""
 
     def leaks(x: Any) -> Any:
         into.append(fnp.sin(x) * 2.0)  # THE LINE
         return into[-1]
 
-    f_of(leaks)(X)
+    transform(leaks)(X)
     return leaks.__code__.co_firstlineno + 1
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("made", MAKERS)
-def test_a_stored_tracer_is_refused_at_once(made: str, use: str) -> None:
-    f_of, title = MAKERS[made]
-    held: list[Any] = []
-    line = store(f_of, held)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_stored_tracer_is_rejected_at_its_first_use(maker: str, use: str) -> None:
+    transform, title = MAKERS[maker]
+    stored: list[Any] = []
+    line = store(transform, stored)
     with pytest.raises(EscapedTracerError) as caught:
-        USES[use](held[0])
+        USES[use](stored[0])
     message = str(caught.value)
     assert f"was made by {title} at {__file__}:{line} (" in message, message
     assert "return it from the function instead of storing it" in message
     assert current() is ROOT
 
 
-@pytest.mark.parametrize("made", MAKERS)
-def test_a_stored_argument_is_refused_and_named(made: str) -> None:
-    f_of, title = MAKERS[made]
-    held: list[Any] = []
+@pytest.mark.parametrize("maker", MAKERS)
+def test_stored_argument_is_rejected(maker: str) -> None:
+    transform, title = MAKERS[maker]
+    stored: list[Any] = []
 
     def leaks(x: Any) -> Any:
-        held.append(x)
+        stored.append(x)
         return x * 2.0
 
-    f_of(leaks)(X)
+    transform(leaks)(X)
     with pytest.raises(EscapedTracerError, match=f"was made by {title}"):
-        held[0] + 1
+        stored[0] + 1
 
 
-def test_the_arguments_name_is_said() -> None:
-    held: list[Any] = []
+def test_error_names_the_stored_argument() -> None:
+    stored: list[Any] = []
 
     def loss(weights: Any) -> Any:
-        held.append(weights["w"])
+        stored.append(weights["w"])
         return fnp.sum(weights["w"])
 
     fx.jit(loss)({"w": X})
     with pytest.raises(EscapedTracerError, match=r"the argument `weights\['w'\]` of loss"):
-        fnp.sin(held[0])
+        fnp.sin(stored[0])
 
 
-class Place:
+class Holder:
     attribute: Any = None
 
 
 GLOBAL: list[Any] = []
 
 
-def test_through_a_global_and_an_attribute() -> None:
+def test_escape_through_a_global_and_an_attribute() -> None:
     def leaks(x: Any) -> Any:
         GLOBAL.append(x * 2)
-        Place.attribute = x * 3
+        Holder.attribute = x * 3
         return x
 
     fx.jit(leaks)(X)
-    for tracer in (GLOBAL.pop(), Place.attribute):
+    for tracer in (GLOBAL.pop(), Holder.attribute):
         with pytest.raises(EscapedTracerError, match="was made by jit at"):
             fnp.cos(tracer)
 
 
-def test_through_a_generator() -> None:
+def test_escape_through_a_generator() -> None:
     def steps() -> Generator[Any, Any, None]:
         x = yield
         while True:
@@ -152,7 +152,7 @@ def test_through_a_generator() -> None:
 
     run = steps()
     next(run)
-    fx.jit(run.send)(X)  # the generator keeps no tracer: it gave the sine and waits for the next
+    fx.jit(run.send)(X)  # the generator keeps no tracer: it yielded the sine and waits for the next value
     assert_near(np.asarray(run.send(X)), np.sin(X), ELEMENTARY)
 
     def keeps() -> Generator[Any, Any, None]:
@@ -167,35 +167,35 @@ def test_through_a_generator() -> None:
         next(run)
 
 
-def test_into_another_transformation_running_inside() -> None:
-    """A tracer of the inner transformation, used by the outer one while it still runs."""
-    held: list[Any] = []
+def test_escape_from_an_inner_transformation_into_the_outer_one() -> None:
+    """A tracer of the inner transformation is used in the outer one, which still runs."""
+    stored: list[Any] = []
 
     def outer(x: Any) -> Any:
-        fx.vmap(lambda y: held.append(y * x))(X)
-        return held[-1] * 2
+        fx.vmap(lambda y: stored.append(y * x))(X)
+        return stored[-1] * 2
 
     for transformed in (fx.jit(outer), fx.vmap(outer), fx.grad(outer)):
         with pytest.raises(EscapedTracerError, match="was made by vmap at"):
             transformed(X)
 
 
-def test_of_an_inner_jit_into_an_outer_one() -> None:
-    held: list[Any] = []
+def test_escape_from_an_inner_jit_into_an_outer_one() -> None:
+    stored: list[Any] = []
 
     def outer(x: Any) -> Any:
-        fx.jit(lambda y: held.append(y * 2))(x)
-        return held[-1] + x
+        fx.jit(lambda y: stored.append(y * 2))(x)
+        return stored[-1] + x
 
     with pytest.raises(EscapedTracerError, match="was made by jit at"):
         fx.jit(outer)(X)
-    held.clear()
+    stored.clear()
     with pytest.raises(EscapedTracerError, match="was made by jit at"):
         fx.grad(outer)(2.0)
 
 
-def test_outer_tracers_may_be_used_inside() -> None:
-    """The other direction is what closures are for."""
+def test_closures_over_outer_tracers_are_allowed() -> None:
+    """Tracers of outer transformations can be used in inner ones."""
 
     def f(x: Any) -> Any:
         return fx.vmap(lambda y: fx.jit(lambda z: x * y * z)(2.0))(fnp.asarray(X)).sum()
@@ -208,7 +208,7 @@ def test_outer_tracers_may_be_used_inside() -> None:
 
 
 def in_thread(work: Callable[[], object]) -> BaseException | None:
-    """Run `work` in a new thread with a context of its own; what it raised."""
+    """Runs `work` in a new thread with a new context; returns the exception that it raised, if any."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -223,16 +223,16 @@ def in_thread(work: Callable[[], object]) -> BaseException | None:
     return raised[0] if raised else None
 
 
-@pytest.mark.parametrize("made", ["jit", "vmap", "grad", "jvp", "make_jaxpr"])
-def test_a_thread_started_inside_is_told_how_to_pass_the_context(made: str) -> None:
-    f_of, title = MAKERS[made]
+@pytest.mark.parametrize("maker", ["jit", "vmap", "grad", "jvp", "make_jaxpr"])
+def test_error_in_a_new_thread_explains_how_to_pass_the_context(maker: str) -> None:
+    transform, title = MAKERS[maker]
     errors: list[BaseException | None] = []
 
     def f(x: Any) -> Any:
         errors.append(in_thread(lambda: fnp.sin(x)))
         return x * 2.0
 
-    f_of(f)(X)
+    transform(f)(X)
     (error,) = errors
     assert isinstance(error, EscapedTracerError)
     assert f"was made by {title}" in str(error)
@@ -240,9 +240,9 @@ def test_a_thread_started_inside_is_told_how_to_pass_the_context(made: str) -> N
     assert "contextvars.copy_context().run" in str(error)
 
 
-@pytest.mark.parametrize("made", ["jit", "vmap", "grad", "jvp"])
-def test_with_the_context_passed_on_a_thread_takes_part(made: str) -> None:
-    f_of, _ = MAKERS[made]
+@pytest.mark.parametrize("maker", ["jit", "vmap", "grad", "jvp"])
+def test_thread_with_copied_context_can_use_tracers(maker: str) -> None:
+    transform, _ = MAKERS[maker]
 
     def f(x: Any) -> Any:
         results: list[Any] = []
@@ -252,13 +252,13 @@ def test_with_the_context_passed_on_a_thread_takes_part(made: str) -> None:
         thread.join()
         return results[0]
 
-    expected, got = f_of(fnp.sin)(X), f_of(f)(X)
+    expected, got = transform(fnp.sin)(X), transform(f)(X)
     for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True):
         assert_near(np.asarray(a), np.asarray(b), ELEMENTARY)
 
 
-def test_threads_side_by_side_never_see_each_other() -> None:
-    """Two threads inside transformations at the same time, each waiting for the other to be inside too."""
+def test_concurrent_threads_have_separate_handlers() -> None:
+    """Two threads run inside transformations at the same time, synchronized by a barrier."""
     meet = threading.Barrier(2, timeout=30)
     results: dict[str, Any] = {}
     titles: dict[str, list[str]] = {}
@@ -291,8 +291,8 @@ def test_threads_side_by_side_never_see_each_other() -> None:
     assert current() is ROOT
 
 
-def test_tasks_side_by_side_never_see_each_other() -> None:
-    """Tasks suspended inside handlers of their own, in turns."""
+def test_concurrent_tasks_have_separate_handlers() -> None:
+    """Two asyncio tasks alternate, each suspended inside its own handler."""
 
     async def work(handler: CountingHandler | IdentityHandler, turns: list[str]) -> tuple[list[str], Any]:
         with handling(handler):
@@ -319,7 +319,7 @@ def test_tasks_side_by_side_never_see_each_other() -> None:
     assert current() is ROOT
 
 
-# ------------------------------------------------------------------ staging everything
+# ------------------------------------------------------------------ staging of all operations
 
 
 def test_operations_on_constants_are_staged() -> None:
@@ -346,8 +346,8 @@ def test_closed_over_tracers_are_hoisted_once() -> None:
     assert program.consts[0].aval.shape == ()
 
 
-def test_nothing_is_computed_while_staging() -> None:
-    """Not even the parts that depend on no argument: the handler outside is never asked."""
+def test_jit_evaluates_nothing_while_tracing() -> None:
+    """This includes operations that depend on no argument: the outer handler never sees them."""
 
     def f(x: Any) -> Any:
         assert type(fnp.sin(fnp.asarray(X))).__name__ == "StageTracer"

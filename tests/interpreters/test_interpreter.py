@@ -1,4 +1,4 @@
-"""Handlers by rules: values of their own, a state, and what they collect, in every kind of program."""
+"""Interpreters (handlers with rules): custom values, state and collected values in all control flow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tracefx.ops.operation import LinearOperation
 from tracefx.ops.structural import ConvertElementType
 from tracefx.testing.tolerances import ELEMENTARY
 
-# ------------------------------------------------------------------ values of one's own: forward mode once more
+# ------------------------------------------------------------------ custom values: forward mode
 
 
 class Dual(NamedTuple):
@@ -51,7 +51,7 @@ class Dual(NamedTuple):
 @final
 @frozen(eq=False)
 class Duals(Interpreter[Dual]):
-    """Knows sums, products, sines, and what is linear."""
+    """Forward mode with rules for products, sines, cosines and linear operations."""
 
     cache_key: ClassVar[Hashable] = ()
 
@@ -72,12 +72,12 @@ class Duals(Interpreter[Dual]):
     def strip(self, value: Dual) -> Value:
         return value.primal
 
-    def dual(self, x: Dual | Value) -> Dual:
+    def as_dual(self, x: Dual | Value) -> Dual:
         return x if isinstance(x, Dual) else self.lift(x)
 
 
 def _mul(h: Duals, op: Mul, x: Dual | Value, y: Dual | Value) -> list[Dual | Value]:
-    a, b = h.dual(x), h.dual(y)
+    a, b = h.as_dual(x), h.as_dual(y)
     return [Dual(a.primal * b.primal, a.primal * b.tangent + a.tangent * b.primal)]
 
 
@@ -90,7 +90,7 @@ def _cos(h: Duals, op: Cos, x: Dual) -> list[Dual | Value]:
 
 
 def _linear(h: Duals, op: Primitive, *xs: Dual | Value) -> list[Dual | Value]:
-    duals = [h.dual(x) for x in xs]
+    duals = [h.as_dual(x) for x in xs]
     return [Dual(bind1(op, *[d.primal for d in duals]), bind1(op, *[d.tangent for d in duals]))]
 
 
@@ -115,8 +115,8 @@ DUALS: Final = (
 def push(f: Callable[..., Any], x: Any, t: Any) -> tuple[Any, Any]:
     with handling(Duals(current())) as h:
         out = f(h.wrap(Dual(fnp.asarray(x), fnp.asarray(t))))
-    found = h.unwrap(out)
-    return (found.primal, found.tangent) if isinstance(found, Dual) else (found, fnp.zeros_like(out))
+    result = h.unwrap(out)
+    return (result.primal, result.tangent) if isinstance(result, Dual) else (result, fnp.zeros_like(out))
 
 
 def straight(x: Any) -> Any:
@@ -129,13 +129,13 @@ def scanned(x: Any) -> Any:
 
 
 def scanned_from_a_number(x: Any) -> Any:
-    """The carry becomes a value of the handler's own in the first step."""
+    """The carry becomes one of the handler's values in the first step."""
     carry, ys = lax.scan(lambda c, y: (c * x + y, c), fnp.asarray(1.0), fnp.arange(4.0), reverse=True)
     return carry + ys.sum()
 
 
 def two_carries(x: Any) -> Any:
-    """The second carry takes over from the first a step later."""
+    """The second carry becomes one of the handler's values one step after the first."""
     (a, b), _ = lax.scan(lambda c, _: ((c[1] * 2.0, x), None), (1.0, 1.0), None, length=2)
     return a + b
 
@@ -202,39 +202,39 @@ each_program: Final = pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__n
 
 @each_program
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
-def test_a_handler_acts_inside(f: Callable[..., Any], wrap: Callable[..., Any]) -> None:
+def test_handler_interprets_control_flow(f: Callable[..., Any], wrap: Callable[..., Any]) -> None:
     want = fx.jvp(f, (0.7,), (1.0,))
     assert_near(push(wrap(f), 0.7, 1.0), want, ELEMENTARY)
     assert_near(fx.jit(lambda x: push(wrap(f), x, 1.0))(0.7), want, ELEMENTARY)
 
 
 @each_program
-def test_under_vmap_and_grad(f: Callable[..., Any]) -> None:
+def test_handler_under_vmap_and_grad(f: Callable[..., Any]) -> None:
     xs = np.array([0.7, 0.2, 1.5], np.float32)
     want = fx.vmap(lambda x: fx.jvp(f, (x,), (1.0,))[1])(xs)
     assert_near(fx.vmap(lambda x: push(f, x, 1.0)[1])(xs), want)
     second = fx.jacfwd(lambda x: fx.jvp(f, (x,), (1.0,))[1])(0.7)
     assert_near(fx.jacfwd(lambda x: push(f, x, 1.0)[1])(0.7), second)
-    if f is not looping:  # which has no reverse mode
+    if f is not looping:  # an unbounded loop, which has no reverse mode
         assert_near(fx.grad(lambda x: push(f, x, 1.0)[1])(0.7), second)
 
 
 @each_program
-def test_over_derivatives(f: Callable[..., Any]) -> None:
-    """Derivatives are operations like others, so the handler sees them too."""
+def test_handler_around_derivatives(f: Callable[..., Any]) -> None:
+    """The handler also sees the operations of derivatives."""
     second = fx.jacfwd(fx.jacfwd(f))(0.7)
     assert_near(push(fx.jacfwd(f), 0.7, 1.0)[1], second)
 
 
 @pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
-def test_functions_with_rules_are_entered(f: Any, wrap: Callable[..., Any]) -> None:
-    """Their rules say nothing of this handler's values, so what they compute counts."""
+def test_handler_interprets_functions_with_custom_rules(f: Any, wrap: Callable[..., Any]) -> None:
+    """Custom rules do not apply to this handler's values, so the handler interprets the function itself."""
     want = fx.jvp(straight, (0.7,), (1.0,))[1] - 2.0
     assert_near(push(wrap(f), 0.7, 1.0)[1], want, ELEMENTARY)
 
 
-def test_duals_in_a_scan_are_sliced() -> None:
+def test_custom_values_as_scanned_inputs() -> None:
     xs, ts = fnp.arange(6.0).reshape(3, 2), fnp.ones((3, 2))
 
     def f(xs: Any) -> Any:
@@ -243,26 +243,26 @@ def test_duals_in_a_scan_are_sliced() -> None:
     assert_near(push(f, xs, ts), fx.jvp(f, (xs,), (ts,)), ELEMENTARY)
 
 
-def test_no_rule_is_an_error_that_names_the_options() -> None:
+def test_missing_rule_error_lists_the_options() -> None:
     with pytest.raises(MissingRuleError) as caught:
         push(fnp.tanh, 0.5, 1.0)
     for word in ("tanh", "Expandable", "rules.on(Tanh", "rules.family"):
         assert word in str(caught.value)
 
 
-def test_values_of_ones_own_are_no_numpy_arrays_but_may_be_asked_for_a_bool() -> None:
+def test_custom_values_convert_to_bool_but_not_to_numpy() -> None:
     def f(x: Any) -> Any:
         return x * 2.0 if x > 0 else x
 
     assert push(f, 1.0, 3.0)[1] == 6.0
     h = Duals(current())
-    with pytest.raises(EscapedTracerError, match="own"):
+    with pytest.raises(EscapedTracerError, match="a tracer of duals, which has no meaning outside"):
         fx.handle(lambda: h.wrap(Dual(fnp.ones(()), fnp.ones(()))), lambda inner: h)()
     with pytest.raises(TypeError, match="NumPy"):
         push(np.sin, 1.0, 3.0)
 
 
-# ------------------------------------------------------------------ what is collected
+# ------------------------------------------------------------------ collected values
 
 
 @final
@@ -306,7 +306,7 @@ def naming(x: Any) -> Any:
     return lax.while_loop(lambda c: fx.checkpoint_name(c, "f") < 10.0, lambda c: fx.checkpoint_name(c * 2.0, "e"), e)
 
 
-def by_hand(x: float) -> dict[str, Any]:
+def expected_values(x: float) -> dict[str, Any]:
     a = np.sin(x)
     b = np.array([a, 2 * a, 6 * a])
     c = 12 * a
@@ -318,27 +318,27 @@ def by_hand(x: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("f", [naming, fx.jit(naming)], ids=["plain", "jit inside"])
 @pytest.mark.parametrize("x", [0.5, 1.2], ids=["some steps", "no step"])
-def test_what_is_collected_comes_out_of_loops_and_branches(f: Callable[..., Any], x: float) -> None:
-    want = by_hand(x)
+def test_values_are_collected_from_loops_and_branches(f: Callable[..., Any], x: float) -> None:
+    want = expected_values(x)
     for run in (gathered(f), fx.jit(gathered(f))):
-        out, found = run(x)
-        assert set(found) == set(want)
+        out, collected = run(x)
+        assert set(collected) == set(want)
         for name, value in want.items():
-            assert_near(found[name], value, ELEMENTARY, what=name)
+            assert_near(collected[name], value, ELEMENTARY, what=name)
         assert_near(out, want["f"], ELEMENTARY)
 
 
-def test_collecting_under_vmap_and_grad() -> None:
+def test_collected_values_under_vmap_and_grad() -> None:
     xs = fnp.array([0.5, 0.25])
-    _, found = fx.vmap(gathered(naming))(xs)
+    _, collected = fx.vmap(gathered(naming))(xs)
     for i, x in enumerate([0.5, 0.25]):
-        for name, value in by_hand(x).items():
-            assert_near(found[name][i], value, ELEMENTARY, what=name)
+        for name, value in expected_values(x).items():
+            assert_near(collected[name][i], value, ELEMENTARY, what=name)
     slope = fx.grad(lambda x: gathered(lambda x: fx.checkpoint_name(fnp.sin(x), "a") * 2.0)(x)[1]["a"])(0.5)
     assert_near(slope, np.cos(0.5), ELEMENTARY)
 
 
-def test_one_name_for_two_values_is_an_error() -> None:
+def test_collecting_two_values_under_one_name_is_an_error() -> None:
     with pytest.raises(ValueError, match="already collected a value under the name 'a'"):
         gathered(lambda x: fx.checkpoint_name(fx.checkpoint_name(x, "a"), "a"))(1.0)
     with pytest.raises(TypeError, match="'a' in branch 1 of cond"):
@@ -352,13 +352,13 @@ def test_one_name_for_two_values_is_an_error() -> None:
         )(1.0)
 
 
-# ------------------------------------------------------------------ a state
+# ------------------------------------------------------------------ state
 
 
 @final
 @frozen(eq=False)
 class Count(Interpreter[Any, Array]):
-    """How many sines are computed."""
+    """Counts the sines that are computed."""
 
     handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
@@ -368,12 +368,12 @@ class Count(Interpreter[Any, Array]):
     def rules(self) -> Rules[Count, Any]:
         return COUNTED
 
-    def one_more(self, op: Sin, x: Value) -> Sequence[Value]:
+    def increment(self, op: Sin, x: Value) -> Sequence[Value]:
         self.set_state(self.current_state + 1)
         return bind(op, x)
 
 
-COUNTED: Final = Rules[Count, Any]().on(Sin, Count.one_more)
+COUNTED: Final = Rules[Count, Any]().on(Sin, Count.increment)
 
 
 def counted(f: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
@@ -393,7 +393,7 @@ def sines(x: Any) -> Any:
     return lax.while_loop(lambda c: fnp.sin(c[0]) > 0.3, lambda c: (fnp.sin(c[0]), c[1]), (c, x))[0]
 
 
-def sines_by_hand(x: float) -> tuple[float, int]:
+def expected_sines(x: float) -> tuple[float, int]:
     n = 0
 
     def sin(x: float) -> float:
@@ -413,51 +413,51 @@ def sines_by_hand(x: float) -> tuple[float, int]:
 
 @pytest.mark.parametrize("f", [sines, fx.jit(sines)], ids=["plain", "jit inside"])
 @pytest.mark.parametrize("x", [0.5, 0.1, -0.5])
-def test_a_state_goes_through_loops_and_branches(f: Callable[..., Any], x: float) -> None:
-    want = sines_by_hand(x)
+def test_state_is_threaded_through_loops_and_branches(f: Callable[..., Any], x: float) -> None:
+    want = expected_sines(x)
     for run in (counted(f), fx.jit(counted(f))):
         assert_near(run(x), want)
 
 
-def test_a_state_under_vmap_and_grad() -> None:
+def test_state_under_vmap_and_grad() -> None:
     xs = [0.5, 0.1, -0.5]
     outs, counts = fx.vmap(counted(fx.jit(sines)))(fnp.array(xs))
-    assert_near(np.stack([outs, counts], 1), list(map(sines_by_hand, xs)))
+    assert_near(np.stack([outs, counts], 1), list(map(expected_sines, xs)))
     slope, count = fx.jacfwd(counted(lambda x: fnp.sin(fnp.sin(x))), has_aux=True)(0.5)
     assert count == 2
     assert_near(slope, np.cos(np.sin(0.5)) * np.cos(0.5), ELEMENTARY)
 
 
-def test_a_program_that_leaves_the_state_alone_does_not_carry_it() -> None:
+def test_loops_that_do_not_change_the_state_do_not_carry_it() -> None:
     def carries(f: Callable[..., Any]) -> list[int]:
         return [e.prim.num_carry for e in fx.make_jaxpr(f)(1.0).eqns if isinstance(e.prim, Scan)]
 
     def doubled(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, c: c * 2.0, x)
 
-    def swung(x: Any) -> Any:
+    def repeated_sine(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, c: fnp.sin(c), x)
 
     assert carries(counted(doubled)) == carries(doubled)
-    assert carries(counted(swung)) == [n + 1 for n in carries(swung)]
+    assert carries(counted(repeated_sine)) == [n + 1 for n in carries(repeated_sine)]
 
 
 @pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
-def test_rules_of_functions_hold_where_a_handler_with_a_state_acts(f: Any, wrap: Callable[..., Any]) -> None:
+def test_custom_rules_apply_under_a_handler_with_state(f: Any, wrap: Callable[..., Any]) -> None:
     slope, count = fx.grad(counted(wrap(f)), has_aux=True)(0.5)
     assert (slope, count) == (100.0, 1)
     slope, _ = fx.grad(gathered(wrap(f)), has_aux=True)(0.5)
     assert slope == 100.0
 
 
-# ------------------------------------------------------------------ handing on
+# ------------------------------------------------------------------ interceptors
 
 
 @final
 @frozen(eq=False)
 class Doubled(Interpreter):
-    """Sines are twice what they are."""
+    """Doubles the result of every sine."""
 
     handles_all: ClassVar[bool] = True
     cache_key: ClassVar[Hashable] = ()
@@ -477,7 +477,7 @@ DOUBLED: Final = Rules[Doubled, Value]().on(Sin, _doubled)
 
 @pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
-def test_interceptors_act_in_functions_with_rules_and_leave_the_rules(f: Any, wrap: Callable[..., Any]) -> None:
+def test_interceptors_act_in_functions_with_custom_rules_and_keep_the_rules(f: Any, wrap: Callable[..., Any]) -> None:
     g = fx.handle(wrap(f), Doubled)
     assert_near(g(0.5), 2 * np.sin(0.5) * 0.5, ELEMENTARY)
     assert fx.grad(g)(0.5) == 100.0
@@ -489,21 +489,21 @@ def test_handlers_are_transformations() -> None:
     assert_near(pipeline(lambda x: -fnp.cos(x))(0.5), 2 * np.sin(0.5), ELEMENTARY)
     assert pipeline == fx.Jit() @ fx.Handle(Doubled) @ fx.Grad()
     with pytest.raises(TypeError, match="handler to handler"):
-        fx.handle(fnp.sin, Doubled(current()))  # type: ignore[arg-type]  # which is what is tested
+        fx.handle(fnp.sin, Doubled(current()))  # type: ignore[arg-type]  # wrong type on purpose
 
 
-def test_a_program_entered_twice_is_derived_once() -> None:
+def test_transformed_jaxpr_is_cached() -> None:
     f = fx.jit(lambda x: fnp.sin(x))
     g = fx.handle(f, Doubled)
     first, second = [fx.make_jaxpr(g)(0.5).eqns[0].prim for _ in range(2)]
     assert first.jaxpr is second.jaxpr  # type: ignore[attr-defined]  # both are calls
 
 
-def test_twice_the_same_handler() -> None:
+def test_the_same_handler_applied_twice() -> None:
     assert_near(fx.handle(fx.handle(fx.jit(fnp.sin), Doubled), Doubled)(0.5), 4 * np.sin(0.5), ELEMENTARY)
 
 
-def test_exceptions_leave_the_context_as_it_was() -> None:
+def test_exceptions_restore_the_context() -> None:
     before = current()
     with pytest.raises(ZeroDivisionError):
         fx.handle(lambda x: fx.jit(lambda x: 1 / 0)(x), Doubled)(1.0)

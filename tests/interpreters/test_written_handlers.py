@@ -1,4 +1,4 @@
-"""Handlers as their authors write them at first: rules for everything, closures over their values, and slips."""
+"""Typical user-written handlers: one rule for all operations, closures over their values, and common mistakes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Marked(NamedTuple):
 @final
 @frozen(eq=False)
 class Marking(Interpreter[Marked]):
-    """Counts the operations between the input and each number."""
+    """Counts the operations on the path from the input to each value."""
 
     cache_key: ClassVar[Hashable] = ()
 
@@ -79,23 +79,23 @@ def marks(f: Callable[[Any], Any], x: float) -> tuple[float, int]:
 
 
 @fx.custom_jvp
-def bent(x: Any) -> Any:
+def with_jvp_rule(x: Any) -> Any:
     return fnp.sin(x) * 2.0
 
 
-bent.defjvps(lambda t, ans, x: 7.0 * t)
+with_jvp_rule.defjvps(lambda t, ans, x: 7.0 * t)
 
 
 @fx.custom_vjp
-def pulled(x: Any) -> Any:
+def with_vjp_rule(x: Any) -> Any:
     return fnp.sin(x) * 3.0
 
 
-pulled.defvjp(lambda x: (pulled(x), x), lambda r, ct: (5.0 * ct * r,))
+with_vjp_rule.defvjp(lambda x: (with_vjp_rule(x), x), lambda r, ct: (5.0 * ct * r,))
 
 
-@pytest.mark.parametrize("f", [bent, pulled])
-def test_a_rule_for_everything_is_not_one_for_functions_that_operations_hold(f: Any) -> None:
+@pytest.mark.parametrize("f", [with_jvp_rule, with_vjp_rule])
+def test_rule_for_all_primitives_does_not_apply_to_custom_rule_calls(f: Any) -> None:
     assert marks(f, 0.5)[1] == 2
     assert marks(fx.jit(f), 0.5)[1] == 2
 
@@ -129,20 +129,20 @@ def closing_vmap(x: Any) -> Any:
 
 @pytest.mark.parametrize("f", [closing_jvp, closing_vjp, closing_vmap])
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit])
-def test_functions_with_rules_may_close_over_values_of_ones_own(f: Any, wrap: Callable[..., Any]) -> None:
+def test_functions_with_custom_rules_may_close_over_handler_values(f: Any, wrap: Callable[..., Any]) -> None:
     assert marks(wrap(f), 0.5) == (1.0, 1)
 
 
-def test_a_function_that_closes_over_nothing_of_the_handlers_keeps_its_rule() -> None:
+def test_functions_without_handler_values_keep_their_custom_rule() -> None:
     def f(x: Any) -> Any:
         with handling(Marking(current())):
-            return bent(x)
+            return with_jvp_rule(x)
 
     assert fx.grad(f)(0.5) == 7.0
     assert fx.grad(fx.jit(f))(0.5) == 7.0
 
 
-def test_a_function_that_depends_on_numbers_is_left_alone() -> None:
+def test_functions_with_python_control_flow_on_values_are_not_retraced() -> None:
     @fx.custom_jvp
     def kinked(x: Any) -> Any:
         return 2.0 * x if x > 0.0 else x
@@ -156,13 +156,13 @@ def test_a_function_that_depends_on_numbers_is_left_alone() -> None:
     assert fx.grad(f)(0.5) == 7.0
 
 
-# ------------------------------------------------------------------ a state of several parts
+# ------------------------------------------------------------------ state with several parts
 
 
 @final
 @frozen(eq=False)
 class Tally(Interpreter[Never, Mapping[str, Array]]):
-    """How many operations there are, by name."""
+    """Counts operations by name."""
 
     handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
@@ -192,19 +192,19 @@ def tally(f: Callable[[Any], Any], **start: Any) -> Callable[[Any], tuple[Any, M
 
 
 def repeated(x: Any) -> Any:
-    return lax.scan(lambda c, _: (bent(c) * pulled(x), None), x, None, length=2)[0]
+    return lax.scan(lambda c, _: (with_jvp_rule(c) * with_vjp_rule(x), None), x, None, length=2)[0]
 
 
-def test_a_state_in_the_linear_part_of_a_function_with_a_backward_pass() -> None:
-    def moved(x: Any) -> Any:
+def test_state_in_the_linear_part_of_a_custom_vjp_function() -> None:
+    def tangent(x: Any) -> Any:
         return fx.jvp(repeated, (x,), (1.0,))[1]
 
-    out, counts = tally(moved, sin=0)(0.7)
-    assert_near(out, moved(0.7))
+    out, counts = tally(tangent, sin=0)(0.7)
+    assert_near(out, tangent(0.7))
     assert counts["sin"] == 4
 
 
-def test_parts_of_a_state_are_arrays() -> None:
+def test_parts_of_the_state_are_arrays() -> None:
     @fx.custom_batching.custom_vmap
     def g(x: Any) -> Any:
         return fnp.sin(x)
@@ -218,19 +218,19 @@ def test_parts_of_a_state_are_arrays() -> None:
     assert_near(fx.jvp(f, (0.5,), (1.0,))[1], np.cos(np.sin(0.5)) * np.cos(0.5), ELEMENTARY)
 
 
-def test_a_state_keeps_its_structure() -> None:
+def test_state_must_keep_its_structure_in_loops() -> None:
     assert tally(fnp.sin)(0.5)[1] == {"sin": 1}
     with pytest.raises(TypeError, match=r"takes the state .* initialize all its parts before"):
         tally(repeated)(0.5)
 
 
-# ------------------------------------------------------------------ slips
+# ------------------------------------------------------------------ common mistakes
 
 
 @final
 @frozen(eq=False)
 class Giving(Interpreter):
-    """`sin` gives what it is told."""
+    """The rule for `sin` returns `out`."""
 
     out: object
     handles_all: ClassVar[bool] = True
@@ -238,13 +238,13 @@ class Giving(Interpreter):
     @property
     @override
     def rules(self) -> Rules[Giving, Value]:
-        return Rules[Giving, Value]().on(Sin, Giving.told)
+        return Rules[Giving, Value]().on(Sin, Giving.return_out)
 
-    def told(self, op: Sin, x: Value) -> Any:
+    def return_out(self, op: Sin, x: Value) -> Any:
         return self.out
 
 
-def given(out: object) -> Any:
+def run_with_output(out: object) -> Any:
     def make(inner: Handler) -> Giving:
         return Giving(inner, out)
 
@@ -252,37 +252,37 @@ def given(out: object) -> Any:
 
 
 @pytest.mark.parametrize("out", [None, 2.0, fnp.ones(1), fnp.ones(()), Marked(fnp.ones(()), fnp.ones(()))])
-def test_a_rule_gives_a_list(out: object) -> None:
+def test_rule_must_return_a_list(out: object) -> None:
     with pytest.raises(TypeError, match=r"the rule of giving for sin returned .* return \[out\]"):
-        given(out)
+        run_with_output(out)
 
 
 @pytest.mark.parametrize("out", [2.0, np.float32(2.0), np.asarray(2.0, np.float32), fnp.asarray(2.0)])
-def test_numbers_are_outputs(out: object) -> None:
-    assert given([out]) == 2.0
-    assert given((out,)) == 2.0
+def test_rule_may_return_numbers_in_a_list(out: object) -> None:
+    assert run_with_output([out]) == 2.0
+    assert run_with_output((out,)) == 2.0
 
 
-def test_a_class_is_no_handler() -> None:
+def test_passing_a_handler_class_is_an_error() -> None:
     before = current()
     with pytest.raises(TypeError, match=r"got <class .*Tally.*handling\(MyHandler\(current\(\)\)\)"):
         handling(Tally)  # type: ignore[type-var]
     assert current() is before
 
 
-# ------------------------------------------------------------------ solutions of equations
+# ------------------------------------------------------------------ linear solves
 
 UNSOLVED: Final = 1e-5
-"""By how much an equation may miss when the loop ends; rounding of what is near 1 is a hundredth of it."""
+"""Residual at which the solver stops; the rounding error of values near 1 is a hundredth of it."""
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit])
-def test_how_a_solution_is_found_is_not_differentiated_where_a_state_is_kept(wrap: Callable[..., Any]) -> None:
+def test_solver_is_not_differentiated_under_a_handler_with_state(wrap: Callable[..., Any]) -> None:
     def solve(matvec: Callable[[Any], Any], b: Any) -> Any:
-        def better(y: Any) -> Any:
+        def step(y: Any) -> Any:
             return y + fnp.sin(b - matvec(y)) * 0.5
 
-        return lax.while_loop(lambda y: abs(matvec(y) - b) > UNSOLVED, better, b)
+        return lax.while_loop(lambda y: abs(matvec(y) - b) > UNSOLVED, step, b)
 
     def f(x: Any) -> Any:
         return lax.custom_linear_solve(lambda v: v * x, fnp.sin(x), solve, symmetric=True)

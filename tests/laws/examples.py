@@ -1,4 +1,4 @@
-"""How many examples the laws are run on, and for how long at most."""
+"""Hypothesis settings for the law tests: the number of examples per test, and a time limit under the profile `long`."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ from hypothesis import settings
 F = TypeVar("F", bound=Callable[..., None])
 
 SECONDS: Final = float(os.environ.get("LAWS_SECONDS", "10"))
-"""How long one law is run on ever more examples under the profile `long`. Shrinking a failure takes what it takes."""
+"""The time limit of one law under the profile `long`; shrinking a failure is not limited."""
 
 
 class TimeIsUp(BaseException):
-    """The time is over. Hypothesis lets pass what is no `Exception`."""
+    """Raised when the time limit is over. Not an `Exception`, so Hypothesis does not treat it as a failing example."""
 
 
 def limit_examples(count: int, at_length: int | None = None, seconds: float = SECONDS) -> Callable[[F], F]:
-    """So many in the place of the usual hundred, and that share of what another profile asks for.
+    """Limits the number of examples to `count` percent of the current profile's `max_examples`.
 
-    Under the profile `long` it is `at_length`, if given, and the test ends with success after so many seconds.
-    """
+    Under the profile `long`, `at_length` replaces that number if given, and the test passes after `seconds`."""
     share = settings(max_examples=max(1, settings().max_examples * count // 100))
     if not is_long_profile():
         return share
-    whole = share if at_length is None else settings(max_examples=at_length)
-    return lambda test: _within(seconds, test, whole)
+    limited = share if at_length is None else settings(max_examples=at_length)
+    return lambda test: _within(seconds, test, limited)
 
 
 def is_long_profile() -> bool:
-    """Whether there is time for more than usual."""
+    """Whether the current profile runs more than the default number of examples."""
     return settings().max_examples > 100
 
 
 def _within(seconds: float, test: F, share: settings) -> F:
-    """The test, which ends with success once the time is over, unless an example has failed."""
-    handle: Any = getattr(test, "hypothesis")  # noqa: B009  # what `given` adds to the function
+    """Makes the test pass once `seconds` are over, unless an example has failed."""
+    handle: Any = getattr(test, "hypothesis")  # noqa: B009  # set by `hypothesis.given`
     body = handle.inner_test
     end, failed = 0.0, False
 
@@ -52,17 +51,17 @@ def _within(seconds: float, test: F, share: settings) -> F:
         except Exception:
             failed = True
             raise
-        if time.monotonic() > end and not failed:  # now that all is drawn that this example draws
+        if time.monotonic() > end and not failed:  # checked after the body, when all draws of this example are done
             raise TimeIsUp
 
     handle.inner_test = timed
-    whole = share(test)
+    limited = share(test)
 
-    @functools.wraps(whole)
+    @functools.wraps(limited)
     def run(*args: Any, **kwargs: Any) -> None:
         nonlocal end, failed
         end, failed = time.monotonic() + seconds, False
         with suppress(TimeIsUp):
-            whole(*args, **kwargs)
+            limited(*args, **kwargs)
 
     return cast(F, run)

@@ -1,4 +1,4 @@
-"""Operations element by element, on operands of all their dtypes and of any shape, edge values among them."""
+"""Elementwise primitives and reductions on operands of every dtype and of random shapes, including edge values."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -66,7 +66,7 @@ LAWS: Final = (abstract_eval_matches_evaluation, staging_changes_nothing, identi
 
 @st.composite
 def operands(
-    draw: DrawFn, prim: Elementwise, count: int, weak: bool, least_bits: int = 1, alike: bool = False
+    draw: DrawFn, prim: Elementwise, count: int, weak: bool, least_bits: int = 1, same_shape: bool = False
 ) -> list[Array]:
     def accepts(dtype: DType) -> bool:
         return prim.domain.accepts(dtype) and dtypes.itemsize_bits(dtype) >= least_bits
@@ -76,8 +76,8 @@ def operands(
     chosen = []
     for i in range(count):
         has_axes = (
-            alike or (i, count) == (1, 3) or draw(st.booleans())
-        )  # clamp's bounds are not wider than what it clamps
+            same_shape or (i, count) == (1, 3) or draw(st.booleans())
+        )  # the bounds of clamp must not have more axes than its operand
         chosen.append(draw(arrays(dtype, shape if has_axes else (), weak=weak)))
     return chosen
 
@@ -85,8 +85,8 @@ def operands(
 @pytest.mark.parametrize("prim", ELEMENTWISE, ids=lambda prim: prim.name)
 @limit_examples(8)
 @given(st.data())
-def test_laws(prim: Elementwise, data: st.DataObject) -> None:
-    # Evaluating an operation that has no kernel compiles it, for every type that a batch may have.
+def test_laws_hold_on_edge_values(prim: Elementwise, data: st.DataObject) -> None:
+    # Evaluating a primitive without a NumPy kernel compiles it once per batched type, so the vmap law is skipped.
     laws = LAWS if isinstance(prim, CompiledOperation) else (*LAWS, vmap_is_a_loop)
     sample = SAMPLES[prim.name][0]
     xs = data.draw(operands(prim, len(sample.operands[0]), weak=True))
@@ -96,18 +96,18 @@ def test_laws(prim: Elementwise, data: st.DataObject) -> None:
         check_function(sample.within, *xs, laws=laws)
 
 
-# ------------------------------------------------------------------ beside JAX
+# ------------------------------------------------------------------ comparison with JAX
 
 LEAST_BITS: Final[Mapping[str, int]] = MappingProxyType(
     {"abs": 8, "mulhi": 8, "population_count": 8, "reduce_and": 8, "reduce_or": 8, "reduce_xor": 8}
 )
-"""JAX refuses narrower integers, and counts the bits of the byte that one fills."""
+"""Minimal bit widths: JAX refuses narrower integers, or counts the bits of the whole byte that stores one."""
 
 
-def settled(x: NDArray) -> NDArray:
-    """Zeros in the place of numbers on which compiled code and NumPy's differ: subnormals, which it may flush, and
-    complex numbers of which a part is infinite or NaN.
-    """
+def flush_ambiguous_values(x: NDArray) -> NDArray:
+    """Replaces values on which compiled code and NumPy may differ with zero.
+
+    These are subnormals, which compiled code may flush, and complex numbers with an infinite or NaN part."""
     if not dtypes.is_inexact(x.dtype):
         return x
     if dtypes.is_complex(x.dtype):
@@ -120,29 +120,31 @@ def settled(x: NDArray) -> NDArray:
 @pytest.mark.parametrize("prim", ELEMENTWISE, ids=lambda prim: prim.name)
 @limit_examples(2)
 @given(st.data())
-def test_values_are_jaxs(prim: Elementwise, data: st.DataObject) -> None:
-    sets_first = prim.name in ("polygamma", "zeta")  # whose samples do
-    count = 2 if sets_first else len(SAMPLES[prim.name][0].operands[0])
-    alike = prim.name == "mulhi"  # which XLA's CPU lacks on signed numbers where it fuses the broadcast of one
-    one = operands(prim, count, weak=False, least_bits=LEAST_BITS.get(prim.name, 1), alike=alike)
-    calls = [[settled(to_numpy(x)) for x in xs] for xs in data.draw(several(one))]
-    with_either_compile_options(lambda: are_jaxs(prim, calls))
+def test_elementwise_values_match_jax(prim: Elementwise, data: st.DataObject) -> None:
+    fixes_first_operand = prim.name in ("polygamma", "zeta")  # the first operand is fixed, as in the samples
+    count = 2 if fixes_first_operand else len(SAMPLES[prim.name][0].operands[0])
+    same_shape = prim.name == "mulhi"  # XLA's CPU backend lacks signed mulhi if a broadcast is fused into it
+    one = operands(prim, count, weak=False, least_bits=LEAST_BITS.get(prim.name, 1), same_shape=same_shape)
+    calls = [[flush_ambiguous_values(to_numpy(x)) for x in xs] for xs in data.draw(lists_of_eight(one))]
+    with_either_compile_options(lambda: check_against_jax(prim, calls))
 
 
 T = TypeVar("T")
 
 
-def several(one: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
-    """Lists of eight. JAX computes the results for one list by one program, as compilation takes most of the time."""
+def lists_of_eight(one: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
+    """Lists of eight.
+
+    JAX computes the results for a whole list in one program, because compilation takes most of the time."""
     return st.lists(one, min_size=1, max_size=8) if is_long_profile() else st.lists(one, min_size=8, max_size=8)
 
 
-def are_jaxs(prim: Primitive, calls: Sequence[Sequence[NDArray]]) -> None:
-    """The results of `prim` for the operands of each call have JAX's types, and its values within the error bound."""
+def check_against_jax(prim: Primitive, calls: Sequence[Sequence[NDArray]]) -> None:
+    """Checks that the results of `prim` have JAX's types and that its values are within the error bound."""
     f = jax_function(prim)
     given = [[jnp.asarray(x, x.dtype) for x in xs] for xs in calls]
-    wanted = jax.jit(lambda given: [f(*xs) for xs in given])(given)
-    for xs, want in zip(calls, wanted, strict=True):
+    expected = jax.jit(lambda given: [f(*xs) for xs in given])(given)
+    for xs, want in zip(calls, expected, strict=True):
         got = bind1(prim, *[from_numpy(x, x.dtype) for x in xs])
         assert got.aval == aval_of(want)
         host = np.asarray(want)
@@ -150,11 +152,11 @@ def are_jaxs(prim: Primitive, calls: Sequence[Sequence[NDArray]]) -> None:
         assert_close(to_numpy(got), host, ulps.for_array(host), f"{prim} of {xs}")
 
 
-# ------------------------------------------------------------------ of one operand, not element by element
+# ------------------------------------------------------------------ unary primitives that are not elementwise
 
 
-def of_one(draw: DrawFn, prim: Primitive) -> Array:
-    """An array with an axis to go along, which may have no elements."""
+def array_with_axis(draw: DrawFn, prim: Primitive) -> Array:
+    """An array with at least one axis; axes may be empty."""
 
     def accepts(dtype: DType) -> bool:
         if dtypes.itemsize_bits(dtype) < LEAST_BITS.get(prim.name, 1):
@@ -181,10 +183,10 @@ ALONG: Final[tuple[Primitive, ...]] = (
 @pytest.mark.parametrize("prim", ALONG, ids=str)
 @limit_examples(3)
 @given(st.data())
-def test_along_an_axis_values_are_jaxs(prim: Primitive, data: st.DataObject) -> None:
-    xs = [settled(to_numpy(x)) for x in data.draw(several(st.composite(of_one)(prim)))]
+def test_reductions_and_conversions_match_jax(prim: Primitive, data: st.DataObject) -> None:
+    xs = [flush_ambiguous_values(to_numpy(x)) for x in data.draw(lists_of_eight(st.composite(array_with_axis)(prim)))]
     if isinstance(prim, ArgMax | ArgMin):
-        xs = [x for x in xs if x.shape[0]]  # both refuse empty axes
-    with warnings.catch_warnings(), jax.enable_x64(True):  # without which JAX's argmax refuses 64 bits
-        warnings.simplefilter("ignore")  # of imaginary parts that get lost
-        with_either_compile_options(lambda: are_jaxs(prim, [[x] for x in xs]))
+        xs = [x for x in xs if x.shape[0]]  # both libraries refuse empty axes
+    with warnings.catch_warnings(), jax.enable_x64(True):  # JAX's argmax refuses 64-bit index dtypes without x64
+        warnings.simplefilter("ignore")  # JAX warns about discarded imaginary parts
+        with_either_compile_options(lambda: check_against_jax(prim, [[x] for x in xs]))

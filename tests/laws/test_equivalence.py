@@ -1,4 +1,4 @@
-"""Functions that mean the same and such that don't; transformations that commute; batches; derivatives in modes."""
+"""`check_equivalent`, `assert_transforms_commute`, `check_batchable`, `check_grads` and `check_linear`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.laws import test_planted as planted
-from tests.laws.test_reports import broken, fails_again, python_of
+from tests.laws.test_reports import fails_again, law_error, python_of
 from tests.test_imports import run
 from tracefx.core import dtypes as kinds
 from tracefx.errors import MissingRuleError
@@ -41,7 +41,7 @@ X: Final = np.array([0.5, -1.0, 2.0], np.float32)
 FLOATS: Final = arrays(kinds.float32, shapes(max_dims=2), extreme=False)
 
 
-# ------------------------------------------------------------------ the same
+# ------------------------------------------------------------------ equivalent functions
 
 
 def softplus(x: Any) -> Any:
@@ -60,7 +60,7 @@ def product(x: Any) -> Any:
     return fnp.prod(x)
 
 
-def test_functions_that_mean_the_same() -> None:
+def test_check_equivalent_passes_equivalent_functions() -> None:
     check_equivalent(lambda x: x * 2, lambda x: x + x, FLOATS)
     check_equivalent(lambda x: fnp.transpose(x), lambda x: x.T, FLOATS, max_examples=20)
     check_equivalent(lambda d, n: {"a": d["w"] * n}, lambda d, n: {"a": n * d["w"]}, {"w": X}, 2.0)
@@ -69,13 +69,13 @@ def test_functions_that_mean_the_same() -> None:
     check_equivalent(softplus, softplus_by_parts, np.array([0.5, -3.0, 20.0]))
 
 
-def test_trees_are_drawn_too() -> None:
+def test_check_equivalent_draws_pytrees() -> None:
     check_equivalent(
         lambda t: fx.tree.map(lambda x: x * 2, t), lambda t: fx.tree.map(lambda x: x + x, t), pytrees(), max_examples=30
     )
 
 
-def test_errors_of_one_class_are_the_same() -> None:
+def test_errors_of_the_same_class_are_equivalent() -> None:
     def f(x: Any) -> Any:
         raise ValueError("one")
 
@@ -86,47 +86,47 @@ def test_errors_of_one_class_are_the_same() -> None:
     check_equivalent(lambda x: fnp.matmul(x, x), lambda x: fnp.dot(x, x), np.ones((2, 3), np.float32))
 
 
-def test_given_arguments_may_stand_beside_drawn_ones() -> None:
+def test_concrete_arguments_mix_with_strategies() -> None:
     check_equivalent(lambda x, y: x * y, lambda x, y: y * x, arrays(kinds.float32, (3,), extreme=False), X)
 
 
-# ------------------------------------------------------------------ not the same
+# ------------------------------------------------------------------ functions that differ
 
 
-def strict(x: Any) -> Any:
+def vectors_only(x: Any) -> Any:
     if x.ndim != 1:
         raise TypeError("a vector, please")
     return x
 
 
 @fx.custom_jvp
-def wrongly(x: Any) -> Any:
+def sin_with_wrong_jvp(x: Any) -> Any:
     return fnp.sin(x)
 
 
-wrongly.defjvp(lambda primals, tangents: (fnp.sin(primals[0]), tangents[0]))
+sin_with_wrong_jvp.defjvp(lambda primals, tangents: (fnp.sin(primals[0]), tangents[0]))
 
 
 @pytest.mark.parametrize(
-    ("f", "g", "args", "says"),
+    ("f", "g", "args", "messages"),
     [
         (total, product, (FLOATS,), ["of (array(np.zeros((0,)), 'float32'))\n", "the first:  f32[] 0."]),
         (lambda x: x, lambda x: x.astype("float16"), (X,), ["types f32[3] and f16[3]"]),
         (lambda x: x * 1, lambda x: x * np.float32(1), (2.0,), ["types f32[]* and f32[]"]),
         (lambda x: [x], lambda x: (x,), (X,), ["the first returns the tree PyTreeDef([*])"]),
-        (lambda x: x, strict, (np.float32(1),), ["returns f32[]", "raises TypeError: a vector, please"]),
+        (lambda x: x, vectors_only, (np.float32(1),), ["returns f32[]", "raises TypeError: a vector, please"]),
         (fnp.abs, lambda x: fnp.maximum(x, -x), (np.zeros(2, np.float32),), ["in forward mode"]),
         (lambda x: x, fx.lax.stop_gradient, (X,), ["in forward mode", "output 1"]),
-        (fnp.sin, wrongly, (X,), ["in forward mode"]),
+        (fnp.sin, sin_with_wrong_jvp, (X,), ["in forward mode"]),
         (
             lambda x: bind1(planted.Scale(), x),
-            lambda x: bind1(planted.NoBatchAxis(), x),
+            lambda x: bind1(planted.ReversesBatchAxis(), x),
             (X,),
             ["over a batch"],
         ),
         (
             lambda x: bind1(planted.Scale(), x),
-            lambda x: bind1(planted.OtherwiseCompiled(), x),
+            lambda x: bind1(planted.WrongLowering(), x),
             (X,),
             ["compiled"],
         ),
@@ -139,14 +139,14 @@ wrongly.defjvp(lambda primals, tangents: (fnp.sin(primals[0]), tangents[0]))
         ),
     ],
 )
-def test_functions_that_differ(f: Any, g: Any, args: Any, says: list[str]) -> None:
-    error = broken(lambda: check_equivalent(f, g, *args))
-    for text in says:
+def test_check_equivalent_reports_the_difference(f: Any, g: Any, args: Any, messages: list[str]) -> None:
+    error = law_error(lambda: check_equivalent(f, g, *args))
+    for text in messages:
         assert text in error.message
 
 
-def test_the_report_has_both_programs_and_runs() -> None:
-    error = broken(lambda: check_equivalent(total, product, FLOATS))
+def test_report_of_a_difference_shows_both_programs_and_runs() -> None:
+    error = law_error(lambda: check_equivalent(total, product, FLOATS))
     assert str(error).splitlines() == [
         "the functions are equivalent: violated by total and product of (array(np.zeros((0,)), 'float32'))",
         "  the first:  f32[] 0.",
@@ -171,53 +171,55 @@ def test_the_report_has_both_programs_and_runs() -> None:
     assert not getattr(error, "__notes__", [])
 
 
-def test_functions_that_can_not_be_imported_are_given_by_their_programs() -> None:
-    error = broken(lambda: check_equivalent(lambda x, n: x * n, lambda x, n: x * n + 1, {"a": X}["a"], 2.0))
+def test_reproducer_contains_programs_of_local_functions() -> None:
+    error = law_error(lambda: check_equivalent(lambda x, n: x * n, lambda x, n: x * n + 1, {"a": X}["a"], 2.0))
     assert python_of(error)[-1] == "check_equivalent(f, g, array([0.5, -1.0, 2.0], 'float32'), 2.0)"
     fails_again(error)
 
 
-def test_a_difference_that_programs_do_not_show_has_no_python() -> None:
-    error = broken(lambda: check_equivalent(lambda x: [x], lambda x: (x,), X))
+def test_difference_in_tree_structure_has_no_python_reproducer() -> None:
+    error = law_error(lambda: check_equivalent(lambda x: [x], lambda x: (x,), X))
     assert error.reproducer is not None
     assert error.reproducer.python is None
 
 
-def test_transformations_to_compare_under() -> None:
-    check_equivalent(fnp.sin, wrongly, X, transforms=[COMPILED, BATCHED])
+def test_check_equivalent_under_transformations() -> None:
+    check_equivalent(fnp.sin, sin_with_wrong_jvp, X, transforms=[COMPILED, BATCHED])
     with pytest.raises(LawError, match="under Grad"):
-        check_equivalent(fnp.sin, wrongly, np.float32(0.5), transforms=[fx.Grad()])
-    error = broken(lambda: check_equivalent(fnp.sin, wrongly, np.float32(0.5), transforms=[COMPILED, fx.grad]))
+        check_equivalent(fnp.sin, sin_with_wrong_jvp, np.float32(0.5), transforms=[fx.Grad()])
+    error = law_error(
+        lambda: check_equivalent(fnp.sin, sin_with_wrong_jvp, np.float32(0.5), transforms=[COMPILED, fx.grad])
+    )
     assert "under grad" in error.message
     assert python_of(error)[-1] == (
-        "check_equivalent(sin, wrongly, array(0.5, 'float32'), transforms=[COMPILED, fx.grad])"
+        "check_equivalent(sin, sin_with_wrong_jvp, array(0.5, 'float32'), transforms=[COMPILED, fx.grad])"
     )
     fails_again(error)
-    # Differentiation of integers says nothing.
+    # Differentiation laws are skipped for integers.
     check_equivalent(lambda x: x + 1, lambda x: 1 + x, np.arange(3), transforms=[FORWARD, REVERSE])
 
 
-def test_tolerances_are_those_given() -> None:
-    def off(x: Any) -> Any:
+def test_check_equivalent_uses_the_given_tolerance() -> None:
+    def inexact(x: Any) -> Any:
         return x * np.float32(1 + 2.0**-20)
 
-    check_equivalent(lambda x: x, off, X)
+    check_equivalent(lambda x: x, inexact, X)
     with pytest.raises(LawError, match="8 ulps apart|at most 4 allowed"):
-        check_equivalent(lambda x: x, off, X, ulps=Ulps(4, 4, 4))
+        check_equivalent(lambda x: x, inexact, X, ulps=Ulps(4, 4, 4))
 
 
-def test_arguments_shrink() -> None:
+def test_check_equivalent_shrinks_arguments() -> None:
     def f(x: Any) -> Any:
         return fnp.sum(x)
 
     def g(x: Any) -> Any:
         return fnp.sum(x) if x.ndim < 2 or x.shape[0] < 2 else fnp.sum(x) + 1
 
-    error = broken(lambda: check_equivalent(f, g, FLOATS))
+    error = law_error(lambda: check_equivalent(f, g, FLOATS))
     assert "(array(np.zeros((2, 0)), 'float32'))" in error.message
 
 
-def test_the_check_needs_no_hypothesis() -> None:
+def test_checks_run_without_hypothesis() -> None:
     out = run(
         {"hypothesis", "jax", "pytest"},
         """
@@ -253,16 +255,16 @@ def summed_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         (fx.vmap, fx.jit, planted.Scale(), (ROWS,)),
     ],
 )
-def test_transformations_that_commute(a: FunctionTransform, b: FunctionTransform, f: Any, args: Any) -> None:
-    if isinstance(a, fx.Vmap) and a == fx.Vmap(1):  # a batch along rows of what is mapped along columns
+def test_commuting_transformations_pass(a: FunctionTransform, b: FunctionTransform, f: Any, args: Any) -> None:
+    if isinstance(a, fx.Vmap) and a == fx.Vmap(1):  # maps columns, and rows inside: mapping rows outside differs
         with pytest.raises(LawError):
             assert_transforms_commute(a, b, f, *args)
     else:
         assert_transforms_commute(a, b, f, *args)
 
 
-def test_transformations_that_do_not_commute() -> None:
-    error = broken(lambda: assert_transforms_commute(fx.vmap, fx.grad, fnp.sin, ROWS[0]))
+def test_transformations_that_do_not_commute_are_reported() -> None:
+    error = law_error(lambda: assert_transforms_commute(fx.vmap, fx.grad, fnp.sin, ROWS[0]))
     assert error.message.splitlines()[:2] == [
         "vmap and grad commute: violated by sin(array([0.5, -1.0, 2.0], 'float32'))",
         "  vmap of grad returns f32[3]",
@@ -273,7 +275,7 @@ def test_transformations_that_do_not_commute() -> None:
     def by_rank(f: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: f(x) * x.ndim
 
-    error = broken(lambda: assert_transforms_commute(fx.Vmap(), by_rank, fnp.sin, ROWS))
+    error = law_error(lambda: assert_transforms_commute(fx.Vmap(), by_rank, fnp.sin, ROWS))
     assert error.reproducer is not None
     first, second = error.reproducer.programs.split("\nby_rank of Vmap() is this program:\n")
     assert first.startswith("Vmap() of by_rank is this program:\n")
@@ -282,10 +284,10 @@ def test_transformations_that_do_not_commute() -> None:
     assert error.reproducer.python is None
 
 
-# ------------------------------------------------------------------ batches
+# ------------------------------------------------------------------ batching
 
 
-def test_functions_that_can_be_mapped() -> None:
+def test_check_batchable_passes_correct_functions() -> None:
     check_batchable(lambda x, y: fnp.dot(x, y) + y[0], np.ones((2, 3)), np.arange(3.0))
     check_batchable(lambda x: fnp.argmax(x), np.array([3, 1, 2]))
     check_batchable(lambda x: fx.lax.scan(lambda c, k: (c * k, c), x, X), np.float32(2))
@@ -293,18 +295,18 @@ def test_functions_that_can_be_mapped() -> None:
 
 
 @fx.custom_batching.custom_vmap
-def wrong_for_one(x: Any) -> Any:
+def wrong_for_batch_size_one(x: Any) -> Any:
     return fnp.sin(x)
 
 
-@wrong_for_one.def_vmap
-def _rule(axis_size: int, in_batched: list[bool], x: Any) -> Any:
+@wrong_for_batch_size_one.def_vmap
+def _wrong_for_batch_size_one_rule(axis_size: int, in_batched: list[bool], x: Any) -> Any:
     return (fnp.cos(x) if axis_size == 1 else fnp.sin(x)), True
 
 
 @frozen(eq=False)
-class WrongTwice(planted.Scale):
-    """A batch of batches of it is something else."""
+class WrongNestedBatch(planted.Scale):
+    """Computes a wrong result under nested vmap."""
 
     depth: int = 0
 
@@ -312,37 +314,37 @@ class WrongTwice(planted.Scale):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        deeper = WrongTwice(self.depth + 1)
+        deeper = WrongNestedBatch(self.depth + 1)
         (out,) = bind(deeper, batch_first(args[0], dims[0], axis))
         return [fnp.negative(out) if self.depth else out], [0]
 
 
 @pytest.mark.parametrize(
-    ("f", "says"),
+    ("f", "messages"),
     [
         (planted.WrongBatchAxis(), "vmap gives the same results as a loop"),
         (planted.WrongJvpOfABatch(), "vmap and jvp commute"),
-        (wrong_for_one, "batches of size 1 and 0"),
-        (planted.OtherwiseStaged(), "a compiled batch gives the same results as an eager one"),
-        (WrongTwice(), "nested vmap gives the same results as nested loops"),
+        (wrong_for_batch_size_one, "batches of size 1 and 0"),
+        (planted.WrongTracedBatch(), "a compiled batch gives the same results as an eager one"),
+        (WrongNestedBatch(), "nested vmap gives the same results as nested loops"),
     ],
 )
-def test_functions_that_can_not_be_mapped_rightly(f: Any, says: str) -> None:
-    with pytest.raises(LawError, match=says):
+def test_check_batchable_detects_wrong_batch_rules(f: Any, messages: str) -> None:
+    with pytest.raises(LawError, match=messages):
         check_batchable(f, X)
 
 
-def test_functions_without_a_rule_or_arguments() -> None:
+def test_check_batchable_needs_a_batch_rule_and_arguments() -> None:
     with pytest.raises(MissingRuleError, match="no batch rule"):
         check_batchable(planted.OnlyEvaluated(), X)
     with pytest.raises(ValueError, match="check_batchable needs arguments"):
         check_batchable(lambda: fnp.ones(2))
 
 
-# ------------------------------------------------------------------ derivatives
+# ------------------------------------------------------------------ derivatives by forward and reverse mode
 
 
-def test_modes_of_derivatives() -> None:
+def test_check_grads_in_forward_and_reverse_mode() -> None:
     for modes in (("fwd",), ("rev",), ("fwd", "rev")):
         check_grads(lambda x, y: fnp.sum(x * fnp.exp(y)) * y[0], X, X / 2, order=3, modes=modes)
     with pytest.raises(LawError, match="jvp agrees with finite differences"):
@@ -354,8 +356,8 @@ def test_modes_of_derivatives() -> None:
         check_grads(planted.WrongTranspose(), X, order=1)
 
 
-def test_a_second_derivative_that_is_wrong_backward_alone() -> None:
-    """The cotangent of the gradient: what its rule for reverse mode gives has no derivative where it should."""
+def test_check_grads_detects_a_second_derivative_wrong_in_reverse_mode_only() -> None:
+    """The backward pass stops the gradient, so the gradient has a wrong cotangent."""
 
     @fx.custom_vjp
     def f(x: Any) -> Any:
@@ -367,11 +369,11 @@ def test_a_second_derivative_that_is_wrong_backward_alone() -> None:
         check_grads(f, X, order=2, modes=["rev"])
 
 
-def test_complex_derivatives() -> None:
+def test_check_grads_of_a_complex_function() -> None:
     check_grads(lambda z: fnp.sum(z * z * fnp.conj(z)), np.array([0.5 + 1j, -1.0 + 0.5j]))
 
 
-def test_what_derivatives_refuse() -> None:
+def test_check_grads_refuses_invalid_arguments() -> None:
     with pytest.raises(ValueError, match='modes must be "fwd", "rev" or both'):
         check_grads(fnp.sin, X, modes=["forward"])  # type: ignore[list-item]  # the error is the point
     with pytest.raises(ValueError, match="order must be at least 1, got 0"):
@@ -380,18 +382,18 @@ def test_what_derivatives_refuse() -> None:
         check_grads(lambda x: x, np.arange(3))
 
 
-def test_linear_functions_with_a_tolerance() -> None:
-    def nearly(x: Any) -> Any:
-        return x.astype("float32").astype(x.dtype)  # rounds
+def test_check_linear_uses_the_given_tolerance() -> None:
+    def rounded(x: Any) -> Any:
+        return x.astype("float32").astype(x.dtype)  # loses precision
 
     with pytest.raises(LawError):
-        check_linear(nearly, np.ones(3))
-    check_linear(nearly, np.ones(3), ulps=Ulps(2.0**32))
+        check_linear(rounded, np.ones(3))
+    check_linear(rounded, np.ones(3), ulps=Ulps(2.0**32))
     with pytest.raises(LawError, match="mul is not linear|not linear"):
         check_linear(lambda x: x + 1e-20 * x * x, np.ones(3))
 
 
-# ------------------------------------------------------------------ arrays as reports write them
+# ------------------------------------------------------------------ arrays in reports
 
 
 @pytest.mark.parametrize(
@@ -410,10 +412,10 @@ def test_linear_functions_with_a_tolerance() -> None:
         {"a": [array([1.5], "float32"), None], "b": (1, 2.5)},
     ],
 )
-def test_arrays_are_what_they_are_written_as(x: Any) -> None:
-    again = eval(source_of(x), {"np": np, "array": array})
+def test_source_of_arrays_evaluates_to_the_same_arrays(x: Any) -> None:
+    rebuilt = eval(source_of(x), {"np": np, "array": array})
     leaves: list[Any] = fx.tree.leaves(x)
-    others: list[Any] = fx.tree.leaves(again)
+    others: list[Any] = fx.tree.leaves(rebuilt)
     for leaf, other in zip(leaves, others, strict=True):
         if isinstance(leaf, int | float):
             assert leaf == other

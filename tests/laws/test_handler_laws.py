@@ -1,4 +1,4 @@
-"""What every handler keeps: the check passes handlers that are right, and names what is wrong with others."""
+"""`check_handler` and `check_interpretation`: correct handlers pass every law, faulty handlers break a named law."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.laws.test_reports import broken, fails_again, python_of
+from tests.laws.test_reports import fails_again, law_error, python_of
 from tracefx.core.handler import CURRENT
 from tracefx.extend import (
     Handler,
@@ -54,8 +54,8 @@ NAMES: Final = tuple([law.name for law in HANDLER_LAWS])
 
 
 @frozen(eq=False)
-class HandsOn(Handler):
-    """The base of handlers without a base."""
+class PassThrough(Handler):
+    """A minimal handler that passes every primitive on to its inner handler."""
 
     inner: Handler
 
@@ -64,13 +64,13 @@ class HandsOn(Handler):
         return self.inner.bind(prim, args)
 
 
-# ------------------------------------------------------------------ right ones
+# ------------------------------------------------------------------ correct handlers
 
 
 @final
 @frozen(eq=False)
-class Watching(Interpreter):
-    """Remembers the names of operations; sees them inside of programs too."""
+class Recording(Interpreter):
+    """Records the names of primitives, including those in sub-jaxprs."""
 
     handles_all: ClassVar[bool] = True
     seen: list[str] = field(factory=list)
@@ -81,17 +81,17 @@ class Watching(Interpreter):
         return super().bind(prim, args)
 
 
-def turned(handler: Turning, op: Sin, x: Value) -> list[Value]:
+def sin_to_cos(handler: Turning, op: Sin, x: Value) -> list[Value]:
     return [bind1(Cos(), x)]
 
 
-TURNING: Final = Rules["Turning", Value]().on(Sin, turned)
+TURNING: Final = Rules["Turning", Value]().on(Sin, sin_to_cos)
 
 
 @final
 @frozen(eq=False)
 class Turning(Interpreter):
-    """Cosines in the place of sines."""
+    """Replaces sine with cosine."""
 
     handles_all: ClassVar[bool] = True
     cache_key: ClassVar[str] = "turning"
@@ -102,34 +102,34 @@ class Turning(Interpreter):
         return TURNING
 
 
-def waves(x: Any) -> Any:
+def sum_of_sines(x: Any) -> Any:
     return fnp.sin(x) * 2 + fnp.sin(x * x)
 
 
-def as_meant(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Of `waves`, and of what transformations make of it, what `Turning` has to make."""
+def sin_replaced_by_cos(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The expected result of `Turning`: the traced program of `f` with `sin` replaced by `cos`."""
 
     def run(*args: Any) -> Any:
         closed = fx.make_jaxpr(f)(*args)
-        turned = fx.parse_jaxpr(str(closed.jaxpr).replace("= sin ", "= cos "))
-        return fx.jaxpr_as_fun(fx.ClosedJaxpr(turned, closed.consts))(*fx.tree.leaves(args))
+        sin_to_cos = fx.parse_jaxpr(str(closed.jaxpr).replace("= sin ", "= cos "))
+        return fx.jaxpr_as_fun(fx.ClosedJaxpr(sin_to_cos, closed.consts))(*fx.tree.leaves(args))
 
     return run
 
 
-def test_handlers_that_change_nothing() -> None:
-    for make in (IdentityHandler, HandsOn, Watching, lambda inner: IdentityHandler(IdentityHandler(inner))):
+def test_transparent_handlers_pass_all_laws() -> None:
+    for make in (IdentityHandler, PassThrough, Recording, lambda inner: IdentityHandler(IdentityHandler(inner))):
         report = check_handler(make)
         assert report.passed == NAMES
         assert not report.skipped
 
 
 @pytest.mark.parametrize("x", [3.0, array([1, 2], "int32"), array([0.5], "bfloat16"), array([1j, 2], "complex64")])
-def test_functions_of_any_type(x: Any) -> None:
+def test_check_handler_accepts_arguments_of_any_dtype(x: Any) -> None:
     assert {"restores_context", "interprets_bodies"} <= set(check_handler(IdentityHandler, lambda x: x * x, x).passed)
 
 
-def test_a_handler_that_changes_what_operations_are() -> None:
+def test_non_transparent_handler_needs_a_meaning_for_all_laws() -> None:
     report = check_handler(Turning, transparent=False)
     assert report.passed == (
         "restores_context",
@@ -141,13 +141,13 @@ def test_a_handler_that_changes_what_operations_are() -> None:
     assert set(report.skipped) == {"matches_reference", "composes"}
     assert "pass a meaning" in str(report)
 
-    def list_of_waves(x: Any) -> list[Any]:
-        return [waves(x)]
+    def list_of_sines(x: Any) -> list[Any]:
+        return [sum_of_sines(x)]
 
-    assert check_handler(Turning, list_of_waves, X, meaning=as_meant).passed == NAMES
+    assert check_handler(Turning, list_of_sines, X, meaning=sin_replaced_by_cos).passed == NAMES
 
 
-def test_a_handler_with_values_of_its_own() -> None:
+def test_check_interpretation_of_a_handler_with_its_own_tracers() -> None:
     def forward(f: Callable[..., Any]) -> Callable[..., Any]:
         def run(x: Any) -> Any:
             with handling(JVP(current())) as handler:
@@ -159,8 +159,8 @@ def test_a_handler_with_values_of_its_own() -> None:
     def meaning(f: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: fx.jvp(f, (x,), (fnp.ones_like(x),))
 
-    laws = [law for law in HANDLER_LAWS if law.name != composes.name]  # it is put around functions to one array only
-    report = check_interpretation(forward, waves, X, meaning=meaning, laws=laws)
+    laws = [law for law in HANDLER_LAWS if law.name != composes.name]  # composes needs one array
+    report = check_interpretation(forward, sum_of_sines, X, meaning=meaning, laws=laws)
     assert report.passed == tuple([law.name for law in laws])
 
 
@@ -176,24 +176,24 @@ def test_a_handler_with_values_of_its_own() -> None:
     ],
     ids=["checkify", "reap", "plant", "log", "autocast", "seed"],
 )
-def test_handlers_of_the_gallery_that_change_nothing(interpret: Callable[[Any], Any]) -> None:
-    report = check_interpretation(interpret, waves, X)
+def test_transparent_gallery_handlers_pass_all_laws(interpret: Callable[[Any], Any]) -> None:
+    report = check_interpretation(interpret, sum_of_sines, X)
     assert report.passed == NAMES
 
 
-# ------------------------------------------------------------------ wrong ones
+# ------------------------------------------------------------------ faulty handlers
 
 
-class Unentered(HandsOn):
-    """As `Turning`, but not inside of programs."""
+class Unentered(PassThrough):
+    """Replaces sine with cosine, like `Turning`, but not in sub-jaxprs."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         return self.inner.bind(Cos() if isinstance(prim, Sin) else prim, args)
 
 
-class Entered(HandsOn):
-    """Enters calls, and nothing else that carries programs."""
+class InterpretsJitOnly(PassThrough):
+    """Interprets the bodies of `jit` and of no other higher-order primitive."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -204,8 +204,8 @@ class Entered(HandsOn):
         return self.inner.bind(Cos() if isinstance(prim, Sin) else prim, args)
 
 
-class Forgetful(HandsOn):
-    """Leaves the handler below it in force."""
+class Forgetful(PassThrough):
+    """Sets the inner handler as the current one and never restores the state."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -213,8 +213,8 @@ class Forgetful(HandsOn):
         return self.inner.bind(prim, args)
 
 
-class ForgetfulOnce(HandsOn):
-    """Leaves the handler below it in force if that raises."""
+class ForgetfulAfterException(PassThrough):
+    """Does not restore the current handler if the inner handler raises."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -224,8 +224,8 @@ class ForgetfulOnce(HandsOn):
         return outs
 
 
-class Silent(HandsOn):
-    """What goes wrong, it takes for nothing."""
+class SwallowsExceptions(PassThrough):
+    """Swallows exceptions of the inner handler."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -236,17 +236,17 @@ class Silent(HandsOn):
 
 
 @frozen(eq=False)
-class Grudging(HandsOn):
-    """Once something went wrong anywhere, it does otherwise."""
+class ChangedByExceptions(PassThrough):
+    """Changes its behaviour after an exception."""
 
-    offended: ClassVar[list[str]] = []
+    failed: ClassVar[list[str]] = []
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         try:
-            return self.inner.bind(Cos() if self.offended and isinstance(prim, Sin) else prim, args)
+            return self.inner.bind(Cos() if self.failed and isinstance(prim, Sin) else prim, args)
         except Exception:
-            self.offended.append(prim.name)
+            self.failed.append(prim.name)
             raise
 
 
@@ -261,8 +261,8 @@ class Mine(Tracer):
     origin: None
 
 
-class Leaking(HandsOn):
-    """Gives tracers of its own, which nobody unwraps."""
+class Leaking(PassThrough):
+    """Returns tracers that nobody unwraps."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -270,8 +270,8 @@ class Leaking(HandsOn):
         return [Mine(self, out) for out in self.inner.bind(prim, bare)]
 
 
-class Rounding(HandsOn):
-    """Is off by a last digit."""
+class Rounding(PassThrough):
+    """Is off by one ulp."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -280,8 +280,8 @@ class Rounding(HandsOn):
             return [fnp.multiply(as_array(o), np.float32(1 + 2.0**-23)) for o in outs]
 
 
-class Peeking(HandsOn):
-    """Does otherwise where it is over another handler than evaluation."""
+class DependsOnInnerHandler(PassThrough):
+    """Changes its behaviour if its inner handler is not the evaluating handler."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -289,41 +289,46 @@ class Peeking(HandsOn):
 
 
 @pytest.mark.parametrize(
-    ("make", "law", "transparent", "says"),
+    ("make", "law", "transparent", "message"),
     [
         (Unentered, interprets_bodies, False, "  inside jit: "),
-        (Entered, interprets_bodies, False, "  inside checkpoint: "),
+        (InterpretsJitOnly, interprets_bodies, False, "  inside checkpoint: "),
         (Forgetful, restores_context, True, "leaving the `with` block of Forgetful, but evaluation is current"),
-        (ForgetfulOnce, propagates_exceptions, True, "is not propagated: the call raises HandlerStateError"),
-        (Silent, propagates_exceptions, True, "raised in the inner handler at operation 0, it is not propagated"),
-        (Grudging, propagates_exceptions, True, "  after exceptions: "),
+        (ForgetfulAfterException, propagates_exceptions, True, "is not propagated: the call raises HandlerStateError"),
+        (
+            SwallowsExceptions,
+            propagates_exceptions,
+            True,
+            "raised in the inner handler at operation 0, it is not propagated",
+        ),
+        (ChangedByExceptions, propagates_exceptions, True, "  after exceptions: "),
         (Leaking, does_not_leak_tracers, True, "output 0 is Mine(f32[3]), a leaked tracer of Leaking"),
         (Unentered, matches_reference, True, "  without it: "),
         (Rounding, matches_reference, True, "must be equal"),
-        (Peeking, composes, True, "COMPILED of it"),
-        (Peeking, satisfies_function_laws, False, "staged"),
+        (DependsOnInnerHandler, composes, True, "COMPILED of it"),
+        (DependsOnInnerHandler, satisfies_function_laws, False, "staged"),
     ],
 )
-def test_a_handler_that_is_wrong(make: HandlerFactory, law: HandlerLaw, transparent: bool, says: str) -> None:
+def test_faulty_handler_breaks_its_law(make: HandlerFactory, law: HandlerLaw, transparent: bool, message: str) -> None:
     before = current()
-    error = broken(lambda: check_handler(make, transparent=transparent, laws=[law]))
+    error = law_error(lambda: check_handler(make, transparent=transparent, laws=[law]))
     assert current() is before
     assert error.message.startswith(f"{law.statement}")
-    assert says in error.message
-    Grudging.offended.clear()
+    assert message in error.message
+    ChangedByExceptions.failed.clear()
 
 
-def test_composition_is_checked_in_both_orders() -> None:
+def test_composes_law_checks_both_orders() -> None:
     def f(x: Any) -> Any:
         return fnp.sin(x)
 
-    error = broken(lambda: check_handler(Peeking, f, X, laws=[composes]))
+    error = law_error(lambda: check_handler(DependsOnInnerHandler, f, X, laws=[composes]))
     assert error.message.startswith(composes.statement)
     assert "COMPILED of it" in error.message
 
 
-def test_the_report_runs() -> None:
-    error = broken(lambda: check_handler(Unentered, transparent=False))
+def test_reproducer_of_a_broken_handler_law_runs() -> None:
+    error = law_error(lambda: check_handler(Unentered, transparent=False))
     assert python_of(error) == [
         "import tracefx.numpy as fnp",
         "from tracefx.testing import array, check_handler",
@@ -343,19 +348,19 @@ def test_the_report_runs() -> None:
     fails_again(error)
 
 
-def test_meaning_and_transparence_exclude_each_other() -> None:
+def test_meaning_and_transparent_are_mutually_exclusive() -> None:
     with pytest.raises(ValueError, match="a transparent handler has no other meaning"):
         check_handler(IdentityHandler, meaning=lambda f: f, transparent=True)
 
 
-def test_what_is_no_handler() -> None:
+def test_check_handler_refuses_arguments_that_are_not_callables() -> None:
     with pytest.raises(TypeError, match="check_handler takes a function from the inner handler"):
         check_handler(IdentityHandler(fx.current()))  # type: ignore[arg-type]  # the error is the point
     with pytest.raises(TypeError, match="check_interpretation takes a function"):
         check_interpretation(3)  # type: ignore[arg-type]  # the error is the point
 
 
-def test_a_function_that_raises_is_no_function_to_check_with() -> None:
+def test_exceptions_of_the_checked_function_are_propagated() -> None:
     def f(x: Any) -> Any:
         raise RuntimeError("no")
 
@@ -363,11 +368,11 @@ def test_a_function_that_raises_is_no_function_to_check_with() -> None:
         check_handler(IdentityHandler, f, X)
 
 
-def test_bombs_count_operations() -> None:
+def test_fault_injector_records_primitives_up_to_the_fault() -> None:
     x = fnp.asarray(X)
-    with handling(FaultInjector(current(), RuntimeError, -1)) as bomb:
-        waves(x)
-    assert bomb.seen == ["sin", "mul", "mul", "sin", "add"]
-    with handling(FaultInjector(current(), RuntimeError, 3)) as bomb, pytest.raises(RuntimeError):
-        waves(x)
-    assert bomb.seen == ["sin", "mul", "mul", "sin"]
+    with handling(FaultInjector(current(), RuntimeError, -1)) as injector:
+        sum_of_sines(x)
+    assert injector.seen == ["sin", "mul", "mul", "sin", "add"]
+    with handling(FaultInjector(current(), RuntimeError, 3)) as injector, pytest.raises(RuntimeError):
+        sum_of_sines(x)
+    assert injector.seen == ["sin", "mul", "mul", "sin"]

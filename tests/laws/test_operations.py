@@ -1,4 +1,4 @@
-"""Every law that an operation's rules allow holds for it, at its samples."""
+"""Every applicable law holds for every primitive at its samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OF_DERIVATIVES: Final = {"jvp_is_the_derivative", "linearize_is_jvp", "transpose
 
 
 def values(operands: Operands) -> list[Value]:
-    """Arrays with the dtype they have, numbers weakly typed."""
+    """Arrays keep their dtype; Python numbers become weakly typed."""
     return [from_numpy(x, x.dtype) if isinstance(x, np.ndarray) else as_value(x) for x in operands]
 
 
@@ -28,8 +28,8 @@ def test_every_operation_has_samples() -> None:
     assert set(SAMPLES) == {operation.name for operation in OPERATIONS}
 
 
-def moves(sample: Sample) -> bool:
-    """Whether an operand has directions to differentiate along."""
+def is_differentiable(sample: Sample) -> bool:
+    """Whether an operand has a differentiable dtype."""
     return any(np.asarray(x).dtype.kind in "fc" for x in sample.operands[0])
 
 
@@ -37,14 +37,14 @@ def has_derivative(sample: Sample) -> bool:
     return isinstance(sample.prim, Differentiable | Expandable) or sample.within is not None
 
 
-def is_first_of_its_kind(prim: Primitive) -> bool:
-    """Whether no operation before it has the same bases, which bring most of its rules."""
+def is_first_with_its_bases(prim: Primitive) -> bool:
+    """Whether no earlier primitive has the same base classes, which define most of its rules."""
     kinds = [type(samples[0].prim) for samples in SAMPLES.values()]
     return next(kind for kind in kinds if kind.__bases__ == type(prim).__bases__) is type(prim)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_laws(name: str) -> None:
+def test_laws_hold_at_the_samples(name: str) -> None:
     for sample in SAMPLES[name]:
         first, *others = [values(each) for each in sample.operands]
         laws = [law for law in LAWS if law not in (*sample.but, *OF_COMPILING)]
@@ -54,18 +54,20 @@ def test_laws(name: str) -> None:
                 check_primitive(sample.prim, *others, laws=laws)
         else:
             report = check_function(sample.within, *first, laws=laws)
-        assert set(report.skipped) == (set() if moves(sample) and has_derivative(sample) else OF_DERIVATIVES)
+        assert set(report.skipped) == (
+            set() if is_differentiable(sample) and has_derivative(sample) else OF_DERIVATIVES
+        )
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_laws_of_compiling(name: str) -> None:
+def test_compilation_laws_hold_at_the_samples(name: str) -> None:
     for sample in SAMPLES[name]:
         first, *others = [values(each) for each in sample.operands]
         laws = [law for law in OF_COMPILING if law not in sample.but]
-        if moves(sample) and not has_derivative(sample):
-            laws.remove(jit_commutes_with_transforms)  # to differentiation
-        elif not (is_long_profile() or is_first_of_its_kind(sample.prim)) and jit_commutes_with_transforms in laws:
-            laws.remove(jit_commutes_with_transforms)  # which compiles five programs
+        if is_differentiable(sample) and not has_derivative(sample):
+            laws.remove(jit_commutes_with_transforms)  # refers to differentiation
+        elif not (is_long_profile() or is_first_with_its_bases(sample.prim)) and jit_commutes_with_transforms in laws:
+            laws.remove(jit_commutes_with_transforms)  # compiles five programs
         with default_compile_options():
             if sample.within is None:
                 report = check_primitive(sample.prim, first, laws=laws)

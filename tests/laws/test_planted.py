@@ -1,4 +1,4 @@
-"""The laws find what is wrong: one wrong rule of each kind is planted in an operation that keeps them all."""
+"""The laws detect mistakes: each faulty primitive has one wrong rule, and the law about that rule fails."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from tracefx.testing import (
 
 @frozen(eq=False)
 class Scale(Primitive, Differentiable, Transposable, Batchable, Lowerable):
-    """Twice a vector whose entries are turned round: linear, and it matters where the batch axis is."""
+    """Reverses a vector and doubles it: linear, and sensitive to the position of the batch axis."""
 
     name = "scale"
 
@@ -100,7 +100,7 @@ class Scale(Primitive, Differentiable, Transposable, Batchable, Lowerable):
 X: Final = np.array([0.5, -1.0, 2.0], np.float32)
 
 
-def test_a_right_operation_keeps_all_laws() -> None:
+def test_correct_primitive_passes_all_laws() -> None:
     report = check_primitive(Scale(), [X])
     assert report.passed == tuple([law.name for law in LAWS])
     assert not report.skipped
@@ -121,14 +121,14 @@ class WrongTranspose(Scale):
         return [fnp.negative(bind1(self, instantiate(cts[0])))]
 
 
-class CotangentOfAnotherType(Scale):
+class WrongCotangentShape(Scale):
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         return [bind1(self, instantiate(cts[0])).sum()]
 
 
 class WrongBatchAxis(Scale):
-    """Says that the batch axis is still where it was."""
+    """Reports the old position of the batch axis after moving it."""
 
     @override
     def batch(
@@ -137,8 +137,8 @@ class WrongBatchAxis(Scale):
         return [bind1(self, batch_first(args[0], dims[0], axis))], dims
 
 
-class NoBatchAxis(Scale):
-    """Turns the batch round with the rest."""
+class ReversesBatchAxis(Scale):
+    """Reverses the batch axis instead of the vector."""
 
     @override
     def batch(
@@ -147,7 +147,7 @@ class NoBatchAxis(Scale):
         return [bind1(self, args[0])], dims
 
 
-class OtherwiseCompiled(Scale):
+class WrongLowering(Scale):
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
@@ -166,7 +166,7 @@ class WrongShape(Scale):
 
 
 class WrongWeakType(Scale):
-    """Evaluated, its outputs are never weakly typed; abstractly they always are."""
+    """The results are never weakly typed in evaluation and always weakly typed in `abstract_eval`."""
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
@@ -179,7 +179,7 @@ class WrongWeakType(Scale):
 
 
 class WeakBatch(Scale):
-    """Batched, its outputs are weakly typed."""
+    """Returns weakly typed results under vmap."""
 
     @override
     def batch(
@@ -190,8 +190,8 @@ class WeakBatch(Scale):
         return [bind1(ConvertElementType(aval.dtype, weak_type=True), outs[0])], out_dims
 
 
-class RecordedOtherwise(Scale):
-    """Where its operand is unknown, what is put off is not what it does."""
+class WrongPartialEval(Scale):
+    """Records an additional negation under partial evaluation."""
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
@@ -199,7 +199,7 @@ class RecordedOtherwise(Scale):
 
 
 class WrongJvpOfABatch(Scale):
-    """A batch of it is another operation, whose derivative is wrong."""
+    """Batches to another primitive, whose JVP rule is wrong."""
 
     @override
     def batch(
@@ -208,8 +208,8 @@ class WrongJvpOfABatch(Scale):
         return [bind1(WrongJvp(), batch_first(args[0], dims[0], axis))], [0]
 
 
-class OtherwiseStaged(Scale):
-    """A batch whose numbers are not known is computed in another way."""
+class WrongTracedBatch(Scale):
+    """Computes another result for a traced batch than for a concrete one."""
 
     @override
     def batch(
@@ -224,45 +224,45 @@ class OtherwiseStaged(Scale):
     [
         (WrongJvp(), jvp_is_the_derivative),
         (WrongTranspose(), transpose_is_adjoint),
-        (CotangentOfAnotherType(), transpose_is_adjoint),
+        (WrongCotangentShape(), transpose_is_adjoint),
         (WrongBatchAxis(), vmap_is_a_loop),
-        (NoBatchAxis(), vmap_is_a_loop),
+        (ReversesBatchAxis(), vmap_is_a_loop),
         (WeakBatch(), vmap_is_a_loop),
-        (OtherwiseCompiled(), jit_changes_nothing),
+        (WrongLowering(), jit_changes_nothing),
         (WrongDtype(), abstract_eval_matches_evaluation),
         (WrongShape(), abstract_eval_matches_evaluation),
         (WrongWeakType(), abstract_eval_matches_evaluation),
-        (RecordedOtherwise(), linearize_is_jvp),
+        (WrongPartialEval(), linearize_is_jvp),
         (WrongJvpOfABatch(), vmap_commutes_with_jvp),
-        (OtherwiseStaged(), jit_commutes_with_transforms),
+        (WrongTracedBatch(), jit_commutes_with_transforms),
     ],
     ids=lambda part: type(part).__name__ if isinstance(part, Primitive) else repr(part),
 )
-def test_a_wrong_rule_is_found_by_its_law(prim: Primitive, law: Law) -> None:
-    with pytest.raises(LawError) as found:
+def test_wrong_rule_breaks_its_law(prim: Primitive, law: Law) -> None:
+    with pytest.raises(LawError) as caught:
         law(prim, X)
-    assert str(found.value).startswith(f"{law.statement}: violated by scale(f")
+    assert str(caught.value).startswith(f"{law.statement}: violated by scale(f")
     with pytest.raises(LawError):
         check_primitive(prim, [X])
-    check_primitive(prim, [X], laws=LAWS[: LAWS.index(law)])  # those before it see nothing
+    check_primitive(prim, [X], laws=LAWS[: LAWS.index(law)])  # the laws before it do not detect the mistake
 
 
-def test_both_results_are_in_the_message() -> None:
-    with pytest.raises(LawError) as found:
-        jit_changes_nothing(OtherwiseCompiled(), X)
-    assert found.value.message.splitlines()[1:] == [
+def test_law_error_shows_both_results() -> None:
+    with pytest.raises(LawError) as caught:
+        jit_changes_nothing(WrongLowering(), X)
+    assert caught.value.message.splitlines()[1:] == [
         "  compiled:  f32[3] [ 1.,-2., 4.]",
         "  evaluated: f32[3] [ 4.,-2., 1.]",
         "  output 0 at (2,): 4.0 and 1.0, must be equal",
     ]
 
 
-# ------------------------------------------------------------------ wrong values
+# ------------------------------------------------------------------ wrong equality and names
 
 
 @frozen(eq=False)
-class Times(Scale):
-    """Takes every number for the same parameter."""
+class EqualForAllFactors(Scale):
+    """Compares equal for all values of its parameter."""
 
     factor: float = 2.0
 
@@ -279,15 +279,15 @@ class Times(Scale):
         return 0
 
 
-def test_operations_that_are_taken_for_each_other_are_found() -> None:
+def test_passes_law_detects_wrong_parameter_equality() -> None:
     def f(x: Any) -> Any:
-        return bind1(Times(2.0), x) - bind1(Times(3.0), x)
+        return bind1(EqualForAllFactors(2.0), x) - bind1(EqualForAllFactors(3.0), x)
 
     with pytest.raises(LawError, match="after cse"):
         passes_change_nothing(f, X)
 
 
-def test_operations_of_one_name_are_found() -> None:
+def test_text_law_detects_duplicate_primitive_names() -> None:
     with pytest.raises(LawError, match="as parsed"):
         text_round_trips(lambda x: bind1(WrongJvp(), bind1(Scale(), x)), X)
 
@@ -299,20 +299,20 @@ def differs_when_traced(x: Any) -> Any:
     return x * 2 if isinstance(x, fx.extend.Tracer) else x * 3
 
 
-def remembering() -> Callable[[Any], Any]:
-    """A function that keeps the last tracer it saw, and gives it back."""
-    kept: list[Any] = []
+def leaks_tracers() -> Callable[[Any], Any]:
+    """A function that leaks: it stores the last tracer and returns it in later calls."""
+    leaked: list[Any] = []
 
     def f(x: Any) -> Any:
         if isinstance(x, fx.extend.Tracer):
-            kept.append(x)
+            leaked.append(x)
             return x * 1
-        return kept[-1] if kept else x * 1
+        return leaked[-1] if leaked else x * 1
 
     return f
 
 
-def under_a_handler(x: Any) -> Any:
+def differs_under_a_handler(x: Any) -> Any:
     return x * 2 if fx.current().inner is None else x * 3
 
 
@@ -323,16 +323,16 @@ def under_a_handler(x: Any) -> Any:
         (differs_when_traced, jit_changes_nothing),
         (differs_when_traced, vmap_is_a_loop),
         (differs_when_traced, jvp_is_the_derivative),
-        (under_a_handler, identity_changes_nothing),
-        (remembering(), no_tracer_leaks),
+        (differs_under_a_handler, identity_changes_nothing),
+        (leaks_tracers(), no_tracer_leaks),
     ],
 )
-def test_a_function_that_looks_at_its_arguments_is_found(f: Callable[..., Any], law: Law) -> None:
+def test_function_that_inspects_its_arguments_breaks_laws(f: Callable[..., Any], law: Law) -> None:
     with pytest.raises(LawError):
         law(f, X)
 
 
-def test_a_function_that_is_not_linear_is_found() -> None:
+def test_check_linear_detects_nonlinear_functions() -> None:
     check_linear(lambda x: x[::-1] * 2, X)
     with pytest.raises(LawError, match=r"f\(x \+ 3 y\)"):
         check_linear(lambda x: x * x, X)
@@ -340,9 +340,9 @@ def test_a_function_that_is_not_linear_is_found() -> None:
         check_linear(WrongTranspose(), X)
 
 
-def test_a_wrong_second_derivative_is_found() -> None:
+def test_check_grads_detects_a_wrong_second_derivative() -> None:
     def f(x: Any) -> Any:
-        """Its derivative is right; the derivative of that is not."""
+        """Has a correct first derivative and a wrong second one."""
         return bind1(FlatSine(), x)
 
     check_grads(f, X, order=1)
@@ -367,7 +367,7 @@ class FlatSine(Primitive, Differentiable):
         return [bind1(self, *primals)], [fnp.multiply(instantiate(tangents[0]), slope)]
 
 
-# ------------------------------------------------------------------ what is left out
+# ------------------------------------------------------------------ skipped laws
 
 
 class OnlyEvaluated(Primitive):
@@ -378,21 +378,21 @@ class OnlyEvaluated(Primitive):
         return [args[0] * 2]
 
 
-def test_a_law_without_its_rule_is_left_out_and_says_so() -> None:
+def test_laws_are_skipped_without_the_rule_they_need() -> None:
     report = check_primitive(OnlyEvaluated(), [X])
     assert report.passed == ()
     assert "primitive 'only_evaluated' has no abstract_eval rule" in report.skipped["abstract_eval_matches_evaluation"]
     assert "vmap_is_a_loop: skipped, since primitive 'only_evaluated' has no batch rule" in str(report)
 
 
-def test_laws_of_derivatives_say_nothing_of_integers() -> None:
+def test_derivative_laws_are_skipped_for_integers() -> None:
     report = check_function(lambda x: x + 1, np.arange(3))
     assert set(report.skipped.values()) == {"no argument is differentiable: i32[3]"}
     with pytest.raises(Inapplicable, match=r"no argument is differentiable: i32\[3\]"):
         linearize_is_jvp(lambda x: x + 1, np.arange(3))
 
 
-def test_bad_arguments_are_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="check_primitive takes a primitive"):
         check_primitive(np.sin, [X])  # type: ignore[arg-type]  # the error is the point
     with pytest.raises(ValueError, match="needs samples of the operands of scale"):

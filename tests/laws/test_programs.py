@@ -1,4 +1,4 @@
-"""The laws hold for generated programs, and for these under generated stacks of transformations."""
+"""The laws hold for generated programs under generated stacks of transformations."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tracefx.testing.strategies import transformed_programs
 from tracefx.testing.tolerances import PROGRAM
 
 COMPILED: Final = (jit_changes_nothing, jit_commutes_with_transforms)
-# Differences say nothing near a kink, where generated programs may well be.
+# Numerical derivatives are wrong near a kink, which generated programs may have.
 EVALUATED: Final = tuple([law for law in LAWS if law not in (*COMPILED, jvp_is_the_derivative)])
-# A stack takes derivatives, whose terms cancel: those of the gradient of `sqrt(x) * sqrt'(x)` do to nothing.
+# Terms of derivatives may cancel: those of the gradient of `sqrt(x) * sqrt'(x)` cancel completely.
 ULPS: Final = evolve(PROGRAM, least=1.0)
 CANCELLING: Final = TransformedProgram(
     GeneratedProgram(((),), (unary_step("sqrt", 0),)),
@@ -45,13 +45,13 @@ def check(case: TransformedProgram, laws: Sequence[Law]) -> None:
 
 @limit_examples(25)
 @given(transformed_programs(max_layers=2))
-def test_evaluated(case: TransformedProgram) -> None:
-    with fx.disable_jit():  # what a jit inside changes is for the next test to find
+def test_laws_hold_for_eager_programs(case: TransformedProgram) -> None:
+    with fx.disable_jit():  # `test_compiled` covers the compilation of a nested jit
         check(case, EVALUATED)
 
 
 @example(CANCELLING)
 @limit_examples(8)
 @given(transformed_programs(max_steps=5, max_layers=2))
-def test_compiled(case: TransformedProgram) -> None:
+def test_laws_hold_for_compiled_programs(case: TransformedProgram) -> None:
     check(case, COMPILED)

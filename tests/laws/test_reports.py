@@ -1,4 +1,4 @@
-"""What a broken law shows: the smallest program, as a jaxpr and as Python that breaks the law when it is run."""
+"""The report of a broken law: the smallest failing program, as a jaxpr and as Python that reproduces the failure."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ X: Final = np.array([0.5, -1.0, 2.0], np.float32)
 K: Final = np.array([0.5, 2.0], np.float32)
 
 
-def broken(run: Callable[[], object]) -> LawError:
-    with pytest.raises(LawError) as found:
+def law_error(run: Callable[[], object]) -> LawError:
+    with pytest.raises(LawError) as caught:
         run()
-    return found.value
+    return caught.value
 
 
 def fails_again(error: LawError) -> LawError:
-    """The Python of a report breaks the law that it reports, in a namespace of its own."""
+    """Runs the reproducer in an empty namespace and checks that it breaks the same law."""
     assert error.reproducer is not None
     python = error.reproducer.python
     assert python is not None, error
-    again = broken(lambda: exec(compile(python, "<report>", "exec"), {}))
-    assert again.message.split(": violated by")[0] == error.message.split(": violated by")[0]
-    return again
+    second_error = law_error(lambda: exec(compile(python, "<report>", "exec"), {}))
+    assert second_error.message.split(": violated by")[0] == error.message.split(": violated by")[0]
+    return second_error
 
 
 def python_of(error: LawError) -> list[str]:
@@ -74,7 +74,7 @@ def python_of(error: LawError) -> list[str]:
 
 
 def model(prim: Primitive) -> Callable[[Any, Any], Any]:
-    """The operation among many, in the body of a loop, in a call."""
+    """A program with the primitive among others, in a loop body in a jitted call."""
 
     def f(x: Any, k: Any) -> Any:
         def step(c: Any, k: Any) -> Any:
@@ -86,41 +86,43 @@ def model(prim: Primitive) -> Callable[[Any, Any], Any]:
     return f
 
 
-def straight(prim: Primitive) -> Callable[[Any, Any], Any]:
+def straight_line(prim: Primitive) -> Callable[[Any, Any], Any]:
     return lambda x, k: fnp.tanh(bind1(prim, fnp.sin(x)) * k[0]) + fnp.sum(k)
 
 
 @pytest.mark.parametrize(
-    ("prim", "law", "around"),
+    ("prim", "law", "build"),
     [
         (planted.WrongJvp(), jvp_is_the_derivative, model),
         (planted.WrongTranspose(), transpose_is_adjoint, model),
-        (planted.CotangentOfAnotherType(), transpose_is_adjoint, straight),
-        (planted.WrongBatchAxis(), vmap_is_a_loop, straight),
-        (planted.NoBatchAxis(), vmap_is_a_loop, straight),
+        (planted.WrongCotangentShape(), transpose_is_adjoint, straight_line),
+        (planted.WrongBatchAxis(), vmap_is_a_loop, straight_line),
+        (planted.ReversesBatchAxis(), vmap_is_a_loop, straight_line),
         (planted.WeakBatch(), vmap_is_a_loop, lambda prim: lambda x, k: fnp.sin(bind1(prim, x))),
-        (planted.OtherwiseCompiled(), jit_changes_nothing, straight),
-        (planted.RecordedOtherwise(), linearize_is_jvp, straight),
-        (planted.WrongJvpOfABatch(), vmap_commutes_with_jvp, straight),
-        (planted.OtherwiseStaged(), jit_commutes_with_transforms, straight),
+        (planted.WrongLowering(), jit_changes_nothing, straight_line),
+        (planted.WrongPartialEval(), linearize_is_jvp, straight_line),
+        (planted.WrongJvpOfABatch(), vmap_commutes_with_jvp, straight_line),
+        (planted.WrongTracedBatch(), jit_commutes_with_transforms, straight_line),
         (planted.WrongWeakType(), abstract_eval_matches_evaluation, lambda prim: lambda x, k: bind1(prim, fnp.sin(x))),
     ],
     ids=lambda part: type(part).__name__ if isinstance(part, Primitive) else None,
 )
-def test_a_wrong_rule_is_found_alone(prim: Primitive, law: Law, around: Callable[[Primitive], Any]) -> None:
-    error = broken(lambda: law(around(prim), X, K))
+def test_report_isolates_the_primitive_with_a_wrong_rule(
+    prim: Primitive, law: Law, build: Callable[[Primitive], Any]
+) -> None:
+    error = law_error(lambda: law(build(prim), X, K))
     assert error.reproducer is not None
     weak = "*" if isinstance(prim, planted.WrongWeakType) else ""
     assert error.reproducer.programs == (
         f"the smallest program found that violates it:\n  {{ lambda ; a:f32[3]. let b:f32[3]{weak} = scale a in (b,) }}"
     )
-    again = fails_again(error)
-    assert again.reproducer == error.reproducer  # it is as small as it gets
+    second_error = fails_again(error)
+    assert second_error.reproducer == error.reproducer  # the reproducer is already minimal
     assert str(error) == f"{error.message}\n\n{error.reproducer}"
 
 
-def test_a_report_in_full() -> None:
-    error = broken(lambda: jvp_is_the_derivative(model(planted.WrongJvp()), X, K))
+def test_full_text_of_a_report() -> None:
+    error = law_error(lambda: jvp_is_the_derivative(model(planted.WrongJvp()), X, K))
     assert str(error).split("\n\n", 1)[1].splitlines() == [
         "the smallest program found that violates it:",
         "  { lambda ; a:f32[3]. let b:f32[3] = scale a in (b,) }",
@@ -141,12 +143,14 @@ def test_a_report_in_full() -> None:
     ]
 
 
-def test_several_operations_that_break_a_law_together() -> None:
+def test_report_keeps_several_primitives_if_they_fail_together() -> None:
     def f(x: Any) -> Any:
         y = fnp.sin(x) * 3
-        return fnp.exp(bind1(planted.Times(2.0), y) - bind1(planted.Times(3.0), y)) + fnp.sum(y)
+        return fnp.exp(bind1(planted.EqualForAllFactors(2.0), y) - bind1(planted.EqualForAllFactors(3.0), y)) + fnp.sum(
+            y
+        )
 
-    error = broken(lambda: passes_change_nothing(f, X))
+    error = law_error(lambda: passes_change_nothing(f, X))
     assert error.reproducer is not None
     assert error.reproducer.programs.splitlines()[1:] == [
         "  { lambda ; a:f32[3]. let",
@@ -158,24 +162,24 @@ def test_several_operations_that_break_a_law_together() -> None:
     fails_again(error)
 
 
-def test_checks_of_their_own_are_what_the_python_calls() -> None:
-    error = broken(lambda: check_grads(lambda x: fnp.exp(bind1(planted.FlatSine(), x)) * 2, X, order=2))
+def test_reproducer_calls_check_grads_or_check_linear() -> None:
+    error = law_error(lambda: check_grads(lambda x: fnp.exp(bind1(planted.FlatSine(), x)) * 2, X, order=2))
     assert "flat_sine" in str(error.reproducer)
     assert python_of(error)[-1] == (
         "check_grads(program, array([1.0, 1.0, 1.0], 'float32'), order=2, modes=('fwd', 'rev'))"
     )
     fails_again(error)
-    error = broken(lambda: check_linear(lambda x: fnp.flip(x * x) + 2 * x, X))
+    error = law_error(lambda: check_linear(lambda x: fnp.flip(x * x) + 2 * x, X))
     assert python_of(error)[-1] == "check_linear(program, array([1.0, 1.0, 1.0], 'float32'))"
     fails_again(error)
 
 
-def test_tolerances_and_settings_are_in_the_python() -> None:
-    error = broken(lambda: jit_changes_nothing(planted.OtherwiseCompiled(), X))
+def test_reproducer_sets_tolerances_and_x64() -> None:
+    error = law_error(lambda: jit_changes_nothing(planted.WrongLowering(), X))
     assert python_of(error)[-1].endswith("'float32'), ulps=Ulps())")
     fails_again(error)
     with fx.enable_x64():
-        error = broken(lambda: jvp_is_the_derivative(planted.WrongJvp(), np.ones(2)))
+        error = law_error(lambda: jvp_is_the_derivative(planted.WrongJvp(), np.ones(2)))
     assert python_of(error)[-2:] == [
         "with fx.enable_x64():",
         "    jvp_is_the_derivative(program, array([1.0, 1.0], 'float64'), ulps=Ulps())",
@@ -183,47 +187,47 @@ def test_tolerances_and_settings_are_in_the_python() -> None:
     fails_again(error)
 
 
-# ------------------------------------------------------------------ where there is no Python, or no program
+# ------------------------------------------------------------------ no Python, or no program
 
 
-def test_what_depends_on_python_is_said_to() -> None:
-    error = broken(lambda: jit_changes_nothing(planted.differs_when_traced, X))
+def test_report_says_that_the_violation_depends_on_python_code() -> None:
+    error = law_error(lambda: jit_changes_nothing(planted.differs_when_traced, X))
     assert error.reproducer is not None
     assert error.reproducer.programs.endswith("the violation depends on Python code that inspects the arguments")
     assert error.reproducer.python is None
 
 
-def test_what_can_not_be_traced_has_no_evidence() -> None:
+def test_untraceable_function_has_no_reproducer() -> None:
     def f(x: Any) -> Any:
         if fx.current().title == "jit":
             raise RuntimeError("no")
         return bind1(planted.WrongJvp(), x)
 
-    error = broken(lambda: jvp_is_the_derivative(f, X))
+    error = law_error(lambda: jvp_is_the_derivative(f, X))
     assert error.reproducer is None
     assert str(error) == error.message
 
 
-def test_programs_that_hold_functions_are_shown_without_python() -> None:
+def test_programs_with_callables_are_reported_without_python() -> None:
     custom: Any = fx.custom_jvp(lambda x: x * 2)
     custom.defjvp(lambda primals, tangents: (primals[0] * 2, tangents[0] * 3))
-    error = broken(lambda: jvp_is_the_derivative(lambda x: fnp.sin(custom(x)), X))
+    error = law_error(lambda: jvp_is_the_derivative(lambda x: fnp.sin(custom(x)), X))
     assert error.reproducer is not None
     assert "custom_jvp" in error.reproducer.programs
     assert error.reproducer.programs.endswith("which contains Python functions, so its text is incomplete")
     assert error.reproducer.python is None
 
 
-def test_classes_that_can_not_be_imported_are_named() -> None:
+def test_report_names_classes_that_cannot_be_imported() -> None:
     class Local(planted.WrongJvp):
         pass
 
-    error = broken(lambda: jvp_is_the_derivative(Local(), X))
+    error = law_error(lambda: jvp_is_the_derivative(Local(), X))
     assert any(line.startswith("# ") and "Local of tests.laws.test_reports" in line for line in python_of(error))
 
 
-def test_reports_survive_pickling() -> None:
-    error = broken(lambda: jvp_is_the_derivative(planted.WrongJvp(), X))
+def test_law_error_pickles_with_its_report() -> None:
+    error = law_error(lambda: jvp_is_the_derivative(planted.WrongJvp(), X))
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
@@ -231,7 +235,7 @@ def test_reports_survive_pickling() -> None:
 
 
 def smallest(law: Law, cases: SearchStrategy[TransformedProgram]) -> LawError:
-    """The error for the smallest of the programs that break a law."""
+    """Returns the error for the smallest of the generated programs that break the law."""
 
     @settings(max_examples=300, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(cases)
@@ -239,20 +243,22 @@ def smallest(law: Law, cases: SearchStrategy[TransformedProgram]) -> LawError:
         with fx.disable_jit():
             law(case.function(fx, fnp), *[array(x, "float64") for x in case.inputs()], ulps=evolve(PROGRAM, least=1.0))
 
-    return broken(run)
+    return law_error(run)
 
 
 def negated_jvp(self: Primitive, primals: Sequence[Value], tangents: Sequence[Tangent]) -> Any:
     return [bind1(self, *primals)], [fnp.negative(instantiate(tangents[0]))]
 
 
-def unmoved(self: Primitive, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> Any:
+def batch_without_moving_the_axis(
+    self: Primitive, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+) -> Any:
     return [bind1(self, *args)], dims
 
 
 def negated_transpose(self: Mul, cts: Sequence[Tangent], *args: Any) -> Any:
-    pulled = RIGHT_TRANSPOSE(self, cts, *args)
-    return [None if ct is None else fnp.negative(instantiate(ct)) for ct in pulled]
+    operand_cts = RIGHT_TRANSPOSE(self, cts, *args)
+    return [None if ct is None else fnp.negative(instantiate(ct)) for ct in operand_cts]
 
 
 RIGHT_TRANSPOSE: Final = Mul.transpose
@@ -263,7 +269,7 @@ def wrong_jvp(patch: pytest.MonkeyPatch) -> None:
 
 
 def wrong_batch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Rev, "batch", unmoved)
+    patch.setattr(Rev, "batch", batch_without_moving_the_axis)
 
 
 def wrong_transpose(patch: pytest.MonkeyPatch) -> None:
@@ -279,7 +285,7 @@ def wrong_transpose(patch: pytest.MonkeyPatch) -> None:
         (wrong_transpose, transpose_is_adjoint, transformed_control_flow_programs(max_layers=1), "fnp.sin(v0)"),
     ],
 )
-def test_a_generated_program_shrinks(
+def test_generated_program_shrinks_to_one_equation(
     plant: Callable[[pytest.MonkeyPatch], None],
     law: Law,
     cases: SearchStrategy[TransformedProgram],
@@ -294,7 +300,7 @@ def test_a_generated_program_shrinks(
     fails_again(error)
 
 
-def test_a_program_with_axes_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_program_with_axes_shrinks_to_one_equation(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong_batch(monkeypatch)
     error = smallest(vmap_is_a_loop, transformed_programs(max_steps=3, max_layers=1))
     lines = python_of(error)
@@ -303,7 +309,7 @@ def test_a_program_with_axes_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
     fails_again(error)
 
 
-# ------------------------------------------------------------------ a law of a user's
+# ------------------------------------------------------------------ user-defined laws
 
 
 @law("twice as much in gives twice as much out")
@@ -314,9 +320,9 @@ def keeps_factors(self: Law, subject: Subject) -> None:
     )
 
 
-def test_the_report_of_a_law_of_ones_own_imports_it_from_where_it_is() -> None:
+def test_report_of_a_user_defined_law_imports_it_from_its_module() -> None:
     keeps_factors(fnp.cumsum, X)
-    error = broken(lambda: keeps_factors(lambda x: fnp.cumsum(fnp.tanh(x)), X))
+    error = law_error(lambda: keeps_factors(lambda x: fnp.cumsum(fnp.tanh(x)), X))
     lines = python_of(error)
     assert lines[1:3] == ["from tracefx.testing import array", f"from {__name__} import keeps_factors"]
     assert lines[-1].startswith("keeps_factors(program, array(")

@@ -1,7 +1,7 @@
-"""The laws hold where no fast path is taken: under an evaluation that is not the root.
+"""The laws hold with fast paths disabled, under an evaluating handler that is not the root handler.
 
-`bind1` and a jitted function take a shorter way where the root handler is current. What they do there must be what
-they do elsewhere, so the laws are checked on the longer ways too.
+`bind1` and jitted functions take a fast path if the root handler is current. The slow path must give the same
+results.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_programs
 from tracefx.transforms.jit import FastPathProgram
 
-MOST: Final = tuple([law for law in LAWS if law is not jit_commutes_with_transforms])  # which compiles five programs
-# Differences say nothing near a kink, where generated programs may well be.
-OF_PROGRAMS: Final = tuple([law for law in MOST if law is not jvp_is_the_derivative])
+CHEAP_LAWS: Final = tuple([law for law in LAWS if law is not jit_commutes_with_transforms])  # compiles five programs
+# Numerical derivatives are wrong near a kink, which generated programs may have.
+PROGRAM_LAWS: Final = tuple([law for law in CHEAP_LAWS if law is not jvp_is_the_derivative])
 
 
 @pytest.fixture
 def no_fast_path() -> Iterator[None]:
-    """Fast paths are for the root handler, and for no other evaluation."""
+    """Disables fast paths: they require the root handler."""
     with handling(Eval()):
         yield
 
 
 @pytest.mark.usefixtures("no_fast_path")
 @pytest.mark.parametrize("name", SAMPLES)
-def test_operations_keep_the_laws(name: str) -> None:
+def test_laws_hold_for_primitives_on_the_slow_path(name: str) -> None:
     for sample in SAMPLES[name]:
         operands = values(sample.operands[0])
-        laws = [law for law in MOST if law not in sample.but]
+        laws = [law for law in CHEAP_LAWS if law not in sample.but]
         if sample.within is None:
             check_primitive(sample.prim, operands, laws=laws)
         else:
@@ -66,19 +66,19 @@ def test_operations_keep_the_laws(name: str) -> None:
 
 @limit_examples(5)
 @given(transformed_programs(max_layers=2))
-def test_programs_keep_the_laws(case: TransformedProgram) -> None:
+def test_laws_hold_for_programs_on_the_slow_path(case: TransformedProgram) -> None:
     with handling(Eval()):
-        test_programs.check(case, OF_PROGRAMS)
+        test_programs.check(case, PROGRAM_LAWS)
 
 
-# ------------------------------------------------------------------ that they are off
+# ------------------------------------------------------------------ fast paths are disabled
 
 X: Final = np.array([0.5, -1.0, 2.0], np.float32)
 Y: Final = np.array([4.0, 0.25, 3.0], np.float32)
 
 
 def wrong_bind1(prim: Primitive, *args: Any) -> Array:
-    """`bind1` with a mistake in its fast path, that all operands are the last one. Its code runs in `bind1`'s place."""
+    """A copy of `bind1` with a mistake in its fast path: every operand is the last. Replaces the code of `bind1`."""
     handler = CURRENT.get()
     if handler is ROOT and all(type(a) is ConcreteArray for a in args):
         (out,) = prim.evaluate([args[-1] for _ in args])
@@ -87,8 +87,8 @@ def wrong_bind1(prim: Primitive, *args: Any) -> Array:
     return as_array(out)
 
 
-def wrong_ready(avals: Any, traced: Any, program: Any) -> FastPathProgram:
-    """A program that is at hand, and when it is called again gives its first argument."""
+def wrong_fast_path_program(avals: Any, traced: Any, program: Any) -> FastPathProgram:
+    """A fast-path program that returns its first argument."""
 
     def on_buffers(buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         return [ConcreteArray(avals[0], None, buffers[0])]
@@ -103,7 +103,7 @@ def difference(x: Any, y: Any) -> Any:
     return fx.lax.sub(fnp.asarray(x), fnp.asarray(y))
 
 
-def is_noticed(law: Law) -> bool:
+def breaks_law(law: Law) -> bool:
     try:
         law(difference, X, Y)
     except LawError:
@@ -112,17 +112,17 @@ def is_noticed(law: Law) -> bool:
 
 
 @pytest.mark.parametrize("law", [staging_changes_nothing, jit_changes_nothing])
-def test_bind_takes_its_fast_path_under_the_root_alone(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not is_noticed(law)
+def test_bind1_takes_its_fast_path_only_under_the_root_handler(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not breaks_law(law)
     monkeypatch.setattr(bind1, "__code__", wrong_bind1.__code__)
-    assert is_noticed(law)
+    assert breaks_law(law)
     with handling(Eval()):
-        assert not is_noticed(law)
+        assert not breaks_law(law)
 
 
-def test_a_jitted_function_takes_its_fast_path_under_the_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not is_noticed(jit_changes_nothing)
-    monkeypatch.setattr(FastPathProgram, "of", wrong_ready)
-    assert is_noticed(jit_changes_nothing)
+def test_jit_takes_its_fast_path_only_under_the_root_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not breaks_law(jit_changes_nothing)
+    monkeypatch.setattr(FastPathProgram, "of", wrong_fast_path_program)
+    assert breaks_law(jit_changes_nothing)
     with handling(Eval()):
-        assert not is_noticed(jit_changes_nothing)
+        assert not breaks_law(jit_changes_nothing)

@@ -1,4 +1,4 @@
-"""What the strategies draw, and that the laws do without them."""
+"""The Hypothesis strategies of `tracefx.testing.strategies`: what they draw, and that they are optional."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ SEARCH: Final = settings(max_examples=20_000, suppress_health_check=list(HealthC
 
 @settings(max_examples=30)
 @given(broadcastable_shapes(3))
-def test_groups_of_shapes_broadcast(group: tuple[Shape, ...]) -> None:
+def test_broadcastable_shapes_broadcast(group: tuple[Shape, ...]) -> None:
     np.broadcast_shapes(*group)
 
 
-@pytest.mark.parametrize("wanted", [(), (0,), (1, 1), (2, 0, 3)])
-def test_shapes_are_of_every_kind(wanted: Shape) -> None:
-    assert find(shapes(), lambda shape: shape == wanted, settings=SEARCH) == wanted
+@pytest.mark.parametrize("expected", [(), (0,), (1, 1), (2, 0, 3)])
+def test_shapes_strategy_draws_every_kind_of_shape(expected: Shape) -> None:
+    assert find(shapes(), lambda shape: shape == expected, settings=SEARCH) == expected
 
 
 @settings(max_examples=30)
 @given(st.data(), st.sampled_from(DTYPES))
-def test_arrays_have_the_type_asked_for(data: st.DataObject, dtype: DType) -> None:
+def test_arrays_have_the_requested_dtype_and_shape(data: st.DataObject, dtype: DType) -> None:
     x = data.draw(arrays(dtype, (2, 1)))
     assert (x.shape, x.dtype, x.weak_type) == ((2, 1), dtype, False)
 
 
 @pytest.mark.parametrize("dtype", [kinds.bfloat16, kinds.float16, kinds.float32, kinds.float64])
-def test_edge_values_of_floats(dtype: DType) -> None:
+def test_edge_values_contain_nan_infinities_negative_zero_and_subnormals(dtype: DType) -> None:
     x = np.array(edge_values(dtype), np.float64).astype(dtype).astype(np.float64)
     tiny = float(kinds.finfo(dtype).smallest_normal)
     assert np.isnan(x).any()
@@ -71,7 +71,7 @@ def test_edge_values_of_floats(dtype: DType) -> None:
     assert ((x > 0) & (x < tiny)).any()
 
 
-def test_arrays_have_edge_values_among_their_numbers() -> None:
+def test_arrays_strategy_draws_edge_values() -> None:
     def is_extreme(x: Array) -> bool:
         return bool(np.isnan(np.asarray(x, np.float64)).any())
 
@@ -80,7 +80,7 @@ def test_arrays_have_edge_values_among_their_numbers() -> None:
     assert int(find(arrays(kinds.int8, ()), lambda x: int(x) == low, settings=SEARCH)) == low
 
 
-def test_a_program_is_read_as_what_it_is() -> None:
+def test_generated_program_prints_as_python_source() -> None:
     program = find(programs(), lambda p: "fnp.dot(" in p.source, settings=SEARCH)
     assert isinstance(program, GeneratedProgram)
     assert str(program).splitlines() == [
@@ -90,7 +90,7 @@ def test_a_program_is_read_as_what_it_is() -> None:
     ]
 
 
-# ------------------------------------------------------------------ programs with structure, and stacks
+# ------------------------------------------------------------------ control-flow programs and transformation stacks
 
 
 @pytest.mark.parametrize(
@@ -103,24 +103,24 @@ def test_a_program_is_read_as_what_it_is() -> None:
         ("fx.custom_jvp(", 8),
     ],
 )
-def test_programs_with_structure_shrink_to_one(word: str, lines: int) -> None:
+def test_control_flow_programs_shrink_to_one_primitive(word: str, lines: int) -> None:
     program = find(control_flow_programs(), lambda p: word in p.source, settings=SEARCH)
     assert len(program.source.splitlines()) <= lines, program
     assert program.shapes == ((),)
 
 
-def test_stacks_are_of_any_transformations_in_any_order() -> None:
+def test_transform_stacks_draw_every_order() -> None:
     names = ("vmap", "grad", "jit")
     layers = find(transform_stacks(2), lambda ls: tuple([layer.name for layer in ls]) == names, settings=SEARCH)
     assert layers[0].inputs(((2,), ())) == ((2, 2), (2,))
     assert find(transform_stacks(2), lambda ls: True, settings=SEARCH) == ()
-    some = find(transform_stacks(2), lambda ls: any(False in layer.mapped for layer in ls), settings=SEARCH)
-    assert [layer.name for layer in some] == ["vmap"]
+    with_unmapped = find(transform_stacks(2), lambda ls: any(False in layer.mapped for layer in ls), settings=SEARCH)
+    assert [layer.name for layer in with_unmapped] == ["vmap"]
 
 
 @settings(max_examples=20)
 @given(transformed_programs(max_steps=3, max_layers=2))
-def test_a_drawn_program_prints_as_python_that_runs(case: TransformedProgram) -> None:
+def test_repr_of_a_transformed_program_is_runnable_python(case: TransformedProgram) -> None:
     scope: dict[str, Any] = {}
     *definitions, call = repr(case).splitlines()
     with fx.enable_x64():
@@ -130,7 +130,7 @@ def test_a_drawn_program_prints_as_python_that_runs(case: TransformedProgram) ->
     assert np.array_equal(np.asarray(got), np.asarray(want), equal_nan=True)
 
 
-def test_programs_are_values() -> None:
+def test_generated_programs_compare_and_hash_by_value() -> None:
     program = find(programs(), lambda p: len(p.steps) == 2, settings=SEARCH)
     assert program == GeneratedProgram(program.shapes, program.steps)
     assert len({program, GeneratedProgram(program.shapes, program.steps)}) == 1
@@ -140,20 +140,20 @@ def test_programs_are_values() -> None:
 
 
 @frozen
-class Held:
-    """A node of a user's own."""
+class UserNode:
+    """A user-defined pytree node."""
 
     content: object
 
 
 @settings(max_examples=30)
 @given(broadcastable_arrays(3, weak=True))
-def test_operands_broadcast_and_have_one_dtype(xs: tuple[Array, ...]) -> None:
+def test_broadcastable_arrays_have_one_dtype(xs: tuple[Array, ...]) -> None:
     np.broadcast_shapes(*[x.shape for x in xs])
     assert len({x.dtype for x in xs}) == 1
 
 
-def test_axes_are_counted_from_either_end() -> None:
+def test_axes_strategy_draws_negative_axes() -> None:
     assert find(axes(3), lambda axis: True, settings=SEARCH) == 0
     assert find(axes(3), lambda axis: axis < 0, settings=SEARCH) == -1
     assert find(axes(2), lambda axis: axis == -2, settings=SEARCH) == -2
@@ -163,11 +163,11 @@ def test_axes_are_counted_from_either_end() -> None:
 
 @settings(max_examples=30)
 @given(axis_tuples(3))
-def test_groups_of_axes_differ(group: tuple[int, ...]) -> None:
+def test_axis_tuples_have_no_duplicates(group: tuple[int, ...]) -> None:
     assert len({axis % 3 for axis in group}) == len(group)
 
 
-def test_groups_of_axes_are_any() -> None:
+def test_axis_tuples_have_any_length_and_order() -> None:
     assert find(axis_tuples(3), lambda g: True, settings=SEARCH) == ()
     assert find(axis_tuples(3), lambda g: len(g) == 3 and g[0] > g[1] >= 0, settings=SEARCH)
     assert find(axis_tuples(0), lambda g: True, settings=SEARCH) == ()
@@ -176,23 +176,23 @@ def test_groups_of_axes_are_any() -> None:
 @pytest.mark.parametrize(
     ("kind", "least"), [(tuple, 0), (list, 0), (dict, 0), (NamedPair, 2), (TaggedNode, 1), (type(None), 0)], ids=str
 )
-def test_trees_are_of_every_sort(kind: type, least: int) -> None:
+def test_pytrees_strategy_draws_every_node_type(kind: type, least: int) -> None:
     tree = find(pytrees(), lambda t: type(t) is kind, settings=SEARCH)
     assert fx.tree.structure(tree).num_nodes <= least + 1
 
 
-def test_trees_nest_and_take_nodes_of_the_users() -> None:
+def test_pytrees_nest_and_contain_user_defined_nodes() -> None:
     def has_pairs(tree: object) -> bool:
         return isinstance(tree, list) and any(isinstance(child, NamedPair) for child in tree)
 
     assert find(pytrees(), has_pairs, settings=SEARCH) == [NamedPair(None, None)]
-    mine = pytrees(st.integers(0, 3), nodes=lambda children: st.builds(Held, children))
-    assert find(mine, lambda t: isinstance(t, Held), settings=SEARCH) == Held(None)
+    with_user_nodes = pytrees(st.integers(0, 3), nodes=lambda children: st.builds(UserNode, children))
+    assert find(with_user_nodes, lambda t: isinstance(t, UserNode), settings=SEARCH) == UserNode(None)
 
 
 @settings(max_examples=30)
 @given(pytrees(max_leaves=4))
-def test_trees_flatten_and_come_together_again(tree: object) -> None:
+def test_drawn_pytrees_round_trip_through_flatten(tree: object) -> None:
     leaves, structure = fx.tree.flatten(tree)
     assert fx.tree.structure(fx.tree.unflatten(structure, leaves)) == structure
     assert all(leaf.dtype == kinds.float32 for leaf in leaves)
@@ -221,16 +221,16 @@ INDICES: Final[dict[str, tuple[Callable[[Any], bool], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", INDICES)
-def test_basic_indices_are_of_every_kind(what: str) -> None:
-    wanted, smallest = INDICES[what]
+@pytest.mark.parametrize("kind_of_index", INDICES)
+def test_index_expressions_draw_every_kind_of_basic_index(kind_of_index: str) -> None:
+    expected, smallest = INDICES[kind_of_index]
 
     def plain(index: Any) -> bool:
-        return wanted(index)
+        return expected(index)
 
     got = find(index_expressions((2, 2), BASIC_INDEXING), plain, settings=SEARCH)
-    full = tuple([e for e in entries(got) if e != slice(None)])
-    assert full == smallest or what == "beyond"
+    non_trivial = tuple([e for e in entries(got) if e != slice(None)])
+    assert non_trivial == smallest or kind_of_index == "beyond"
 
 
 def is_array(e: Any) -> bool:
@@ -238,10 +238,12 @@ def is_array(e: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [
-        lambda i: sum(is_array(e) and e.dtype == np.int32 for e in i) == 2,  # which broadcast
-        lambda i: is_array(i[0]) and len(i) > 2 and isinstance(i[1], slice) and is_array(i[2]),  # axes apart
+        lambda i: sum(is_array(e) and e.dtype == np.int32 for e in i) == 2,  # several integer arrays, which broadcast
+        lambda i: (
+            is_array(i[0]) and len(i) > 2 and isinstance(i[1], slice) and is_array(i[2])
+        ),  # arrays separated by a slice
         lambda i: is_array(i[0]) and i[0].dtype == bool and i[0].ndim == 2,
         lambda i: is_array(i[0]) and i[0].dtype == bool and not i[0].any(),
         lambda i: isinstance(i[0], list),
@@ -250,11 +252,11 @@ def is_array(e: Any) -> bool:
     ],
     ids=range(7),
 )
-def test_advanced_indices_are_of_every_kind(wanted: Callable[[Any], bool]) -> None:
-    def found(index: Any) -> bool:
-        return isinstance(index, tuple) and bool(index) and wanted(index)
+def test_index_expressions_draw_every_kind_of_advanced_index(expected: Callable[[Any], bool]) -> None:
+    def matches(index: Any) -> bool:
+        return isinstance(index, tuple) and bool(index) and expected(index)
 
-    index = find(index_expressions((2, 3, 2)), found, settings=SEARCH)
+    index = find(index_expressions((2, 3, 2)), matches, settings=SEARCH)
     assert isinstance(index, tuple)
     assert len(index) <= 4
     np.zeros((2, 3, 2))[index]
@@ -262,12 +264,12 @@ def test_advanced_indices_are_of_every_kind(wanted: Callable[[Any], bool]) -> No
 
 @settings(max_examples=100)
 @given(st.data())
-def test_indices_are_within_bounds(data: st.DataObject) -> None:
+def test_drawn_indices_are_valid_in_numpy(data: st.DataObject) -> None:
     shape = data.draw(shapes())
     np.zeros(shape)[data.draw(index_expressions(shape))]
 
 
-def test_kinds_of_indices_that_there_are_not() -> None:
+def test_index_expressions_refuse_unknown_kinds() -> None:
     with pytest.raises(ValueError, match="kinds of indices are slice, integer, .* got slices"):
         index_expressions((2,), ("slices",))
 
@@ -276,7 +278,7 @@ def test_kinds_of_indices_that_there_are_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "smallest"),
+    ("expected", "smallest"),
     [
         (lambda e: True, Einsum("", ((),))),
         (lambda e: "," in e.spec, Einsum(",", ((), ()))),
@@ -286,13 +288,13 @@ def test_kinds_of_indices_that_there_are_not() -> None:
         (lambda e: e.spec.startswith("i,i") and e.shapes[0] == (2,), Einsum("i,i", ((2,), (2,)))),
     ],
 )
-def test_specs_of_einsum_are_of_every_kind(wanted: Callable[[Einsum], bool], smallest: Einsum) -> None:
-    assert find(einsums(), wanted, settings=SEARCH) == smallest
+def test_einsums_strategy_draws_every_kind_of_spec(expected: Callable[[Einsum], bool], smallest: Einsum) -> None:
+    assert find(einsums(), expected, settings=SEARCH) == smallest
 
 
 @settings(max_examples=100)
 @given(einsums())
-def test_specs_of_einsum_are_numpys_and_ours(case: Einsum) -> None:
+def test_fnp_einsum_matches_numpy_on_drawn_specs(case: Einsum) -> None:
     xs = [np.arange(np.prod(shape), dtype=np.int32).reshape(shape) % 5 - 2 for shape in case.shapes]
     want = np.einsum(case.spec, *xs)
     got = fnp.einsum(case.spec, *xs)
@@ -300,7 +302,7 @@ def test_specs_of_einsum_are_numpys_and_ours(case: Einsum) -> None:
     assert np.array_equal(np.asarray(got), want)
 
 
-def test_the_laws_need_no_hypothesis() -> None:
+def test_laws_run_without_hypothesis() -> None:
     out = run(
         {"hypothesis", "jax", "pytest"},
         """

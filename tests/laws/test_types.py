@@ -1,7 +1,6 @@
-"""Of every operation, which operands it takes and which it refuses, with which error, and the types it gives: as JAX.
+"""Every primitive accepts and refuses the same operands as JAX's function, with the same errors and result types.
 
-The operands are those of its samples with every dtype, and with one thing after another that may be wrong with them.
-"""
+The operands are those of its samples with every dtype, and with one defect at a time."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -41,39 +40,39 @@ from tracefx.testing.tolerances import ulps_of
 
 Avals: TypeAlias = list[ShapedArray]
 Verdict: TypeAlias = str
-"""The types given, or the name of an error."""
+"""The result types as text, or the name of an error."""
 
-# ------------------------------------------------------------------ the operation, ours and JAX's
+# ------------------------------------------------------------------ evaluating the primitive, here and in JAX
 
 
-def ours(sample: Sample, args: Sequence[Value]) -> list[Value]:
+def evaluate_primitive(sample: Sample, args: Sequence[Value]) -> list[Value]:
     if sample.within is None:
         return list(bind(sample.prim, *args))
     out: Value | list[Value] = sample.within(*args)
     return out if isinstance(out, list) else [out]
 
 
-def jaxs(sample: Sample, args: Sequence[Any]) -> list[jax.Array]:
-    first = {"polygamma": 1, "zeta": 3}.get(sample.prim.name)  # as in its sample
-    given = args if first is None or not args else [jnp.full_like(args[0], first), *args]
-    out = jax_function(sample.prim)(*given)
+def evaluate_in_jax(sample: Sample, args: Sequence[Any]) -> list[jax.Array]:
+    first = {"polygamma": 1, "zeta": 3}.get(sample.prim.name)  # the first operand is fixed, as in the samples
+    jax_args = args if first is None or not args else [jnp.full_like(args[0], first), *args]
+    out = jax_function(sample.prim)(*jax_args)
     return list(out) if isinstance(out, list | tuple) else [out]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_samples_are_jaxs(name: str) -> None:
+def test_samples_match_jax(name: str) -> None:
     for sample in SAMPLES[name]:
         for operands in sample.operands:
             args = values(operands)
-            given = [to_jax_array(Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a))) for a in args]
-            for got, want in zip(ours(sample, args), jaxs(sample, given), strict=True):
+            jax_args = [to_jax_array(Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a))) for a in args]
+            for got, want in zip(evaluate_primitive(sample, args), evaluate_in_jax(sample, jax_args), strict=True):
                 assert got.aval == aval_of(want)
                 ulps = ulps_beside_jax(name, args[0].aval.dtype, ulps_of(name)) if args else ulps_of(name)
                 host = host_of(want)
                 assert_close(to_numpy(got), host, ulps.for_array(host), f"{sample.prim} of {args}")
 
 
-# ------------------------------------------------------------------ operands, right and wrong
+# ------------------------------------------------------------------ valid and invalid operands
 
 ODD_ONES: Final = (dtypes.bool_, dtypes.int32, dtypes.uint8, dtypes.float16, dtypes.float32, dtypes.complex64)
 
@@ -90,7 +89,7 @@ def shapes_like(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def variants(avals: Avals) -> Iterator[Avals]:
-    """Of every dtype; with one operand of another dtype or shape; with one too few and one too many."""
+    """Every dtype; one operand of another dtype or shape; one operand too few and one too many."""
     for dtype in DTYPES:
         yield [a.update(dtype=dtype) for a in avals]
     for i, aval in enumerate(avals):
@@ -103,10 +102,10 @@ def variants(avals: Avals) -> Iterator[Avals]:
     yield [*avals, avals[-1] if avals else ShapedArray((2,), dtypes.float32)]
 
 
-def named(error: Exception, wanted: Verdict) -> Verdict:
-    """The error by the name of the built-in class that is wanted, if it is one of that class too."""
+def error_name(error: Exception, expected: Verdict) -> Verdict:
+    """The name of the error's built-in base class, preferring `expected` if the error is an instance of it."""
     kinds = [kind.__name__ for kind in (TypeError, ValueError) if isinstance(error, kind)]
-    return wanted if wanted in kinds else next(iter(kinds), type(error).__name__)
+    return expected if expected in kinds else next(iter(kinds), type(error).__name__)
 
 
 def ones(aval: ShapedArray) -> NDArray:
@@ -115,30 +114,30 @@ def ones(aval: ShapedArray) -> NDArray:
     return np.ones(aval.shape).astype(aval.dtype)
 
 
-def evaluated(sample: Sample, avals: Avals, wanted: Verdict) -> Verdict:
+def eager_verdict(sample: Sample, avals: Avals, expected: Verdict) -> Verdict:
     args = [from_numpy(ones(a), a.dtype) for a in avals]
     try:
-        return str([o.aval for o in ours(sample, args)])
+        return str([o.aval for o in evaluate_primitive(sample, args)])
     except Exception as error:
-        return named(error, wanted)
+        return error_name(error, expected)
 
 
-def staged(sample: Sample, avals: Avals, wanted: Verdict) -> Verdict:
+def staged_verdict(sample: Sample, avals: Avals, expected: Verdict) -> Verdict:
     try:
-        return str(list(stage(lambda *xs: ours(sample, xs), avals)[0].out_avals))
+        return str(list(stage(lambda *xs: evaluate_primitive(sample, xs), avals)[0].out_avals))
     except Exception as error:
-        return named(error, wanted)
+        return error_name(error, expected)
 
 
-def traced_by_jax(sample: Sample, avals: Avals) -> Verdict:
+def jax_verdict(sample: Sample, avals: Avals) -> Verdict:
     args = [to_jax_array(ones(a)) for a in avals]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of imaginary parts that get lost
-            outs = jax.eval_shape(lambda *xs: jaxs(sample, xs), *args)
+            warnings.simplefilter("ignore")  # JAX warns about discarded imaginary parts
+            outs = jax.eval_shape(lambda *xs: evaluate_in_jax(sample, xs), *args)
     except (TypeError, ValueError) as error:
         return type(error).__name__
-    except Exception:  # an accident
+    except Exception:  # an internal error of JAX
         return REFUSED
     return str([aval_of(o) for o in outs])
 
@@ -153,85 +152,85 @@ UNCHECKED_MATRICES: Final[Mapping[str, tuple[Verdict, Verdict]]] = dict.fromkeys
     ),
     ("TypeError", ACCEPTED),
 )
-"""Where JAX finds out when it compiles that LAPACK has no kernel for a dtype."""
+"""Where JAX only finds out when compiling that LAPACK has no kernel for a dtype."""
 
 CHECKED_MATRICES: Final[Mapping[str, tuple[Verdict, Verdict]]] = {
-    # tracefx computes narrow floats with those of 32 bits.
+    # tracefx computes narrow floats in 32 bits.
     "cholesky_update": (ACCEPTED, "TypeError"),
     "symmetric_product": (ACCEPTED, "TypeError"),
-    # JAX's functions look at the shapes first.
+    # JAX checks the shapes first.
     **(dict.fromkeys(("cholesky", "eigh"), ("TypeError", "ValueError")) if CHECKS_SHAPES_OF_MATRICES else {}),
 }
-"""Where JAX finds it out when it traces."""
+"""Where JAX checks the dtypes or shapes of matrices when it traces."""
 
 DIFFERENCES: Final[Mapping[str, tuple[Verdict, Verdict]]] = MappingProxyType(
     {
-        # JAX finds out when it compiles.
+        # JAX reports the error when it compiles.
         "reshape": ("TypeError", ACCEPTED),
         "cumlogsumexp": ("TypeError", ACCEPTED),
         "select_and_gather_add": ("TypeError", ACCEPTED),
         "select_and_scatter_add": ("TypeError", ACCEPTED),
         "fft": ("ValueError", ACCEPTED),
-        # And that LAPACK has no numbers of 8 or 16 bits, and that stacks of matrices are not of one size.
+        # JAX also reports only when compiling that LAPACK lacks 8- and 16-bit dtypes and that batch sizes differ.
         "geqp3": ("TypeError", ACCEPTED),
         "ormqr": ("TypeError", ACCEPTED),
         **(CHECKED_MATRICES if CHECKS_DTYPES_OF_MATRICES else UNCHECKED_MATRICES),
-        # JAX orders complex numbers here, which it refuses to compare.
+        # JAX orders complex numbers here, although it refuses to compare them.
         "argmax": ("TypeError", ACCEPTED),
         "argmin": ("TypeError", ACCEPTED),
         "clamp": ("TypeError", ACCEPTED),
-        # JAX's function gives operands back that have as many axes as are asked for, and counts truth values.
+        # JAX returns operands that already have the requested number of axes, and sums booleans.
         "broadcast_in_dim": ("TypeError", ACCEPTED),
         "psum": ("TypeError", ACCEPTED),
-        # JAX takes no integers of 4 bits.
+        # JAX refuses 4-bit integers.
         "abs": (ACCEPTED, "TypeError"),
         "reduce_and": (ACCEPTED, "TypeError"),
         "reduce_or": (ACCEPTED, "TypeError"),
         "reduce_xor": (ACCEPTED, "TypeError"),
-        # JAX's function refuses what the operation can do: to exchange parts of any size.
+        # JAX's function refuses blocks of unequal sizes, which the primitive exchanges.
         "all_to_all": (ACCEPTED, "ValueError"),
-        # JAX's function counts its arguments otherwise, as ours does.
+        # JAX's function checks the number of arguments in another way; so does ours.
         "dot_general": ("TypeError", "ValueError"),
         "dynamic_slice": ("TypeError", "ValueError"),
         "dynamic_update_slice": ("TypeError", "ValueError"),
-        # In JAX the functions around these look at operands.
+        # In JAX, the wrappers of these primitives check the operands.
         "threefry2x32": ("TypeError", ACCEPTED),
         "rng_bit_generator": ("TypeError", ACCEPTED),
         "random_seed": ("TypeError", ACCEPTED),
         "random_fold_in": ("TypeError", ACCEPTED),
         "random_bits": ("TypeError", ACCEPTED),
         "random_clone": ("TypeError", ACCEPTED),
-        # JAX's compiler cuts unevenly where it is asked to.
+        # JAX's compiler shards unevenly if asked to.
         "sharding_constraint": ("ValueError", ACCEPTED),
-        # JAX calls it a matter of size.
+        # JAX reports a ValueError about sizes.
         "bitcast_convert_type": ("TypeError", "ValueError"),
     }
 )
-"""Where an operation's verdict is another than that of JAX's function: ours, and JAX's."""
+"""Primitives whose verdict differs from that of JAX's function: (ours, JAX's)."""
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_operands_are_taken_and_refused_as_by_jax(operation: type[Primitive]) -> None:
+def test_primitive_accepts_and_refuses_the_operands_that_jax_does(operation: type[Primitive]) -> None:
     differences: set[tuple[Verdict, Verdict]] = set()
     refused = 0
     for sample in SAMPLES[operation.name]:
         for avals in variants([a.aval.strong() for a in values(sample.operands[0])]):
-            want = traced_by_jax(sample, avals)
-            got = staged(sample, avals, want)
-            what = f"{sample.prim} of {avals}"
-            assert got in ERRORS or got.startswith("["), what
-            assert evaluated(sample, avals, want) == got, what
+            want = jax_verdict(sample, avals)
+            got = staged_verdict(sample, avals, want)
+            case = f"{sample.prim} of {avals}"
+            assert got in ERRORS or got.startswith("["), case
+            assert eager_verdict(sample, avals, want) == got, case
             refused += got in ERRORS
             if got != want and not (got in ERRORS and want == REFUSED):
                 difference = tuple([ACCEPTED if v.startswith("[") else v for v in (got, want)])
-                assert difference == DIFFERENCES.get(sample.prim.name), f"{what}: {got}, in JAX {want}"
+                assert difference == DIFFERENCES.get(sample.prim.name), f"{case}: {got}, in JAX {want}"
                 differences.add((difference[0], difference[1]))
     assert differences == {d for name, d in DIFFERENCES.items() if name == operation.name}
-    assert refused or operation is OptimizationBarrier  # which takes all that there is
+    assert refused or operation is OptimizationBarrier  # it accepts any operands
 
 
-def test_operands_beyond_those_it_takes_are_no_places_for_results() -> None:
-    """NumPy's functions write into arrays that they are given in their place."""
+def test_extra_operands_are_refused_and_not_written_to() -> None:
+    """NumPy's ufuncs take an array to write into as an additional argument."""
     x, y = [from_numpy(np.full(2, n, np.float32)) for n in (1, 2)]
     with pytest.raises(TypeError, match="sin takes 1 operand, got 2"):
         bind(Sin(), x, y)
@@ -240,7 +239,7 @@ def test_operands_beyond_those_it_takes_are_no_places_for_results() -> None:
     assert to_numpy(y).tolist() == [2.0, 2.0]
 
 
-def test_a_program_whose_operation_lacks_an_operand_is_refused() -> None:
+def test_check_jaxpr_refuses_an_equation_with_a_missing_operand() -> None:
     jaxpr = parse_jaxpr("{ lambda ; a:f32[2]. let b:f32[2] = add a in (b,) }")
     with pytest.raises(JaxprTypeError, match="add takes 2 operands, got 1"):
         check_jaxpr(jaxpr)

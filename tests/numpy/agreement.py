@@ -1,4 +1,4 @@
-"""The oracle of the tests of `tracefx.numpy`: the same call here and in `jax.numpy`."""
+"""Helpers of the tests of `tracefx.numpy`: compare a call with the same call of `jax.numpy`, the oracle."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -30,7 +30,7 @@ NARROW: Final = frozenset({"bfloat16", "float16"})
 
 
 def numbers(dtype: str, shape: Sequence[int], seed: int = 0) -> npt.NDArray[Any]:
-    """Few different values, so that some are equal, zero, negative and fractions."""
+    """Returns an array of few distinct values, so that some are equal, zero, negative or fractional."""
     rng = np.random.default_rng(seed)
     if dtype == "bool":
         return rng.random(shape) > 0.5
@@ -52,38 +52,40 @@ def i32(x: object) -> npt.NDArray[Any]:
 
 
 def both(x: npt.NDArray[Any]) -> tuple[Array, jax.Array]:
-    """An array here and in JAX, its dtype asked for explicitly so that 64 bits stay."""
+    """Returns `x` as a tracefx array and as a JAX array, with an explicit dtype so that 64-bit values stay 64-bit."""
     return fnp.array(x, dtype=x.dtype), jnp.array(x, dtype=x.dtype)
 
 
-def check(ours: object, theirs: object, *, exact: bool = False, weak: bool = True) -> None:
-    """Type and values agree; sequences item by item."""
-    if isinstance(theirs, list | tuple):
-        assert isinstance(ours, list | tuple)
-        assert len(ours) == len(theirs)
-        for a, b in zip(ours, theirs, strict=True):
+def check(got: object, expected: object, *, exact: bool = False, weak: bool = True) -> None:
+    """Asserts that two results agree in type and values; sequences are compared item by item."""
+    if isinstance(expected, list | tuple):
+        assert isinstance(got, list | tuple)
+        assert len(got) == len(expected)
+        for a, b in zip(got, expected, strict=True):
             check(a, b, exact=exact, weak=weak)
         return
-    assert isinstance(ours, Array)
-    assert isinstance(theirs, jax.Array)
-    assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-    if weak and theirs.dtype != np.bool_:
-        assert ours.weak_type == theirs.weak_type
+    assert isinstance(got, Array)
+    assert isinstance(expected, jax.Array)
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+    if weak and expected.dtype != np.bool_:
+        assert got.weak_type == expected.weak_type
     if exact:
-        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
     else:
-        assert_near(ours, theirs, JAX_TOLERANCE)
+        assert_near(got, expected, JAX_TOLERANCE)
 
 
-def agree_in_type(ours: Callable[..., object], theirs: Callable[..., object], *args: npt.NDArray[Any]) -> None:
-    """Both give results of one type, or both refuse. Nothing is compiled, so this is quick."""
+def agree_in_type(
+    function: Callable[..., object], jax_function: Callable[..., object], *args: npt.NDArray[Any]
+) -> None:
+    """Asserts that both functions return results of one type, or both raise. Nothing is compiled, so this is fast."""
     pairs = [both(a) for a in args]
     try:
-        expected = jax.eval_shape(theirs, *[y for _, y in pairs])
+        expected = jax.eval_shape(jax_function, *[y for _, y in pairs])
     except (TypeError, ValueError):
         expected = None
     try:
-        got = ours(*[x for x, _ in pairs])
+        got = function(*[x for x, _ in pairs])
     except (TypeError, ValueError):
         assert expected is None, f"JAX gives {expected}"
         return
@@ -93,46 +95,54 @@ def agree_in_type(ours: Callable[..., object], theirs: Callable[..., object], *a
     assert got.weak_type == expected.weak_type or got.dtype == np.bool_
 
 
-REFUSALS: Final = (TypeError, ValueError, IndexError, NotImplementedError, ZeroDivisionError)
+EXPECTED_ERRORS: Final = (TypeError, ValueError, IndexError, NotImplementedError, ZeroDivisionError)
 
 
 def agree_at(
-    ours: Callable[..., object], theirs: Callable[..., object], calls: Sequence[Sequence[Any]], *, weak: bool = True
+    function: Callable[..., object],
+    jax_function: Callable[..., object],
+    calls: Sequence[Sequence[Any]],
+    *,
+    weak: bool = True,
 ) -> None:
-    """`agree` at the arguments of each call, which JAX compiles at one go. NumPy arrays become arrays of a library."""
+    """Runs `agree` for each call in `calls`. JAX compiles all calls as one program. NumPy arrays in a call are
+    converted to arrays of the respective library.
+    """
 
-    def of(library: Callable[..., object], call: Sequence[Any], arrays: Sequence[Any]) -> object:
+    def apply_call(library: Callable[..., object], call: Sequence[Any], arrays: Sequence[Any]) -> object:
         rest = iter(arrays)
         return library(*[next(rest) if isinstance(a, np.ndarray) else a for a in call])
 
-    def together(given: Sequence[Sequence[jax.Array]]) -> list[object]:
+    def all_calls(array_lists: Sequence[Sequence[jax.Array]]) -> list[object]:
         outs: list[object] = []
-        for call, arrays in zip(calls, given, strict=True):
+        for call, arrays in zip(calls, array_lists, strict=True):
             try:
-                outs.append(of(theirs, call, arrays))
-            except REFUSALS:
+                outs.append(apply_call(jax_function, call, arrays))
+            except EXPECTED_ERRORS:
                 outs.append(None)
         return outs
 
     pairs = [[both(a) for a in call if isinstance(a, np.ndarray)] for call in calls]
-    expected = compile_with_fallback(jax.jit, together)([[y for _, y in pair] for pair in pairs])
+    expected = compile_with_fallback(jax.jit, all_calls)([[y for _, y in pair] for pair in pairs])
     for call, pair, want in zip(calls, pairs, expected, strict=True):
         got: object = None
-        with suppress(*REFUSALS):
-            got = of(ours, call, [x for x, _ in pair])
+        with suppress(*EXPECTED_ERRORS):
+            got = apply_call(function, call, [x for x, _ in pair])
         assert (got is None) == (want is None), f"{got!r} of {call} in place of {want!r}, None where one refuses"
         if got is not None:
             check(got, want, weak=weak)
 
 
-def agree(ours: Callable[[], object], theirs: Callable[[], object], *, exact: bool = False, weak: bool = True) -> None:
-    """Both give the same, or both refuse."""
+def agree(
+    call: Callable[[], object], jax_call: Callable[[], object], *, exact: bool = False, weak: bool = True
+) -> None:
+    """Asserts that both calls return the same result, or both raise."""
     try:
-        expected = theirs()
-    except REFUSALS:
+        expected = jax_call()
+    except EXPECTED_ERRORS:
         try:
-            got = ours()
-        except REFUSALS:
+            got = call()
+        except EXPECTED_ERRORS:
             return
         raise AssertionError(f"JAX refuses, but here the result is {got!r}") from None
-    check(ours(), expected, exact=exact, weak=weak)
+    check(call(), expected, exact=exact, weak=weak)

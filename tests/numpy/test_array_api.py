@@ -1,6 +1,7 @@
-"""What the array API standard asks of the namespace and of arrays, beyond the functions: devices, versions, inspection.
+"""The array API standard apart from its functions: namespace inspection, devices, versions, copies, dtypes.
 
-The functions' own records are in tests/differential; the standard's special cases in test_special_cases.py.
+The functions are compared with NumPy and JAX in tests/differential; the standard's special cases are in
+test_special_cases.py.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 
-# The names of version 2024.12, with the arguments that are passed by name.
+# The functions of version 2024.12, with their keyword arguments.
 FUNCTIONS: Final = {
-    # making arrays
+    # creation
     "arange": "dtype device",
     "asarray": "dtype device copy",
     "empty": "dtype device",
@@ -37,7 +38,7 @@ FUNCTIONS: Final = {
     # dtypes
     **dict.fromkeys(("broadcast_arrays", "broadcast_to", "can_cast", "finfo", "iinfo", "isdtype", "result_type"), ""),
     "astype": "copy device",
-    # element by element
+    # elementwise
     **dict.fromkeys(
         (
             *(
@@ -73,7 +74,7 @@ FUNCTIONS: Final = {
         "",
     ),
     "clip": "min max",
-    # shapes, sums
+    # shapes, reductions
     "concat": "axis",
     "expand_dims": "axis",
     "flip": "axis",
@@ -116,12 +117,12 @@ DTYPES: Final = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_take_what_the_standard_names(name: str) -> None:
-    found = inspect.signature(getattr(fnp, name)).parameters
-    assert set(FUNCTIONS[name].split()) <= set(found)
+def test_functions_accept_the_parameters_of_the_standard(name: str) -> None:
+    parameters = inspect.signature(getattr(fnp, name)).parameters
+    assert set(FUNCTIONS[name].split()) <= set(parameters)
 
 
-def test_constants_and_dtypes_are_there() -> None:
+def test_constants_and_dtypes_exist() -> None:
     assert (fnp.e, fnp.pi, fnp.inf, fnp.newaxis) == (np.e, np.pi, np.inf, None)
     assert np.isnan(fnp.nan)
     for names in DTYPES.values():
@@ -131,7 +132,7 @@ def test_constants_and_dtypes_are_there() -> None:
 # ------------------------------------------------------------------ inspection
 
 
-def test_what_the_namespace_says_about_itself() -> None:
+def test_array_namespace_info() -> None:
     info = fnp.__array_namespace_info__()
     assert fnp.__array_api_version__ == "2024.12"
     assert set(info.capabilities()) == {"boolean indexing", "data-dependent shapes", "max dimensions"}
@@ -158,7 +159,7 @@ def test_dtypes_by_kind() -> None:
         info.dtypes(kind="strings")
 
 
-def test_the_namespace_of_an_array() -> None:
+def test_array_namespace_method() -> None:
     x = fnp.ones(2)
     for version in (None, "2021.12", "2024.12"):
         assert x.__array_namespace__(api_version=version) is fnp
@@ -188,23 +189,23 @@ MAKERS: Final = (
 )
 
 
-@pytest.mark.parametrize("made", MAKERS, ids=range(len(MAKERS)))
-def test_arrays_are_made_on_a_device(made: Any) -> None:
+@pytest.mark.parametrize("create", MAKERS, ids=range(len(MAKERS)))
+def test_creation_functions_take_a_device(create: Any) -> None:
     device, *_ = fx.devices()
     for where in (device, None):
-        found = made(device=where)
-        assert found.device is device
-        assert found.tolist() == made().tolist()
+        array_ = create(device=where)
+        assert array_.device is device
+        assert array_.tolist() == create().tolist()
 
 
-@pytest.mark.parametrize("made", MAKERS[:-1], ids=range(len(MAKERS) - 1))
-def test_what_is_no_device_is_refused(made: Any) -> None:
+@pytest.mark.parametrize("create", MAKERS[:-1], ids=range(len(MAKERS) - 1))
+def test_invalid_device_raises(create: Any) -> None:
     what = r"device must be one of tracefx.devices\(\), a sharding or None, got 'somewhere'"
     with pytest.raises(TypeError, match=what):
-        made(device="somewhere")
+        create(device="somewhere")
 
 
-def test_an_array_says_where_it_is_and_goes_elsewhere() -> None:
+def test_device_attributes_and_to_device() -> None:
     device, *_ = fx.devices()
     x = fnp.ones(2)
     assert (x.device, x.devices(), x.platform()) == (device, {device}, "cpu")
@@ -213,7 +214,7 @@ def test_an_array_says_where_it_is_and_goes_elsewhere() -> None:
         x.to_device(device, stream=3)
 
 
-def test_a_traced_array_is_nowhere_yet_and_programs_for_arrays_of_any_library_go_on() -> None:
+def test_traced_array_has_no_device_and_array_api_code_still_runs() -> None:
     @fx.jit
     def f(x: Any) -> Any:
         assert (x.device, x.devices(), x.platform()) == (None, set(), "cpu")
@@ -225,7 +226,7 @@ def test_a_traced_array_is_nowhere_yet_and_programs_for_arrays_of_any_library_go
 # ------------------------------------------------------------------ copies
 
 
-def test_memory_is_shared_where_that_is_asked_for() -> None:
+def test_copy_argument_of_asarray() -> None:
     numbers = np.ones(2)
     shared = fnp.asarray(numbers, copy=False)
     numbers[0] = 5.0
@@ -233,29 +234,29 @@ def test_memory_is_shared_where_that_is_asked_for() -> None:
     x = fnp.ones(2)
     assert fnp.asarray(x, copy=False) is x
     numbers = np.ones(2)
-    kept = fnp.asarray(numbers, copy=True)
+    copied = fnp.asarray(numbers, copy=True)
     numbers[0] = 5.0
-    assert kept.tolist() == [1.0, 1.0]
+    assert copied.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("made", [lambda: fnp.asarray([1.0], copy=False), lambda: fnp.asarray(1.0, copy=False)])
-def test_what_must_be_copied_is_not_shared(made: Any) -> None:
+@pytest.mark.parametrize("create", [lambda: fnp.asarray([1.0], copy=False), lambda: fnp.asarray(1.0, copy=False)])
+def test_copy_false_raises_where_a_copy_is_needed(create: Any) -> None:
     with pytest.raises(ValueError, match="copy=False, but the elements of a .* must be copied"):
-        made()
+        create()
 
 
-def test_what_must_be_converted_is_not_shared() -> None:
+def test_copy_false_raises_where_a_conversion_is_needed() -> None:
     with pytest.raises(ValueError, match="copy=False, but i32.2. requires a copy to another dtype"):
         fnp.asarray(np.ones(2), "int32", copy=False)
 
 
-def test_bytes() -> None:
+def test_tobytes() -> None:
     x = np.arange(6, dtype=np.int16).reshape(2, 3)
     assert fnp.asarray(x).tobytes() == x.astype(np.int16).tobytes()
     assert fnp.asarray(x).tobytes("F") == x.tobytes("F")
 
 
-def test_operators_in_place_make_new_arrays() -> None:
+def test_in_place_operators_return_new_arrays() -> None:
     x = y = fnp.ones(2)
     x += 1
     x *= 3.0
@@ -263,12 +264,12 @@ def test_operators_in_place_make_new_arrays() -> None:
     assert (x.tolist(), y.tolist()) == ([4.0, 4.0], [1.0, 1.0])
 
 
-# ------------------------------------------------------------------ dtypes that meet, and numbers of any size
+# ------------------------------------------------------------------ dtype promotion, large integers, truth values
 
 
 @pytest.mark.parametrize("x64", [False, True])
-def test_the_dtypes_of_the_namespace_meet_as_their_names_do(x64: bool) -> None:
-    """None is weak, though `float64 == float`."""
+def test_scalar_types_promote_like_dtype_names(x64: bool) -> None:
+    """No scalar type is weak, though `fnp.float64 == float`."""
     named = [name for names in DTYPES.values() for name in names]
     with fx.enable_x64(x64):
         for a, b in itertools.product(named, named):
@@ -280,7 +281,7 @@ def test_the_dtypes_of_the_namespace_meet_as_their_names_do(x64: bool) -> None:
 
 @pytest.mark.parametrize("k", [2, 3, -2, 2**31, -(2**31) - 1, 2**70])
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
-def test_diagonals_may_be_beyond_the_corners_by_any_number(k: int, wrap: Any) -> None:
+def test_diagonal_offset_may_be_any_integer(k: int, wrap: Any) -> None:
     x = np.arange(1, 7).reshape(2, 3)
     near = max(-3, min(k, 4))
     assert np.array_equal(wrap(lambda: fnp.eye(2, 3, k))(), np.eye(2, 3, near))
@@ -289,24 +290,24 @@ def test_diagonals_may_be_beyond_the_corners_by_any_number(k: int, wrap: Any) ->
     assert np.array_equal(wrap(lambda y: fnp.triu(y, k))(fnp.asarray(x)), np.triu(x, near))
 
 
-def test_a_new_axis_is_the_first_unless_said() -> None:
+def test_expand_dims_defaults_to_axis_0() -> None:
     assert fnp.expand_dims(fnp.ones(3)).shape == (1, 3)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
-def test_complex_numbers_but_zero_are_true(wrap: Any) -> None:
+def test_nonzero_complex_values_convert_to_true(wrap: Any) -> None:
     x = np.array([1j, 0, 1, -2j, complex(0.0, np.nan), complex(-0.0, -0.0)], np.complex64)
     truth = [True, False, True, True, True, False]
     for f in (lambda z: z.astype(bool), lambda z: fnp.astype(z, bool), lambda z: fnp.asarray(z, bool), fnp.logical_or):
-        given = (fnp.asarray(x), False) if f is fnp.logical_or else (fnp.asarray(x),)
-        assert wrap(f)(*given).tolist() == truth
+        args = (fnp.asarray(x), False) if f is fnp.logical_or else (fnp.asarray(x),)
+        assert wrap(f)(*args).tolist() == truth
     for name in ("all", "any"):
         for part in (x, x[:1], x[1:2], x[3:5], x[:0]):
             assert wrap(getattr(fnp, name))(fnp.asarray(part)).tolist() == bool(getattr(np, name)(part))
     assert wrap(fnp.count_nonzero)(fnp.asarray(x)).tolist() == 4
 
 
-def test_complex_numbers_that_are_no_arrays_yet_are_true_but_for_zero() -> None:
+def test_creation_converts_nonzero_complex_values_to_true() -> None:
     assert fnp.asarray([1j, 0], bool).tolist() == [True, False]
     assert fnp.asarray([np.array([1j, 0]), np.array([0, 2])], bool).tolist() == [[True, False], [False, True]]
     assert fnp.asarray(np.array([1j, 0]), bool).tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""The dtypes and shapes of results that the array API asks for, of numbers that are there and of traced ones."""
+"""Result dtypes and shapes that the array API standard requires, for concrete and for traced arguments."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NUMERIC: Final = (*REAL, *COMPLEX)
 ALL: Final = ("bool", *NUMERIC)
 PARTS: Final = {"complex64": "float32", "complex128": "float64"}
 
-# What each function of one array takes, where the results have its dtype.
-KEEPING: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
+# Functions of one array whose results have the dtype of the argument, by the dtypes that they accept.
+SAME_DTYPE: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     INEXACT: (
         *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log", "log1p", "log2"),
         *("log10", "mean", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh"),
@@ -54,7 +54,7 @@ PAIRS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("bool", *INTEGERS): ("bitwise_and", "bitwise_or", "bitwise_xor"),
     INTEGERS: ("bitwise_left_shift", "bitwise_right_shift"),
 }
-COMPARED: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
+BOOLEAN_PAIRS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ALL: ("equal", "not_equal"),
     REAL: ("greater", "greater_equal", "less", "less_equal"),
     ("bool",): ("logical_and", "logical_or", "logical_xor"),
@@ -62,11 +62,11 @@ COMPARED: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def cases(table: dict[tuple[str, ...], tuple[str, ...]]) -> list[tuple[str, str]]:
-    return [(name, dtype) for taken, names in table.items() for name in names for dtype in taken]
+    return [(name, dtype) for accepted_dtypes, names in table.items() for name in names for dtype in accepted_dtypes]
 
 
-def met(a: str, b: str) -> str | None:
-    """The standard's table of promotion; None where it leaves open what comes."""
+def promoted_dtype(a: str, b: str) -> str | None:
+    """Returns the promoted dtype of the standard's table, or None where the standard leaves it undefined."""
     for rank in (SIGNED, UNSIGNED, FLOATS, COMPLEX):
         if a in rank and b in rank:
             return max(a, b, key=rank.index)
@@ -80,12 +80,12 @@ def met(a: str, b: str) -> str | None:
 
 
 def type_names(f: Callable[..., Any], *args: Any) -> set[str]:
-    """The dtypes of the results, which are those that tracing finds."""
+    """Returns the names of the result dtypes, after checking that abstract evaluation predicts the same types."""
     out = f(*args)
     traced = fx.eval_shape(f, *args) if f not in (fnp.unique_values, fnp.nonzero) else out
     leaves = out if isinstance(out, tuple) else (out,)
-    foretold = traced if isinstance(traced, tuple) else (traced,)
-    assert [(x.shape, x.dtype) for x in leaves] == [(x.shape, x.dtype) for x in foretold]
+    predicted = traced if isinstance(traced, tuple) else (traced,)
+    assert [(x.shape, x.dtype) for x in leaves] == [(x.shape, x.dtype) for x in predicted]
     return {x.dtype.name for x in leaves}
 
 
@@ -93,20 +93,20 @@ def some(dtype: str, *shape: int) -> Any:
     return fnp.ones(shape or (2,), dtype)
 
 
-@pytest.mark.parametrize(("name", "dtype"), cases(KEEPING))
-def test_functions_that_keep_a_dtype(name: str, dtype: str) -> None:
+@pytest.mark.parametrize(("name", "dtype"), cases(SAME_DTYPE))
+def test_functions_that_preserve_the_dtype(name: str, dtype: str) -> None:
     with fx.enable_x64(True):
         assert type_names(getattr(fnp, name), some(dtype)) == {dtype}
 
 
 @pytest.mark.parametrize(("name", "dtype"), cases(BOOLEAN))
-def test_functions_that_tell_whether(name: str, dtype: str) -> None:
+def test_predicates_return_bool(name: str, dtype: str) -> None:
     assert type_names(getattr(fnp, name), some(dtype)) == {"bool"}
 
 
 @pytest.mark.parametrize("dtype", COMPLEX)
 @pytest.mark.parametrize("name", ["abs", "imag", "real"])
-def test_functions_that_are_real_of_complex_numbers(name: str, dtype: str) -> None:
+def test_real_valued_functions_of_complex_numbers(name: str, dtype: str) -> None:
     assert type_names(getattr(fnp, name), some(dtype)) == {PARTS[dtype]}
 
 
@@ -120,24 +120,24 @@ def test_sums_of_small_integers_have_the_default_dtype(name: str, dtype: str) ->
         assert type_names(fnp.linalg.trace, some(dtype, 2, 2)) == {wide}
 
 
-@pytest.mark.parametrize(("name", "dtype"), [(n, d) for n, taken in INDICES.items() for d in taken])
-def test_places_have_the_dtype_of_indices(name: str, dtype: str) -> None:
+@pytest.mark.parametrize(("name", "dtype"), [(n, d) for n, accepted_dtypes in INDICES.items() for d in accepted_dtypes])
+def test_index_results_have_the_index_dtype(name: str, dtype: str) -> None:
     for x64, index in ((False, "int32"), (True, "int64")):
         with fx.enable_x64(x64):
             assert type_names(getattr(fnp, name), some(dtype)) == {index}
 
 
-@pytest.mark.parametrize("table", [PAIRS, COMPARED], ids=["numbers", "truth"])
-def test_arrays_meet_in_the_dtype_of_the_standard(table: dict[tuple[str, ...], tuple[str, ...]]) -> None:
+@pytest.mark.parametrize("table", [PAIRS, BOOLEAN_PAIRS], ids=["numbers", "truth"])
+def test_binary_functions_promote_as_the_standard(table: dict[tuple[str, ...], tuple[str, ...]]) -> None:
     with fx.enable_x64(True):
-        for taken, names in table.items():
-            for a, b in itertools.combinations_with_replacement(taken, 2):
-                if (both := met(a, b)) is None:
+        for accepted_dtypes, names in table.items():
+            for a, b in itertools.combinations_with_replacement(accepted_dtypes, 2):
+                if (both := promoted_dtype(a, b)) is None:
                     continue
-                name = names[(taken.index(a) + taken.index(b)) % len(names)]
+                name = names[(accepted_dtypes.index(a) + accepted_dtypes.index(b)) % len(names)]
                 f = getattr(fnp, name)
                 x, y = (some(d, 2, 2) if name in ("matmul", "tensordot") else some(d) for d in (a, b))
-                want = "bool" if table is COMPARED else both
+                want = "bool" if table is BOOLEAN_PAIRS else both
                 assert f(x, y).dtype == f(y, x).dtype == want, (name, a, b)
                 assert fx.eval_shape(f, x, y).dtype == want, (name, a, b)
 
@@ -146,9 +146,9 @@ def test_arrays_meet_in_the_dtype_of_the_standard(table: dict[tuple[str, ...], t
 def test_python_numbers_take_the_dtype_of_the_array_on_either_side(dtype: str) -> None:
     numbers: list[Any] = [True] if dtype == "bool" else [1, *([1.5] * (dtype in INEXACT)), *([1j] * (dtype in COMPLEX))]
     with fx.enable_x64(True):
-        for taken, names in PAIRS.items():
+        for accepted_dtypes, names in PAIRS.items():
             for name, number in itertools.product(names, numbers):
-                if dtype in taken and name not in ("vecdot", "matmul", "tensordot"):
+                if dtype in accepted_dtypes and name not in ("vecdot", "matmul", "tensordot"):
                     f = getattr(fnp, name)
                     assert f(some(dtype), number).dtype == f(number, some(dtype)).dtype == dtype, (name, number)
         for number in numbers:
@@ -161,19 +161,19 @@ def test_python_numbers_take_the_dtype_of_the_array_on_either_side(dtype: str) -
 
 @limit_examples(30)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.data())
-def test_reductions_leave_out_their_axes_or_keep_them_with_size_one(sizes: list[int], data: st.DataObject) -> None:
+def test_reductions_drop_their_axes_or_keep_them_with_size_one(sizes: list[int], data: st.DataObject) -> None:
     axes = data.draw(st.lists(st.sampled_from(range(len(sizes))), unique=True))
     signed = tuple(a - len(sizes) if data.draw(st.booleans()) else a for a in axes)
     x = fnp.zeros(sizes)
     for f in (fnp.sum, fnp.prod, fnp.mean, fnp.any, fnp.all, fnp.std):
         assert f(x, axis=signed).shape == tuple(n for a, n in enumerate(sizes) if a not in axes)
-        kept = f(x, axis=signed, keepdims=True)
-        assert kept.shape == tuple(1 if a in axes else n for a, n in enumerate(sizes))
+        with_keepdims = f(x, axis=signed, keepdims=True)
+        assert with_keepdims.shape == tuple(1 if a in axes else n for a, n in enumerate(sizes))
 
 
 @limit_examples(30)
 @given(st.lists(st.integers(1, 3), max_size=3), st.lists(st.integers(1, 3), max_size=3), st.data())
-def test_contractions_leave_out_the_axes_they_sum_over(left: list[int], right: list[int], data: st.DataObject) -> None:
+def test_tensordot_drops_the_contracted_axes(left: list[int], right: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, min(len(left), len(right))))
     first = data.draw(st.permutations(range(len(left))))[:count]
     second = data.draw(st.permutations(range(len(right))))[:count]

@@ -1,4 +1,4 @@
-"""`tracefx.dtypes` beside `jax.dtypes`."""
+"""`tracefx.dtypes` compared with `jax.dtypes`."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -20,7 +20,7 @@ jax.config.update("jax_explicit_x64_dtypes", "allow")
 DTYPES = ("float64", "int64", "uint64", "complex128", "bfloat16", "bool", "int4", float, int, bool, complex, np.float32)
 
 
-def test_names_are_jaxs() -> None:
+def test_names_match_jax() -> None:
     public = {name for name in dir(jax.dtypes) if not name.startswith("_")}
     assert public - {"extended", "prng_key"} <= set(dtypes.__all__) <= public
     assert dtypes.float0 == jax.dtypes.float0
@@ -31,7 +31,7 @@ def test_names_are_jaxs() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_canonical_dtypes_are_jaxs(dtype: Any) -> None:
+def test_canonical_dtypes_match_jax(dtype: Any) -> None:
     assert dtypes.canonicalize_dtype(dtype) == jax.dtypes.canonicalize_dtype(dtype)
     with fx.enable_x64(), jax.enable_x64(True):
         assert dtypes.canonicalize_dtype(dtype) == jax.dtypes.canonicalize_dtype(dtype)
@@ -42,7 +42,7 @@ def test_canonical_dtypes_are_jaxs(dtype: Any) -> None:
 @pytest.mark.parametrize(
     "args", [(1, 2.5), ("int8", 1), (np.ones(2), 1.0), (1,), (True,), (float,), ("float64",), ("bfloat16", "float16")]
 )
-def test_promoted_dtypes_are_jaxs(args: Any) -> None:
+def test_promoted_dtypes_match_jax(args: Any) -> None:
     assert dtypes.result_type(*args) == jax.dtypes.result_type(*args)
     assert dtypes.result_type(*args, return_weak_type_flag=True) == jax.dtypes.result_type(
         *args, return_weak_type_flag=True
@@ -55,7 +55,7 @@ def test_scalar_types_of_arrays() -> None:
     assert dtypes.scalar_type_of(fnp.ones(2, "bfloat16")) is jax.dtypes.scalar_type_of(jnp.ones(2, "bfloat16"))
 
 
-def test_what_is_no_dtype_is_refused() -> None:
+def test_invalid_dtype_raises() -> None:
     for f in (dtypes.canonicalize_dtype, dtypes.itemsize_bits, dtypes.scalar_type_of):
         with pytest.raises(TypeError, match="not a dtype that arrays can have"):
             f("x")

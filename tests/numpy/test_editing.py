@@ -1,4 +1,4 @@
-"""Editing of arrays against NumPy, where places are known; orders of contraction."""
+"""`insert`, `delete`, `trim_zeros`, `einsum_path` and polynomials with leading zeros, against NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = st.integers(0, 5)
 
 @st.composite
 def insertions(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], Any, int | None]:
-    """An array, where to insert, along which axis."""
+    """Draws an array, the indices at which to insert, and the axis."""
     shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
     x = np.arange(np.prod(shape)).reshape(shape)
     axis = draw(st.none() | st.integers(-len(shape), len(shape) - 1))
@@ -29,7 +29,7 @@ def insertions(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], Any, int | None]:
 
 @settings(max_examples=40, deadline=None)
 @given(insertions())
-def test_insert_is_numpys(case: Any) -> None:
+def test_insert_matches_numpy(case: Any) -> None:
     x, where, axis = case
     got = fnp.insert(x, where if isinstance(where, int) else np.array(where), -1, axis)
     assert got.tolist() == np.insert(x, where, -1, axis).tolist()
@@ -37,25 +37,25 @@ def test_insert_is_numpys(case: Any) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(insertions(), st.booleans())
-def test_delete_is_numpys(case: Any, once: bool) -> None:
+def test_delete_matches_numpy(case: Any, unique: bool) -> None:
     x, where, axis = case
     n = x.size if axis is None else x.shape[axis]
-    places = np.unique(np.array(where) % n if once else np.clip(where, -n, n - 1))
-    want = np.delete(x, places, axis)
-    assert fnp.delete(x, places, axis).tolist() == want.tolist()
-    if once:
+    indices = np.unique(np.array(where) % n if unique else np.clip(where, -n, n - 1))
+    want = np.delete(x, indices, axis)
+    assert fnp.delete(x, indices, axis).tolist() == want.tolist()
+    if unique:
         traced = fx.jit(lambda p: fnp.delete(x, p, axis, assume_unique_indices=True))
-        assert traced(places[::-1].copy()).tolist() == want.tolist()
+        assert traced(indices[::-1].copy()).tolist() == want.tolist()
 
 
-def test_what_is_left_must_be_known() -> None:
+def test_delete_at_a_traced_index_raises() -> None:
     with pytest.raises(TypeError, match="assume_unique_indices=True if its indices differ"):
         fx.jit(lambda i: fnp.delete(np.arange(3), i))(1)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.0, 1.0]), min_size=0, max_size=6), st.sampled_from(["fb", "f", "b", "FB"]))
-def test_trim_zeros_is_numpys(numbers: list[float], trim: Any) -> None:
+def test_trim_zeros_matches_numpy(numbers: list[float], trim: Any) -> None:
     assert fnp.trim_zeros(np.array(numbers), trim).tolist() == np.trim_zeros(np.array(numbers), trim).tolist()
 
 
@@ -68,7 +68,7 @@ def test_trim_zeros_of_a_matrix() -> None:
     assert fnp.trim_zeros(np.zeros((2, 2))).shape == (0, 0)
 
 
-def test_an_order_of_contraction() -> None:
+def test_einsum_path() -> None:
     x, y, z = fnp.ones((9, 1)), fnp.ones((1, 9)), fnp.ones((9, 1))
     path, text = fnp.einsum_path("ij,jk,kl->il", x, y, z)
     assert path == [(1, 2), (0, 1)]
@@ -77,18 +77,18 @@ def test_an_order_of_contraction() -> None:
     assert fnp.einsum_path(x, [0, 1], y, [1, 2])[0] == [(0, 1)]
 
 
-def test_zeros_in_front_of_coefficients_are_left_out_where_they_are_known() -> None:
+def test_trim_leading_zeros_needs_concrete_coefficients() -> None:
     product = fnp.polymul(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 1.0]), trim_leading_zeros=True)
     assert product.tolist() == [1.0, 2.0]
-    quotient, rest = fnp.polydiv(np.array([1.0, 3.0, 2.5]), np.array([1.0, 1.0]), trim_leading_zeros=True)
-    assert (quotient.tolist(), rest.tolist()) == ([1.0, 2.0], [0.5])
+    quotient, remainder = fnp.polydiv(np.array([1.0, 3.0, 2.5]), np.array([1.0, 1.0]), trim_leading_zeros=True)
+    assert (quotient.tolist(), remainder.tolist()) == ([1.0, 2.0], [0.5])
     with pytest.raises(TypeError, match="trim_leading_zeros needs concrete coefficients"):
         fx.jit(lambda p: fnp.polymul(p, p, trim_leading_zeros=True))(np.ones(2))
 
 
-def test_roots_without_the_zeros_in_front() -> None:
-    found = np.sort(np.asarray(fnp.roots(np.array([0.0, 1.0, -3.0, 2.0]))).real)
-    assert_near(found, [1.0, 2.0])
+def test_roots_strips_leading_zeros() -> None:
+    roots = np.sort(np.asarray(fnp.roots(np.array([0.0, 1.0, -3.0, 2.0]))).real)
+    assert_near(roots, [1.0, 2.0])
     assert fnp.roots(np.array([0.0, 0.0])).shape == (0,)
     with pytest.raises(TypeError, match="pass strip_zeros=False"):
         fx.jit(fnp.roots)(np.ones(3))

@@ -1,4 +1,4 @@
-"""Functions of arrays that are there: how they are evaluated is found once for each kind of arguments."""
+"""The eager cache of `tracefx.numpy`: the evaluation of a call on concrete arrays is planned once per cache key."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CALLS: dict[str, Call] = {
 
 
 def same(x: Any, y: Any) -> bool:
-    """Whether two trees of arrays have the same types and bytes, but for the bits of NaN."""
+    """Returns whether two pytrees of arrays have equal types and bytes, up to the bits of NaNs."""
     xs, ys = fx.tree.leaves(x), fx.tree.leaves(y)
     return [a.aval for a in xs] == [a.aval for a in ys] and all(
         np.array_equal(a, b, equal_nan=a.dtype.kind == "f") and np.array_equal(np.signbit(a), np.signbit(b))
@@ -100,18 +100,18 @@ def attempt(f: Call, *args: object) -> Any:
         return type(error)
 
 
-def alike(found: Any, first: Any) -> bool:
-    return found is first if isinstance(first, type) or isinstance(found, type) else same(found, first)
+def same_outcome(got: Any, first: Any) -> bool:
+    return got is first if isinstance(first, type) or isinstance(got, type) else same(got, first)
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_kind_that_comes_again_gives_the_same_and_has_the_types_of_the_program(name: str) -> None:
+def test_cached_calls_repeat_the_result_and_have_the_traced_types(name: str) -> None:
     call = CALLS[name]
     for host in (MIXED, PLAIN, WHOLE, ZEROS.reshape(2, 2), EMPTY, PLAIN.astype(np.float16), PLAIN > 0):
         x = fnp.asarray(host)
         first, second, third = [attempt(call, x) for _ in range(3)]
-        assert alike(second, first), (name, host.dtype)
-        assert alike(third, first), (name, host.dtype)
+        assert same_outcome(second, first), (name, host.dtype)
+        assert same_outcome(third, first), (name, host.dtype)
         if isinstance(first, type):
             continue
         shapes = fx.tree.leaves(fx.eval_shape(call, x))
@@ -120,7 +120,7 @@ def test_a_kind_that_comes_again_gives_the_same_and_has_the_types_of_the_program
         ]
 
 
-PLANNED: dict[Call, Call] = {
+CACHED: dict[Call, Call] = {
     fnp.sum: lambda f, x: f(x, 0),
     fnp.max: lambda f, x: f(x, axis=1),
     fnp.mean: lambda f, x: f(x, 0, keepdims=True),
@@ -150,24 +150,24 @@ PLANNED: dict[Call, Call] = {
 }
 
 
-@pytest.mark.parametrize("f", PLANNED, ids=lambda f: f.__name__)
-def test_nothing_is_checked_where_a_kind_of_arguments_comes_again(f: Any) -> None:
+@pytest.mark.parametrize("f", CACHED, ids=lambda f: f.__name__)
+def test_cache_hit_skips_the_function_body(f: Any) -> None:
     x, body = fnp.asarray(PLAIN @ PLAIN.T), f.__wrapped__
     while hasattr(body, "__wrapped__"):
         body = body.__wrapped__
     entered: list[CodeType] = []
     for _ in range(2):
-        PLANNED[f](f, x)
+        CACHED[f](f, x)
     sys.setprofile(lambda frame, event, arg: entered.append(frame.f_code))
     try:
-        PLANNED[f](f, x)
+        CACHED[f](f, x)
     finally:
         sys.setprofile(None)
     assert entered
     assert body.__code__ not in entered
 
 
-def test_zeros_have_the_signs_that_compiled_programs_give() -> None:
+def test_signs_of_zeros_match_compiled_programs() -> None:
     x = fnp.asarray(ZEROS)
     calls: list[Call] = [
         lambda x: fnp.max(x),
@@ -182,11 +182,11 @@ def test_zeros_have_the_signs_that_compiled_programs_give() -> None:
     ]
     _, evaluated = [[call(x) for call in calls] for _ in range(2)]
     wanted = compile_with_fallback(fx.jit, lambda x: [call(x) for call in calls])(x)
-    for found, want in zip(evaluated, wanted, strict=True):
-        assert np.signbit(found).tolist() == np.signbit(want).tolist()
+    for got, want in zip(evaluated, wanted, strict=True):
+        assert np.signbit(got).tolist() == np.signbit(want).tolist()
 
 
-def test_numbers_that_differ_in_type_alone_are_of_different_kinds() -> None:
+def test_cache_key_contains_the_types_of_python_numbers() -> None:
     x = fnp.asarray(WHOLE)
     for _ in range(3):
         assert fnp.maximum(x, 1).dtype == np.int32
@@ -197,14 +197,14 @@ def test_numbers_that_differ_in_type_alone_are_of_different_kinds() -> None:
             fnp.sum(x, 1.0)  # type: ignore[arg-type]  # refused
 
 
-def test_signs_of_zeros_among_the_arguments_are_told_apart() -> None:
+def test_cache_key_distinguishes_signs_of_zeros() -> None:
     x = fnp.asarray(PLAIN)
     for _ in range(3):
         assert not np.signbit(fnp.pad(x, 1, constant_values=0.0)[0, 0])
         assert np.signbit(fnp.pad(x, 1, constant_values=-0.0)[0, 0])
 
 
-def test_settings_belong_to_the_kind() -> None:
+def test_cache_key_contains_the_x64_setting() -> None:
     x = fnp.asarray(WHOLE)
     for _ in range(3):
         assert fnp.sum(x).dtype == np.int32
@@ -214,14 +214,14 @@ def test_settings_belong_to_the_kind() -> None:
             assert fnp.linspace(0, 1, 3).dtype == np.float64
 
 
-def test_numbers_out_of_the_range_of_a_dtype_wrap_around_as_they_do_traced() -> None:
+def test_out_of_range_python_numbers_wrap_around_as_under_jit() -> None:
     x = fnp.asarray(np.array([1, 2], np.int8))
     wanted = compile_with_fallback(fx.jit, lambda x: fnp.maximum(x, 300))(x)
     for _ in range(3):
         assert same(fnp.maximum(x, 300), wanted)
 
 
-def test_errors_stay_what_they_are() -> None:
+def test_repeated_calls_raise_the_same_errors() -> None:
     x = fnp.asarray(PLAIN)
     for _ in range(3):
         with pytest.raises(ValueError, match="axis"):
@@ -230,31 +230,31 @@ def test_errors_stay_what_they_are() -> None:
             fnp.max(fnp.asarray(EMPTY))
 
 
-def test_arrays_by_name_are_for_the_function_itself() -> None:
+def test_array_keyword_arguments_bypass_the_cache() -> None:
     x = fnp.asarray(PLAIN)
     for _ in range(3):
         assert fnp.sum(x, where=x > 0).item() == 17.0
         assert fnp.mean(x, 0, where=x > 10).shape == (3,)
 
 
-def test_traced_the_operations_are_there() -> None:
+def test_traced_calls_record_the_primitives() -> None:
     text = str(fx.make_jaxpr(lambda x: fnp.nan_to_num(fnp.mean(x, 0)))(fnp.asarray(PLAIN)))
     assert "reduce_sum" in text
     assert "select_n" in text
 
 
-def test_a_handler_sees_the_operations() -> None:
+def test_jvp_interprets_the_primitives_of_a_cached_function() -> None:
     x = fnp.asarray(PLAIN)
     fnp.mean(x, 0), fnp.mean(x, 0)
     _, tangent = fx.jvp(lambda x: fnp.mean(x, 0), (x,), (x,))
     assert same(tangent, fnp.mean(x, 0))
 
 
-def test_a_kernel_is_told_the_kinds_and_gives_way() -> None:
+def test_numpy_kernel_gets_the_types_and_may_decline() -> None:
     seen: list[tuple[object, ...]] = []
 
-    def kernel(*kinds: object, **options: object) -> Kernel | None:
-        seen.append((*kinds, options))
+    def kernel(*types: object, **options: object) -> Kernel | None:
+        seen.append((*types, options))
         return None if options else lambda x, y: x + y
 
     @by_numpy(kernel, arrays=2, numbers=True)
@@ -273,7 +273,7 @@ def test_a_kernel_is_told_the_kinds_and_gives_way() -> None:
     ]
 
 
-def test_a_kernel_of_another_type_is_no_kernel() -> None:
+def test_kernel_with_another_result_dtype_is_not_used() -> None:
     @by_numpy(always(lambda x: x.astype(np.float64)), replays=False, patient=False)
     def twice(x: ArrayLike) -> Array:
         return fnp.add(x, x)
@@ -282,11 +282,11 @@ def test_a_kernel_of_another_type_is_no_kernel() -> None:
     assert same(twice(x), x + x)
 
 
-def test_sequences_are_one_argument() -> None:
-    found: list[object] = []
+def test_sequences_of_arrays_are_one_argument() -> None:
+    seen: list[object] = []
 
     def kernel(xs: Several, axis: int = 0) -> Kernel:
-        found.append(xs)
+        seen.append(xs)
         return lambda *hosts: np.concatenate(hosts, axis)
 
     @by_numpy(kernel)
@@ -296,25 +296,25 @@ def test_sequences_are_one_argument() -> None:
     x = fnp.asarray(PLAIN)
     for _ in range(2):
         assert joined([x, x], 1).shape == (3, 6)
-    assert found == [Several([x.aval, x.aval])]
+    assert seen == [Several([x.aval, x.aval])]
     assert all(isinstance(kind, ShapedArray) for kind in Several([x.aval]))
 
 
-def test_functions_at_once_take_numpys_arrays_and_fixed_arguments() -> None:
+def test_at_once_functions_take_numpy_arrays_and_static_arguments() -> None:
     @at_once(arrays=1)
     def scaled(x: ArrayLike, times: int = 2, *, plus: float = 0.0) -> Array:
         return fnp.multiply(x, times) + plus
 
     x = fnp.asarray(PLAIN)
-    for given in (x, PLAIN):
-        assert same(scaled(given), x * 2)
-        assert same(scaled(given, 3, plus=1.0), x * 3 + 1.0)
+    for argument in (x, PLAIN):
+        assert same(scaled(argument), x * 2)
+        assert same(scaled(argument, 3, plus=1.0), x * 3 + 1.0)
     assert scaled(2.0).item() == 4.0
     with fx.disable_jit():
         assert same(scaled(x), x * 2)
 
 
-def test_results_share_no_memory_that_changes() -> None:
+def test_cached_results_do_not_share_donated_memory() -> None:
     first, second = fnp.eye(3), fnp.eye(3)
     third = fnp.eye(3)
     changed = fx.jit(lambda x: x + 1, donate_argnums=0)(second)

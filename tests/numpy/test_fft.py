@@ -1,4 +1,4 @@
-"""Fourier transforms beside NumPy's: large ones, in 64 bits, of nothing, and what JAX does not do."""
+"""Fourier transforms compared with NumPy: large, 64-bit and empty arrays, and features that JAX lacks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def normal(*shape: int) -> NDArray:
 
 
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft", "rfft", "hfft", "ihfft"])
-def test_large_transforms_are_numpys(name: str) -> None:
-    """Which are compiled, where small ones are not."""
+def test_large_transforms_match_numpy(name: str) -> None:
+    """Large transforms are compiled; small ones are not."""
     x: Any = normal(3, 40, 50)
     if name not in ("rfftn", "rfft", "ihfft"):
         x = x + 1j * x[::-1]
@@ -31,25 +31,25 @@ def test_large_transforms_are_numpys(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
 @pytest.mark.parametrize("n", [1, 2, 5, 6])
-def test_frequencies_are_numpys(name: str, n: int) -> None:
+def test_frequencies_match_numpy(name: str, n: int) -> None:
     want = getattr(np.fft, name)(n, 0.3)
     assert_near(getattr(fnp.fft, name)(n, 0.3, dtype="float64"), want, ELEMENTARY)
-    there = getattr(fnp.fft, name)(n, 0.3, device=fx.devices()[0])
-    np.testing.assert_array_equal(there, getattr(fnp.fft, name)(n, 0.3))
+    on_device = getattr(fnp.fft, name)(n, 0.3, device=fx.devices()[0])
+    np.testing.assert_array_equal(on_device, getattr(fnp.fft, name)(n, 0.3))
 
 
-def test_more_lengths_than_axes_are_refused() -> None:
+def test_more_lengths_than_axes_raises() -> None:
     with pytest.raises(ValueError, match="4 lengths"):
         fnp.fft.fftn(normal(2, 2, 2), (2, 2, 2, 2))
 
 
 @pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
-def test_a_negative_count_is_refused(name: str) -> None:
+def test_negative_count_raises(name: str) -> None:
     with pytest.raises(ValueError, match="n must not be negative, got -2"):
         getattr(fnp.fft, name)(-2)
 
 
-def test_transforms_of_nothing_have_derivatives() -> None:
+def test_transforms_of_empty_arrays_have_derivatives() -> None:
     none = np.zeros((3, 0), np.complex64)
     assert fx.grad(lambda x: fnp.sum(fnp.fft.irfft(fnp.pad(x, ((0, 0), (0, 1))), axis=1)))(none).shape == (3, 0)
     (ct,) = fx.vjp(fnp.fft.irfft, np.ones((2, 1), np.complex64))[1](np.zeros((2, 0), np.float32))

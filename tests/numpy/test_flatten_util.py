@@ -25,30 +25,30 @@ TREES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_as_in_jax(name: str) -> None:
+def test_ravel_pytree_matches_jax(name: str) -> None:
     vector, tree_of = ravel_pytree(TREES[name])
-    theirs, theirs_of = jax.flatten_util.ravel_pytree(TREES[name])
-    assert (vector.shape, vector.dtype) == (theirs.shape, theirs.dtype)
-    np.testing.assert_array_equal(vector, theirs)
-    ours: list[Any] = fx.tree.leaves(tree_of(vector))
-    for x, y in zip(ours, jax.tree.leaves(theirs_of(theirs)), strict=True):
+    jax_vector, jax_unravel = jax.flatten_util.ravel_pytree(TREES[name])
+    assert (vector.shape, vector.dtype) == (jax_vector.shape, jax_vector.dtype)
+    np.testing.assert_array_equal(vector, jax_vector)
+    leaves: list[Any] = fx.tree.leaves(tree_of(vector))
+    for x, y in zip(leaves, jax.tree.leaves(jax_unravel(jax_vector)), strict=True):
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
         np.testing.assert_array_equal(x, y)
 
 
-def test_derivatives_go_through() -> None:
+def test_gradient_through_unravel() -> None:
     tree = TREES["floats"]
     vector, tree_of = ravel_pytree(tree)
 
     def loss(m: Any, params: Any) -> Any:
         return m.sum(m.sin(params["a"])) * params["b"][0]
 
-    ours = fx.jit(fx.grad(lambda v: loss(fnp, tree_of(v))))(vector)
-    theirs_of = jax.flatten_util.ravel_pytree(tree)[1]
-    assert_near(ours, jax.grad(lambda v: loss(jnp, theirs_of(v)))(jnp.asarray(vector)))
+    gradient = fx.jit(fx.grad(lambda v: loss(fnp, tree_of(v))))(vector)
+    jax_unravel = jax.flatten_util.ravel_pytree(tree)[1]
+    assert_near(gradient, jax.grad(lambda v: loss(jnp, jax_unravel(v)))(jnp.asarray(vector)))
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unravel_of_wrong_size_or_dtype_raises() -> None:
     _, tree_of = ravel_pytree(TREES["floats"])
     with pytest.raises(ValueError, match="a vector of 7 elements"):
         tree_of(fnp.zeros(6))
@@ -56,7 +56,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ravel_pytree(TREES["several dtypes"])[1](fnp.zeros(7, int))
 
 
-MADE: Final[dict[str, Any]] = {
+TREE_MAKERS: Final[dict[str, Any]] = {
     "one dtype": lambda N: {"a": N.ones(2), "b": N.zeros((1, 1))},
     "floats and integers": lambda N: {"a": N.ones(2), "b": N.zeros(1, "int32")},
     "floats": lambda N: {"a": N.ones(2, "float16"), "b": N.zeros(1)},
@@ -66,19 +66,19 @@ MADE: Final[dict[str, Any]] = {
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32", "complex64", "float64"])
 @pytest.mark.parametrize("shape", [(3,), (3, 1), (4,)], ids=str)
-@pytest.mark.parametrize("name", MADE)
-def test_vectors_of_other_dtypes(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("name", TREE_MAKERS)
+def test_unravel_of_vectors_of_other_dtypes(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     def call(F: Any, N: Any, ravel: Any) -> Any:
-        given = np.ones(shape) if dtype == "float64" else N.ones(shape, dtype)
+        vector = np.ones(shape) if dtype == "float64" else N.ones(shape, dtype)
         try:
-            return ravel(MADE[name](N))[1](given)
+            return ravel(TREE_MAKERS[name](N))[1](vector)
         except (TypeError, ValueError) as error:
             return type(error).__name__
 
     same(call(fx, fnp, ravel_pytree), call(jax, jnp, jax.flatten_util.ravel_pytree))
 
 
-def test_functions_for_equal_structures_are_equal() -> None:
+def test_unravel_functions_of_equal_structures_are_equal() -> None:
     unravels = [ravel_pytree({"a": fnp.ones(2) * i, "b": fnp.zeros(1)})[1] for i in range(2)]
     assert unravels[0] == unravels[1]
     assert hash(unravels[0]) == hash(unravels[1])

@@ -1,4 +1,4 @@
-"""Signs and neighbours of floats against `jax.numpy`; every elementwise function of the array API is there."""
+"""Signs and neighbours of floats against `jax.numpy`; the elementwise functions of the array API exist."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -27,12 +27,12 @@ ARRAY_API: Final = """
 EDGES: Final = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, -3.4e38)
 
 
-def test_the_elementwise_functions_of_the_array_api() -> None:
+def test_elementwise_functions_of_the_array_api_exist() -> None:
     assert [name for name in ARRAY_API.split() if not callable(getattr(fnp, name, None))] == []
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_types(dtype: str) -> None:
+def test_result_types_match_jax(dtype: str) -> None:
     x = np.asarray(fnp.asarray(numbers(dtype, (4,)), dtype=dtype))
     agree_in_type(fnp.signbit, jnp.signbit, x)
     for other in DTYPES:
@@ -45,8 +45,8 @@ def test_types(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_edges(dtype: str) -> None:
-    with np.errstate(all="ignore"):  # the least and the greatest are beyond 16 bits
+def test_edge_values_match_jax(dtype: str) -> None:
+    with np.errstate(all="ignore"):  # the least and the greatest value are out of the range of 16 bits
         column = np.asarray(fnp.array(EDGES, dtype=dtype))
     x, y = np.repeat(column, len(EDGES)), np.tile(column, len(EDGES))
     expected = np.copysign(x.astype(np.float64), y.astype(np.float64))
@@ -54,11 +54,11 @@ def test_edges(dtype: str) -> None:
         got = run(fnp.array(x, dtype), fnp.array(y, dtype))
         np.testing.assert_array_equal(np.asarray(got, np.float64), expected)
     whole = fnp.array(x, dtype)
-    for found in (fx.jit(fnp.signbit)(whole), fnp.signbit(whole), fnp.signbit(fnp.copysign(y, whole))):
-        np.testing.assert_array_equal(np.asarray(found), np.signbit(x.astype(np.float64)))
+    for signs in (fx.jit(fnp.signbit)(whole), fnp.signbit(whole), fnp.signbit(fnp.copysign(y, whole))):
+        np.testing.assert_array_equal(np.asarray(signs), np.signbit(x.astype(np.float64)))
 
 
-def test_derivatives() -> None:
+def test_derivatives_match_jax() -> None:
     for x, y in ((2.0, -1.0), (-2.0, 1.0), (-0.5, -0.5)):
         agree(partial(fx.grad(fnp.copysign, (0, 1)), x, y), partial(jax.grad(jnp.copysign, (0, 1)), x, y))
     with pytest.raises(ValueError, match="complex numbers have no sign"):

@@ -1,4 +1,4 @@
-"""Functions of `tracefx.numpy` that take functions."""
+"""Functions of `tracefx.numpy` that take callables: `mask_indices` and `piecewise`."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -20,9 +20,9 @@ from tracefx.testing.tolerances import ELEMENTARY
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 
-def same(ours: Any, theirs: Any) -> None:
-    """One tree of arrays, equal in dtype and numbers."""
-    a, b = jax.tree.leaves(ours), jax.tree.leaves(theirs)
+def assert_same(got: Any, expected: Any) -> None:
+    """Asserts that two pytrees of arrays have equal shapes, dtypes and values."""
+    a, b = jax.tree.leaves(got), jax.tree.leaves(expected)
     assert [(x.shape, x.dtype) for x in a] == [(x.shape, x.dtype) for x in b]
     for x, y in zip(a, b, strict=True):
         assert_near(np.asarray(x), np.asarray(y), ELEMENTARY)
@@ -30,7 +30,7 @@ def same(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("kwargs", [{}, {"k": 1}, {"size": 2}, {"size": 9}])
 def test_mask_indices(kwargs: dict[str, int]) -> None:
-    same(fnp.mask_indices(3, fnp.triu, **kwargs), jnp.mask_indices(3, jnp.triu, **kwargs))
+    assert_same(fnp.mask_indices(3, fnp.triu, **kwargs), jnp.mask_indices(3, jnp.triu, **kwargs))
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_mask_indices(kwargs: dict[str, int]) -> None:
 )
 def test_piecewise(call: Any) -> None:
     x = np.array([-1.5, 0.5, 2.0], np.float32)
-    same(call(fnp, fnp.array(x)), call(jnp, jnp.array(x)))
-    same(fx.grad(lambda x: fnp.sum(call(fnp, x)))(x), jax.grad(lambda x: jnp.sum(call(jnp, x)))(x))
+    assert_same(call(fnp, fnp.array(x)), call(jnp, jnp.array(x)))
+    assert_same(fx.grad(lambda x: fnp.sum(call(fnp, x)))(x), jax.grad(lambda x: jnp.sum(call(jnp, x)))(x))
 
 
-def test_the_number_of_functions_is_that_of_conditions_or_one_more() -> None:
+def test_piecewise_with_wrong_number_of_functions_raises() -> None:
     with pytest.raises(ValueError, match="1 conditions need as many functions or one more, got 3"):
         fnp.piecewise(fnp.ones(2), [fnp.ones(2) > 0], [1, 2, 3])
 
@@ -59,7 +59,7 @@ def test_mask_indices_of_a_traced_mask() -> None:
     assert (i.tolist(), j.tolist()) == ([0, 0, 0, 1, 1, 2, 0], [0, 1, 2, 1, 2, 2, 0])
 
 
-def test_a_piecewise_derivative_is_that_of_the_piece() -> None:
+def test_derivative_of_piecewise_is_that_of_the_selected_function() -> None:
     x = np.array([0.0, 4.0, -1.0], np.float32)
     for m, lib in ((jnp, jax), (fnp, fx)):
         f = lib.grad(lambda x, m=m: m.piecewise(x, [x < 0.1, x > 3], [lambda x: x * 2, m.sqrt, m.log]).sum())

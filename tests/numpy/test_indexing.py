@@ -1,4 +1,4 @@
-"""Indexing against NumPy (in bounds) and JAX (out of bounds), eager and staged."""
+"""Indexing against NumPy (in bounds) and JAX (out of bounds), eager and traced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracefx.testing.strategies import index_expressions, shapes
 
 @settings(max_examples=300)
 @given(st.data())
-def test_indices_as_numpys(data: st.DataObject) -> None:
+def test_indexing_matches_numpy(data: st.DataObject) -> None:
     shape = data.draw(shapes(max_dims=4, max_side=4))
     index = data.draw(index_expressions(shape))
     host = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
@@ -38,12 +38,12 @@ INDICES: Final[tuple[Any, ...]] = (
 
 
 @pytest.mark.parametrize("index", INDICES, ids=range(len(INDICES)))
-def test_an_index_staged_and_differentiated(index: Any) -> None:
+def test_indexing_under_jit_and_grad(index: Any) -> None:
     x = fnp.array(X)
     expected = X[index]
     assert np.asarray(x[index]).tolist() == expected.tolist()
     assert np.asarray(fx.jit(lambda x: x[index])(x)).tolist() == expected.tolist()
-    # The gradient of a weighted sum is the weights, added up where they came from.
+    # The gradient of a weighted sum is the weights, added up at the indices that were read.
     weights = numbers("float32", expected.shape)
     gradient = np.zeros_like(X)
     np.add.at(gradient, index, weights)
@@ -68,8 +68,8 @@ TRACED: Final[tuple[Callable[[Any, Any], Any], ...]] = (
 def test_traced_indices_out_of_bounds_are_clamped(function: Callable[[Any, Any], Any], indices: list[int]) -> None:
     (x, y), (i, j) = both(X), both(i32(indices))
     if function is TRACED[-2] and min(indices) < -4:
-        return  # as uint8 a negative number is another one
-    # JAX takes no lists.
+        return  # as uint8, a negative index is another number
+    # JAX accepts no lists.
     expected = y[jnp.array([j[0], 1])] if function is TRACED[-1] else function(y, j)
     check(function(x, i), expected)
     check(fx.jit(function)(x, i), expected)
@@ -77,7 +77,7 @@ def test_traced_indices_out_of_bounds_are_clamped(function: Callable[[Any, Any],
     check(fx.vmap(function, in_axes=(None, 0))(x, fnp.stack([i + 1, i]))[1], expected)
 
 
-def test_static_integers_are_clamped_as_jaxs_are() -> None:
+def test_static_integers_are_clamped_as_in_jax() -> None:
     x, y = both(np.arange(3, dtype=np.int32))
     for i in (2, 3, 10, -3, -4, -10):
         check(x[i], y[i])
@@ -96,7 +96,7 @@ def test_take(mode: str | None, dtype: str) -> None:
         check(fnp.take_along_axis(x, i[0], None, mode), jnp.take_along_axis(y, j[0], None, mode))
 
 
-def test_take_puts_what_one_says_beyond_the_ends() -> None:
+def test_take_fills_out_of_bounds_indices_with_fill_value() -> None:
     assert fnp.take(fnp.arange(3), fnp.array([0, 5]), fill_value=-1).tolist() == [0, -1]
 
 
@@ -110,7 +110,7 @@ def test_iteration_and_unpacking() -> None:
 
 
 @pytest.mark.parametrize("index", INDICES, ids=range(len(INDICES)))
-def test_adding_at_an_index(index: Any) -> None:
+def test_add_at_an_index(index: Any) -> None:
     x, values = fnp.array(X), numbers("float32", X[index].shape)
     expected = X.copy()
     np.add.at(expected, index, values)
@@ -122,7 +122,7 @@ def test_adding_at_an_index(index: Any) -> None:
     assert x.at[index].add(2).tolist() == expected.tolist()
 
 
-def test_updates_out_of_bounds_are_left_out() -> None:
+def test_out_of_bounds_updates_are_dropped() -> None:
     (x, y), (i, j) = both(f32(np.zeros((3, 2)))), both(i32([0, -1, 5, -9, 0]))
     check(x.at[i].add(1.0), y.at[j].add(1.0))
     check(fx.jit(lambda x, i: x.at[i, 0].add(1.0))(x, i), y.at[j, 0].add(1.0))
@@ -130,7 +130,7 @@ def test_updates_out_of_bounds_are_left_out() -> None:
     check(x.at[-7, 1].add(1.0), y.at[-7, 1].add(1.0))
 
 
-def test_the_gradient_of_an_update() -> None:
+def test_gradient_of_an_update() -> None:
     x = fnp.array(X)
     by_x, by_y = fx.grad(lambda x, y: fnp.sum(x.at[0, 1:].add(y) ** 2), argnums=(0, 1))(x, fnp.ones(4))
     updated = X.copy()
@@ -139,16 +139,16 @@ def test_the_gradient_of_an_update() -> None:
     assert by_y.tolist() == (2 * updated[0, 1:]).sum(0).tolist()
 
 
-def test_updates_that_do_not_fit() -> None:
+def test_updates_of_wrong_shape_or_type_raise() -> None:
     with pytest.raises(ValueError, match="add"):
         fnp.array(X).at[0].add(fnp.ones(3))
     with pytest.raises(ValueError, match="do not fit"):
         fnp.array(X).at[0].add(fnp.ones((2, 3, 4)))
     with pytest.raises(IndexError, match="too many"):
         fnp.array(X).at[0, 0, 0, 0].add(1)
-    wrong: Any = fnp.array(X)
+    untyped: Any = fnp.array(X)
     with pytest.raises(TypeError, match="add: values"):
-        wrong.at[0].add("a")
+        untyped.at[0].add("a")
 
 
 # ------------------------------------------------------------------ bad input
@@ -173,12 +173,12 @@ def test_updates_that_do_not_fit() -> None:
     ],
     ids=repr,
 )
-def test_bad_indices(index: Any, error: type[Exception], says: str) -> None:
+def test_invalid_indices_raise(index: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         fnp.array(X)[index]
 
 
-def test_what_must_not_be_traced() -> None:
+def test_traced_masks_and_slice_bounds_raise() -> None:
     x = fnp.array(X)
     with pytest.raises(IndexError, match="made by gt"):
         fx.jit(lambda x: x[x > 5])(x)
@@ -188,9 +188,9 @@ def test_what_must_not_be_traced() -> None:
         x[0] = 1.0
 
 
-def test_bad_arguments_of_take() -> None:
+def test_invalid_arguments_of_take_raise() -> None:
     x = fnp.array(X)
-    wrong: Any = fnp
+    untyped: Any = fnp
     with pytest.raises(TypeError, match="take: indices must be integers"):
         fnp.take(x, 1.5)
     with pytest.raises(ValueError, match="take: axis 3"):
@@ -198,31 +198,31 @@ def test_bad_arguments_of_take() -> None:
     with pytest.raises(ValueError, match="mode"):
         fnp.take(x, 0, mode="raise")
     with pytest.raises(TypeError, match="take: a must be an array"):
-        wrong.take([1, 2], 0)
+        untyped.take([1, 2], 0)
     with pytest.raises(ValueError, match="equally many axes"):
         fnp.take_along_axis(x, fnp.array([0]), 1)
     with pytest.raises(IndexError, match="no elements"):
         fnp.take(fnp.zeros((0,)), 0)
 
 
-def test_an_index_may_hold_arrays_of_any_kind() -> None:
+def test_index_may_contain_tracefx_arrays() -> None:
     x = fnp.array(X)
     assert isinstance(x[fnp.array(1)], Array)
     assert x[fnp.array(1), fnp.array([0])].shape == (1, 4)
 
 
-def test_bools_in_ix_stand_for_the_indices_where_they_are_true() -> None:
+def test_ix_converts_masks_to_indices() -> None:
     rows, columns = fnp.ix_(fnp.array([True, False, True]), fnp.array([1]))
     assert (rows.tolist(), columns.tolist()) == ([[0], [2]], [[1]])
 
 
-def test_indices_out_of_bounds_are_found_where_they_are_known() -> None:
+def test_ravel_multi_index_of_traced_indices_needs_a_mode() -> None:
     with pytest.raises(TypeError, match="use mode 'wrap' or 'clip'"):
         fx.jit(lambda i: fnp.ravel_multi_index((i,), (3,)))(1)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_places_in_the_flattened_array(order: Any) -> None:
+def test_ravel_multi_index_matches_numpy(order: Any) -> None:
     rows, columns = np.array([1, 0, 1]), np.array([2, 1, 0])
-    found = fnp.ravel_multi_index((rows, columns), (2, 3), order=order)
-    assert found.tolist() == np.ravel_multi_index((rows, columns), (2, 3), order=order).tolist()
+    flat = fnp.ravel_multi_index((rows, columns), (2, 3), order=order)
+    assert flat.tolist() == np.ravel_multi_index((rows, columns), (2, 3), order=order).tolist()

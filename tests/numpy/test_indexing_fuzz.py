@@ -1,4 +1,6 @@
-"""Indices of every kind against NumPy, read and updated: evaluated operation by operation, arrays traced or known."""
+"""Randomly drawn indices, read and updated, against NumPy: evaluated primitive by primitive, with index arrays traced
+or constant.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +30,28 @@ UFUNCS: Final = {
 }
 
 
-def by_operations(f: Callable[..., Any], *args: NDArray) -> NDArray:
-    """A function staged, and its operations evaluated one by one: nothing is left to NumPy's own indexing."""
+def by_primitives(f: Callable[..., Any], *args: NDArray) -> NDArray:
+    """Traces a function and evaluates its primitives one by one, so that nothing is left to NumPy's own indexing."""
     program = fx.make_jaxpr(f)(*args)
     (out,) = eval_jaxpr(program.jaxpr, program.consts, [as_value(x) for x in args])
     return np.asarray(as_array(out))
 
 
-def split(index: Any) -> tuple[Callable[[Sequence[Any]], Any], list[NDArray]]:
-    """An index as a function of its arrays of integers, and these."""
+def split_index(index: Any) -> tuple[Callable[[Sequence[Any]], Any], list[NDArray]]:
+    """Returns a function that builds the index from its integer arrays, and these arrays."""
     parts = index if isinstance(index, tuple) else (index,)
-    places = [i for i, p in enumerate(parts) if isinstance(p, np.ndarray | list) and np.asarray(p).dtype.kind == "i"]
+    positions = [i for i, p in enumerate(parts) if isinstance(p, np.ndarray | list) and np.asarray(p).dtype.kind == "i"]
 
-    def joined(arrays: Sequence[Any]) -> Any:
+    def rebuild(arrays: Sequence[Any]) -> Any:
         new = list(parts)
-        for i, array in zip(places, arrays, strict=True):
+        for i, array in zip(positions, arrays, strict=True):
             new[i] = array
         return tuple(new) if isinstance(index, tuple) else new[0]
 
-    return joined, [np.asarray(parts[i], np.int32) for i in places]
+    return rebuild, [np.asarray(parts[i], np.int32) for i in positions]
 
 
-def drawn(data: st.DataObject) -> tuple[NDArray, Any]:
+def draw_array_and_index(data: st.DataObject) -> tuple[NDArray, Any]:
     shape = data.draw(shapes(max_dims=4, max_side=4))
     index = data.draw(index_expressions(shape))
     return np.asarray(np.arange(np.prod(shape), dtype=np.int32).reshape(shape) - 5), index
@@ -57,22 +59,24 @@ def drawn(data: st.DataObject) -> tuple[NDArray, Any]:
 
 @settings(max_examples=250)
 @given(st.data())
-def test_what_is_read_by_operations_is_numpys(data: st.DataObject) -> None:
-    host, index = drawn(data)
-    joined, arrays = split(index)
-    np.testing.assert_array_equal(by_operations(lambda x: x[index], host), host[index])
-    np.testing.assert_array_equal(by_operations(lambda x, *i: x[joined(i)], host, *arrays), host[index])
+def test_reads_match_numpy(data: st.DataObject) -> None:
+    host, index = draw_array_and_index(data)
+    rebuild, arrays = split_index(index)
+    np.testing.assert_array_equal(by_primitives(lambda x: x[index], host), host[index])
+    np.testing.assert_array_equal(by_primitives(lambda x, *i: x[rebuild(i)], host, *arrays), host[index])
     mode = data.draw(st.sampled_from([None, "fill", "clip", "promise_in_bounds"]))
-    got = by_operations(lambda x, *i: x.at[joined(i)].get(mode=mode), host, *arrays)
+    got = by_primitives(lambda x, *i: x.at[rebuild(i)].get(mode=mode), host, *arrays)
     np.testing.assert_array_equal(got, host[index])
 
 
 @settings(max_examples=250)
 @given(st.data(), st.sampled_from(UPDATES))
-def test_updates_are_numpys(data: st.DataObject, method: str) -> None:
-    """Values of the whole shape, or of some of the last axes, or one; where places repeat, one after another."""
-    host, index = drawn(data)
-    joined, arrays = split(index)
+def test_updates_match_numpy(data: st.DataObject, method: str) -> None:
+    """The values have the whole shape, the shape of some trailing axes, or none; repeated indices are
+    applied in order.
+    """
+    host, index = draw_array_and_index(data)
+    rebuild, arrays = split_index(index)
     shape = host[index].shape
     shape = shape[data.draw(st.integers(0, len(shape))) :]
     values = np.asarray((np.arange(np.prod(shape), dtype=np.int32).reshape(shape) * 7 + 3) % 11)
@@ -81,7 +85,7 @@ def test_updates_are_numpys(data: st.DataObject, method: str) -> None:
         expected[index] = values
     else:
         UFUNCS[method].at(expected, index, values)
-    got = by_operations(lambda x, y, *i: getattr(x.at[joined(i)], method)(y), host, values, *arrays)
+    got = by_primitives(lambda x, y, *i: getattr(x.at[rebuild(i)], method)(y), host, values, *arrays)
     np.testing.assert_array_equal(got, expected)
     got = np.asarray(getattr(fnp.array(host).at[index], method)(values))
     np.testing.assert_array_equal(got, expected)
@@ -94,40 +98,40 @@ def test_updates_are_numpys(data: st.DataObject, method: str) -> None:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_what_lies_beyond_the_ends(data: st.DataObject) -> None:
-    """One vector of indices, among which some are beyond the ends, for an axis anywhere."""
+def test_out_of_bounds_indices(data: st.DataObject) -> None:
+    """One vector of indices, some of them out of bounds, along any axis."""
     host = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
     axis = data.draw(st.integers(0, 2))
     n = host.shape[axis]
     i = np.array(data.draw(st.lists(st.integers(-2 * n - 1, 2 * n + 1), min_size=1, max_size=4)), np.int32)
     wrap = data.draw(st.booleans())
-    places = np.where((i < 0) & wrap, i + n, i)
-    inside = (places >= 0) & (places < n)
+    wrapped = np.where((i < 0) & wrap, i + n, i)
+    inside = (wrapped >= 0) & (wrapped < n)
     whole: list[Any] = [slice(None)] * 3
-    known, at = (*whole[:axis], i, *whole[axis + 1 :]), (*whole[:axis], places.clip(0, n - 1))
-    shown = np.expand_dims(inside, tuple([d for d in range(3) if d != axis]))
+    index, clipped_index = (*whole[:axis], i, *whole[axis + 1 :]), (*whole[:axis], wrapped.clip(0, n - 1))
+    inside_mask = np.expand_dims(inside, tuple([d for d in range(3) if d != axis]))
 
-    def ours(f: Callable[[Any], Any]) -> NDArray:
-        def of(x: Any, j: Any) -> Any:
-            return f(x.at[tuple([j if part is i else part for part in known])])
+    def evaluate(f: Callable[[Any], Any]) -> NDArray:
+        def at_index(x: Any, j: Any) -> Any:
+            return f(x.at[tuple([j if part is i else part for part in index])])
 
-        return by_operations(of, host, i)
+        return by_primitives(at_index, host, i)
 
-    read = host[at]
+    read = host[clipped_index]
     options: dict[str, Any] = {"wrap_negative_indices": wrap}
-    np.testing.assert_array_equal(ours(lambda x: x.get(mode="clip", **options)), read)
-    filled = np.where(shown, read, -7)
-    np.testing.assert_array_equal(ours(lambda x: x.get(mode="fill", fill_value=-7, **options)), filled)
+    np.testing.assert_array_equal(evaluate(lambda x: x.get(mode="clip", **options)), read)
+    filled = np.where(inside_mask, read, -7)
+    np.testing.assert_array_equal(evaluate(lambda x: x.get(mode="fill", fill_value=-7, **options)), filled)
     clipped, dropped = host.copy(), host.copy()
-    np.add.at(clipped, at, 100)
-    np.add.at(dropped, (*whole[:axis], places[inside]), 100)
-    np.testing.assert_array_equal(ours(lambda x: x.add(100, mode="clip", **options)), clipped)
-    np.testing.assert_array_equal(ours(lambda x: x.add(100, **options)), dropped)
+    np.add.at(clipped, clipped_index, 100)
+    np.add.at(dropped, (*whole[:axis], wrapped[inside]), 100)
+    np.testing.assert_array_equal(evaluate(lambda x: x.add(100, mode="clip", **options)), clipped)
+    np.testing.assert_array_equal(evaluate(lambda x: x.add(100, **options)), dropped)
 
 
 @settings(max_examples=100)
 @given(st.data(), st.sampled_from(("set", "add", "multiply", "max", "divide", "power", "apply")))
-def test_traced_masks_name_what_numpys_do(data: st.DataObject, method: str) -> None:
+def test_updates_at_traced_masks_match_numpy(data: st.DataObject, method: str) -> None:
     shape = data.draw(shapes(min_dims=1, max_dims=3, max_side=3))
     start = data.draw(st.integers(0, len(shape) - 1))
     end = data.draw(st.integers(start + 1, len(shape)))
@@ -150,14 +154,14 @@ def test_traced_masks_name_what_numpys_do(data: st.DataObject, method: str) -> N
         return at.apply(lambda x: x * 2) if method == "apply" else getattr(at, method)(y)
 
     known = np.asarray(updated(fnp.array(host), mask, values))
-    np.testing.assert_array_equal(by_operations(updated, host, mask, values), known)
+    np.testing.assert_array_equal(by_primitives(updated, host, mask, values), known)
     expected = host.copy()
     if method == "set":
         expected[(*before, mask)] = values
         np.testing.assert_array_equal(known, expected)
 
 
-def test_what_traced_masks_cant_do() -> None:
+def test_unsupported_uses_of_traced_masks_raise() -> None:
     x, mask = fnp.arange(4.0), fnp.array([True, False, True, False])
     with pytest.raises(ValueError, match=r"use where\(mask, new, old\)"):
         fx.jit(lambda m: x.at[m].set(fnp.ones(2)))(mask)
@@ -174,7 +178,7 @@ def test_what_traced_masks_cant_do() -> None:
     assert by_y == 2 * 3.0 * (4 + 9)
 
 
-def test_functions_are_applied_as_often_as_traced_places_are_named() -> None:
+def test_apply_at_repeated_traced_indices_applies_repeatedly() -> None:
     x, i = fnp.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 0, 2, 2, 9, -1])
     applied = fx.jit(lambda x, i: x.at[i].apply(lambda y: y * y))
     assert applied(x, i).tolist() == [1.0, 2.0, 3.0**8, 16.0]

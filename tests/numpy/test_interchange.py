@@ -1,4 +1,4 @@
-"""Arrays from elsewhere, and to elsewhere: files, memory, text, other libraries; how arrays are shown."""
+"""Conversion of arrays from and to files, buffers, text and other libraries, and the text form of arrays."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -21,7 +21,7 @@ jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float64", "complex64", "bfloat16"])
-def test_what_is_saved_is_loaded(dtype: str) -> None:
+def test_save_and_load_round_trip(dtype: str) -> None:
     x = fnp.arange(6).reshape(2, 3).astype(dtype)
     file = io.BytesIO()
     fnp.save(file, x)
@@ -31,7 +31,7 @@ def test_what_is_saved_is_loaded(dtype: str) -> None:
     assert (loaded == x).all()
 
 
-def test_several_arrays_are_saved_by_name() -> None:
+def test_savez_saves_arrays_by_name() -> None:
     file = io.BytesIO()
     fnp.savez(file, a=fnp.ones(2), b=fnp.zeros(3))
     file.seek(0)
@@ -53,25 +53,25 @@ def test_several_arrays_are_saved_by_name() -> None:
         lambda m: m.fromfunction(lambda i, j: m.stack([i, j]), (2, 1), dtype="int8"),
     ],
 )
-def test_made_as_in_jax(call: Any) -> None:
-    ours, theirs = call(fnp), call(jnp)
-    assert ours.dtype == theirs.dtype
-    np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+def test_buffer_string_and_function_creation_match_jax(call: Any) -> None:
+    got, expected = call(fnp), call(jnp)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
 
 
-def test_further_arguments_reach_the_function() -> None:
+def test_fromfunction_passes_keyword_arguments() -> None:
     assert fnp.fromfunction(lambda i, by: i * by, 3, by=2.0).tolist() == [0.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("name", ["fromfile", "fromiter"])
-def test_what_reads_while_tracing_is_refused(name: str) -> None:
+def test_fromfile_and_fromiter_are_not_implemented(name: str) -> None:
     with pytest.raises(NotImplementedError):
         getattr(jnp, name)("file")
     with pytest.raises(NotImplementedError, match=f"{name} .* use numpy.{name}|numpy.{name}, then"):
         getattr(fnp, name)("file")
 
 
-def test_bytes_that_are_no_whole_numbers_are_refused() -> None:
+def test_frombuffer_of_incomplete_elements_raises() -> None:
     with pytest.raises(ValueError, match="multiple of element size"):
         fnp.frombuffer(b"abc", "int16")
 
@@ -92,11 +92,11 @@ def test_dlpack_from_jax_and_back_without_a_copy(dtype: Any) -> None:
     x = jnp.arange(64, dtype=dtype)
     out = fnp.from_dlpack(x)
     assert out.dtype == x.dtype
-    again = jnp.from_dlpack(out)
-    assert again.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    restored = jnp.from_dlpack(out)
+    assert restored.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
 
 
-def test_dlpack_of_an_array_of_ours_is_that_array() -> None:
+def test_from_dlpack_of_a_tracefx_array_returns_it() -> None:
     x = fnp.arange(3)
     assert fnp.from_dlpack(x) is x
     copied = fnp.from_dlpack(x, copy=True)
@@ -104,14 +104,14 @@ def test_dlpack_of_an_array_of_ours_is_that_array() -> None:
     assert (copied == x).all()
 
 
-def test_a_copy_is_asked_for() -> None:
+def test_from_dlpack_with_copy() -> None:
     x = np.arange(3.0)
     out = fnp.from_dlpack(x, copy=True)
     x[0] = 5.0
     assert out.tolist() == [0.0, 1.0, 2.0]
 
 
-def test_memory_that_xla_cannot_use_is_copied_onto_a_device_unless_that_is_refused() -> None:
+def test_from_dlpack_of_strided_memory_onto_a_device_copies_or_raises() -> None:
     x = np.arange(64.0)[::2]
     device, *_ = fx.devices()
     assert fnp.from_dlpack(x, device=device).tolist() == x.tolist()
@@ -119,7 +119,7 @@ def test_memory_that_xla_cannot_use_is_copied_onto_a_device_unless_that_is_refus
         fnp.from_dlpack(x, device=device, copy=False)
 
 
-def test_what_came_by_dlpack_is_computed_with() -> None:
+def test_arrays_from_dlpack_work_under_jit_and_grad() -> None:
     x = fnp.from_dlpack(np.arange(3.0, dtype=np.float32))
     assert fx.jit(fx.grad(lambda x: fnp.sum(x**2)))(x).tolist() == [0.0, 2.0, 4.0]
 
@@ -127,7 +127,7 @@ def test_what_came_by_dlpack_is_computed_with() -> None:
 # ------------------------------------------------------------------ text
 
 
-def test_arrays_as_text() -> None:
+def test_array_repr_and_array_str() -> None:
     x = fnp.array([1 / 3, 2e-8])
     assert fnp.array_repr(x, precision=2, suppress_small=True) == "Array([0.33, 0.  ], dtype=float32)"
     assert fnp.array_str(x, precision=2, suppress_small=True) == "[0.33 0.  ]"
@@ -135,12 +135,12 @@ def test_arrays_as_text() -> None:
     assert fnp.array_repr(fnp.ones((2, 2))) == "Array([[1., 1.],\n       [1., 1.]], dtype=float32)"
 
 
-def test_numpys_options_say_how() -> None:
+def test_printoptions_apply_to_arrays() -> None:
     with fnp.printoptions(precision=2):
         assert fnp.get_printoptions()["precision"] == 2
         assert repr(fnp.array([1 / 3])) == "Array([0.33], dtype=float32)"
 
 
-def test_what_is_traced_has_no_text_of_numbers() -> None:
+def test_array_str_of_a_tracer_raises() -> None:
     with pytest.raises(TypeError):
         fx.jit(lambda x: fnp.array_str(x))(1.0)

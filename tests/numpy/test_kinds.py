@@ -1,4 +1,4 @@
-"""Limits and kinds of dtypes against `jax.numpy`."""
+"""`finfo`, `iinfo`, `isdtype`, `issubdtype`, `result_type` and scalar types, against `jax.numpy`."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -27,7 +27,7 @@ ABSTRACT: Final = (
 NAMES: Final = ("bool", "int4", "uint8", "int32", "bfloat16", "float8_e4m3fn", "float64", "complex64")
 
 
-def test_limits() -> None:
+def test_finfo_and_iinfo_match_jax() -> None:
     for name in ("bfloat16", "float32", "float64", "complex64"):
         assert float(fnp.finfo(name).eps) == float(ml_dtypes.finfo(name).eps)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
     assert fnp.finfo(fnp.ones(2)).bits == fnp.finfo(fnp.float32).bits == fnp.finfo(np.float32).bits == 32
@@ -40,7 +40,7 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_kinds(name: str) -> None:
+def test_isdtype_and_issubdtype_match_jax(name: str) -> None:
     for kind in ABSTRACT:
         assert getattr(fnp, kind) is getattr(jnp, kind)
         assert fnp.issubdtype(name, getattr(fnp, kind)) == jnp.issubdtype(name, getattr(jnp, kind))
@@ -53,7 +53,7 @@ def test_kinds(name: str) -> None:
         assert fnp.isdtype(fnp.zeros(2, name), kind) == fnp.isdtype(name, kind)
 
 
-def test_kinds_of_pythons_types() -> None:
+def test_kinds_of_python_types() -> None:
     pythons: Any = (int, float, complex, bool, None)
     for one in pythons:
         for kind in ABSTRACT:
@@ -66,7 +66,7 @@ def test_kinds_of_pythons_types() -> None:
         fnp.issubdtype(bad, float)
 
 
-def test_abstract_kinds_below_each_other() -> None:
+def test_issubdtype_of_abstract_kinds() -> None:
     for lower in ABSTRACT:
         for upper in ABSTRACT:
             assert fnp.issubdtype(getattr(fnp, lower), getattr(fnp, upper)) == np.issubdtype(
@@ -76,7 +76,7 @@ def test_abstract_kinds_below_each_other() -> None:
         fnp.isdtype("int8", "whole")
 
 
-def test_where_dtypes_meet() -> None:
+def test_dtype_promotion_matches_jax() -> None:
     cases: Any = [("int8", int), ("int8", "uint8"), ("float64", "int32"), (int, "float32"), ("bfloat16", "float16")]
     for a, b in cases:
         assert fnp.promote_types(a, b) == jnp.promote_types(a, b)
@@ -90,31 +90,34 @@ def test_where_dtypes_meet() -> None:
 
 @pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "complex64"])
 def test_limits_are_python_numbers(name: str) -> None:
-    ours: Any = fnp.finfo(name)
-    theirs: Any = jnp.finfo(name)  # type: ignore[no-untyped-call]  # jax leaves it unannotated
+    got: Any = fnp.finfo(name)
+    expected: Any = jnp.finfo(name)  # type: ignore[no-untyped-call]  # jax leaves it unannotated
     for limit in ("eps", "epsneg", "max", "min", "resolution", "smallest_normal", "smallest_subnormal", "tiny"):
-        assert type(getattr(ours, limit)) is float
-        assert getattr(ours, limit) == float(getattr(theirs, limit))
+        assert type(getattr(got, limit)) is float
+        assert getattr(got, limit) == float(getattr(expected, limit))
     for count in ("bits", "nmant", "nexp", "minexp", "maxexp", "precision"):
-        assert type(getattr(ours, count)) is int
-        assert getattr(ours, count) == getattr(theirs, count)
-    assert ours.dtype == theirs.dtype
-    assert repr(ours).endswith(f"dtype={ours.dtype})")
+        assert type(getattr(got, count)) is int
+        assert getattr(got, count) == getattr(expected, count)
+    assert got.dtype == expected.dtype
+    assert repr(got).endswith(f"dtype={got.dtype})")
     with pytest.raises(AttributeError):
-        _ = ours.no_such_limit
+        _ = got.no_such_limit
 
 
 def test_scalar_types_are_classes() -> None:
     for name in ("float32", "bfloat16", "int8", "complex64", "bool_"):
-        ours, theirs = getattr(fnp, name), getattr(jnp, name)
-        assert (ours.__name__, ours.__qualname__) == (theirs.__name__, theirs.__qualname__)
-        assert isinstance(ours, type)
+        scalar_type, jax_scalar_type = getattr(fnp, name), getattr(jnp, name)
+        assert (scalar_type.__name__, scalar_type.__qualname__) == (
+            jax_scalar_type.__name__,
+            jax_scalar_type.__qualname__,
+        )
+        assert isinstance(scalar_type, type)
         for x in (1, 1.0, True, np.float32(1), np.int8(1), np.bool_(True)):
-            assert isinstance(x, ours) == isinstance(x, theirs), (name, x)
-        assert not isinstance(ours(1), ours)
-        assert isinstance(1, int | ours)
-        assert pickle.loads(pickle.dumps(ours)) is ours
-        assert copy.deepcopy(ours) is ours
+            assert isinstance(x, scalar_type) == isinstance(x, jax_scalar_type), (name, x)
+        assert not isinstance(scalar_type(1), scalar_type)
+        assert isinstance(1, int | scalar_type)
+        assert pickle.loads(pickle.dumps(scalar_type)) is scalar_type
+        assert copy.deepcopy(scalar_type) is scalar_type
 
 
 @pytest.mark.parametrize(
@@ -138,14 +141,14 @@ def test_scalar_types_are_classes() -> None:
     ],
     ids=lambda other: type(other).__name__,
 )
-def test_scalar_types_equal_nothing_else(other: object) -> None:
+def test_scalar_types_differ_from_other_objects(other: object) -> None:
     assert (fnp.float32 == other) is False
     assert (other == fnp.float32) is False
     assert fnp.float32 != other
     assert other not in (fnp.float32, fnp.float64)
 
 
-def test_scalar_types_equal_what_names_their_dtype() -> None:
+def test_scalar_types_equal_names_of_their_dtype() -> None:
     for other in (np.float32, np.dtype("float32"), "float32", "f4", "single"):
         assert fnp.float32 == other
         assert other == fnp.float32
@@ -155,19 +158,19 @@ def test_scalar_types_equal_what_names_their_dtype() -> None:
     assert (fnp.float32 == fnp.ones(2)) is False
 
 
-def test_the_dtype_that_an_argument_names() -> None:
+def test_lax_dtype_matches_jax() -> None:
     for x in (np.float32, float, int, "bfloat16", np.dtype("int8"), 3, 2.5, np.ones(2), True):
         assert fx.lax.dtype(x) == jax.lax.dtype(x)
     assert fx.lax.dtype(fnp.float16) == np.float16
-    wrong: tuple[tuple[type[Exception], Any], ...] = ((ValueError, None), (TypeError, [1.0]), (TypeError, object()))
+    invalid: tuple[tuple[type[Exception], Any], ...] = ((ValueError, None), (TypeError, [1.0]), (TypeError, object()))
     libraries: Any = (fx, jax)
-    for error, bad in wrong:
+    for error, bad in invalid:
         for library in libraries:
             with pytest.raises(error):
                 library.lax.dtype(bad)
 
 
-def test_dtypes_that_only_numpy_has() -> None:
+def test_issubdtype_of_dtypes_that_only_numpy_has() -> None:
     for one, other in (
         (np.float32, object), (object, object), (float, object), (object, np.floating), (str, np.floating),
         (np.str_, np.character), (np.dtype("U3"), np.character), ("O", object), (np.datetime64, np.generic),
@@ -175,7 +178,7 @@ def test_dtypes_that_only_numpy_has() -> None:
     ):  # fmt: skip
         assert fnp.issubdtype(one, other) == jnp.issubdtype(one, other), (one, other)
     with pytest.raises(TypeError, match="no dtype"):
-        fnp.issubdtype(1, fnp.floating)  # type: ignore[arg-type]  # which is the point
+        fnp.issubdtype(1, fnp.floating)  # type: ignore[arg-type]  # tested
 
 
 def test_none_means_the_default_float() -> None:

@@ -1,4 +1,4 @@
-"""Arguments that say shapes, axes, and how often: arrays that are there are read as numbers, also while one traces."""
+"""Shape, axis and count arguments given as arrays: concrete arrays are read as Python integers, also during tracing."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SHARED: Final[dict[str, tuple[Callable[[Any, Any], Any], Any]]] = {
     "split": (lambda m, n: m.split(V, n), 3),
     "roll": (lambda m, n: m.roll(X, n, axis=(0, 1)), [1, 2]),
 }
-"""What JAX reads too while it traces."""
+"""Calls that JAX accepts while tracing."""
 
-OURS: Final[dict[str, tuple[Callable[[Any], Any], list[Any] | int, Callable[[Any], Any]]]] = {
+OWN: Final[dict[str, tuple[Callable[[Any], Any], list[Any] | int, Callable[[Any], Any]]]] = {
     "tile": (lambda n: fnp.tile(V, n), [2, 2], lambda n: np.tile(V, n)),
     "split": (lambda n: fnp.split(V, n), [2, 5], lambda n: np.split(V, n)),
     "array_split": (lambda n: fnp.array_split(V, n), [2, 5], lambda n: np.array_split(V, n)),
@@ -73,44 +73,44 @@ OURS: Final[dict[str, tuple[Callable[[Any], Any], list[Any] | int, Callable[[Any
     "lax.broadcast_in_dim": (lambda n: lax.broadcast_in_dim(V, (2, 12), n), [1], lambda n: np.broadcast_to(V, (2, 12))),
     "lax.reduce": (lambda n: lax.reduce(X, np.float32(0), lax.add, n), [0, 1], lambda n: X.sum()),
 }
-"""What JAX refuses while it traces, though it takes some of it otherwise."""
+"""Calls that JAX rejects while tracing, though it accepts some of them eagerly."""
 
 
-def flat(x: Any) -> list[NDArray]:
+def as_list(x: Any) -> list[NDArray]:
     return [np.asarray(part) for part in (x if isinstance(x, list | tuple) else [x])]
 
 
-def alike(got: Any, want: Any) -> None:
-    ours, theirs = flat(got), flat(want)
-    assert [x.shape for x in ours] == [x.shape for x in theirs]
-    for x, y in zip(ours, theirs, strict=True):
+def assert_same(got: Any, want: Any) -> None:
+    got_arrays, expected_arrays = as_list(got), as_list(want)
+    assert [x.shape for x in got_arrays] == [x.shape for x in expected_arrays]
+    for x, y in zip(got_arrays, expected_arrays, strict=True):
         assert_near(x, y)
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_as_in_jax(name: str) -> None:
+def test_concrete_array_arguments_match_jax(name: str) -> None:
     f, numbers = SHARED[name]
-    known, theirs = fnp.asarray(np.asarray(numbers, np.int32)), jnp.asarray(np.asarray(numbers, np.int32))
-    want = jax.jit(lambda: f(jnp, theirs))()
-    alike(f(fnp, known), want)
-    alike(fx.jit(lambda: f(fnp, known))(), want)
+    known, jax_numbers = fnp.asarray(np.asarray(numbers, np.int32)), jnp.asarray(np.asarray(numbers, np.int32))
+    want = jax.jit(lambda: f(jnp, jax_numbers))()
+    assert_same(f(fnp, known), want)
+    assert_same(fx.jit(lambda: f(fnp, known))(), want)
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_of_arrays_that_are_closed_over(name: str) -> None:
-    f, numbers, wanted = OURS[name]
+@pytest.mark.parametrize("name", OWN)
+def test_closed_over_array_arguments_under_jit(name: str) -> None:
+    f, numbers, wanted = OWN[name]
     known, want = fnp.asarray(np.asarray(numbers, np.int32)), wanted(numbers)
-    alike(f(known), want)
-    alike(fx.jit(lambda: f(known))(), want)
+    assert_same(f(known), want)
+    assert_same(fx.jit(lambda: f(known))(), want)
 
 
-def test_a_size_that_stands_for_the_rest_may_be_an_array() -> None:
+def test_inferred_size_may_be_an_array() -> None:
     three, rest = fnp.asarray(np.int32(3)), fnp.asarray(np.int32(-1))
     assert fx.jit(lambda: fnp.reshape(V, (three, rest)))().shape == (3, 4)
     assert fnp.reshape(V, np.array([3, -1])).shape == (3, 4)
 
 
-def test_what_is_traced_is_refused_by_name() -> None:
+def test_traced_arguments_raise_with_the_parameter_name() -> None:
     with pytest.raises(TypeError, match=r"tile: reps must be made of integers known when the program is traced"):
         fx.jit(lambda n: fnp.tile(V, n))(fnp.asarray(np.array([2, 2])))
     with pytest.raises(TypeError, match=r"sum: axis must be an integer known when the program is traced"):

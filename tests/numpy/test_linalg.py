@@ -1,4 +1,4 @@
-"""`tracefx.numpy.linalg` beside NumPy where JAX says something else, and derivatives at the edge."""
+"""`tracefx.numpy.linalg` compared with NumPy where JAX differs, and derivatives at singular matrices."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tracefx.numpy.linalg.decompositions import EigResult
 from tracefx.testing.tolerances import DERIVATIVE, FINITE_DIFFERENCES
 
 
-def drawn(*shape: int) -> NDArray:
+def random_matrix(*shape: int) -> NDArray:
     return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
 
 
 def cofactors(x: NDArray) -> NDArray:
-    """The derivative of the determinant, by minors."""
+    """Returns the derivative of the determinant, computed from minors."""
     n = len(x)
     out = np.empty((n, n))
     for i in range(n):
@@ -32,33 +32,33 @@ def cofactors(x: NDArray) -> NDArray:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("lacking", [0, 1, 2])
-def test_determinants_have_derivatives_wherever_their_matrix_is(n: int, lacking: int) -> None:
-    """Of matrices whose rank is too low by some."""
-    if lacking > n:
+@pytest.mark.parametrize("deficiency", [0, 1, 2])
+def test_gradient_of_det_at_rank_deficient_matrices(n: int, deficiency: int) -> None:
+    """The rank of the matrix is too low by `deficiency`."""
+    if deficiency > n:
         return
-    x = drawn(n, n)
-    x[n - lacking :] = 0 if lacking == n else x[:1]
-    found = np.asarray(fx.grad(linalg.det)(x))
-    assert_near(found, cofactors(x.astype(np.float64)), DERIVATIVE)
-    stacked = np.stack([x, drawn(n, n)])
+    x = random_matrix(n, n)
+    x[n - deficiency :] = 0 if deficiency == n else x[:1]
+    gradient = np.asarray(fx.grad(linalg.det)(x))
+    assert_near(gradient, cofactors(x.astype(np.float64)), DERIVATIVE)
+    stacked = np.stack([x, random_matrix(n, n)])
     both = np.asarray(fx.grad(lambda x: fnp.sum(linalg.det(x)))(stacked))
-    assert_near(both[0], found)
+    assert_near(both[0], gradient)
 
 
-def test_determinants_of_matrices_that_lack_a_column() -> None:
-    """The pivot that is zero is the first."""
-    x = drawn(4, 4)
+def test_gradient_of_det_of_a_matrix_with_a_zero_column() -> None:
+    """The first pivot is zero."""
+    x = random_matrix(4, 4)
     x[:, 0] = 0
     assert_near(np.asarray(fx.grad(linalg.det)(x)), cofactors(x.astype(np.float64)))
 
 
-def test_residuals_as_numpy_gives_them() -> None:
+def test_lstsq_with_numpy_resid_matches_numpy() -> None:
     for a, b in (
-        (drawn(4, 2), drawn(4)),
-        (drawn(4, 2), drawn(4, 3)),
-        (drawn(2, 4), drawn(2)),
-        (drawn(4, 1) @ drawn(1, 2), drawn(4)),
+        (random_matrix(4, 2), random_matrix(4)),
+        (random_matrix(4, 2), random_matrix(4, 3)),
+        (random_matrix(2, 4), random_matrix(2)),
+        (random_matrix(4, 1) @ random_matrix(1, 2), random_matrix(4)),
     ):
         want: Any = np.linalg.lstsq(a, b, 1e-5)
         for x, y in zip(linalg.lstsq(a, b, 1e-5, numpy_resid=True), want, strict=True):
@@ -66,15 +66,15 @@ def test_residuals_as_numpy_gives_them() -> None:
             assert_near(np.asarray(x), y)
 
 
-def test_ranks_by_an_absolute_and_a_relative_limit() -> None:
+def test_matrix_rank_with_absolute_and_relative_tolerance() -> None:
     x = np.stack([np.diag([8.0, 1.0, 0.1]), np.diag([0.5, 0.4, 0.3])]).astype(np.float32)
     assert linalg.matrix_rank(x, rtol=0.1).tolist() == np.linalg.matrix_rank(x, rtol=0.1).tolist() == [2, 3]
     assert linalg.matrix_rank(x, tol=0.35).tolist() == np.linalg.matrix_rank(x, tol=0.35).tolist() == [2, 2]
     assert linalg.matrix_rank(x, rtol=np.array([0.2, 0.7], np.float32)).tolist() == [1, 2]
 
 
-def test_results_are_named() -> None:
-    x = drawn(3, 3)
+def test_results_are_named_tuples() -> None:
+    x = random_matrix(3, 3)
     assert linalg.qr(x)._fields == ("Q", "R")
     assert linalg.svd(x)._fields == ("U", "S", "Vh")
     assert linalg.eigh(x)._fields == linalg.eig(x)._fields == ("eigenvalues", "eigenvectors")
@@ -82,15 +82,15 @@ def test_results_are_named() -> None:
     assert isinstance(fx.jit(linalg.eig)(x), EigResult)
 
 
-def test_stacks_broadcast() -> None:
-    a, b = drawn(2, 1, 3, 3), drawn(4, 3, 2)
+def test_stacked_matrices_broadcast() -> None:
+    a, b = random_matrix(2, 1, 3, 3), random_matrix(4, 3, 2)
     x = np.asarray(linalg.solve(a, b))
     assert x.shape == (2, 4, 3, 2)
     assert_near(np.matmul(a, x), np.broadcast_to(b, x.shape))
-    assert linalg.solve(a, drawn(3)).shape == (2, 1, 3)
+    assert linalg.solve(a, random_matrix(3)).shape == (2, 1, 3)
     limits = np.array([0.0, 10.0], np.float32)
-    both = np.asarray(linalg.pinv(np.stack([drawn(3, 2)] * 2), limits))
-    assert_near(both[0], np.linalg.pinv(drawn(3, 2)))
+    both = np.asarray(linalg.pinv(np.stack([random_matrix(3, 2)] * 2), limits))
+    assert_near(both[0], np.linalg.pinv(random_matrix(3, 2)))
     assert not both[1].any()
 
 
@@ -113,11 +113,11 @@ def test_stacks_broadcast() -> None:
         lambda x: linalg.eigvalsh(x + x.T),
     ],
 )
-def test_second_derivatives_are_those_of_first_ones(f: Callable[[Any], Any]) -> None:
-    """Forward over reverse and reverse over forward agree with differences."""
+def test_second_derivatives_match_finite_differences_of_gradients(f: Callable[[Any], Any]) -> None:
+    """Forward-over-reverse and reverse-over-forward agree with finite differences."""
     with fx.enable_x64(True):
-        x = drawn(3, 3).astype(np.float64) + 3 * np.eye(3)
-        t = drawn(3, 3)[::-1].astype(np.float64)
+        x = random_matrix(3, 3).astype(np.float64) + 3 * np.eye(3)
+        t = random_matrix(3, 3)[::-1].astype(np.float64)
 
         def total(x: Any) -> Any:
             return fnp.sum(fnp.sin(f(x)))

@@ -1,4 +1,4 @@
-"""Methods of arrays, and the options of reductions that only their signatures show, against JAX's."""
+"""Array methods, and the keyword arguments of reductions, against JAX."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -62,13 +62,13 @@ CALLS: Final[tuple[Callable[[Any], object], ...]] = (
 
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
-def test_methods(call: Callable[[Any], object], dtype: str) -> None:
+def test_methods_match_jax(call: Callable[[Any], object], dtype: str) -> None:
     x, y = both(numbers(dtype, (2, 3)))
     check(call(x), call(y))
     check(fx.jit(call)(x), call(y))
 
 
-def test_arrays_in_python() -> None:
+def test_python_protocols_of_arrays() -> None:
     x = fnp.arange(6).reshape(2, 3)
     assert 5 in x
     assert 6 not in x
@@ -78,32 +78,32 @@ def test_arrays_in_python() -> None:
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_the_first_element_of_a_sum() -> None:
-    """JAX's method forgets it, its function doesn't."""
+def test_sum_method_with_initial() -> None:
+    """JAX's method ignores `initial`; its function does not."""
     x, y = both(numbers("int8", (2, 3)))
     check(x.sum(0, initial=2, where=MASK), jnp.sum(y, 0, initial=2, where=jnp.asarray(MASK)))
 
 
-def test_the_mean_of_a_variance() -> None:
+def test_var_with_given_mean() -> None:
     x, y = both(numbers("float32", (2, 3)))
     mean = np.zeros((2, 1), np.float32)
-    jax_numpy: Any = jnp  # its stubs don't know `mean`
+    jax_numpy: Any = jnp  # JAX's stubs lack `mean`
     check(fnp.var(x, 1, mean=mean), jax_numpy.var(y, 1, mean=jnp.asarray(mean)))
     check(fnp.std(x, 1, mean=mean, correction=1), jax_numpy.std(y, 1, mean=jnp.asarray(mean), correction=1))
     with pytest.raises(ValueError, match="ddof 1 and correction 1 mean the same"):
         fnp.var(x, ddof=1, correction=1)
 
 
-def test_several_arguments_at_once() -> None:
+def test_atleast_nd_of_several_arguments() -> None:
     xs = [np.float32(1), np.ones(2, np.float32), np.ones((2, 3), np.float32), np.ones((2, 3, 4), np.float32)]
     for name in ("atleast_1d", "atleast_2d", "atleast_3d"):
-        ours: Any = getattr(fnp, name)
-        theirs: Any = getattr(jnp, name)
-        check(ours(*xs), theirs(*xs))
+        function: Any = getattr(fnp, name)
+        jax_function: Any = getattr(jnp, name)
+        check(function(*xs), jax_function(*xs))
         for x in xs:
-            check(ours(x), theirs(x))
+            check(function(x), jax_function(x))
 
 
-def test_reshape_of_axes_in_another_order() -> None:
+def test_lax_reshape_with_dimensions() -> None:
     x, y = both(numbers("float32", (2, 3)))
     check(fx.lax.reshape(x, (2, 3), (1, 0)), jax.lax.reshape(y, (2, 3), (1, 0)))

@@ -1,4 +1,6 @@
-"""Sorting, searching and sets where shapes depend on numbers, against NumPy, and where JAX's records don't look."""
+"""Sorting, searching and sets with data-dependent shapes, against NumPy, and cases that the JAX
+comparison leaves out.
+"""
 
 from __future__ import annotations
 
@@ -53,33 +55,33 @@ CALLS: Final[dict[str, list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_shapes_that_depend_on_numbers(name: str) -> None:
+def test_functions_with_data_dependent_shapes_match_numpy(name: str) -> None:
     for args in CALLS[name]:
-        given = [np.asarray(a) if isinstance(a, list) else a for a in args]
+        arrays = [np.asarray(a) if isinstance(a, list) else a for a in args]
         with np.errstate(all="ignore"):
             want = getattr(np, name)(*args)
-        got = getattr(fnp, name)(*given)
-        agree(got, np.sort(want) if name == "unique_values" else want)  # NumPy leaves these in no order
+        got = getattr(fnp, name)(*arrays)
+        agree(got, np.sort(want) if name == "unique_values" else want)  # NumPy's order is unspecified
 
 
 @pytest.mark.parametrize("equal_nan", [True, False])
 def test_unique_along_axes(equal_nan: bool) -> None:
     rows = np.array([[1, 2], [0, 2], [1, 2], [0, 1]], np.float32)
-    strange = np.array([[np.nan, 1], [np.nan, 1], [0, 1]], np.float32)
+    with_nan = np.array([[np.nan, 1], [np.nan, 1], [0, 1]], np.float32)
     for x, axis in ((rows, 0), (rows.T, 1), (INTS, None), (FLOATS, None)):
         for flags in ((False, False, False), (True, True, True)):
             want = np.unique(x, *flags, axis=axis, equal_nan=equal_nan)
             agree(fnp.unique(x, *flags, axis=axis, equal_nan=equal_nan), want)
-    assert fnp.unique(strange, axis=0, equal_nan=equal_nan).shape == (2 if equal_nan else 3, 2)
+    assert fnp.unique(with_nan, axis=0, equal_nan=equal_nan).shape == (2 if equal_nan else 3, 2)
 
 
-def test_intersections_with_their_places() -> None:
+def test_intersect1d_with_indices() -> None:
     for x, y in ((INTS, OTHER), (OTHER, INTS), (FLOATS, FLOATS[::-1]), (NONE, NONE)):
         agree(fnp.intersect1d(x, y, return_indices=True), np.intersect1d(x, y, return_indices=True))
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "bincount"])
-def test_traced_arrays_need_a_size(name: str) -> None:
+def test_data_dependent_shapes_of_tracers_need_size(name: str) -> None:
     args = [np.asarray(a, np.int32) for a in CALLS[name][0][:2]]
     f = getattr(fnp, name)
     with pytest.raises(ConcretizationError, match=r"shape of the result depends on the values .*; pass size="):
@@ -88,12 +90,12 @@ def test_traced_arrays_need_a_size(name: str) -> None:
         fx.vmap(f)(*[np.stack([a, a]) for a in args])
 
 
-def test_a_traced_count_needs_a_length() -> None:
+def test_bincount_of_a_tracer_needs_length() -> None:
     with pytest.raises(ConcretizationError, match="pass length="):
         fx.jit(fnp.bincount)(OTHER)
 
 
-def test_shapes_that_depend_on_numbers_have_derivatives() -> None:
+def test_derivatives_of_functions_with_data_dependent_shapes() -> None:
     x = np.array([3, 1, 3, 2], np.float32)
     agree(fx.grad(lambda x: (fnp.unique(x) * fnp.arange(3)).sum())(x), np.array([2, 0, 0, 1], np.float32))
     agree(fx.grad(lambda x: x[fnp.nonzero(x > 1)[0]].sum())(x), np.array([1, 0, 1, 1], np.float32))
@@ -102,26 +104,26 @@ def test_shapes_that_depend_on_numbers_have_derivatives() -> None:
 # ------------------------------------------------------------------ searching
 
 SORTED: Final = np.sort(np.round(RNG.normal(size=100), 1)).astype(np.float32)
-SOUGHT: Final = np.concatenate([SORTED[::9], RNG.normal(size=5).astype(np.float32), [np.nan, np.inf]]).astype(
+QUERIES: Final = np.concatenate([SORTED[::9], RNG.normal(size=5).astype(np.float32), [np.nan, np.inf]]).astype(
     np.float32
 )
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("method", ["scan", "scan_unrolled", "sort", "compare_all"])
-def test_all_methods_find_the_same(method: str, side: Any) -> None:
-    def found(x: Any, v: Any) -> Any:
+def test_searchsorted_methods_agree(method: str, side: Any) -> None:
+    def search(x: Any, v: Any) -> Any:
         return fnp.searchsorted(x, v, side, method=method)
 
-    want = np.searchsorted(SORTED, SOUGHT, side)
-    agree(fx.jit(found)(SORTED, SOUGHT), want)
+    want = np.searchsorted(SORTED, QUERIES, side)
+    agree(fx.jit(search)(SORTED, QUERIES), want)
     both = np.stack([SORTED, SORTED + 0.5])
-    wanted = np.stack([want, np.searchsorted(both[1], SOUGHT, side)])
-    agree(fx.jit(fx.vmap(found, (0, None)))(both, SOUGHT), wanted)
-    agree(fx.jit(fx.vmap(found, (None, 1), 1))(SORTED, SOUGHT[:18].reshape(2, 9)), want[:18].reshape(2, 9))
+    wanted = np.stack([want, np.searchsorted(both[1], QUERIES, side)])
+    agree(fx.jit(fx.vmap(search, (0, None)))(both, QUERIES), wanted)
+    agree(fx.jit(fx.vmap(search, (None, 1), 1))(SORTED, QUERIES[:18].reshape(2, 9)), want[:18].reshape(2, 9))
 
 
-def test_short_arrays_in_batches() -> None:
+def test_vmap_of_searching_in_short_arrays() -> None:
     edges = np.sort(RNG.normal(size=(3, 5)), 1).astype(np.float32)
     x = RNG.normal(size=(3, 4)).astype(np.float32)
     want = np.stack([np.searchsorted(e, v) for e, v in zip(edges, x, strict=True)])
@@ -134,13 +136,13 @@ def test_short_arrays_in_batches() -> None:
     agree(counts, np.stack([np.histogram(v, e)[0] for v, e in zip(x, edges, strict=True)]))
 
 
-def test_membership_in_large_sets() -> None:
+def test_isin_of_large_sets() -> None:
     many, some = np.arange(0, 3000, 3, dtype=np.int32), np.array([[0, 1], [2997, 3000]], np.int32)
     for method in ("auto", "binary_search", "sort"):
         agree(fx.jit(lambda x, y, method=method: fnp.isin(x, y, method=method))(some, many), np.isin(some, many))
 
 
-# ------------------------------------------------------------------ what is known is found at once
+# ------------------------------------------------------------------ eager and compiled results
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_membership_in_large_sets() -> None:
         lambda x: fnp.isin(x, x[0]),
     ],
 )
-def test_evaluated_as_compiled(f: Callable[[Any], Any]) -> None:
+def test_eager_matches_compiled(f: Callable[[Any], Any]) -> None:
     x = fnp.array(RNG.integers(-3, 3, (4, 5)) / np.float32(2))
     agree(f(x), np.asarray(fx.jit(f)(x)))
 
@@ -171,14 +173,14 @@ def test_quantiles_of_infinities(method: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["median", "quantile", "percentile"])
-def test_known_quantiles_are_slices(name: str) -> None:
+def test_concrete_quantiles_are_traced_as_slices(name: str) -> None:
     f = getattr(fnp, name)
-    shares: list[Any] = [[]] if name == "median" else [[0.3], [np.array([0.25, 0.5], np.float32)]]
-    for q in shares:
+    fractions: list[Any] = [[]] if name == "median" else [[0.3], [np.array([0.25, 0.5], np.float32)]]
+    for q in fractions:
         printed = str(fx.make_jaxpr(lambda x, q=q: f(x, *q))(FLOATS[:3]))
         assert "sort" in printed
         assert "floor" not in printed
-    printed = str(fx.make_jaxpr(lambda x: f(x, *shares[0]))(FLOATS[:3]))
+    printed = str(fx.make_jaxpr(lambda x: f(x, *fractions[0]))(FLOATS[:3]))
     assert "gather" not in printed
 
 
@@ -187,12 +189,12 @@ def test_quantiles_in_64_bits() -> None:
     assert_near(fnp.quantile(x, 0.25), np.quantile(np.asarray(x), 0.25), ELEMENTARY)
 
 
-def test_interpolation_between_points_that_are_close() -> None:
+def test_interp_between_close_points() -> None:
     x = np.array([0, 1e-20], np.float32)
     assert fnp.interp(np.float32(0.5e-20), x, np.array([0, 1], np.float32)) == 0.5
 
 
-def test_partitions_of_the_least_integer() -> None:
+def test_partition_with_the_least_integer() -> None:
     x = np.array([5, -(2**31), 3], np.int32)
     agree(fnp.partition(x, 0)[0], np.int32(-(2**31)))
     assert fnp.argpartition(x, 0)[0] == 1

@@ -1,4 +1,4 @@
-"""`pad`, `repeat` to a given length and `linspace` with its step, against `jax.numpy`."""
+"""`pad`, `repeat` with `total_repeat_length` and `linspace` with `retstep`, against `jax.numpy`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTHS: Final = (1, (2, 3), ((0, 1), (7, 0)), ((9, 4), (0, 0)))
 
 
 @pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
-def test_padding_with_own_elements(mode: Any) -> None:
+def test_pad_with_elements_of_the_array(mode: Any) -> None:
     host = numbers("float32", (3, 4))
     x = fnp.array(host)
     for width in WIDTHS:
@@ -27,36 +27,36 @@ def test_padding_with_own_elements(mode: Any) -> None:
         assert fx.jit(lambda x, w=width: fnp.pad(x, w, mode))(x).tolist() == expected.tolist()
     weights = numbers("float32", (5, 9))
     gradient: Any = fx.grad(lambda x: fnp.sum(fnp.pad(x, (1, 4), mode)[:5, :9] * weights))(x)
-    places = np.pad(np.arange(12).reshape(3, 4), (1, 4), mode)[:5, :9]
-    np.testing.assert_array_equal(np.asarray(gradient).ravel(), np.bincount(places.ravel(), weights.ravel(), 12))
+    sources = np.pad(np.arange(12).reshape(3, 4), (1, 4), mode)[:5, :9]
+    np.testing.assert_array_equal(np.asarray(gradient).ravel(), np.bincount(sources.ravel(), weights.ravel(), 12))
     with pytest.raises(ValueError, match="no elements"):
         fnp.pad(fnp.zeros((0, 2)), 1, mode)
     assert fnp.pad(fnp.zeros((0, 2)), ((0, 0), (1, 0)), mode).shape == (0, 3)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_padding_with_what_follows_from_the_elements(dtype: str) -> None:
+def test_pad_with_statistics_and_ramps(dtype: str) -> None:
     x, y = both(numbers(dtype, (3, 4)))
     options: list[dict[str, Any]] = [
         *[{"mode": mode, "stat_length": n} for mode in ("maximum", "minimum", "mean") for n in (2, ((1, 9), (3, 2)))],
         *[{"mode": mode} for mode in ("maximum", "minimum", "mean", "linear_ramp", "empty")],
         *[{"mode": "linear_ramp", "end_values": v} for v in (5, (1, 2), ((1, 2), (3, 4)), 5.5)],
     ]
-    for given in options:
-        for width in (1, ((1, 2), (0, 4))):  # by which ramps of integers are divided exactly
-            expected = jnp.pad(y, width, **given)
-            check(fnp.pad(x, width, **given), expected)
-            check(fx.jit(lambda x, w=width, g=given: fnp.pad(x, w, **g))(x), expected)
+    for keywords in options:
+        for width in (1, ((1, 2), (0, 4))):  # widths that divide integer ramps exactly
+            expected = jnp.pad(y, width, **keywords)
+            check(fnp.pad(x, width, **keywords), expected)
+            check(fx.jit(lambda x, w=width, g=keywords: fnp.pad(x, w, **g))(x), expected)
 
 
 CONSTANTS: Final[tuple[Any, ...]] = (
     *(7, 2.5, (1, 2), ((1, 2), (3, 4)), ((5,), (6,)), np.array([[1, 2]]), (3,)),
-    np.float32([[1, 2], [3, 4]]),  # type: ignore[arg-type]  # which NumPy takes, but doesn't say so
+    np.float32([[1, 2], [3, 4]]),  # type: ignore[arg-type]  # NumPy accepts it, but its stubs do not
 )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_padding_with_constants(dtype: str) -> None:
+def test_pad_with_constants(dtype: str) -> None:
     (x, y) = both(numbers(dtype, (3, 4)))
     for constant in CONSTANTS:
         for width in (1, ((2, 1), (0, 3))):
@@ -83,12 +83,12 @@ def test_padding_with_constants(dtype: str) -> None:
         (lambda: fnp.repeat(fnp.ones(0), 1, total_repeat_length=1), "no elements"),
     ],
 )
-def test_bad_arguments(call: Callable[[], object], says: str) -> None:
+def test_invalid_arguments_raise(call: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         call()
 
 
-def test_repeating_to_a_length() -> None:
+def test_repeat_with_total_repeat_length() -> None:
     x, y = both(i32([[1, 2, 3], [4, 5, 6]]))
     for times, total in (((1, 2, 3), 4), ((1, 2, 0), 5), ((2, 2, 2), 8), ((0, 0, 0), 2), ((3, 3, 3), 0)):
         expected = jnp.repeat(y, np.array(times), axis=1, total_repeat_length=total)
@@ -97,7 +97,7 @@ def test_repeating_to_a_length() -> None:
     check(fnp.repeat(fnp.zeros(0), 3), jnp.repeat(jnp.zeros(0), 3))
 
 
-def test_linspace_and_its_step() -> None:
+def test_linspace_with_retstep() -> None:
     ones, jax_ones = both(f32([1, 1]))
     for num in (0, 1, 3):
         for endpoint in (True, False):
@@ -107,7 +107,7 @@ def test_linspace_and_its_step() -> None:
 
 
 @pytest.mark.parametrize("mode", ["reflect", "symmetric"])
-def test_odd_reflections(mode: Any) -> None:
+def test_pad_with_odd_reflection(mode: Any) -> None:
     for host in (
         i32([[3, 1, 7, 4], [0, 2, 9, 5]]),
         f32([[1, 4, 9], [2, 0.5, 3]]),
@@ -134,7 +134,7 @@ def test_odd_reflections(mode: Any) -> None:
             fnp.pad(x, 1, **bad)
 
 
-def test_padding_by_a_function() -> None:
+def test_pad_with_a_function() -> None:
     def ends(vector: Any, widths: tuple[int, int], axis: int, kwargs: Any) -> Any:
         vector = vector.at[: widths[0]].set(kwargs.get("low", 7) * (axis + 1))
         return vector.at[vector.shape[0] - widths[1] :].set(vector.sum())
@@ -157,7 +157,7 @@ def test_padding_by_a_function() -> None:
     assert seen == [0, 1] * 3  # called every time
 
 
-def test_numbers_are_repeated_along_their_only_axis() -> None:
+def test_scalars_are_repeated_along_one_axis() -> None:
     for axis in (0, -1, None):
         check(fnp.repeat(3, 2, axis=axis), jnp.repeat(3, 2, axis=axis))
         check(fnp.cumsum(3, axis=axis), jnp.cumsum(3, axis=axis))

@@ -1,4 +1,4 @@
-"""Reductions against `jax.numpy`: every dtype with every axis, `keepdims`, `where`, `initial`."""
+"""Reductions against `jax.numpy`: all dtypes and axes, `keepdims`, `where`, `initial`, `dtype`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AXES: Final = (None, 0, -1, (0, 1), (), (2, 0))
 def test_every_dtype_and_axis(name: str, dtype: str) -> None:
     f, g = getattr(fnp, name), getattr(jnp, name)
     x, y = both(numbers(dtype, (2, 3, 4)))
-    if dtype == "int64" and name in ("max", "min", "ptp"):  # JAX's starting value overflows unless x64 is enabled
+    if dtype == "int64" and name in ("max", "min", "ptp"):  # JAX's initial value overflows unless x64 is enabled
         for axis in AXES:
             assert f(x, axis=axis).tolist() == np.asarray(getattr(np, name)(np.asarray(x), axis)).tolist()
         return
@@ -36,10 +36,10 @@ def test_every_dtype_and_axis(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_places(name: str, dtype: str) -> None:
+def test_argmax_and_argmin(name: str, dtype: str) -> None:
     f, g = getattr(fnp, name), getattr(jnp, name)
     x, y = both(numbers(dtype, (3, 4)))
-    if dtype in ("int64", "float64"):  # which JAX refuses unless x64 is enabled
+    if dtype in ("int64", "float64"):  # JAX raises here unless x64 is enabled
         for axis in (None, 0, -1):
             assert f(x, axis).tolist() == getattr(np, name)(np.asarray(x), axis).tolist()
         return
@@ -51,29 +51,29 @@ def test_places(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "bfloat16", "float32", "complex64"])
 def test_where_and_initial(dtype: str) -> None:
     x, y = both(numbers(dtype, (2, 3)))
-    some, all_ = both(np.array([True, False, True]))
+    mask, jax_mask = both(np.array([True, False, True]))
     for name in ("sum", "prod"):
         f, g = getattr(fnp, name), getattr(jnp, name)
-        agree(lambda: f(x, where=some), lambda: g(y, where=all_))  # noqa: B023
+        agree(lambda: f(x, where=mask), lambda: g(y, where=jax_mask))  # noqa: B023
         agree(lambda: f(x, axis=1, initial=2), lambda: g(y, axis=1, initial=2))  # noqa: B023
-        agree(lambda: f(x, 0, initial=2, where=some), lambda: g(y, 0, initial=2, where=all_))  # noqa: B023
+        agree(lambda: f(x, 0, initial=2, where=mask), lambda: g(y, 0, initial=2, where=jax_mask))  # noqa: B023
     for name in ("max", "min"):
         f, g = getattr(fnp, name), getattr(jnp, name)
-        agree(lambda: f(x, where=some), lambda: g(y, where=all_))  # noqa: B023
+        agree(lambda: f(x, where=mask), lambda: g(y, where=jax_mask))  # noqa: B023
         agree(lambda: f(x, axis=1, initial=1), lambda: g(y, axis=1, initial=1))  # noqa: B023
-        agree(lambda: f(x, initial=1, where=some), lambda: g(y, initial=1, where=all_))  # noqa: B023
+        agree(lambda: f(x, initial=1, where=mask), lambda: g(y, initial=1, where=jax_mask))  # noqa: B023
     for name in ("mean", "var", "std", "all", "any"):
         f, g = getattr(fnp, name), getattr(jnp, name)
-        agree(lambda: f(x, axis=1, where=some), lambda: g(y, axis=1, where=all_))  # noqa: B023
-        agree(lambda: f(x, where=some, keepdims=True), lambda: g(y, where=all_, keepdims=True))  # noqa: B023
+        agree(lambda: f(x, axis=1, where=mask), lambda: g(y, axis=1, where=jax_mask))  # noqa: B023
+        agree(lambda: f(x, where=mask, keepdims=True), lambda: g(y, where=jax_mask, keepdims=True))  # noqa: B023
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float16", "float32", "float64", "complex64"])
-def test_a_dtype_asked_for(dtype: str) -> None:
-    for own in ("bool", "int8", "float32"):
-        x, y = both(numbers(own, (2, 3)))
+def test_dtype_argument(dtype: str) -> None:
+    for input_dtype in ("bool", "int8", "float32"):
+        x, y = both(numbers(input_dtype, (2, 3)))
         for name in ("sum", "prod", "mean", "var"):
-            if (name, dtype) != ("var", "int32"):  # computed in integers by JAX, so a mean of fractions is lost
+            if (name, dtype) != ("var", "int32"):  # JAX computes in integers, which loses the fraction of the mean
                 f, g = getattr(fnp, name), getattr(jnp, name)
                 agree(lambda: f(x, axis=0, dtype=dtype), lambda: g(y, axis=0, dtype=dtype))  # noqa: B023
 
@@ -89,7 +89,7 @@ def test_degrees_of_freedom(ddof: int) -> None:
 
 
 @pytest.mark.parametrize("name", [*REDUCTIONS, "argmax", "argmin"])
-def test_bad_input_is_named(name: str) -> None:
+def test_invalid_arguments_raise_with_the_parameter_name(name: str) -> None:
     f = getattr(fnp, name)
     x = fnp.ones((2, 3))
     with pytest.raises(ValueError, match="axis 2 is out of bounds for an array with 2 axes"):
@@ -104,15 +104,15 @@ def test_bad_input_is_named(name: str) -> None:
             f(x, axis=(0, -2))
 
 
-def test_bad_masks_and_starts() -> None:
+def test_invalid_where_and_initial_raise() -> None:
     x = fnp.ones((2, 3))
-    wrong: Any = fnp
+    untyped: Any = fnp
     with pytest.raises(ValueError, match="where needs initial"):
         fnp.max(x, where=x > 0)
     with pytest.raises(TypeError, match="sum: where must be an array of bools"):
         fnp.sum(x, where=x)
     with pytest.raises(TypeError, match="sum: where must be an array"):
-        wrong.sum(x, where=[True, False, True])
+        untyped.sum(x, where=[True, False, True])
     with pytest.raises(ValueError, match="sum: initial must have no axes"):
         fnp.sum(x, initial=fnp.ones(3))
     with pytest.raises(TypeError, match="dtype"):
@@ -121,11 +121,11 @@ def test_bad_masks_and_starts() -> None:
         fnp.max(fnp.ones((0, 3)))
 
 
-# ------------------------------------------------------------------ sums so far, weighted means
+# ------------------------------------------------------------------ cumulative sums, weighted means
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
-def test_sums_and_products_so_far(name: str) -> None:
+def test_cumsum_and_cumprod(name: str) -> None:
     f, g = getattr(fnp, name), getattr(jnp, name)
     for dtype in DTYPES:
         if dtype not in ("int64", "float64"):
@@ -143,7 +143,7 @@ def test_sums_and_products_so_far(name: str) -> None:
     check(fx.grad(lambda x: fnp.sum(f(x + 4, 1) * weights))(x), gradient(y))
 
 
-def test_weighted_means() -> None:
+def test_average() -> None:
     for dtype in ("int32", "float32", "complex64"):
         (x, a), (w, b), (v, c) = [both(np.abs(numbers(dtype, shape)) + 1) for shape in ((2, 3), (2, 3), (3,))]
         for options in (
@@ -160,7 +160,7 @@ def test_weighted_means() -> None:
         agree(lambda: fnp.average(x, (1, 0), w.T), lambda: jnp.average(a, (1, 0), b.T))  # noqa: B023
 
 
-def test_sums_so_far_and_means_in_small_dtypes() -> None:
+def test_cumulative_reductions_and_means_in_narrow_dtypes() -> None:
     for values in ([1.5, 0.0, 2.0], [3, 0, 2], [True, False, True], [0, 0, 1]):
         for name in ("cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod"):
             got, want = (getattr(m, name)(m.array(values), dtype=bool) for m in (fnp, jnp))

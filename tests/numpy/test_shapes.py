@@ -1,4 +1,4 @@
-"""Creation, shapes and joining: foreign memory, how programs print, what bad input is told."""
+"""Array creation, shape manipulation and joining: copies of foreign memory, printed programs, error messages."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_foreign_memory_is_copied() -> None:
     assert fnp.asarray(x) is x
 
 
-def test_an_array_of_another_library() -> None:
-    check(fnp.asarray(jnp.arange(3)), jnp.arange(3))  # type: ignore[arg-type]  # by __array__
+def test_asarray_of_a_jax_array() -> None:
+    check(fnp.asarray(jnp.arange(3)), jnp.arange(3))  # type: ignore[arg-type]  # through __array__
 
 
 # ------------------------------------------------------------------ printed programs
@@ -60,84 +60,84 @@ PROGRAMS: Final[tuple[Function, ...]] = (
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=range(len(PROGRAMS)))
-def test_programs_print_as_jaxs(function: Function) -> None:
+def test_programs_print_as_in_jax(function: Function) -> None:
     x, y = both(f32([1, 2, 3]))
-    ours = fx.make_jaxpr(lambda x: function(fnp, x))(x)
-    theirs = jax.make_jaxpr(lambda y: function(jnp, y))(y)
+    program = fx.make_jaxpr(lambda x: function(fnp, x))(x)
+    jax_program = jax.make_jaxpr(lambda y: function(jnp, y))(y)
 
     def words(text: str) -> list[str]:
-        # Parameters only JAX has: shardings, and the dynamic sizes of a shape.
+        # Parameters that only JAX has: shardings, and the dynamic sizes of a shape.
         for parameter in ("out_sharding=None", "sharding=None", "dimensions=None"):
             text = text.replace(f" {parameter}", "").replace(f"{parameter} ", "")
-        # What the type of the result says already, JAX leaves out.
+        # JAX leaves out the shape where the result type shows it.
         text = re.sub(r"(broadcast_dimensions=\([\d, ]*\)) shape=\([\d, ]*\)", r"\1", text)
         text = text.replace("[broadcast_dimensions=()]", "")
         return text.split()
 
-    assert words(ours.text(style="jax")) == words(str(theirs))
+    assert words(program.text(style="jax")) == words(str(jax_program))
 
 
 # ------------------------------------------------------------------ bad input
 
 
-wrong: Any = fnp  # whose signatures these calls break
+untyped: Any = fnp  # without a signature, so that type checkers accept the invalid calls
 
 
 @pytest.mark.parametrize(
     ("call", "error", "says"),
     [
-        (lambda x: wrong.reshape(x, (4, 2)), TypeError, "6 elements"),
-        (lambda x: wrong.reshape(x, (-1, -1)), TypeError, "only one size may be -1"),
-        (lambda x: wrong.reshape(x, (-1, 4)), TypeError, "whole size"),
-        (lambda x: wrong.reshape(x, (1.5, 4)), TypeError, "1.5"),
-        (lambda x: wrong.reshape(x, (-2, 3)), ValueError, "negative"),
-        (lambda x: wrong.reshape([1, 2], (2,)), TypeError, "reshape: a must be an array"),
-        (lambda x: wrong.reshape(x, (6,), order="K"), ValueError, "order"),
-        (lambda x: wrong.transpose(x, (0, 0)), ValueError, "twice"),
-        (lambda x: wrong.transpose(x, (0,)), ValueError, "each"),
-        (lambda x: wrong.transpose(x, (0, 2)), ValueError, "axes 2 is out of bounds"),
-        (lambda x: wrong.swapaxes(x, 0, 5), ValueError, "axis2 5"),
-        (lambda x: wrong.moveaxis(x, 0, (0, 1)), ValueError, "equally many"),
-        (lambda x: wrong.squeeze(x, 0), ValueError, "size 1"),
-        (lambda x: wrong.squeeze(x, 3), ValueError, "axis 3"),
-        (lambda x: wrong.expand_dims(x, 4), ValueError, "axis 4"),
-        (lambda x: wrong.broadcast_to(x, (3, 3)), ValueError, "do not broadcast"),
-        (lambda x: wrong.broadcast_to(x, (3,)), ValueError, "does not fit"),
-        (lambda x: wrong.concatenate([]), ValueError, "at least one"),
-        (lambda x: wrong.concatenate(1), TypeError, "list or tuple"),
-        (lambda x: wrong.concatenate([x, [1]]), TypeError, r"arrays\[1\]"),
-        (lambda x: wrong.concatenate([1, 2]), ValueError, "scalars"),
-        (lambda x: wrong.concatenate([x, fnp.ones((2, 2))]), ValueError, "but for axis 0"),
-        (lambda x: wrong.concatenate([x, x], 2), ValueError, "axis 2"),
-        (lambda x: wrong.stack([x, x[0]]), ValueError, "one shape"),
-        (lambda x: wrong.split(x, 4, 1), ValueError, "equal sections"),
-        (lambda x: wrong.split(x, 0), ValueError, "positive"),
-        (lambda x: wrong.repeat(x, [1, 2], 1), ValueError, "2 entries"),
-        (lambda x: wrong.pad(x, -1), ValueError, "negative"),
-        (lambda x: wrong.pad(x, (1, 2, 3)), ValueError, "pad_width"),
-        (lambda x: wrong.pad(x, 1, "median"), ValueError, "'edge', .*got 'median'"),
-        (lambda x: wrong.tril(x[0]), ValueError, "two axes"),
-        (lambda x: wrong.diag(x[None]), ValueError, "vector or a matrix"),
-        (lambda x: wrong.matrix_transpose(x[0]), ValueError, "two axes"),
-        (lambda x: wrong.meshgrid(x), ValueError, r"xi\[0\]"),
-        (lambda x: wrong.meshgrid(x[0], indexing="yx"), ValueError, "indexing"),
-        (lambda x: wrong.astype(x, "float31"), TypeError, "float31"),
-        (lambda x: wrong.ones(2, "float31"), TypeError, "ones: dtype"),
-        (lambda x: wrong.array([x, "a"]), TypeError, "'a'"),
-        (lambda x: wrong.array([[1], [2, 3]]), ValueError, "equal lengths"),
-        (lambda x: wrong.matmul(x, 2), ValueError, "must have axes"),
-        (lambda x: wrong.matmul(x, x), TypeError, r"f32\[2,3\] and f32\[2,3\] do not fit"),
-        (lambda x: wrong.dot(x, [1, 2, 3]), TypeError, "dot: x2"),
+        (lambda x: untyped.reshape(x, (4, 2)), TypeError, "6 elements"),
+        (lambda x: untyped.reshape(x, (-1, -1)), TypeError, "only one size may be -1"),
+        (lambda x: untyped.reshape(x, (-1, 4)), TypeError, "whole size"),
+        (lambda x: untyped.reshape(x, (1.5, 4)), TypeError, "1.5"),
+        (lambda x: untyped.reshape(x, (-2, 3)), ValueError, "negative"),
+        (lambda x: untyped.reshape([1, 2], (2,)), TypeError, "reshape: a must be an array"),
+        (lambda x: untyped.reshape(x, (6,), order="K"), ValueError, "order"),
+        (lambda x: untyped.transpose(x, (0, 0)), ValueError, "twice"),
+        (lambda x: untyped.transpose(x, (0,)), ValueError, "each"),
+        (lambda x: untyped.transpose(x, (0, 2)), ValueError, "axes 2 is out of bounds"),
+        (lambda x: untyped.swapaxes(x, 0, 5), ValueError, "axis2 5"),
+        (lambda x: untyped.moveaxis(x, 0, (0, 1)), ValueError, "equally many"),
+        (lambda x: untyped.squeeze(x, 0), ValueError, "size 1"),
+        (lambda x: untyped.squeeze(x, 3), ValueError, "axis 3"),
+        (lambda x: untyped.expand_dims(x, 4), ValueError, "axis 4"),
+        (lambda x: untyped.broadcast_to(x, (3, 3)), ValueError, "do not broadcast"),
+        (lambda x: untyped.broadcast_to(x, (3,)), ValueError, "does not fit"),
+        (lambda x: untyped.concatenate([]), ValueError, "at least one"),
+        (lambda x: untyped.concatenate(1), TypeError, "list or tuple"),
+        (lambda x: untyped.concatenate([x, [1]]), TypeError, r"arrays\[1\]"),
+        (lambda x: untyped.concatenate([1, 2]), ValueError, "scalars"),
+        (lambda x: untyped.concatenate([x, fnp.ones((2, 2))]), ValueError, "but for axis 0"),
+        (lambda x: untyped.concatenate([x, x], 2), ValueError, "axis 2"),
+        (lambda x: untyped.stack([x, x[0]]), ValueError, "one shape"),
+        (lambda x: untyped.split(x, 4, 1), ValueError, "equal sections"),
+        (lambda x: untyped.split(x, 0), ValueError, "positive"),
+        (lambda x: untyped.repeat(x, [1, 2], 1), ValueError, "2 entries"),
+        (lambda x: untyped.pad(x, -1), ValueError, "negative"),
+        (lambda x: untyped.pad(x, (1, 2, 3)), ValueError, "pad_width"),
+        (lambda x: untyped.pad(x, 1, "median"), ValueError, "'edge', .*got 'median'"),
+        (lambda x: untyped.tril(x[0]), ValueError, "two axes"),
+        (lambda x: untyped.diag(x[None]), ValueError, "vector or a matrix"),
+        (lambda x: untyped.matrix_transpose(x[0]), ValueError, "two axes"),
+        (lambda x: untyped.meshgrid(x), ValueError, r"xi\[0\]"),
+        (lambda x: untyped.meshgrid(x[0], indexing="yx"), ValueError, "indexing"),
+        (lambda x: untyped.astype(x, "float31"), TypeError, "float31"),
+        (lambda x: untyped.ones(2, "float31"), TypeError, "ones: dtype"),
+        (lambda x: untyped.array([x, "a"]), TypeError, "'a'"),
+        (lambda x: untyped.array([[1], [2, 3]]), ValueError, "equal lengths"),
+        (lambda x: untyped.matmul(x, 2), ValueError, "must have axes"),
+        (lambda x: untyped.matmul(x, x), TypeError, r"f32\[2,3\] and f32\[2,3\] do not fit"),
+        (lambda x: untyped.dot(x, [1, 2, 3]), TypeError, "dot: x2"),
     ],
 )
-def test_bad_input(call: Callable[[Any], object], error: type[Exception], says: str) -> None:
+def test_invalid_arguments_raise(call: Callable[[Any], object], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         call(fnp.ones((2, 3)))
 
 
-def test_a_traced_shape_is_explained() -> None:
+def test_traced_shape_error_names_source_and_remedy() -> None:
     def flattened(x: Array) -> Array:
-        return x.reshape(fnp.array(x.shape).prod())  # type: ignore[arg-type]  # the mistake in question
+        return x.reshape(fnp.array(x.shape).prod())  # type: ignore[arg-type]  # tested
 
     with pytest.raises(TypeError) as caught:
         fx.jit(flattened)(fnp.ones((2, 3)))
@@ -152,7 +152,7 @@ def test_a_traced_shape_is_explained() -> None:
     assert fx.jit(with_numpy)(fnp.ones((2, 3))).shape == (6,)
 
 
-def test_nested_sequences_have_shapes() -> None:
+def test_shape_functions_take_nested_sequences() -> None:
     assert (fnp.size([1, 2]), fnp.size([[1, 2]], 1), fnp.ndim([[1]]), fnp.shape([[1], [2]])) == (2, 2, 2, (2, 1))
     pairs: Any = (([1, 2], [1, 2]), ([1, 2], [1, 3]), ([1, 2], [1, 2, 3]), ([1, 2], np.array([1, 2])))
     for one, other in pairs:
@@ -162,24 +162,24 @@ def test_nested_sequences_have_shapes() -> None:
     assert (got.shape, got.tolist()) == (want.shape, want.tolist())
 
 
-def test_diagonals_may_be_traced() -> None:
+def test_traced_diagonal_offset() -> None:
     for name in ("eye", "tri"):
-        ours, theirs = getattr(fnp, name), getattr(jnp, name)
+        create, jax_create = getattr(fnp, name), getattr(jnp, name)
         for k in (-5, -1, 0, 2, 7):
-            got = fx.jit(lambda k, f=ours: f(3, 4, k=k, dtype="int8"))(k)
+            got = fx.jit(lambda k, f=create: f(3, 4, k=k, dtype="int8"))(k)
             assert got.dtype == np.int8
-            assert got.tolist() == theirs(3, 4, k=k).tolist()
-        got = fx.vmap(lambda k, f=ours: f(3, k=k))(fnp.arange(-1, 2))
-        assert got.tolist() == jax.vmap(lambda k, f=theirs: f(3, k=k))(jnp.arange(-1, 2)).tolist()
+            assert got.tolist() == jax_create(3, 4, k=k).tolist()
+        got = fx.vmap(lambda k, f=create: f(3, k=k))(fnp.arange(-1, 2))
+        assert got.tolist() == jax.vmap(lambda k, f=jax_create: f(3, k=k))(jnp.arange(-1, 2)).tolist()
         with pytest.raises(TypeError, match="integer scalar"):
-            fx.jit(lambda k, f=ours: f(3, k=k))(1.5)
+            fx.jit(lambda k, f=create: f(3, k=k))(1.5)
     x = np.arange(24.0).reshape(2, 3, 4)
     for k in (-1, 0, 2):
         got = fx.jit(lambda k: fnp.trace(x, k, 1, 2))(k)
         assert got.tolist() == jax.jit(lambda k: jnp.trace(x, k, 1, 2))(k).tolist()
 
 
-def test_promised_indices_along_an_axis() -> None:
+def test_take_along_axis_modes() -> None:
     x, indices = np.arange(12.0).reshape(3, 4), np.array([[1, 0], [2, 3], [0, 0]])
     want = np.take_along_axis(x, indices, 1).tolist()
     for mode in ("promise_in_bounds", fx.lax.GatherScatterMode.PROMISE_IN_BOUNDS, fx.lax.GatherScatterMode.CLIP):

@@ -1,7 +1,7 @@
-"""Infinities, NaNs and zeros of either sign, real and complex, as the array API has them: eagerly and compiled.
+"""Special cases of the array API for infinities, NaNs and signed zeros, real and complex: eager and compiled.
 
-Its special cases are mostly C's, and NumPy's are C's: each function gives what NumPy's gives at all of them. Where the
-standard says otherwise, or says what NumPy misses, its own tables are here.
+The special cases are mostly those of C, which NumPy follows: each function is compared with NumPy at all of them. Where
+the standard differs from NumPy, or defines what NumPy gets wrong, this file has its own tables.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ REAL_BINARY: Final = (
     *("atan2", "copysign", "greater", "greater_equal", "hypot", "less", "less_equal", "logaddexp"),
     *("maximum", "minimum", "nextafter", "remainder"),
 )
-# What the standard leaves open, where NumPy decides otherwise (complex quotients by infinities and powers), or where it
-# has its own say: NumPy's expm1 of infinities is NaN, and its zeros of tanh and tan those of a sine.
-APART: Final = frozenset({"reciprocal", "sign", "pow", "expm1", "tanh", "tan"})
+# Functions not compared with NumPy: the standard leaves the case open and NumPy decides otherwise (complex quotients by
+# infinities and powers), or NumPy deviates: its expm1 of infinities is NaN, and its tanh and tan have the zeros of a
+# sine.
+NOT_AS_NUMPY: Final = frozenset({"reciprocal", "sign", "pow", "expm1", "tanh", "tan"})
 
 
 def pairs(x: NDArray) -> list[NDArray]:
@@ -57,45 +58,45 @@ def agree(name: str, got: NDArray, xs: list[NDArray]) -> None:
         if name in ("maximum", "minimum"):
             zeros &= xs[0] != xs[1]
         same = np.where(zeros, np.signbit(a) == np.signbit(b), ulp_distance(a, b) <= ELEMENTARY.of(a.dtype))
-        wrong = [tuple(x[i].item() for x in xs) for i in np.flatnonzero(~same)]
-        assert not wrong, (name, wrong, a[~same], b[~same])
+        mismatches = [tuple(x[i].item() for x in xs) for i in np.flatnonzero(~same)]
+        assert not mismatches, (name, mismatches, a[~same], b[~same])
 
 
-def given(*xs: NDArray) -> list[Any]:
+def as_arrays(*xs: NDArray) -> list[Any]:
     return [fnp.asarray(x) for x in xs]
 
 
 @pytest.mark.parametrize("name", [*UNARY, *REAL_UNARY])
-def test_real_functions_of_one(name: str) -> None:
+def test_unary_real_functions_match_numpy(name: str) -> None:
     f = getattr(fnp, name)
-    agree(name, np.asarray(f(*given(REALS))), [REALS])
-    agree(name, np.asarray(fx.jit(f)(*given(REALS))), [REALS])
+    agree(name, np.asarray(f(*as_arrays(REALS))), [REALS])
+    agree(name, np.asarray(fx.jit(f)(*as_arrays(REALS))), [REALS])
 
 
 @pytest.mark.parametrize("name", [*BINARY, *REAL_BINARY])
-def test_real_functions_of_two(name: str) -> None:
+def test_binary_real_functions_match_numpy(name: str) -> None:
     f, xs = getattr(fnp, name), pairs(REALS)
-    agree(name, np.asarray(f(*given(*xs))), xs)
-    agree(name, np.asarray(fx.jit(f)(*given(*xs))), xs)
+    agree(name, np.asarray(f(*as_arrays(*xs))), xs)
+    agree(name, np.asarray(fx.jit(f)(*as_arrays(*xs))), xs)
 
 
-@pytest.mark.parametrize("name", [name for name in UNARY if name not in APART])
-def test_complex_functions_of_one(name: str) -> None:
-    agree(name, np.asarray(getattr(fnp, name)(*given(COMPLEX))), [COMPLEX])
+@pytest.mark.parametrize("name", [name for name in UNARY if name not in NOT_AS_NUMPY])
+def test_unary_complex_functions_match_numpy(name: str) -> None:
+    agree(name, np.asarray(getattr(fnp, name)(*as_arrays(COMPLEX))), [COMPLEX])
 
 
-@pytest.mark.parametrize("name", [name for name in BINARY if name not in APART])
-def test_complex_functions_of_two(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in BINARY if name not in NOT_AS_NUMPY])
+def test_binary_complex_functions_match_numpy(name: str) -> None:
     xs = pairs(COMPLEX)
-    agree(name, np.asarray(getattr(fnp, name)(*given(*xs))), xs)
+    agree(name, np.asarray(getattr(fnp, name)(*as_arrays(*xs))), xs)
 
 
-# ------------------------------------------------------------------ quotients rounded down
+# ------------------------------------------------------------------ floor division and remainder
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_quotients_and_rests_are_numpys(wrap: Any, dtype: str) -> None:
+def test_floor_divide_and_remainder_match_numpy(wrap: Any, dtype: str) -> None:
     kind = fnp.dtype(dtype)
     xs = [x.astype(kind) for x in pairs(REALS)]
     for name in ("floor_divide", "remainder", "fmod"):
@@ -111,14 +112,14 @@ def test_quotients_and_rests_are_numpys(wrap: Any, dtype: str) -> None:
     np.testing.assert_array_equal(np.asarray(both[1]).astype(float), want.astype(float))
 
 
-def test_infinite_dividends_have_no_quotient() -> None:
+def test_floor_divide_of_infinities() -> None:
     got = fnp.floor_divide(fnp.array([-INF, INF, 3.0, -3.0, INF]), fnp.array([3.0, 3.0, -INF, -INF, 0.0]))
     np.testing.assert_array_equal(got, [np.nan, np.nan, -1.0, 0.0, INF])
 
 
 @pytest.mark.parametrize("x", [0.0, -0.0, 6.0, -6.0])
 @pytest.mark.parametrize("y", [3.0, -3.0, INF, -INF])
-def test_derivatives_of_remainders_of_zero_are_those_of_others(x: float, y: float) -> None:
+def test_derivatives_of_remainder_and_floor_divide(x: float, y: float) -> None:
     assert np.asarray(fx.grad(fnp.remainder)(x, y)) == 1.0
     assert np.asarray(fx.grad(fnp.floor_divide)(x, y)) == 0.0
 
@@ -126,44 +127,44 @@ def test_derivatives_of_remainders_of_zero_are_those_of_others(x: float, y: floa
 # ------------------------------------------------------------------ the tables of complex functions
 
 ZERO: Final = (0.0, -0.0)
-ABOVE: Final = (0.5, 1.0, 2.5)
-NONZERO: Final = (*ABOVE, -0.5, -1.0, -2.5)
+POSITIVE: Final = (0.5, 1.0, 2.5)
+NONZERO: Final = (*POSITIVE, -0.5, -1.0, -2.5)
 FINITE: Final = (0.0, -0.0, *NONZERO)
-ENDS: Final = (INF, -INF)
-ANY: Final = (*FINITE, *ENDS, NAN)
-NEITHER: Final = object()
-"""The mark of a part whose sign is left open."""
+INFINITIES: Final = (INF, -INF)
+ANY: Final = (*FINITE, *INFINITIES, NAN)
+UNSPECIFIED: Final = object()
+"""Marks a part whose sign is unspecified."""
 
 Part: TypeAlias = float | tuple[float, object]
 Row: TypeAlias = tuple[tuple[float, ...], tuple[float, ...], Part, Part | None]
 
 
-def either(x: float) -> Part:
-    return x, NEITHER
+def any_sign(x: float) -> Part:
+    return x, UNSPECIFIED
 
 
-def nowhere(z: NDArray) -> NDArray:
+def no_element(z: NDArray) -> NDArray:
     return np.zeros(z.shape, bool)
 
 
-def with_unknown_imaginary_part(z: NDArray) -> NDArray:
+def nan_imaginary_part(z: NDArray) -> NDArray:
     return np.asarray(np.isnan(z.imag))
 
 
-def without_angle(z: NDArray) -> NDArray:
+def nonfinite_imaginary_part(z: NDArray) -> NDArray:
     return np.asarray(~np.isfinite(z.imag))
 
 
-def without_either(z: NDArray) -> NDArray:
+def nonfinite_part(z: NDArray) -> NDArray:
     return np.asarray(~np.isfinite(z.real) | ~np.isfinite(z.imag))
 
 
-# Real parts, imaginary parts, and the result's parts for each pair of them, None for an imaginary part saying that the
-# results are real. Lower halves follow from the laws below.
+# Rows of real parts, imaginary parts, and the real and imaginary part of the result for each pair of them; None as
+# imaginary part means that results are real. The lower half-plane follows from the symmetries tested below.
 TABLES: Final[dict[str, list[Row]]] = {
     "abs": [
-        (ENDS, ANY, INF, None),
-        (ANY, ENDS, INF, None),
+        (INFINITIES, ANY, INF, None),
+        (ANY, INFINITIES, INF, None),
         (ZERO, (2.5,), 2.5, None),
         ((-2.5,), ZERO, 2.5, None),
         ((NAN,), FINITE, NAN, None),
@@ -175,11 +176,11 @@ TABLES: Final[dict[str, list[Row]]] = {
         (ZERO, (NAN,), PI / 2, NAN),
         (FINITE, (INF,), PI / 2, -INF),
         (NONZERO, (NAN,), NAN, NAN),
-        ((-INF,), ABOVE, PI, -INF),
-        ((INF,), ABOVE, 0.0, -INF),
+        ((-INF,), POSITIVE, PI, -INF),
+        ((INF,), POSITIVE, 0.0, -INF),
         ((-INF,), (INF,), 3 * PI / 4, -INF),
         ((INF,), (INF,), PI / 4, -INF),
-        (ENDS, (NAN,), NAN, either(INF)),
+        (INFINITIES, (NAN,), NAN, any_sign(INF)),
         ((NAN,), FINITE, NAN, NAN),
         ((NAN,), (INF,), NAN, -INF),
         ((NAN,), (NAN,), NAN, NAN),
@@ -188,49 +189,49 @@ TABLES: Final[dict[str, list[Row]]] = {
         (ZERO, (0.0,), 0.0, PI / 2),
         (FINITE, (INF,), INF, PI / 2),
         (NONZERO, (NAN,), NAN, NAN),
-        *([((0.0,), (NAN,), NAN, either(PI / 2))] if NUMPY_CALLS_THE_C_LIBRARY else []),
-        ((-INF,), ABOVE, INF, PI),
-        ((INF,), ABOVE, INF, 0.0),
+        *([((0.0,), (NAN,), NAN, any_sign(PI / 2))] if NUMPY_CALLS_THE_C_LIBRARY else []),
+        ((-INF,), POSITIVE, INF, PI),
+        ((INF,), POSITIVE, INF, 0.0),
         ((-INF,), (INF,), INF, 3 * PI / 4),
         ((INF,), (INF,), INF, PI / 4),
-        (ENDS, (NAN,), INF, NAN),
+        (INFINITIES, (NAN,), INF, NAN),
         ((NAN,), FINITE, NAN, NAN),
         ((NAN,), (INF,), INF, NAN),
         ((NAN,), (NAN,), NAN, NAN),
     ],
     "asinh": [
         ((0.0,), (0.0,), 0.0, 0.0),
-        (ABOVE, (INF,), INF, PI / 2),
+        (POSITIVE, (INF,), INF, PI / 2),
         (FINITE, (NAN,), NAN, NAN),
-        ((INF,), ABOVE, INF, 0.0),
+        ((INF,), POSITIVE, INF, 0.0),
         ((INF,), (INF,), INF, PI / 4),
         ((INF,), (NAN,), INF, NAN),
         ((NAN,), (0.0,), NAN, 0.0),
         ((NAN,), NONZERO, NAN, NAN),
-        ((NAN,), (INF,), either(INF), NAN),
+        ((NAN,), (INF,), any_sign(INF), NAN),
         ((NAN,), (NAN,), NAN, NAN),
     ],
     "atanh": [
         ((0.0,), (0.0,), 0.0, 0.0),
         ((0.0,), (NAN,), 0.0, NAN),
         ((1.0,), (0.0,), INF, 0.0),
-        (ABOVE, (INF,), 0.0, PI / 2),
+        (POSITIVE, (INF,), 0.0, PI / 2),
         (NONZERO, (NAN,), NAN, NAN),
-        ((INF,), ABOVE, 0.0, PI / 2),
+        ((INF,), POSITIVE, 0.0, PI / 2),
         ((INF,), (INF,), 0.0, PI / 2),
         ((INF,), (NAN,), 0.0, NAN),
         ((NAN,), FINITE, NAN, NAN),
-        ((NAN,), (INF,), either(0.0), PI / 2),
+        ((NAN,), (INF,), any_sign(0.0), PI / 2),
         ((NAN,), (NAN,), NAN, NAN),
     ],
     "cosh": [
         ((0.0,), (0.0,), 1.0, 0.0),
-        ((0.0,), (INF, NAN), NAN, either(0.0)),
+        ((0.0,), (INF, NAN), NAN, any_sign(0.0)),
         (NONZERO, (INF, NAN), NAN, NAN),
         ((INF,), (0.0,), INF, 0.0),
-        ((INF,), (INF,), either(INF), NAN),
+        ((INF,), (INF,), any_sign(INF), NAN),
         ((INF,), (NAN,), INF, NAN),
-        ((NAN,), ZERO, NAN, either(0.0)),
+        ((NAN,), ZERO, NAN, any_sign(0.0)),
         ((NAN,), NONZERO, NAN, NAN),
         ((NAN,), (NAN,), NAN, NAN),
     ],
@@ -238,8 +239,8 @@ TABLES: Final[dict[str, list[Row]]] = {
         (ZERO, (0.0,), 1.0, 0.0),
         (FINITE, (INF, NAN), NAN, NAN),
         ((INF,), (0.0,), INF, 0.0),
-        ((-INF,), (INF, NAN), either(0.0), either(0.0)),
-        ((INF,), (INF, NAN), either(INF), NAN),
+        ((-INF,), (INF, NAN), any_sign(0.0), any_sign(0.0)),
+        ((INF,), (INF, NAN), any_sign(INF), NAN),
         ((NAN,), (0.0,), NAN, 0.0),
         ((NAN,), (*NONZERO, INF, NAN), NAN, NAN),
     ],
@@ -247,8 +248,8 @@ TABLES: Final[dict[str, list[Row]]] = {
         (ZERO, (0.0,), 0.0, 0.0),
         (FINITE, (INF, NAN), NAN, NAN),
         ((INF,), (0.0,), INF, 0.0),
-        ((-INF,), (INF, NAN), -1.0, either(0.0)),
-        ((INF,), (INF, NAN), either(INF), NAN),
+        ((-INF,), (INF, NAN), -1.0, any_sign(0.0)),
+        ((INF,), (INF, NAN), any_sign(INF), NAN),
         ((NAN,), (0.0,), NAN, 0.0),
         ((NAN,), (*NONZERO, INF, NAN), NAN, NAN),
     ],
@@ -257,11 +258,11 @@ TABLES: Final[dict[str, list[Row]]] = {
         ((0.0,), (0.0,), -INF, 0.0),
         (FINITE, (INF,), INF, PI / 2),
         (FINITE, (NAN,), NAN, NAN),
-        ((-INF,), ABOVE, INF, PI),
-        ((INF,), ABOVE, INF, 0.0),
+        ((-INF,), POSITIVE, INF, PI),
+        ((INF,), POSITIVE, INF, 0.0),
         ((-INF,), (INF,), INF, 3 * PI / 4),
         ((INF,), (INF,), INF, PI / 4),
-        (ENDS, (NAN,), INF, NAN),
+        (INFINITIES, (NAN,), INF, NAN),
         ((NAN,), FINITE, NAN, NAN),
         ((NAN,), (INF,), INF, NAN),
         ((NAN,), (NAN,), NAN, NAN),
@@ -270,11 +271,11 @@ TABLES: Final[dict[str, list[Row]]] = {
         ((-1.0,), (0.0,), -INF, 0.0),
         (FINITE, (INF,), INF, PI / 2),
         (FINITE, (NAN,), NAN, NAN),
-        ((-INF,), ABOVE, INF, PI),
-        ((INF,), ABOVE, INF, 0.0),
+        ((-INF,), POSITIVE, INF, PI),
+        ((INF,), POSITIVE, INF, 0.0),
         ((-INF,), (INF,), INF, 3 * PI / 4),
         ((INF,), (INF,), INF, PI / 4),
-        (ENDS, (NAN,), INF, NAN),
+        (INFINITIES, (NAN,), INF, NAN),
         ((NAN,), FINITE, NAN, NAN),
         ((NAN,), (INF,), INF, NAN),
         ((NAN,), (NAN,), NAN, NAN),
@@ -282,21 +283,21 @@ TABLES: Final[dict[str, list[Row]]] = {
     "sign": [(ZERO, ZERO, 0.0, 0.0), ((NAN,), ANY, NAN, NAN), (ANY, (NAN,), NAN, NAN)],
     "sinh": [
         ((0.0,), (0.0,), 0.0, 0.0),
-        ((0.0,), (INF, NAN), either(0.0), NAN),
-        (ABOVE, (INF, NAN), NAN, NAN),
+        ((0.0,), (INF, NAN), any_sign(0.0), NAN),
+        (POSITIVE, (INF, NAN), NAN, NAN),
         ((INF,), (0.0,), INF, 0.0),
-        ((INF,), (INF, NAN), either(INF), NAN),
+        ((INF,), (INF, NAN), any_sign(INF), NAN),
         ((NAN,), (0.0,), NAN, 0.0),
         ((NAN,), (*NONZERO, NAN), NAN, NAN),
     ],
-    # The standard's lines for real parts of -infinity and +infinity have changed places; these are C's.
+    # The standard's rows for real parts -infinity and +infinity are swapped; these are C's.
     "sqrt": [
         (ZERO, (0.0,), 0.0, 0.0),
         (ANY, (INF,), INF, INF),
         (FINITE, (NAN,), NAN, NAN),
-        ((-INF,), ABOVE, 0.0, INF),
-        ((INF,), ABOVE, INF, 0.0),
-        ((-INF,), (NAN,), NAN, either(INF)),
+        ((-INF,), POSITIVE, 0.0, INF),
+        ((INF,), POSITIVE, INF, 0.0),
+        ((-INF,), (NAN,), NAN, any_sign(INF)),
         ((INF,), (NAN,), INF, NAN),
         ((NAN,), (*FINITE, NAN), NAN, NAN),
     ],
@@ -304,8 +305,8 @@ TABLES: Final[dict[str, list[Row]]] = {
         ((0.0,), (0.0,), 0.0, 0.0),
         (NONZERO, (INF, NAN), NAN, NAN),
         ((0.0,), (INF, NAN), 0.0, NAN),
-        ((INF,), ABOVE, 1.0, 0.0),
-        ((INF,), (INF, NAN), 1.0, either(0.0)),
+        ((INF,), POSITIVE, 1.0, 0.0),
+        ((INF,), (INF, NAN), 1.0, any_sign(0.0)),
         ((NAN,), (0.0,), NAN, 0.0),
         ((NAN,), NONZERO, NAN, NAN),
         ((NAN,), (NAN,), NAN, NAN),
@@ -315,9 +316,9 @@ CIS: Final[dict[str, list[tuple[tuple[float, ...], tuple[float, ...], float, flo
     "cosh": [((INF,), NONZERO, INF, 0.0)],
     "exp": [((-INF,), FINITE, 0.0, 0.0), ((INF,), NONZERO, INF, 0.0)],
     "expm1": [((-INF,), FINITE, 0.0, -1.0), ((INF,), NONZERO, INF, -1.0)],
-    "sinh": [((INF,), ABOVE, INF, 0.0)],
+    "sinh": [((INF,), POSITIVE, INF, 0.0)],
 }
-"""Where a result is a size times `cos(b) + sin(b) j`, plus something."""
+"""Cases whose result is `size * (cos(b) + 1j * sin(b)) + shift`."""
 
 
 def same_part(got: NDArray, want: Part) -> bool:
@@ -346,11 +347,11 @@ RESULTS: Final = ("complex64", "complex128")
 @pytest.mark.parametrize("dtype", RESULTS)
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_of_complex_functions(name: str, wrap: Any, dtype: str) -> None:
+def test_complex_functions_match_the_tables(name: str, wrap: Any, dtype: str) -> None:
     zs, reals, imags = zip(*rows(name), strict=True)
     with fx.enable_x64(True):
-        found = np.asarray(wrap(getattr(fnp, name))(fnp.asarray(np.array(zs, dtype))))
-    for z, got, x, y in zip(zs, found, reals, imags, strict=True):
+        results = np.asarray(wrap(getattr(fnp, name))(fnp.asarray(np.array(zs, dtype))))
+    for z, got, x, y in zip(zs, results, reals, imags, strict=True):
         if y is None:
             assert not np.iscomplexobj(got)
             assert same_part(got, x), (z, got, x)
@@ -360,13 +361,13 @@ def test_tables_of_complex_functions(name: str, wrap: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_number_alone_is_no_different(name: str) -> None:
+def test_scalars_and_vectors_give_the_same_result(name: str) -> None:
     f = getattr(fnp, name)
     for z in (0.25 - 0.5j, complex(INF, 1.0), complex(-INF, INF), complex(NAN, 0.0), complex(0.0, INF)):
-        alone, among = np.asarray(f(fnp.asarray(z))), np.asarray(f(fnp.asarray([z])))
-        assert alone.shape == ()
-        assert alone.dtype == among.dtype
-        np.testing.assert_array_equal(alone, among[0])
+        scalar, vector = np.asarray(f(fnp.asarray(z))), np.asarray(f(fnp.asarray([z])))
+        assert scalar.shape == ()
+        assert scalar.dtype == vector.dtype
+        np.testing.assert_array_equal(scalar, vector[0])
 
 
 HALVES: Final = np.array([complex(a, b) for a in ANY for b in ANY], np.complex128)
@@ -374,20 +375,20 @@ ODD: Final = ("asin", "asinh", "atan", "atanh", "sin", "sinh", "tan", "tanh")
 CONJUGATE: Final = (*ODD, "acos", "acosh", "cos", "cosh", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt")
 
 
-def with_a_nan_beside_infinity(z: NDArray) -> NDArray:
+def nan_and_infinite_part(z: NDArray) -> NDArray:
     return np.isnan(z) & np.isinf(np.abs(z))
 
 
-# Where C leaves a sign open, so that either may be there.
-OPEN: Final[dict[str, Callable[[NDArray], NDArray]]] = {
-    "acosh": with_unknown_imaginary_part,
-    **dict.fromkeys(("cos", "cosh", "sin", "sinh"), without_either),
-    **dict.fromkeys(("exp", "expm1"), without_angle),
-    **({} if NUMPY_CALLS_THE_C_LIBRARY else dict.fromkeys(("acos", "asin", "asinh"), with_a_nan_beside_infinity)),
+# Functions for which C leaves a sign unspecified, so that either sign is accepted.
+UNSPECIFIED_SIGN: Final[dict[str, Callable[[NDArray], NDArray]]] = {
+    "acosh": nan_imaginary_part,
+    **dict.fromkeys(("cos", "cosh", "sin", "sinh"), nonfinite_part),
+    **dict.fromkeys(("exp", "expm1"), nonfinite_imaginary_part),
+    **({} if NUMPY_CALLS_THE_C_LIBRARY else dict.fromkeys(("acos", "asin", "asinh"), nan_and_infinite_part)),
 }
 
 
-def same_numbers(got: NDArray, want: NDArray, sign_matters: NDArray) -> NDArray:
+def same_values(got: NDArray, want: NDArray, sign_matters: NDArray) -> NDArray:
     sizes: NDArray = ulp_distance(abs(got), abs(want)) <= ELEMENTARY.of(got.dtype)
     signs: NDArray = (np.signbit(got) == np.signbit(want)) | np.isnan(got) | ~sign_matters
     return sizes & signs
@@ -395,27 +396,27 @@ def same_numbers(got: NDArray, want: NDArray, sign_matters: NDArray) -> NDArray:
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", CONJUGATE)
-def test_conjugates_go_to_conjugates_and_odd_functions_are_odd(name: str, wrap: Any) -> None:
-    """So that what the tables say of one quarter holds in all, and either side of a cut has its own values."""
+def test_conjugate_symmetry_and_odd_functions(name: str, wrap: Any) -> None:
+    """The tables cover one quadrant; symmetry extends them to all, and each side of a branch cut has its own values."""
     f = wrap(getattr(fnp, name))
     with fx.enable_x64(True):
-        here = np.asarray(f(fnp.asarray(HALVES)))
+        values = np.asarray(f(fnp.asarray(HALVES)))
         below = np.conj(np.asarray(f(fnp.asarray(np.conj(HALVES)))))
-        matters = ~OPEN.get(name, nowhere)(HALVES)
-        others = [below, -np.asarray(f(fnp.asarray(-HALVES)))] if name in ODD else [below]
-    for other in others:
-        same = same_numbers(here.real, other.real, matters) & same_numbers(here.imag, other.imag, matters)
-        assert same.all(), (name, HALVES[~same], here[~same], other[~same])
+        matters = ~UNSPECIFIED_SIGN.get(name, no_element)(HALVES)
+        mirrored_values = [below, -np.asarray(f(fnp.asarray(-HALVES)))] if name in ODD else [below]
+    for other in mirrored_values:
+        same = same_values(values.real, other.real, matters) & same_values(values.imag, other.imag, matters)
+        assert same.all(), (name, HALVES[~same], values[~same], other[~same])
 
 
 @pytest.mark.parametrize("name", CONJUGATE)
-def test_compiled_functions_are_those_of_numpy_on_both_sides_of_a_cut(name: str) -> None:
+def test_compiled_matches_eager_on_both_sides_of_branch_cuts(name: str) -> None:
     finite = np.array([complex(a, b) for a in FINITE for b in FINITE], np.complex128)
     with fx.enable_x64(True):
         f = getattr(fnp, name)
         eager, compiled = np.asarray(f(fnp.asarray(finite))), np.asarray(fx.jit(f)(fnp.asarray(finite)))
     for a, b in ((eager.real, compiled.real), (eager.imag, compiled.imag)):
-        assert_near(b, a, Ulps(8))  # of each part by itself: expm1's real one is a difference
+        assert_near(b, a, Ulps(8))  # compared per part, as the real part of expm1 is a difference
         assert (np.signbit(a) == np.signbit(b))[a != 0].all()
 
 
@@ -424,14 +425,14 @@ def test_compiled_functions_are_those_of_numpy_on_both_sides_of_a_cut(name: str)
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", ["sin", "sinh", "tan", "tanh", "asin", "asinh", "atan", "atanh", "expm1", "log1p"])
-def test_functions_like_their_argument_near_zero_keep_its_digits(name: str, wrap: Any) -> None:
+def test_small_complex_arguments_keep_their_precision(name: str, wrap: Any) -> None:
     small = np.array([1e-9 + 3e-12j, 3e-12 - 1e-9j, 2e-20j, 2e-20 + 0j, -4e-15 + 4e-15j], np.complex128)
     with fx.enable_x64(True):
-        found = np.asarray(wrap(getattr(fnp, name))(fnp.asarray(small)))
+        got = np.asarray(wrap(getattr(fnp, name))(fnp.asarray(small)))
     second = {"expm1": 0.5, "log1p": -0.5}.get(name, 0.0)
     want = small + second * small * small
-    assert_near(found.real, want.real, ELEMENTARY)
-    assert_near(found.imag, want.imag, ELEMENTARY)
+    assert_near(got.real, want.real, ELEMENTARY)
+    assert_near(got.imag, want.imag, ELEMENTARY)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])

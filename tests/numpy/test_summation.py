@@ -17,7 +17,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.numpy.agreement import agree, both, check, f32, numbers
 
-# Subscripts, and the shapes of the operands.
+# Subscripts with the shapes of the operands.
 CASES: Final = (
     ("ij,jk->ik", (2, 3), (3, 4)),
     ("ij,jk", (2, 3), (3, 4)),
@@ -49,7 +49,7 @@ CASES: Final = (
     ("ij,j->ij", (2, 1), (3,)),
     ("ij,jk->ik", (2, 1), (3, 4)),
     ("ij -> j", (2, 0)),
-    # refused
+    # invalid
     ("ij,jk->ik", (2, 3), (4, 5)),
     ("ij,jk->ik", (2, 3)),
     ("ijk", (2, 3)),
@@ -63,11 +63,11 @@ CASES: Final = (
 @pytest.mark.parametrize(("subscripts", "shapes"), [(s, shapes) for s, *shapes in CASES], ids=range(len(CASES)))
 def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
     pairs = [both(numbers("float32", shape, i)) for i, shape in enumerate(shapes)]
-    ours, theirs = [x for x, _ in pairs], [y for _, y in pairs]
-    agree(lambda: fnp.einsum(subscripts, *ours), lambda: jnp.einsum(subscripts, *theirs))
+    operands, jax_operands = [x for x, _ in pairs], [y for _, y in pairs]
+    agree(lambda: fnp.einsum(subscripts, *operands), lambda: jnp.einsum(subscripts, *jax_operands))
 
 
-NUMBERED: Final[tuple[tuple[Any, ...], ...]] = (
+WITH_AXIS_LISTS: Final[tuple[tuple[Any, ...], ...]] = (
     ((2, 3), [0, 1], (3, 4), [1, 2], [0, 2]),
     ((2, 3), [0, 1], (3, 4), [1, 2]),
     ((2, 3), [7, 3], (3, 4), [3, -1]),
@@ -78,71 +78,76 @@ NUMBERED: Final[tuple[tuple[Any, ...], ...]] = (
     ((5, 2, 3), [..., 0, 1], (3, 4), [1, 2], [..., 0, 2]),
     ((5, 2, 3), [..., 0], (5, 2, 3), [..., 0]),
     ((), [], (2,), [0], [0]),
-    # refused
+    # invalid
     ((2, 3), [0, 1], (4, 5), [1, 2]),
     ((2, 3), [0], [0]),
 )
 
 
-@pytest.mark.parametrize("args", NUMBERED, ids=range(len(NUMBERED)))
-def test_einsum_of_numbered_axes(args: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize("args", WITH_AXIS_LISTS, ids=range(len(WITH_AXIS_LISTS)))
+def test_einsum_with_axis_lists(args: tuple[Any, ...]) -> None:
     pairs = [both(numbers("float32", a)) if isinstance(a, tuple) else (a, a) for a in args]
-    ours, theirs = zip(*pairs, strict=True)
-    agree(lambda: fnp.einsum(*ours), lambda: jnp.einsum(*theirs))
+    operands, jax_operands = zip(*pairs, strict=True)
+    agree(lambda: fnp.einsum(*operands), lambda: jnp.einsum(*jax_operands))
 
 
-def test_dtypes_of_einsum() -> None:
-    for own in ("int8", "bfloat16", "complex64"):
-        (x, a), (y, b) = both(numbers(own, (2, 3))), both(numbers("int8", (3, 2), 1))
+def test_result_dtypes_of_einsum() -> None:
+    for dtype in ("int8", "bfloat16", "complex64"):
+        (x, a), (y, b) = both(numbers(dtype, (2, 3))), both(numbers("int8", (3, 2), 1))
         check(fnp.einsum("ij,jk", x, y), jnp.einsum("ij,jk", a, b))
         check(fnp.einsum("ij->i", x), jnp.einsum("ij->i", a))
-        if own == "int8":
+        if dtype == "int8":
             options: Any = {"preferred_element_type": "float32"}
             check(fnp.einsum("ij,jk,kl->il", x, y, x, **options), jnp.einsum("ij,jk,kl->il", a, b, a, **options))
             check(fnp.einsum("ij->i", x, **options), jnp.einsum("ij->i", a, **options))
     check(fnp.einsum("i,->i", fnp.ones(2), 2), jnp.einsum("i,->i", jnp.ones(2), 2))
 
 
-def test_derivatives_of_einsum() -> None:
+def test_derivatives_and_vmap_of_einsum() -> None:
     pairs = [both(numbers("float32", shape, i)) for i, shape in enumerate([(2, 3, 3), (3, 4), (4, 2)])]
-    ours, theirs = [x for x, _ in pairs], [y for _, y in pairs]
+    operands, jax_operands = [x for x, _ in pairs], [y for _, y in pairs]
     weights = numbers("float32", (2, 3), 9)
     subscripts = "bii,ij,jb->bi"
-    got = fx.grad(lambda *xs: fnp.sum(fnp.einsum(subscripts, *xs) * weights), argnums=(0, 1, 2))(*ours)
-    check(got, jax.grad(lambda *xs: jnp.sum(jnp.einsum(subscripts, *xs) * weights), argnums=(0, 1, 2))(*theirs))
+    got = fx.grad(lambda *xs: fnp.sum(fnp.einsum(subscripts, *xs) * weights), argnums=(0, 1, 2))(*operands)
+    check(got, jax.grad(lambda *xs: jnp.sum(jnp.einsum(subscripts, *xs) * weights), argnums=(0, 1, 2))(*jax_operands))
     check(
-        fx.vmap(lambda x: fnp.einsum("ij,ik", x, x))(ours[0]), jnp.stack([jnp.einsum("ij,ik", y, y) for y in theirs[0]])
+        fx.vmap(lambda x: fnp.einsum("ij,ik", x, x))(operands[0]),
+        jnp.stack([jnp.einsum("ij,ik", y, y) for y in jax_operands[0]]),
     )
 
 
 @pytest.mark.parametrize("optimize", [True, False, "optimal", "greedy", [(1, 2), (0, 1)], [(0, 1, 2)]])
-def test_orders_of_contraction(optimize: Any) -> None:
+def test_einsum_optimize_argument(optimize: Any) -> None:
     xs = [numbers("float32", shape, i) for i, shape in enumerate([(2, 3), (3, 40), (40, 5)])]
     out = fnp.einsum("ij,jk,kl->il", *xs, optimize=optimize)
     assert_near(out, np.einsum("ij,jk,kl->il", *xs))
 
 
-def test_the_order_keeps_products_small() -> None:
+def test_einsum_chooses_small_intermediate_products() -> None:
     text = str(fx.make_jaxpr(lambda *xs: fnp.einsum("ij,jk,kl->il", *xs))(*map(np.ones, [(99, 98), (98, 97), (97, 2)])))
     assert "f32[98,2]" in text
     assert "f32[99,97]" not in text
 
 
-def test_bad_arguments_of_einsum() -> None:
-    wrong: Any = fnp.einsum
+def test_invalid_arguments_of_einsum_raise() -> None:
+    untyped_einsum: Any = fnp.einsum
     cases: Any = (
-        (lambda: wrong(f32([1])), TypeError, "takes subscripts .a string such as"),
-        (lambda: wrong(f32([1]), "i"), TypeError, "takes subscripts .a string such as"),
-        (lambda: wrong(f32([1]), [0], f32([1])), TypeError, "takes subscripts .a string such as"),
-        (lambda: wrong(f32([1]), [0], [2]), ValueError, "which no operand has"),
-        (lambda: wrong(f32([1]), [0.5]), TypeError, "an axis"),
-        (lambda: wrong("i", f32([1]), out=f32([1])), TypeError, "out must be None"),
-        (lambda: wrong("i"), ValueError, "at least one operand"),
-        (lambda: wrong("i,i", [1], [2]), TypeError, "must be an array"),
-        (lambda: wrong("i,i", f32([1]), f32([1]), optimize="fast"), ValueError, "optimize must be"),
-        (lambda: wrong("i,i", f32([1]), f32([1]), optimize=[(0, 5)]), ValueError, "different remaining operands"),
-        (lambda: wrong("i1", f32([[1]])), ValueError, "must be made of letters"),
-        (lambda: wrong("i,i", f32([1, 2, 3]), f32([1, 2])), ValueError, "'i' in 'i,i' has sizes 3 and 2"),
+        (lambda: untyped_einsum(f32([1])), TypeError, "takes subscripts .a string such as"),
+        (lambda: untyped_einsum(f32([1]), "i"), TypeError, "takes subscripts .a string such as"),
+        (lambda: untyped_einsum(f32([1]), [0], f32([1])), TypeError, "takes subscripts .a string such as"),
+        (lambda: untyped_einsum(f32([1]), [0], [2]), ValueError, "which no operand has"),
+        (lambda: untyped_einsum(f32([1]), [0.5]), TypeError, "an axis"),
+        (lambda: untyped_einsum("i", f32([1]), out=f32([1])), TypeError, "out must be None"),
+        (lambda: untyped_einsum("i"), ValueError, "at least one operand"),
+        (lambda: untyped_einsum("i,i", [1], [2]), TypeError, "must be an array"),
+        (lambda: untyped_einsum("i,i", f32([1]), f32([1]), optimize="fast"), ValueError, "optimize must be"),
+        (
+            lambda: untyped_einsum("i,i", f32([1]), f32([1]), optimize=[(0, 5)]),
+            ValueError,
+            "different remaining operands",
+        ),
+        (lambda: untyped_einsum("i1", f32([[1]])), ValueError, "must be made of letters"),
+        (lambda: untyped_einsum("i,i", f32([1, 2, 3]), f32([1, 2])), ValueError, "'i' in 'i,i' has sizes 3 and 2"),
     )
     for call, error, says in cases:
         with pytest.raises(error, match=says):
@@ -153,7 +158,7 @@ NEAR: Final = f32([1, 1.00001, 1.1, np.nan, np.inf, -np.inf, 0, 1e-9])
 
 
 @pytest.mark.parametrize("equal_nan", [False, True])
-def test_closeness(equal_nan: bool) -> None:
+def test_isclose_allclose_and_array_equal(equal_nan: bool) -> None:
     (x, a), (y, b) = both(np.repeat(NEAR, 8)), both(np.tile(NEAR, 8))
     check(fnp.isclose(x, y, equal_nan=equal_nan), jnp.isclose(a, b, equal_nan=equal_nan))
     check(fnp.isclose(x, 1, 0.2, 0.1), jnp.isclose(a, 1, 0.2, 0.1))
@@ -171,7 +176,7 @@ def test_closeness(equal_nan: bool) -> None:
     ["ij->i", "ij->", "ij->ji", "...i->...", "ii->i", "ij,jk", "ij,jk->k", "ij,ij->ij", "i,j", "i,i,i->", "i,->"],
 )
 @pytest.mark.parametrize("preferred", [None, "int32", "float32"])
-def test_bools_are_summed_as_by_jax(subscripts: str, preferred: str | None) -> None:
+def test_einsum_of_bools_matches_jax(subscripts: str, preferred: str | None) -> None:
     rng = np.random.default_rng(0)
     terms = subscripts.partition("->")[0].split(",")
     for _ in range(3):
@@ -181,7 +186,7 @@ def test_bools_are_summed_as_by_jax(subscripts: str, preferred: str | None) -> N
         assert (got.dtype, got.tolist()) == (want.dtype, want.tolist())
 
 
-def test_sums_have_the_preferred_dtype() -> None:
+def test_einsum_accumulates_in_preferred_element_type() -> None:
     x = np.full((2, 3), 100, np.int8)
     assert fnp.einsum("ij->i", x, preferred_element_type="int32").tolist() == [300, 300]
     assert fnp.einsum("ij,jk->k", x, np.ones((3, 2), np.int8), preferred_element_type="int32").tolist() == [600, 600]

@@ -1,4 +1,4 @@
-"""What has a type and no numbers stands for an array where only its type is asked for."""
+"""`ShapeDtypeStruct` and other objects with a shape and dtype are accepted where only these are needed."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tracefx import lax
 
 
 class Duck:
-    """Neither ours nor JAX's."""
+    """An object with a shape and dtype that belongs to no library."""
 
     shape = (2, 3)
     dtype = np.dtype("float16")
 
 
 @pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
-@pytest.mark.parametrize("given", [{}, {"dtype": "int8"}, {"shape": (4,)}], ids=["same", "dtype", "shape"])
-def test_like_a_type(name: str, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("keywords", [{}, {"dtype": "int8"}, {"shape": (4,)}], ids=["same", "dtype", "shape"])
+def test_like_functions_of_a_shape_dtype_struct(name: str, keywords: dict[str, Any]) -> None:
     struct: Any = jax.ShapeDtypeStruct
     for dtype in ("float32", "bfloat16", "int32", "bool", "complex64"):
-        ours = getattr(fnp, name)(fx.ShapeDtypeStruct((2, 0, 3), dtype), **given)
-        jaxs = getattr(jnp, name)(struct((2, 0, 3), dtype), **given)
-        assert (ours.shape, ours.dtype, ours.weak_type) == (jaxs.shape, jaxs.dtype, jaxs.weak_type)
-        np.testing.assert_array_equal(np.asarray(ours), np.asarray(jaxs))
+        got = getattr(fnp, name)(fx.ShapeDtypeStruct((2, 0, 3), dtype), **keywords)
+        expected = getattr(jnp, name)(struct((2, 0, 3), dtype), **keywords)
+        assert (got.shape, got.dtype, got.weak_type) == (expected.shape, expected.dtype, expected.weak_type)
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
 
 
-def test_full_like_a_type() -> None:
+def test_full_like_of_a_shape_dtype_struct() -> None:
     weak = fx.ShapeDtypeStruct((2,), "float32", weak_type=True)
     assert fnp.full_like(weak, 3).weak_type
     assert lax.full_like(weak, 3).weak_type
@@ -40,26 +40,26 @@ def test_full_like_a_type() -> None:
     assert fnp.full_like(Duck(), 2.5).tolist() == lax.full_like(Duck(), 2.5).tolist() == [[2.5] * 3] * 2
 
 
-def test_a_tree_of_what_eval_shape_gives() -> None:
+def test_zeros_like_of_the_result_of_eval_shape() -> None:
     types = fx.eval_shape(lambda x: {"a": x @ x.T, "b": x.sum()}, np.ones((2, 3), np.float32))
     zeros = fx.jit(lambda: fx.tree.map(fnp.zeros_like, types))()
     assert fx.tree.map(fnp.shape, zeros) == fx.tree.map(fnp.shape, types) == {"a": (2, 2), "b": ()}
 
 
-def test_questions_about_a_type() -> None:
+def test_shape_queries_of_a_shape_and_dtype() -> None:
     assert (fnp.shape(Duck()), fnp.ndim(Duck()), fnp.size(Duck()), fnp.size(Duck(), 1)) == ((2, 3), 2, 6, 3)
     assert str(fx.typeof(Duck())) == "f16[2,3]"
     assert repr(fx.typeof(fx.ShapeDtypeStruct((), "int32", weak_type=True))) == "i32[]*"
 
 
 @pytest.mark.parametrize("bad", [[1, 2], None, "x", object()])
-def test_what_has_no_type(bad: Any) -> None:
+def test_objects_without_shape_and_dtype_raise(bad: Any) -> None:
     for name in ("zeros_like", "shape") if bad != [1, 2] else ("zeros_like",):  # a list has a shape
         with pytest.raises(TypeError, match=f"{name}: a must be an array or a number"):
             getattr(fnp, name)(bad)
 
 
-def test_a_type_without_a_shape() -> None:
+def test_invalid_shape_raises() -> None:
     class Wrong(Duck):
         shape = (2, -1)
 

@@ -1,4 +1,6 @@
-"""Functions of elements against `jax.numpy`: every dtype, pairs of dtypes, Python and NumPy numbers on either side."""
+"""Elementwise functions against `jax.numpy`: all dtypes, pairs of dtypes, Python and NumPy scalars
+as either operand.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ BINARY: Final = (
     *("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
     *("left_shift", "right_shift", "hypot", "logaddexp", "arctan2"),
 )
-# Pairs of dtypes on which values are compared too, which takes a compilation in JAX each.
+# Dtype pairs whose values are compared as well, each of which takes a compilation in JAX.
 VALUES: Final = (
     *(("bool", "bool"), ("int8", "int8"), ("uint8", "int32"), ("int32", "bool"), ("uint32", "uint32")),
     *(("bfloat16", "bfloat16"), ("float16", "int8"), ("float32", "float32"), ("float64", "int64")),
@@ -40,39 +42,39 @@ VALUES: Final = (
 )
 
 
-def accepted(name: str, *dtypes: str) -> bool:
-    """Whether a pair of dtypes is one on which this differs from JAX on purpose."""
-    if name == "fmod":  # of two bools JAX gives the dividend where the divisor is False, and 0 for all other integers
+def deviates(name: str, *dtypes: str) -> bool:
+    """Returns whether tracefx differs from JAX for these dtypes on purpose."""
+    if name == "fmod":  # for bools, JAX returns the dividend if the divisor is False, but 0 for other integers
         return set(dtypes) == {"bool"}
-    if name == "logaddexp":  # of complex numbers isn't here
+    if name == "logaddexp":  # not supported for complex numbers
         return "complex64" in dtypes
-    return name == "power" and "complex64" in dtypes  # of zero: see test_powers_of_complex_numbers
+    return name == "power" and "complex64" in dtypes  # zero to a complex power: see test_powers_of_complex_numbers
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_a_function_of_two_arguments(name: str) -> None:
+def test_binary_functions(name: str) -> None:
     f, g = getattr(fnp, name), getattr(jnp, name)
     for one, other in itertools.product(DTYPES, DTYPES):
-        if not accepted(name, one, other):
+        if not deviates(name, one, other):
             agree_in_type(f, g, numbers(one, (9,), 1), numbers(other, (9,), 2))
-    pairs = [(one, other) for one, other in VALUES if not accepted(name, one, other)]
+    pairs = [(one, other) for one, other in VALUES if not deviates(name, one, other)]
     agree_at(f, g, [(numbers(one, (9,), 1), numbers(other, (9,), 2)) for one, other in pairs])
 
 
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("scalar", [True, 2, 1.5, 1j, np.float64(2.5)], ids=repr)
-def test_a_number_on_either_side(name: str, scalar: Any) -> None:
+def test_python_scalar_as_either_operand(name: str, scalar: Any) -> None:
     f, g = getattr(fnp, name), getattr(jnp, name)
-    # JAX's `hypot` and powers of bools lose the weak type of their operands on the way.
+    # JAX's `hypot` and powers of bools lose the weak type of their operands.
     weak = name not in ("hypot", "power")
     kind = "bool" if scalar is True else "complex64" if isinstance(scalar, complex) else "number"
-    known = [numbers(d, (4,), 3) for d in ("bool", "uint8", "bfloat16") if not accepted(name, d, kind)]
-    calls = [pair for x in known for pair in ((x, scalar), (scalar, x))]
-    calls += [] if accepted(name, kind, kind) else [(scalar, 2)]
+    arrays = [numbers(d, (4,), 3) for d in ("bool", "uint8", "bfloat16") if not deviates(name, d, kind)]
+    calls = [pair for x in arrays for pair in ((x, scalar), (scalar, x))]
+    calls += [] if deviates(name, kind, kind) else [(scalar, 2)]
     agree_at(f, g, calls, weak=weak)
 
 
-def test_shapes_that_do_not_broadcast() -> None:
+def test_incompatible_shapes_raise() -> None:
     for kind in (TypeError, ValueError):
         with pytest.raises(kind, match=r"add: shapes \(3,\), \(4,\) do not broadcast together"):
             fnp.add(fnp.ones(3), fnp.ones(4))
@@ -96,7 +98,7 @@ Operator = Callable[[Any, Any], Any]
 
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.__name__)
 @pytest.mark.parametrize("other", [2, 1.5, np.float32(0.5), np.array([1.0, 2.0, 3.0]), np.arange(1, 4)], ids=repr)
-def test_operators_and_their_reflections(op: Operator, other: Any) -> None:
+def test_operators_and_reflected_operators(op: Operator, other: Any) -> None:
     x, y = both(f32([1, 2, -3]))
     agree(lambda: op(x, other), lambda: op(y, other))
     agree(lambda: op(other, x), lambda: op(other, y))
@@ -106,7 +108,7 @@ def test_operators_and_their_reflections(op: Operator, other: Any) -> None:
 
 @pytest.mark.parametrize("op", BIT_OPERATORS, ids=lambda op: op.__name__)
 @pytest.mark.parametrize("other", [2, np.int32(1), np.arange(3)], ids=repr)
-def test_operators_on_bits(op: Operator, other: Any) -> None:
+def test_bitwise_operators(op: Operator, other: Any) -> None:
     x, y = both(i32([5, 2, -3]))
     agree(lambda: op(x, other), lambda: op(y, other))
     agree(lambda: op(other, x), lambda: op(other, y))
@@ -114,7 +116,7 @@ def test_operators_on_bits(op: Operator, other: Any) -> None:
     check(fx.jit(lambda x: op(other, x))(x), op(other, y))
 
 
-def test_matmul_and_divmod_as_operators() -> None:
+def test_matmul_and_divmod_operators() -> None:
     x, y = both(f32([[1, 2], [3, 4]]))
     host = f32([[0, 1], [1, 0]])
     check(x @ host, y @ host)
@@ -124,7 +126,7 @@ def test_matmul_and_divmod_as_operators() -> None:
     check(round(x / 3, 2), round(y / 3, 2))
 
 
-def test_an_operator_leaves_what_it_does_not_know_to_the_other_side() -> None:
+def test_operators_return_not_implemented_for_unknown_operands() -> None:
     x = fnp.ones(2)
     with pytest.raises(TypeError):
         operator.add(x, [1, 2])
@@ -132,10 +134,10 @@ def test_an_operator_leaves_what_it_does_not_know_to_the_other_side() -> None:
     assert operator.ne(x, None) is True
 
 
-# ------------------------------------------------------------------ the rest
+# ------------------------------------------------------------------ weak types, rounding, errors, derivatives
 
 
-def test_weak_types_survive_and_give_way() -> None:
+def test_weak_type_propagation() -> None:
     weak = fnp.asarray(2.0)
     assert weak.weak_type
     assert (weak * 2).weak_type
@@ -144,14 +146,14 @@ def test_weak_types_survive_and_give_way() -> None:
     assert (fnp.arange(3) * 2.0).weak_type
 
 
-def test_integers_wrap_and_wide_ones_fit_where_they_can() -> None:
+def test_out_of_range_python_integers() -> None:
     agree(lambda: fnp.array([1], dtype="int8") + 1000, lambda: jnp.array([1], dtype="int8") + 1000)
     assert (fnp.ones(1, "uint32") + 0xFFFF_FFF0).tolist() == [0xFFFF_FFF1]
     with pytest.raises(OverflowError):
         fnp.ones(1, "int32") + 2**40
 
 
-def test_x64_decides_what_is_implicit() -> None:
+def test_x64_sets_the_implicit_dtype() -> None:
     host = np.arange(3.0)
     assert (fnp.ones(3) * host).dtype == fnp.float32
     with fx.enable_x64():
@@ -163,7 +165,7 @@ def test_x64_decides_what_is_implicit() -> None:
 def test_round_to_decimals(decimals: int) -> None:
     for dtype in ("int32", "float16", "float32", "complex64"):
         if dtype == "int32" and decimals < 0:
-            continue  # which JAX refuses: see below
+            continue  # JAX raises: see test_rounding_to_tens
         x, y = both(numbers(dtype, (8,)) * 3)
         agree(lambda: fnp.round(x, decimals), lambda: jnp.round(y, decimals))  # noqa: B023
 
@@ -171,7 +173,7 @@ def test_round_to_decimals(decimals: int) -> None:
 @pytest.mark.parametrize(
     "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32"]
 )
-def test_rounding_to_tens(dtype: str) -> None:
+def test_round_to_negative_decimals(dtype: str) -> None:
     kind = np.dtype(dtype)
     if kind.kind == "f":
         x, y = both(np.array([0.0, 5, 15, 25, -5, -14.9, 449, 450.5, 60000, np.inf, np.nan]).astype(kind))
@@ -197,7 +199,7 @@ def test_rounding_to_tens(dtype: str) -> None:
     "bad", [[1, 2], (1.0,), "a", None, {}, object(), np.array(["a"])], ids=lambda x: type(x).__name__
 )
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])
-def test_what_is_no_array_is_named(name: str, bad: Any) -> None:
+def test_non_array_arguments_raise(name: str, bad: Any) -> None:
     f: Callable[..., Array] = getattr(fnp, name)
     if name in UNARY:
         with pytest.raises(TypeError, match=f"{name}|dtype"):
@@ -209,17 +211,17 @@ def test_what_is_no_array_is_named(name: str, bad: Any) -> None:
             f(fnp.ones(2), bad)
 
 
-def test_second_derivatives_of_sums_of_exponentials() -> None:
-    """At ties and at infinities too."""
+def test_first_and_second_derivatives_of_logaddexp() -> None:
+    """Ties and infinities are included."""
     for x, y in ((0.0, 0.0), (3.0, 3.0), (1.0, 2.0), (200.0, -200.0), (np.inf, 0.0), (-np.inf, 0.0)):
         first: Any = fx.grad(fnp.logaddexp, argnums=(0, 1))(x, y)
         second: Any = fx.grad(fx.grad(fnp.logaddexp))(x, y)
-        share = 1 / (1 + np.exp(y - x)) if abs(x) < np.inf else float(x > 0)
-        expected = np.asarray([share, 1 - share, share * (1 - share)])
+        weight = 1 / (1 + np.exp(y - x)) if abs(x) < np.inf else float(x > 0)
+        expected = np.asarray([weight, 1 - weight, weight * (1 - weight)])
         assert_near(fnp.stack([*first, second]), expected, ELEMENTARY)
 
 
-def test_no_indices_to_reduce_at() -> None:
+def test_reduceat_with_empty_indices() -> None:
     for none in (np.array([], int), fnp.array([], int)):
         for axis, shape in ((0, (0, 4)), (1, (2, 0))):
             got = fnp.add.reduceat(np.ones((2, 4)), none, axis=axis)
@@ -227,7 +229,7 @@ def test_no_indices_to_reduce_at() -> None:
             assert got.shape == jnp.add.reduceat(jnp.ones((2, 4)), np.asarray(none), axis=axis).shape
 
 
-def test_sums_of_exponentials_of_complex_numbers() -> None:
+def test_logaddexp_of_complex_numbers() -> None:
     x = np.array([1 + 2j, -3.5 + 1j, 0, 800 + 1j, -800 + 1j, 3 - 3j, 0.5 + 9j], np.complex64)
     y = np.array([2 - 1j, 1j, 0, 800 + 2j, -800 + 2j, -3j, 1.0], np.complex64)
     for name in ("logaddexp", "logaddexp2"):
@@ -237,4 +239,4 @@ def test_sums_of_exponentials_of_complex_numbers() -> None:
         oracle.same(f(fnp.array(x), 2.0), g(x, 2.0))
         oracle.same(fx.jvp(f, (x[:3], y[:3]), (y[:3], x[:3])), jax.jvp(g, (x[:3], y[:3]), (y[:3], x[:3])))
     got = np.asarray(fnp.logaddexp(fnp.array([complex("inf"), complex("-inf")]), fnp.array([1 + 0j, complex("-inf")])))
-    np.testing.assert_array_equal(got.real, [np.inf, -np.inf])  # where JAX has NaN
+    np.testing.assert_array_equal(got.real, [np.inf, -np.inf])  # NaN in JAX

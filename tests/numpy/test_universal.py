@@ -1,4 +1,4 @@
-"""Universal functions: what they can do beside being called, against JAX's; functions vectorized."""
+"""Methods of universal functions (`reduce`, `accumulate`, `at`, `outer`, `reduceat`) and `vectorize`, against JAX."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -17,7 +17,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.test_functions_of_functions import same
+from tests.numpy.test_functions_of_functions import assert_same
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -29,59 +29,59 @@ X: Final = np.array([[3, 1, 2], [7, 5, 4]], np.int32)
 MASK: Final = np.array([[True, False, True], [False, True, True]])
 
 
-def given(name: str) -> Any:
+def operand(name: str) -> Any:
     return X.astype(np.float32) / 4 if name.startswith("logadd") else X
 
 
-def theirs(call: Callable[..., Any]) -> Any:
+def call_jax(call: Callable[..., Any]) -> Any:
     return call(jnp)
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_methods_of_functions_of_two_arrays(name: str) -> None:
-    x = given(name)
-    places = np.array([0, 1, 0])
+def test_methods_of_binary_ufuncs(name: str) -> None:
+    x = operand(name)
+    indices = np.array([0, 1, 0])
     calls: list[Callable[[Any], Any]] = [
         lambda f: f.reduce(x),
         lambda f: f.reduce(x, axis=-1, keepdims=True),
         lambda f: f.reduce(x, axis=None),
         lambda f: f.accumulate(x, axis=1),
         lambda f: f.at(x, 1, x[0], inplace=False),
-        lambda f: f.at(x[:, 0], places, x[0], inplace=False),
+        lambda f: f.at(x[:, 0], indices, x[0], inplace=False),
         lambda f: f.outer(x, x[0]),
         lambda f: f.reduceat(x, np.array([0, 2]), axis=1),
     ]
-    if not name.startswith("log"):  # of which JAX takes no initial number
+    if not name.startswith("log"):  # JAX takes no initial value for these
         calls.append(lambda f: f.reduce(x, 1, initial=2, where=MASK))
-    ours, others = getattr(fnp, name), getattr(jnp, name)
-    assert (ours.nin, ours.nout, ours.nargs) == (others.nin, others.nout, others.nargs)
-    assert ours.identity == others.identity
-    same([call(ours) for call in calls], jax.jit(lambda: [call(others) for call in calls])())
+    ufunc, jax_ufunc = getattr(fnp, name), getattr(jnp, name)
+    assert (ufunc.nin, ufunc.nout, ufunc.nargs) == (jax_ufunc.nin, jax_ufunc.nout, jax_ufunc.nargs)
+    assert ufunc.identity == jax_ufunc.identity
+    assert_same([call(ufunc) for call in calls], jax.jit(lambda: [call(jax_ufunc) for call in calls])())
 
 
-def test_methods_go_through_transformations() -> None:
+def test_transformations_of_ufunc_methods() -> None:
     f = fnp.frompyfunc(lambda x, y: x * y + x, 2, 1)
     g = jnp.frompyfunc(lambda x, y: x * y + x, 2, 1)
     x = np.array([1.0, 2.0, 3.0], np.float32)
-    same(fx.jit(fx.grad(f.reduce))(x), jax.grad(g.reduce)(x))
-    same(fx.vmap(f.accumulate)(np.stack([x, x])), jax.vmap(g.accumulate)(np.stack([x, x])))
-    same(f.reduce(x, initial=2.0), g.reduce(x, initial=2.0))
+    assert_same(fx.jit(fx.grad(f.reduce))(x), jax.grad(g.reduce)(x))
+    assert_same(fx.vmap(f.accumulate)(np.stack([x, x])), jax.vmap(g.accumulate)(np.stack([x, x])))
+    assert_same(f.reduce(x, initial=2.0), g.reduce(x, initial=2.0))
 
 
-def test_a_function_of_one_array_has_updates() -> None:
+def test_at_of_a_unary_ufunc() -> None:
     assert fnp.negative.at(X, (0, [1, 2]), inplace=False).tolist() == [[3, -1, -2], [7, 5, 4]]
     assert isinstance(fnp.negative, fnp.ufunc)
 
 
-def test_they_are_plain_functions_and_universal_ones() -> None:
+def test_ufuncs_are_python_functions() -> None:
     add: object = fnp.add
     assert inspect.isfunction(add)
     assert [isinstance(each, fnp.ufunc) for each in (add, fnp.sin)] == [True, False]
     assert pickle.loads(pickle.dumps(fnp.add)) is fnp.add
 
 
-def wrong(x: object) -> Any:
-    """An argument that type checkers refuse."""
+def untyped(x: object) -> Any:
+    """Returns `x` typed as Any, so that type checkers accept an invalid argument."""
     return x
 
 
@@ -93,20 +93,22 @@ def wrong(x: object) -> Any:
         (lambda: fnp.maximum.reduce(X, where=MASK), ValueError, "has no identity, so where needs initial"),
         (lambda: fnp.add.reduce(X, where=X), ValueError, "where must be bools"),
         (lambda: fnp.subtract.reduce(np.zeros(0)), ValueError, "has no elements, and subtract has no identity"),
-        (lambda: fnp.add.accumulate(X, axis=wrong(None)), ValueError, "axis must be one integer"),
+        (lambda: fnp.add.accumulate(X, axis=untyped(None)), ValueError, "axis must be one integer"),
         (lambda: fnp.add.reduceat(X, 0), ValueError, "a vector of indices"),
-        (lambda: fnp.add.reduce(X, out=wrong(X)), TypeError, "out must be None"),
+        (lambda: fnp.add.reduce(X, out=untyped(X)), TypeError, "out must be None"),
         (lambda: fnp.frompyfunc(abs, 1, 1).reduce(X), ValueError, "needs a function with two operands and one result"),
         (lambda: fnp.frompyfunc(divmod, 2, 2).outer(X, X), ValueError, "gives 2"),
         (lambda: fnp.frompyfunc(abs, 1, 1)(X, X), TypeError, "takes 1 arrays, got 2"),
     ],
 )
-def test_what_they_refuse(call: Callable[[], object], error: type[Exception], message: str) -> None:
+def test_invalid_arguments_of_ufunc_methods_raise(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         call()
 
 
-def test_universal_functions_are_equal_by_what_they_are_made_of() -> None:
+def test_frompyfunc_results_compare_by_their_arguments() -> None:
     assert fnp.frompyfunc(abs, 1, 1) == fnp.frompyfunc(abs, 1, 1)
     assert hash(fnp.frompyfunc(abs, 1, 1)) == hash(fnp.frompyfunc(abs, 1, 1))
     assert fnp.frompyfunc(abs, 1, 1) != fnp.frompyfunc(abs, 1, 1, identity=0)
@@ -137,21 +139,21 @@ VECTORIZED: Final[tuple[Callable[[Any], Any], ...]] = (
 
 
 @pytest.mark.parametrize("call", VECTORIZED)
-def test_vectorized_as_by_jax(call: Callable[[Any], Any]) -> None:
-    same(call(fnp), call(jnp))
+def test_vectorize_matches_jax(call: Callable[[Any], Any]) -> None:
+    assert_same(call(fnp), call(jnp))
 
 
-def test_what_is_vectorized_is_transformed() -> None:
+def test_transformations_of_vectorized_functions() -> None:
     f = fnp.vectorize(lambda x, y: fnp.dot(x, y), signature="(n),(n)->()")
     g = jnp.vectorize(lambda x, y: jnp.dot(x, y), signature="(n),(n)->()")
     weights = np.arange(6, dtype=np.float32).reshape(2, 3)
-    same(
+    assert_same(
         fx.jit(fx.grad(lambda y: fnp.sum(weights * f(A, y))))(A[0, 0]),
         jax.grad(lambda y: jnp.sum(weights * g(A, y)))(A[0, 0]),
     )
 
 
-REFUSED: Final[tuple[tuple[Callable[[Any], Any], type[Exception]], ...]] = (
+INVALID: Final[tuple[tuple[Callable[[Any], Any], type[Exception]], ...]] = (
     (lambda m: m.vectorize(abs, excluded={1.5}), TypeError),
     (lambda m: m.vectorize(abs, excluded={-1}), ValueError),
     (lambda m: m.vectorize(abs, signature="(n->()")(A), ValueError),
@@ -167,14 +169,14 @@ REFUSED: Final[tuple[tuple[Callable[[Any], Any], type[Exception]], ...]] = (
 )
 
 
-@pytest.mark.parametrize(("call", "error"), REFUSED)
-def test_vectorize_refuses_what_jax_does(call: Callable[[Any], Any], error: type[Exception]) -> None:
+@pytest.mark.parametrize(("call", "error"), INVALID)
+def test_vectorize_raises_where_jax_does(call: Callable[[Any], Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         call(jnp)
     with pytest.raises(error):
         call(fnp)
 
 
-def test_a_signature_may_have_spaces() -> None:
+def test_vectorize_signature_may_contain_spaces() -> None:
     f = fnp.vectorize(fnp.dot, signature=" (m, n), ( n ) -> (m) ")
     assert f(A, A[0, 0]).shape == (2, 3)

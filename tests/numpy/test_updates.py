@@ -1,4 +1,4 @@
-"""Updates at an index against `jax.numpy`: values, dtypes, what is out of bounds, derivatives."""
+"""`x.at[i]` updates against `jax.numpy`: values, dtypes, out-of-bounds indices, derivatives."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -23,12 +23,12 @@ from tracefx.core.array import Array
 METHODS: Final = ("set", "add", "subtract", "multiply", "divide", "power", "min", "max")
 
 
-# JAX says that it will refuse values of a wider kind one day.
-lossy = pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
+# JAX warns that values of a wider dtype will become an error.
+ignore_narrowing_warning = pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")
 
 
 @pytest.mark.parametrize("index", INDICES, ids=range(len(INDICES)))
-def test_setting_at_an_index(index: Any) -> None:
+def test_set_at_an_index(index: Any) -> None:
     x, values = fnp.array(X), numbers("float32", X[index].shape)
     expected = X.copy()
     expected[index] = values
@@ -40,9 +40,9 @@ def test_setting_at_an_index(index: Any) -> None:
         assert x.at[index].get(mode=mode).tolist() == X[index].tolist()
 
 
-@lossy
+@ignore_narrowing_warning
 @pytest.mark.parametrize("method", METHODS)
-def test_every_update(method: str) -> None:
+def test_update_methods_match_jax(method: str) -> None:
     def updates(x: Any, i: Any, y: Any) -> list[Any]:
         return [
             getattr(x.at[i], method)(y),
@@ -55,26 +55,26 @@ def test_every_update(method: str) -> None:
 
     for dtype in ("float32", "int8", "bfloat16"):
         if method == "power" and dtype == "int8":
-            continue  # of negative powers
+            continue  # negative integer powers
         (x, a), (y, b) = both(np.abs(numbers(dtype, (3, 4)))), both(np.abs(numbers(dtype, (3, 4), 1)))
         i, j = both(i32([2, -1, 7]))
         check(updates(x, i, y), updates(a, j, b))
         check(fx.jit(updates)(x, i, y), updates(a, j, b))
 
 
-@lossy
+@ignore_narrowing_warning
 @pytest.mark.parametrize("method", METHODS)
-def test_dtypes(method: str) -> None:
-    """The result has the dtype of the array; what JAX refuses is refused."""
-    for own, other in (("int8", "int32"), ("float16", "float32"), ("bool", "bool"), ("uint8", "uint8")):
-        (x, a), (y, b) = both(numbers(own, (3, 4))), both(numbers(other, (4,), 1))
-        agree(lambda x=x, y=y: getattr(x.at[1], method)(y), lambda a=a, b=b: getattr(a.at[1], method)(b))  # type: ignore[misc]  # defaults bind the loop's variables
+def test_result_dtypes_of_updates(method: str) -> None:
+    """The result has the dtype of the array; calls that raise in JAX raise here."""
+    for dtype, value_dtype in (("int8", "int32"), ("float16", "float32"), ("bool", "bool"), ("uint8", "uint8")):
+        (x, a), (y, b) = both(numbers(dtype, (3, 4))), both(numbers(value_dtype, (4,), 1))
+        agree(lambda x=x, y=y: getattr(x.at[1], method)(y), lambda a=a, b=b: getattr(a.at[1], method)(b))  # type: ignore[misc]  # defaults bind the loop variables
     agree(lambda: getattr(fnp.full(3, 2.0).at[1], method)(3), lambda: getattr(jnp.full(3, 2.0).at[1], method)(3))
-    ours, theirs = [getattr(m.full(3, 2, "int32").at[1], method) for m in (fnp, jnp)]
-    agree(lambda: ours(300), lambda: theirs(300))
+    update, jax_update = [getattr(m.full(3, 2, "int32").at[1], method) for m in (fnp, jnp)]
+    agree(lambda: update(300), lambda: jax_update(300))
 
 
-def test_out_of_bounds() -> None:
+def test_out_of_bounds_modes() -> None:
     (x, y), (i, j) = both(np.arange(4, dtype=np.float32)), both(i32([1, 9, -9]))
     for options in ({}, {"mode": "fill"}, {"mode": "fill", "fill_value": 7}, {"mode": "clip"}, {"fill_value": 7}):
         kw: Any = options
@@ -88,17 +88,17 @@ def test_out_of_bounds() -> None:
         x.at[0].get(mode=lax.GatherScatterMode.ONE_HOT)
 
 
-def test_names_of_modes_mean_what_they_mean_in_jax() -> None:
+def test_mode_names_match_jax() -> None:
     for name in ("fill", "drop", "clip", "promise_in_bounds", "one_hot", None):
         wanted = jax.lax.GatherScatterMode.from_any(name)
-        found = lax.GatherScatterMode.from_any(name)
-        assert found.name == wanted.name
-        assert lax.GatherScatterMode.from_any(found) is found
+        mode = lax.GatherScatterMode.from_any(name)
+        assert mode.name == wanted.name
+        assert lax.GatherScatterMode.from_any(mode) is mode
     with pytest.raises(ValueError, match="mode must be 'clip', 'fill'.*got 'far'"):
         lax.GatherScatterMode.from_any("far")
 
 
-# Each is called with the namespace, an array `f32[3,4]`, indices and values `f32[3,4]`.
+# Functions of the namespace, an array `f32[3,4]`, indices and values `f32[3,4]`.
 SMOOTH: Final[tuple[Callable[[Any, Any, Any, Any], Any], ...]] = (
     lambda m, x, i, y: x.at[i].set(y),
     lambda m, x, i, y: x.at[1, 1:3].set(y[0, :2]),
@@ -116,17 +116,17 @@ SMOOTH: Final[tuple[Callable[[Any, Any, Any, Any], Any], ...]] = (
 
 
 @pytest.mark.parametrize("function", SMOOTH, ids=range(len(SMOOTH)))
-def test_derivatives(function: Callable[[Any, Any, Any, Any], Any]) -> None:
+def test_derivatives_of_updates_match_jax(function: Callable[[Any, Any, Any, Any], Any]) -> None:
     (x, a), (y, b) = both(f32(np.arange(12).reshape(3, 4) + 1)), both(f32(np.arange(12).reshape(3, 4) / 3 + 2.1))
     i, j = both(i32([2, 0, -2]))
     weights = f32(np.arange(12).reshape(3, 4) - 4)
-    ours = fx.grad(lambda x, y: fnp.sum(function(fnp, x, i, y) * weights), argnums=(0, 1))(x, y)
-    theirs = jax.grad(lambda x, y: jnp.sum(function(jnp, x, j, y) * weights), argnums=(0, 1))(a, b)
-    check(ours, theirs)
+    got = fx.grad(lambda x, y: fnp.sum(function(fnp, x, i, y) * weights), argnums=(0, 1))(x, y)
+    expected = jax.grad(lambda x, y: jnp.sum(function(jnp, x, j, y) * weights), argnums=(0, 1))(a, b)
+    check(got, expected)
     check(fx.vmap(lambda y: function(fnp, x, i, y))(fnp.stack([x, y]))[1], function(jnp, a, j, b))
 
 
-def test_applying_a_function() -> None:
+def test_apply() -> None:
     (x, y), (i, j) = both(np.arange(4, dtype=np.float32)), both(i32([1, 2, -2, 9]))
 
     def square(x: Any) -> Any:
@@ -135,21 +135,21 @@ def test_applying_a_function() -> None:
     check(x.at[i].apply(square), y.at[j].apply(square))
     check(x.at[1:3].apply(square), y.at[1:3].apply(square))
     check(fx.jit(lambda x, i: x.at[i].apply(square, unique_indices=True))(x, i[:2]), y.at[j[:2]].apply(square))
-    # Where no function was applied twice, the derivative is the function's.
+    # Where the function is applied once, the derivative is that of the function.
     assert fx.grad(lambda x: fnp.sum(x.at[i].apply(square)))(x).tolist() == [1.0, 4.0, 2 * 10 * 6.0, 1.0]
     check(fx.jit(lambda x, i: x.at[i].apply(square))(x, i), y.at[j].apply(square))
 
 
-def test_bad_updates() -> None:
+def test_invalid_updates_raise() -> None:
     x = fnp.array(X)
-    wrong: Any = x
+    untyped: Any = x
     for method in METHODS:
         with pytest.raises(TypeError, match=r": values must be"):
-            getattr(wrong.at[0], method)("a")
+            getattr(untyped.at[0], method)("a")
         with pytest.raises(ValueError, match="do not fit|do not broadcast"):
-            getattr(wrong.at[0], method)(fnp.ones((2, 3, 4)))
+            getattr(untyped.at[0], method)(fnp.ones((2, 3, 4)))
         with pytest.raises(ValueError, match="mode must be"):
-            getattr(wrong.at[0], method)(1.0, mode="wrap")
+            getattr(untyped.at[0], method)(1.0, mode="wrap")
     with pytest.raises(IndexError, match="too many"):
         x.at[0, 0, 0, 0].set(1)
 
@@ -168,47 +168,47 @@ def test_bad_updates() -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["multiply", "divide", "power"])
-def test_derivatives_of_products_at_known_places(index: Any, mode: str | None, method: str) -> None:
-    """Where no place is named twice, no promise is needed; JAX wants one."""
+def test_derivatives_of_products_at_constant_indices(index: Any, mode: str | None, method: str) -> None:
+    """Constant unique indices need no `unique_indices=True`; JAX requires it."""
     (x, a), weights = both(np.abs(numbers("float32", X.shape)) + 1), numbers("float32", X.shape, 3)
     values = np.abs(numbers("float32", np.shape(x[index]), 2)) + 0.5
     got = fx.grad(lambda x, y: fnp.sum(getattr(x.at[index], method)(y, mode=mode) * weights), (0, 1))(x, values)
     options: Any = {"mode": mode, "unique_indices": True}
 
-    def of_jax(a: Any, b: Any) -> Any:
-        places = (
+    def jax_loss(a: Any, b: Any) -> Any:
+        arrays = (
             tuple([np.asarray(i) if isinstance(i, list) else i for i in index]) if isinstance(index, tuple) else index
         )
-        return jnp.sum(getattr(a.at[places], method)(b, **options) * weights)
+        return jnp.sum(getattr(a.at[arrays], method)(b, **options) * weights)
 
-    check(got, jax.grad(of_jax, (0, 1))(a, values))
+    check(got, jax.grad(jax_loss, (0, 1))(a, values))
 
 
 @pytest.mark.parametrize("mode", [None, "clip"])
-def test_derivatives_of_products_at_repeated_places(mode: str | None) -> None:
-    """To second order, with zeros among the factors. JAX has none; it multiplies the factors of each place here."""
-    x, places = f32([0.5, 2.0, -1.0, 3.0]), [1, 3, 1, 1, 7, 3, -1, 0]
+def test_derivatives_of_products_at_repeated_indices(mode: str | None) -> None:
+    """First and second order, with zero factors. JAX has no such rule; the reference multiplies element by element."""
+    x, indices = f32([0.5, 2.0, -1.0, 3.0]), [1, 3, 1, 1, 7, 3, -1, 0]
     factors, weights = f32([2, 0, 3, 0, 5, 0.5, 1.5, 4]), f32([1, 2, 3, 4])
-    clipped = [i % 4 if i < 0 else min(i, 3) if mode == "clip" else i for i in places]
+    clipped = [i % 4 if i < 0 else min(i, 3) if mode == "clip" else i for i in indices]
 
-    def theirs(x: Any, y: Any) -> Any:
+    def reference(x: Any, y: Any) -> Any:
         out = [x[k] for k in range(4)]
-        for k, place in enumerate(clipped):
-            if place < 4:
-                out[place] = out[place] * y[k]
+        for k, index in enumerate(clipped):
+            if index < 4:
+                out[index] = out[index] * y[k]
         return (jnp.stack(out) * weights).sum()
 
-    def ours(x: Any, y: Any, i: Any) -> Any:
+    def loss(x: Any, y: Any, i: Any) -> Any:
         return (fnp.asarray(x).at[i].multiply(y, mode=mode) * weights).sum()
 
-    i = i32(places)
-    check(fx.jit(fx.grad(ours, (0, 1)))(x, factors, i), jax.grad(theirs, (0, 1))(x, factors))
-    check(fx.hessian(ours, 1)(x, factors, i), jax.hessian(theirs, 1)(x, factors))
-    several = fx.vmap(fx.grad(ours, 1), (None, 0, 0))(x, np.stack([factors] * 2), np.stack([i, i * 0 + 9]))
-    check(several[0], jax.grad(theirs, 1)(x, factors))
+    i = i32(indices)
+    check(fx.jit(fx.grad(loss, (0, 1)))(x, factors, i), jax.grad(reference, (0, 1))(x, factors))
+    check(fx.hessian(loss, 1)(x, factors, i), jax.hessian(reference, 1)(x, factors))
+    several = fx.vmap(fx.grad(loss, 1), (None, 0, 0))(x, np.stack([factors] * 2), np.stack([i, i * 0 + 9]))
+    check(several[0], jax.grad(reference, 1)(x, factors))
 
 
-def test_an_update_is_an_array_of_its_own() -> None:
+def test_updates_return_new_arrays() -> None:
     x = fnp.array(X)
     y = x.at[0, 0, 0].set(100.0)
     assert isinstance(y, Array)

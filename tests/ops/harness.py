@@ -1,16 +1,17 @@
-"""Laws of operations: what every operation must satisfy, JAX being the oracle.
+"""Properties that every primitive must satisfy, with JAX as the oracle.
 
-A `Record` says how to call one operation and JAX's counterpart, and makes arguments. Each law is a function of a record
-and arguments that raises `AssertionError`; test files parametrize over records and dtypes and call the laws:
+A `Record` tells how to call one primitive and its JAX counterpart, and how to draw arguments. Each property is a
+function of a record and arguments that raises `AssertionError`; test files parametrize over records and dtypes and call
+these functions:
 
     @pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
     def test_values(record: Record, dtype: DType) -> None:
         for args in record.samples(dtype, rng(record.name, dtype)):
-            stages_as_it_evaluates(record, args)
+            staged_matches_eager(record, args)
 
-Arguments are NumPy arrays, whose dtype counts as asked for explicitly; Python scalars, which are weakly typed; or
-`Weak` arrays. Unlike `jax.lax`, our functions give a Python number the dtype of the array beside it; where that is not
-its default dtype there is nothing to compare with. All tolerances stand in `tracefx.testing.tolerances`.
+Arguments are NumPy arrays, whose dtype counts as explicit; Python scalars, which are weakly typed; or `Weak` arrays.
+Unlike `jax.lax`, tracefx converts a Python number to the dtype of the other operand; where that is not its default
+dtype, there is nothing to compare with. All tolerances are defined in `tracefx.testing.tolerances`.
 """
 
 # jax leaves some functions that are called here unannotated.
@@ -63,7 +64,7 @@ jax.config.update("jax_explicit_x64_dtypes", "allow")
 @final
 @frozen(eq=False)
 class Weak:
-    """An array whose dtype gives way, as one computed from Python numbers."""
+    """An array with a weak type, like one computed from Python numbers."""
 
     value: NDArray
 
@@ -76,15 +77,15 @@ Samples: TypeAlias = Callable[[DType, np.random.Generator], list[Args]]
 @final
 @frozen(eq=False)
 class Record:
-    """One operation, with its static parameters applied.
+    """A primitive with its static parameters applied.
 
-    `samples` makes arguments of any kind, edge values among them; two calls give arguments of the same types.
-    `points` makes arguments at which the operation is differentiable, well away from kinks and poles; None where no
-    operand has derivatives.
+    `samples` draws arguments of all kinds, edge values included; two calls return arguments of equal types. `points`
+    draws arguments at which the primitive is differentiable, away from kinks and poles; None if no operand has a
+    derivative.
     """
 
     name: str
-    ours: Callable[..., Array]
+    function: Callable[..., Array]
     oracle: Callable[..., jax.Array]
     dtypes: tuple[DType, ...]
     samples: Samples
@@ -100,7 +101,7 @@ def case_id(part: Record | DType) -> str:
 
 
 def rng(*key: object) -> np.random.Generator:
-    """A generator that gives the same numbers in every run and process."""
+    """Returns a generator seeded by `key`, with the same numbers in every run and process."""
     return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
@@ -113,7 +114,7 @@ SHAPES: Final = ((), (2, 3), (0,))
 
 
 def normal(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator, scale: float = 1.0) -> NDArray:
-    """Numbers of any dtype: normally distributed, or drawn from an integer's whole range."""
+    """Draws normally distributed numbers of any dtype, or integers from the whole range of an integer dtype."""
     if dtypes.is_bool(dtype):
         return np.asarray(gen.integers(0, 2, shape)).astype(np.bool_)
     if dtypes.is_integer(dtype):
@@ -126,7 +127,7 @@ def normal(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator, scale
 
 
 def edges(dtype: DType) -> NDArray:
-    """The values of a dtype that go wrong first."""
+    """Returns the edge values of a dtype."""
     if dtypes.is_bool(dtype):
         return np.array([False, True])
     if dtypes.is_integer(dtype):
@@ -136,17 +137,17 @@ def edges(dtype: DType) -> NDArray:
         return np.array(values, np.uint64 if low == 0 else np.int64).astype(dtype)
     real = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, np.inf, -np.inf, np.nan])
     if dtypes.is_complex(dtype):
-        finite = (0.0, 1.0, -1.0, 0.5)  # no -0.0: on which side of a branch cut it lies is lost in complex arithmetic
+        finite = (0.0, 1.0, -1.0, 0.5)  # no -0.0: complex arithmetic does not preserve the side of a branch cut
         return np.array([complex(a, b) for a, b in itertools.product(finite, finite)]).astype(dtype)
     return real.astype(dtype)
 
 
 def pairs(x: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-    """Every element of one array against every element of another."""
+    """Pairs every element of one array with every element of another."""
     return np.repeat(x, y.size), np.tile(y, x.size)
 
 
-# ------------------------------------------------------------------ arguments on both sides
+# ------------------------------------------------------------------ conversion of arguments
 
 
 def to_tracefx(x: Arg) -> Value:
@@ -171,21 +172,21 @@ _GENERATORS: Final = {dtypes.key_fry: "threefry2x32", dtypes.key_rbg: "rbg", dty
 
 
 def key_to_words(keys: NDArray) -> NDArray:
-    """What random keys are made of."""
+    """Returns the uint32 words of random keys."""
     flat: NDArray = np.ascontiguousarray(keys).view(np.uint32)
     return flat.reshape((*keys.shape, dtypes.key_data_size(keys.dtype)))
 
 
 def host_of(x: jax.Array) -> NDArray:
-    """The numbers of a JAX array, or its random keys, as ours are."""
+    """Converts a JAX array, or an array of random keys, to the NumPy array that tracefx would hold."""
     if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return np.asarray(x)
-    dtype = next(ours for ours, name in _GENERATORS.items() if name == str(jax.random.key_impl(x)))
+    dtype = next(key_dtype for key_dtype, name in _GENERATORS.items() if name == str(jax.random.key_impl(x)))
     return np.array(jax.random.key_data(x)).view(dtype)[..., 0]
 
 
 def to_argument(x: Arg) -> Array | Scalar:
-    """As `mine`, Python scalars left for the function under test to deal with."""
+    """Converts arrays; Python scalars are passed unchanged to the function under test."""
     if isinstance(x, np.ndarray | Weak):
         value = to_tracefx(x)
         assert isinstance(value, Array)
@@ -198,7 +199,7 @@ def numpy_values(x: Arg) -> NDArray:
 
 
 def format_arguments(args: Args) -> str:
-    """Arguments by their types, and by their numbers where they are few."""
+    """Formats arguments by value if they are small, else by dtype and shape."""
     return ", ".join(
         repr(numpy_values(a).tolist())
         if numpy_values(a).size <= 6
@@ -208,8 +209,11 @@ def format_arguments(args: Args) -> str:
 
 
 def aval_of(x: jax.Array) -> ShapedArray:
-    """The type of a JAX array. JAX's comparisons of weak operands are weak booleans, which promote as all booleans do;
-    ours are never weak."""
+    """Returns the abstract value of a JAX array.
+
+    JAX's comparisons of weak operands return weak booleans, which promote as all booleans do; those of tracefx are
+    never weak.
+    """
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return ShapedArray(x.shape, next(dtype for dtype in dtypes.KEY_DTYPES if dtypes.name(dtype) == str(x.dtype)))
     dtype = np.dtype(x.dtype)
@@ -220,102 +224,112 @@ def aval_of(x: jax.Array) -> ShapedArray:
 
 
 def ulps_of(name: str) -> Ulps:
-    """The tolerance of an operation, but none for sums: those of samples are of whole numbers."""
+    """Returns the tolerance of a primitive; sums are exact, because samples of sums are integers."""
     ulps = tolerances.ulps_of(name)
     return EXACT if ulps is SUMMED else ulps
 
 
-def assert_identical(got: NDArray, want: NDArray, what: str) -> None:
-    """Equal shapes, dtypes and bits; any NaN equals any other."""
-    assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
-    assert got.dtype == want.dtype, f"{what}: dtype {got.dtype}, expected {want.dtype}"
+def assert_identical(got: NDArray, want: NDArray, label: str) -> None:
+    """Asserts equal shapes, dtypes and bits; NaNs are equal to each other."""
+    assert got.shape == want.shape, f"{label}: shape {got.shape}, expected {want.shape}"
+    assert got.dtype == want.dtype, f"{label}: dtype {got.dtype}, expected {want.dtype}"
     if not got.size:
         return
     a, b = [np.ascontiguousarray(x) for x in (got, want)]
     if dtypes.is_complex(a.dtype):
         a, b = [x.view(dtypes.real_dtype(x.dtype)) for x in (a, b)]
     same = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(b.size, -1)
-    wrong = np.flatnonzero(~(same.all(1) | ((a != a) & (b != b)).ravel()))
-    assert not wrong.size, f"{what}: {a.flat[wrong[0]]!r} at {wrong[0]}, expected {b.flat[wrong[0]]!r}"
+    mismatches = np.flatnonzero(~(same.all(1) | ((a != a) & (b != b)).ravel()))
+    assert not mismatches.size, (
+        f"{label}: {a.flat[mismatches[0]]!r} at {mismatches[0]}, expected {b.flat[mismatches[0]]!r}"
+    )
 
 
-def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, what: str) -> None:
-    """Equal shapes and dtypes, NaNs and infinities in the same places, the rest within the tolerance."""
-    assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
-    assert got.dtype == want.dtype, f"{what}: dtype {got.dtype}, expected {want.dtype}"
+def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, label: str) -> None:
+    """Asserts equal shapes and dtypes, NaNs and infinities at the same indices, and other elements within the
+    tolerance.
+    """
+    assert got.shape == want.shape, f"{label}: shape {got.shape}, expected {want.shape}"
+    assert got.dtype == want.dtype, f"{label}: dtype {got.dtype}, expected {want.dtype}"
     if not dtypes.is_inexact(got.dtype):
-        assert_identical(got, want, what)
+        assert_identical(got, want, label)
         return
     distance = ulp_distance(got, want, tolerance.least)
     allowed = tolerance.of(got.dtype)
     worst = int(np.argmax(distance)) if distance.size else 0
     assert not distance.size or distance.flat[worst] <= allowed, (
-        f"{what}: {got.flat[worst]!r} at {worst}, expected {want.flat[worst]!r}: {distance.flat[worst]} ulps apart, "
+        f"{label}: {got.flat[worst]!r} at {worst}, expected {want.flat[worst]!r}: {distance.flat[worst]} ulps apart, "
         f"allowed are {allowed}"
     )
 
 
-# ------------------------------------------------------------------ laws
+# ------------------------------------------------------------------ properties
 
 
 def evaluated(record: Record, args: Args) -> Array:
-    out = record.ours(*map(to_argument, args))
+    out = record.function(*map(to_argument, args))
     assert isinstance(out, Array), f"{record.name} gave {out!r}"
     return out
 
 
 def results_of_jax(record: Record, samples: Sequence[Args]) -> list[jax.Array]:
-    """JAX's result for each sample, computed by one compiled program."""
-    return _together([record.oracle] * len(samples), [list(map(to_jax_array, s)) for s in samples])
+    """Returns JAX's result for each sample, computed by one compiled program."""
+    return _run_compiled_together([record.oracle] * len(samples), [list(map(to_jax_array, s)) for s in samples])
 
 
 def agree_with_jax(record: Record, samples: Sequence[Args], wanted: Sequence[jax.Array] | None = None) -> None:
-    """Value, shape, dtype and weak type are JAX's at each sample. `wanted` defaults to `results_of_jax`."""
+    """Asserts that value, shape, dtype and weak type match JAX for each sample. `wanted` defaults to
+    `results_of_jax`.
+    """
     for args, want in zip(samples, results_of_jax(record, samples) if wanted is None else wanted, strict=True):
-        _is_jaxs(record, args, want)
+        _assert_matches_jax(record, args, want)
 
 
 def compiled_results(record: Record, samples: Sequence[Args]) -> list[Array]:
-    """Our result for each sample, computed by one compiled program."""
-    return fx.jit(lambda given: [record.ours(*args) for args in given])([list(map(to_argument, s)) for s in samples])
+    """Returns tracefx's result for each sample, computed by one compiled program."""
+    return fx.jit(lambda argument_lists: [record.function(*args) for args in argument_lists])(
+        [list(map(to_argument, s)) for s in samples]
+    )
 
 
 def compiled_matches_eager(record: Record, samples: Sequence[Args], compiled: Sequence[Array] | None = None) -> None:
-    """The compiled results have the type of the eager ones, and their values up to the operation's tolerance.
+    """Asserts that compiled results have the types of the eager ones, and their values up to the primitive's tolerance.
 
     `compiled` defaults to `compiled_results`.
     """
     for args, got in zip(samples, compiled_results(record, samples) if compiled is None else compiled, strict=True):
-        want, what = evaluated(record, args), f"compiled {record.name} of {format_arguments(args)}"
-        assert got.aval == want.aval, f"{what}: type {got.aval!r}, evaluated {want.aval!r}"
-        assert_close(to_numpy(got), to_numpy(want), ulps_of(record.name), what)
+        want, label = evaluated(record, args), f"compiled {record.name} of {format_arguments(args)}"
+        assert got.aval == want.aval, f"{label}: type {got.aval!r}, evaluated {want.aval!r}"
+        assert_close(to_numpy(got), to_numpy(want), ulps_of(record.name), label)
 
 
-def _is_jaxs(record: Record, args: Args, want: jax.Array) -> None:
+def _assert_matches_jax(record: Record, args: Args, want: jax.Array) -> None:
     out = evaluated(record, args)
-    what = f"{record.name} of {format_arguments(args)}"
-    assert repr(out.aval) == repr(aval_of(want)), f"{what}: type {out.aval!r}, JAX has {aval_of(want)!r}"
-    assert_close(to_numpy(out), np.asarray(want), _ulps_beside_jax(record, args), what)
+    label = f"{record.name} of {format_arguments(args)}"
+    assert repr(out.aval) == repr(aval_of(want)), f"{label}: type {out.aval!r}, JAX has {aval_of(want)!r}"
+    assert_close(to_numpy(out), np.asarray(want), _ulps_against_jax(record, args), label)
 
 
-def _ulps_beside_jax(record: Record, args: Args) -> Ulps:
+def _ulps_against_jax(record: Record, args: Args) -> Ulps:
     return ulps_beside_jax(record.name, numpy_values(args[0]).dtype, ulps_of(record.name))
 
 
 def program_of(record: Record, args: Args) -> tuple[Callable[..., Array], list[Value]]:
-    """The operation as a function of its arrays, which come with it; Python scalars are part of the function."""
+    """Returns the call as a function of its array arguments, and these arrays; Python scalars are closed over."""
     values = [to_tracefx(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
 
     def program(*arrays: Array) -> Array:
         rest = iter(arrays)
-        return record.ours(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])
+        return record.function(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])
 
     program.__name__ = record.name
     return program, [v for v in values if v is not None]
 
 
 def staged_matches_eager(record: Record, args: Args) -> None:
-    """Traced, the operation has the type it has evaluated; the recorded program evaluates to the same bits."""
+    """Asserts that tracing predicts the type of the eager result and that the traced program evaluates to the same
+    bits.
+    """
     program, values = program_of(record, args)
     abstract_eval_matches_evaluation(program, *values)
     staging_changes_nothing(program, *values)
@@ -326,7 +340,7 @@ def inexact_positions(args: Args) -> list[int]:
 
 
 def jvp_value(f: Callable[..., Value], args: Sequence[Value], tangents: Mapping[int, Value]) -> tuple[Value, Tangent]:
-    """The output and its tangent, for tangents of some of the arguments."""
+    """Returns the output and its tangent, given tangents of some of the arguments."""
     with handling(JVP(current())) as h:
         out = f(*[h.wrap(a, tangents[i]) if i in tangents else a for i, a in enumerate(args)])
     return h.unwrap(out)
@@ -343,18 +357,18 @@ def tangent_of(x: Arg, gen: np.random.Generator) -> NDArray:
 @final
 @frozen(eq=False)
 class TangentCase:
-    """Arguments, and tangents of some of them."""
+    """Arguments of a record, with tangents for some of them."""
 
     record: Record
     args: Args
     drawn: Mapping[int, NDArray]
 
     @staticmethod
-    def of(record: Record, args: Args, what: str) -> list[TangentCase]:
-        """For every choice of operands that have a tangent, one."""
-        gen = rng(record.name, what)
+    def of(record: Record, args: Args, label: str) -> list[TangentCase]:
+        """Returns one case for every nonempty choice of operands that have a tangent."""
+        gen = rng(record.name, label)
         choices = subsets(inexact_positions(args))
-        return [TangentCase(record, args, {i: tangent_of(args[i], gen) for i in chosen}) for chosen in choices]
+        return [TangentCase(record, args, {i: tangent_of(args[i], gen) for i in positions}) for positions in choices]
 
     @property
     def tangents(self) -> dict[int, Value]:
@@ -362,18 +376,18 @@ class TangentCase:
 
     @property
     def jax_arguments(self) -> tuple[list[jax.Array | Scalar], list[jax.Array | Scalar]]:
-        """What moves in JAX, and the tangents."""
+        """Returns the differentiated arguments as JAX arrays, and their tangents."""
         return [to_jax_array(self.args[i]) for i in self.drawn], [
             _jax_like(t, self.args[i]) for i, t in self.drawn.items()
         ]
 
     def oracle(self, *xs: jax.Array) -> jax.Array:
-        """JAX's function of what moves."""
-        given = dict(zip(self.drawn, xs, strict=True))
-        return self.record.oracle(*[given.get(i, to_jax_array(a)) for i, a in enumerate(self.args)])
+        """Calls the JAX counterpart as a function of the differentiated arguments."""
+        replaced = dict(zip(self.drawn, xs, strict=True))
+        return self.record.oracle(*[replaced.get(i, to_jax_array(a)) for i, a in enumerate(self.args)])
 
     def second(self, xs: Sequence[jax.Array], ts: Sequence[jax.Array]) -> jax.Array:
-        """JAX's second derivative along the tangents."""
+        """Returns JAX's second derivative along the tangents."""
 
         def first(*xs: jax.Array) -> jax.Array:
             out: jax.Array = jax.jvp(self.oracle, xs, tuple(ts))[1]
@@ -387,29 +401,32 @@ class TangentCase:
         return f"{self.record.name} of {format_arguments(self.args)} at {tuple(self.drawn)}"
 
 
-def _together(functions: Sequence[Callable[..., Any]], arguments: Sequence[Sequence[Any]]) -> list[Any]:
-    """What functions of JAX give, compiled as one program: the number of programs is what time goes by."""
+def _run_compiled_together(functions: Sequence[Callable[..., Any]], arguments: Sequence[Sequence[Any]]) -> list[Any]:
+    """Runs JAX functions compiled as one program, because each compilation costs time."""
     outs: list[Any] = compile_with_fallback(
-        jax.jit, lambda given: [f(*xs) for f, xs in zip(functions, given, strict=True)]
+        jax.jit, lambda argument_lists: [f(*xs) for f, xs in zip(functions, argument_lists, strict=True)]
     )(arguments)
     return outs
 
 
 def jvp_matches_jax(record: Record, samples: Sequence[Args]) -> None:
-    """Tangents are JAX's in type, and in value up to rounding, for every choice of operands that have one."""
-    moves = [move for args in samples for move in TangentCase.of(record, args, "tangents")]
-    wanted = _together(
-        [functools.partial(jax.jvp, move.oracle) for move in moves], [move.jax_arguments for move in moves]
+    """Asserts that tangents match JAX in type and, up to rounding, in value, for every choice of differentiated
+    operands.
+    """
+    tangent_cases = [case for args in samples for case in TangentCase.of(record, args, "tangents")]
+    wanted = _run_compiled_together(
+        [functools.partial(jax.jvp, case.oracle) for case in tangent_cases],
+        [case.jax_arguments for case in tangent_cases],
     )
-    for move, (want, want_t) in zip(moves, wanted, strict=True):
-        out, t = jvp_value(record.ours, list(map(to_tracefx, move.args)), move.tangents)
-        what = f"jvp of {move}"
-        assert out.aval == evaluated(record, move.args).aval, what
-        assert t.aval == out.aval.tangent(), f"{what}: tangent {t.aval!r} of {out.aval!r}"
-        assert t.aval.dtype == np.dtype(want_t.dtype), what
+    for case, (want, want_t) in zip(tangent_cases, wanted, strict=True):
+        out, t = jvp_value(record.function, list(map(to_tracefx, case.args)), case.tangents)
+        label = f"jvp of {case}"
+        assert out.aval == evaluated(record, case.args).aval, label
+        assert t.aval == out.aval.tangent(), f"{label}: tangent {t.aval!r} of {out.aval!r}"
+        assert t.aval.dtype == np.dtype(want_t.dtype), label
         if dtypes.is_inexact(t.aval.dtype) and dtypes.itemsize_bits(dtypes.real_dtype(t.aval.dtype)) >= 32:
-            assert_close(instantiate_zeros(t), np.asarray(want_t), DERIVATIVE, what)
-        assert_close(to_numpy(out), np.asarray(want), _ulps_beside_jax(record, move.args), what)
+            assert_close(instantiate_zeros(t), np.asarray(want_t), DERIVATIVE, label)
+        assert_close(to_numpy(out), np.asarray(want), _ulps_against_jax(record, case.args), label)
 
 
 def _like(t: NDArray, x: Value) -> Value:
@@ -421,38 +438,38 @@ def _jax_like(t: NDArray, x: Arg) -> jax.Array | Scalar:
 
 
 def jvp_matches_finite_differences(record: Record, args: Args) -> None:
-    """Tangents are what central differences give, in float64."""
+    """Asserts that tangents match central differences in float64."""
     program, values = program_of(record, args)
     if any(dtypes.is_inexact(v.aval.dtype) for v in values):
         jvp_is_the_derivative(program, *values)
 
 
 def transpose_matches_jvp(record: Record, args: Args) -> None:
-    """`<J v, w> = <v, Jᵀ w>`, and cotangents have the types of what they belong to."""
+    """Asserts `<J v, w> = <v, Jᵀ w>`, and that cotangents have the types of their primals."""
     program, values = program_of(record, args)
     if any(dtypes.is_inexact(v.aval.dtype) for v in values):
         transpose_is_adjoint(program, *values)
 
 
 def second_derivatives_match_jax(record: Record, samples: Sequence[Args]) -> None:
-    """Second derivatives along one direction are JAX's."""
+    """Asserts that second derivatives along one direction match JAX."""
     got: list[tuple[TangentCase, Tangent]] = []
-    for move in [move for args in samples for move in TangentCase.of(record, args, "second")]:
+    for case in [case for args in samples for case in TangentCase.of(record, args, "second")]:
 
-        def first(*xs: Value, tangents: Mapping[int, Value] = move.tangents) -> Value:
-            _, t = jvp_value(record.ours, xs, tangents)
+        def first(*xs: Value, tangents: Mapping[int, Value] = case.tangents) -> Value:
+            _, t = jvp_value(record.function, xs, tangents)
             return from_numpy(instantiate_zeros(t), t.aval.dtype) if isinstance(t, Zero) else t
 
-        _, t = jvp_value(first, list(map(to_tracefx, move.args)), move.tangents)
+        _, t = jvp_value(first, list(map(to_tracefx, case.args)), case.tangents)
         if t.aval.dtype != dtypes.float0:
-            got.append((move, t))
-    wanted = _together([move.second for move, _ in got], [move.jax_arguments for move, _ in got])
-    for (move, t), want in zip(got, wanted, strict=True):
-        assert_close(instantiate_zeros(t), np.asarray(want), SECOND_DERIVATIVE, f"second derivative of {move}")
+            got.append((case, t))
+    wanted = _run_compiled_together([case.second for case, _ in got], [case.jax_arguments for case, _ in got])
+    for (case, t), want in zip(got, wanted, strict=True):
+        assert_close(instantiate_zeros(t), np.asarray(want), SECOND_DERIVATIVE, f"second derivative of {case}")
 
 
 def batched(f: Callable[..., Value], args: Sequence[Value], axes: Sequence[int | None], size: int) -> NDArray:
-    """The outputs for a batch, batch axis in front."""
+    """Returns the outputs for a batch, with the batch axis in front."""
     with handling(Batch(current(), MappedAxis(size))) as h:
         out = f(*[h.wrap(a, axis) for a, axis in zip(args, axes, strict=True)])
     val, dim = h.unwrap(out)
@@ -461,9 +478,9 @@ def batched(f: Callable[..., Value], args: Sequence[Value], axes: Sequence[int |
 
 
 def vmap_matches_loop(record: Record, samples: Sequence[Args]) -> None:
-    """`vmap` is a Python loop, for every choice of batched operands and of their batch axes.
+    """Asserts that `vmap` equals a Python loop, for every choice of batched operands and batch axes.
 
-    `samples` are arguments of the same types, one tuple for each element of the batch.
+    `samples` contains one tuple of arguments per batch element, all of equal types.
     """
     first = samples[0]
     choices = [[None, *range(numpy_values(a).ndim + 1)] if isinstance(a, np.ndarray) else [None] for a in first]
@@ -476,22 +493,22 @@ def vmap_matches_loop(record: Record, samples: Sequence[Args]) -> None:
         ]
         got = _batched_with_scalars(record, stacked, axes, len(samples))
         want = [
-            evaluated(record, tuple([f if axis is None else a for f, a, axis in zip(first, each, axes, strict=True)]))
-            for each in samples
+            evaluated(record, tuple([f if axis is None else a for f, a, axis in zip(first, sample, axes, strict=True)]))
+            for sample in samples
         ]
-        what = f"vmap of {record.name} over {axes} of {[numpy_values(a).shape for a in first]}"
-        assert_close(got, np.stack([to_numpy(w) for w in want]), ulps_of(record.name), what)
+        label = f"vmap of {record.name} over {axes} of {[numpy_values(a).shape for a in first]}"
+        assert_close(got, np.stack([to_numpy(w) for w in want]), ulps_of(record.name), label)
 
 
 def _batched_with_scalars(
     record: Record, args: Sequence[Value | Scalar], axes: Sequence[int | None], size: int
 ) -> NDArray:
-    """Python scalars reach the function as they are, so that it gives them a dtype."""
+    """Passes Python scalars unchanged, so that the function determines their dtype."""
     arrays = [a for a in args if isinstance(a, Array | Literal)]
-    kept = [axis for a, axis in zip(args, axes, strict=True) if isinstance(a, Array | Literal)]
+    array_axes = [axis for a, axis in zip(args, axes, strict=True) if isinstance(a, Array | Literal)]
 
     def f(*xs: Value) -> Value:
         rest = iter(xs)
-        return record.ours(*[next(rest) if isinstance(a, Array | Literal) else a for a in args])
+        return record.function(*[next(rest) if isinstance(a, Array | Literal) else a for a in args])
 
-    return batched(f, arrays, kept, size)
+    return batched(f, arrays, array_axes, size)

@@ -1,4 +1,4 @@
-"""All laws of `harness` about one operation and dtype, and one more: compiled, it does what it does eagerly."""
+"""Runs all properties of `harness` for one primitive and dtype, and checks that compiled and eager results match."""
 
 from __future__ import annotations
 
@@ -50,31 +50,31 @@ PRECISE: Final = (dtypes.float64, dtypes.complex128)
 def small_integers(
     shape: tuple[int, ...], dtype: DType, gen: np.random.Generator
 ) -> np.ndarray[tuple[int, ...], DType]:
-    """Small whole numbers of any dtype: sums and products of them are exact in whatever order they are taken."""
+    """Draws small integers of any dtype, whose sums and products are exact in any order."""
     if dtypes.is_bool(dtype):
         return np.asarray(gen.integers(0, 2, shape)).astype(np.bool_)
     low = -3 if dtypes.is_signed(dtype) or dtypes.is_inexact(dtype) else 0
-    drawn = np.asarray(gen.integers(low, 4, shape))
+    integers = np.asarray(gen.integers(low, 4, shape))
     if dtypes.is_complex(dtype):
-        return np.asarray(drawn + 1j * gen.integers(low, 4, shape)).astype(dtype)
-    return drawn.astype(dtype)
+        return np.asarray(integers + 1j * gen.integers(low, 4, shape)).astype(dtype)
+    return integers.astype(dtype)
 
 
 def one_compiled_matches_eager(record: Record, args: Args) -> None:
     values = [to_tracefx(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
-    given = [as_array(v) for v in values if v is not None]
+    arrays = [as_array(v) for v in values if v is not None]
 
     def program(*tracers: Array) -> Array:
         rest = iter(tracers)
-        return record.ours(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])
+        return record.function(*[a if v is None else next(rest) for a, v in zip(args, values, strict=True)])
 
-    out, want = fx.jit(program)(*given), evaluated(record, args)
+    out, want = fx.jit(program)(*arrays), evaluated(record, args)
     assert out.aval == want.aval
     assert_close(to_numpy(out), to_numpy(want), ulps_of(record.name), f"{record.name}{args}, compiled")
 
 
 def check_values(record: Record, dtype: DType) -> None:
-    """Values and types, evaluated, staged and compiled."""
+    """Checks values and types of eager, traced and compiled calls."""
     samples = record.samples(dtype, rng(record.name, dtype))
     agree_with_jax(record, samples)
     for args in samples:
@@ -102,11 +102,11 @@ def check_derivatives(record: Record, dtype: DType) -> None:
             jvp_matches_finite_differences(record, args)
 
 
-def check_refusal(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    """The call is refused with an error of exactly this kind that says these words, one after another."""
-    with pytest.raises(error) as caught:
+def check_raises(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    """Asserts that the call raises exactly this error class with a message containing these words in order."""
+    with pytest.raises(error) as error_info:
         call()
-    rest = str(caught.value)
+    rest = str(error_info.value)
     for word in words.split():
         assert word in rest, f"{word!r} should be in {rest!r}"
         rest = rest.partition(word)[2]

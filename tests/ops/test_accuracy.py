@@ -1,4 +1,6 @@
-"""How exactly is computed: accuracies of functions, algorithms of products. Compiled as by JAX."""
+"""Accuracy and precision options: accuracies of elementwise functions, algorithms of dot products,
+as compiled by JAX.
+"""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -27,7 +29,7 @@ FUNCTIONS: Final = (
     *("exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic"),
     *("sin", "cos", "tan", "sqrt", "rsqrt", "cbrt"),
 )
-OF_CPU: Final = (
+CPU_PRESETS: Final = (
     *("DEFAULT", "F16_F16_F16", "F32_F32_F32", "F64_F64_F64"),
     *("BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6"),
 )
@@ -35,31 +37,31 @@ PRESETS: Final = tuple(jax_lax.DotAlgorithmPreset.__members__)
 
 
 def attributes(text: str, name: str) -> list[str]:
-    """The attributes of a name in a program, in order, numbers read."""
-    found = re.findall(rf"{name} = (?:#stablehlo\.\w+)?(<[^\n]*?>+)(?=[,}} ])", text)
-    return [re.sub(r"\d\.\d+e[+-]\d+", lambda m: str(float(m[0])), each) for each in found]
+    """Returns the values of an attribute in the text of a program, in order, with floats parsed."""
+    matches = re.findall(rf"{name} = (?:#stablehlo\.\w+)?(<[^\n]*?>+)(?=[,}} ])", text)
+    return [re.sub(r"\d\.\d+e[+-]\d+", lambda m: str(float(m[0])), match) for match in matches]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_are_compiled_with_an_accuracy(name: str) -> None:
-    def both(lax: Any) -> Any:
+def test_accuracy_is_compiled_as_in_jax(name: str) -> None:
+    def program_of(lax: Any) -> Any:
         def f(x: Any) -> Any:
-            how = lax.Tolerance(1e-3, 0.0, 2), lax.AccuracyMode.HIGHEST, lax.AccuracyMode.DEFAULT, None
-            return [getattr(lax, name)(x, accuracy=accuracy) for accuracy in how]
+            accuracies = lax.Tolerance(1e-3, 0.0, 2), lax.AccuracyMode.HIGHEST, lax.AccuracyMode.DEFAULT, None
+            return [getattr(lax, name)(x, accuracy=accuracy) for accuracy in accuracies]
 
         return f
 
-    ours = fx.jit(both(lax)).lower(X).as_text()
-    theirs = jax.jit(both(jax_lax), keep_unused=True).lower(X).as_text()
-    asked = attributes(ours, "result_accuracy")
-    assert len(asked) == (0 if name == "logistic" else 2)  # the default one goes without saying
-    assert set(asked) == set(attributes(theirs, "result_accuracy"))
-    for out in (*both(lax)(X), *fx.jit(both(lax))(X)):
+    text = fx.jit(program_of(lax)).lower(X).as_text()
+    jax_text = jax.jit(program_of(jax_lax), keep_unused=True).lower(X).as_text()
+    compiled_accuracies = attributes(text, "result_accuracy")
+    assert len(compiled_accuracies) == (0 if name == "logistic" else 2)  # the default accuracy is omitted
+    assert set(compiled_accuracies) == set(attributes(jax_text, "result_accuracy"))
+    for out in (*program_of(lax)(X), *fx.jit(program_of(lax))(X)):
         assert ulp_distance(np.asarray(out), np.asarray(getattr(lax, name)(X))).max() <= 4
 
 
-def test_accuracies_are_kept() -> None:
-    """By programs that are read back, and by derivatives."""
+def test_accuracy_survives_serialization_and_differentiation() -> None:
+    """Text and binary round trips, and derivatives."""
     program = fx.make_jaxpr(lambda x: lax.sin(lax.exp(x, accuracy=lax.Tolerance(rtol=1e-7)), accuracy=None))(X)
     assert parse_jaxpr(str(program)) == program.jaxpr
     assert deserialize(serialize(program)) == program
@@ -68,10 +70,10 @@ def test_accuracies_are_kept() -> None:
     assert fx.make_jaxpr(lax.exp)(X).text("jax") == str(jax.make_jaxpr(jax_lax.exp)(X))
 
 
-def test_what_is_no_accuracy() -> None:
-    wrong: Any = "HIGHEST"
+def test_invalid_accuracy_raises() -> None:
+    untyped: Any = "HIGHEST"
     with pytest.raises(TypeError, match="exp: accuracy must be an AccuracyMode, a Tolerance or None, got 'HIGHEST'"):
-        lax.exp(1.0, accuracy=wrong)
+        lax.exp(1.0, accuracy=untyped)
     with pytest.raises(ValueError, match="must not be negative"):
         lax.Tolerance(-1.0)
     with pytest.raises(ValueError, match="one of atol, rtol and ulps must be positive"):
@@ -82,8 +84,8 @@ def test_what_is_no_accuracy() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
-@pytest.mark.parametrize("preset", OF_CPU)
-def test_algorithms_of_the_cpu(preset: str, dtype: Any) -> None:
+@pytest.mark.parametrize("preset", CPU_PRESETS)
+def test_cpu_dot_algorithms_match_jax(preset: str, dtype: Any) -> None:
     x: NDArray = X.astype(dtype)
     want = jax_lax.dot(jnp.asarray(x), jnp.asarray(x.T), precision=preset)
 
@@ -95,31 +97,31 @@ def test_algorithms_of_the_cpu(preset: str, dtype: Any) -> None:
         assert (ulp_distance(np.asarray(got), np.asarray(want)) <= SUMMED.of(got.dtype)).all()
 
 
-def test_other_algorithms_are_for_other_platforms() -> None:
+def test_unsupported_dot_algorithms_raise_on_the_cpu() -> None:
     assert tuple(lax.DotAlgorithmPreset.__members__) == PRESETS
-    others: list[Any] = [p for p in lax.DotAlgorithmPreset if p.name not in OF_CPU]
+    others: list[Any] = [p for p in lax.DotAlgorithmPreset if p.name not in CPU_PRESETS]
     for precision in (*others, lax.DotAlgorithm(np.float32, np.float32, np.float32)):
-        with pytest.raises(ValueError, match="none that the CPU has"):
+        with pytest.raises(ValueError, match="the CPU does not support the precision"):
             lax.dot(X, X.T, precision=precision)
-        with pytest.raises(ValueError, match="none that the CPU has"):
+        with pytest.raises(ValueError, match="the CPU does not support the precision"):
             fx.jit(lambda p=precision: lax.dot(X, X.T, precision=p))()
     with pytest.raises(ValueError, match="got the algorithm F32_F32_F32"):
         lax.conv(X[None, None], X[None, None], (1, 1), "SAME", precision=lax.DotAlgorithmPreset.F32_F32_F32)
 
 
 @pytest.mark.parametrize("preset", [p for p in PRESETS if p != "DEFAULT"])
-def test_algorithms_are_compiled_for_other_platforms_as_by_jax(preset: str) -> None:
+def test_exported_dot_algorithms_match_jax(preset: str) -> None:
     x: NDArray = X.astype(ml_dtypes.float8_e5m2) if preset.startswith("ANY") else X
-    kinds: Any = ("cuda",)
-    ours = fx.export(fx.jit(lambda x, y: lax.dot(x, y, precision=preset)), platforms=kinds)(x, x.T)
-    theirs = jax.export.export(jax.jit(lambda x, y: jax_lax.dot(x, y, precision=preset)), platforms=kinds)(
-        jnp.asarray(x), jnp.asarray(x.T)
-    )
-    assert attributes(str(ours.mlir_module()), "algorithm") == attributes(theirs.mlir_module(), "algorithm")
-    assert attributes(theirs.mlir_module(), "algorithm")
+    gpu_platforms: Any = ("cuda",)
+    exported = fx.export(fx.jit(lambda x, y: lax.dot(x, y, precision=preset)), platforms=gpu_platforms)(x, x.T)
+    jax_exported = jax.export.export(
+        jax.jit(lambda x, y: jax_lax.dot(x, y, precision=preset)), platforms=gpu_platforms
+    )(jnp.asarray(x), jnp.asarray(x.T))
+    assert attributes(str(exported.mlir_module()), "algorithm") == attributes(jax_exported.mlir_module(), "algorithm")
+    assert attributes(jax_exported.mlir_module(), "algorithm")
 
 
-def test_programs_keep_algorithms() -> None:
+def test_dot_algorithms_survive_serialization_transpose_and_gradient() -> None:
     algorithm = lax.DotAlgorithm("bfloat16", np.float32, np.float32, 1, 3)
 
     def f(x: Any, y: Any) -> Any:
@@ -129,8 +131,8 @@ def test_programs_keep_algorithms() -> None:
     program = fx.make_jaxpr(f)(x, x)
     assert parse_jaxpr(str(program)) == program.jaxpr
     assert deserialize(serialize(program)) == program
-    theirs = jax.make_jaxpr(lambda x: jax_lax.dot(x, x, precision="F32_F32_F32"))(x)
-    assert fx.make_jaxpr(lambda x: lax.dot(x, x, precision="F32_F32_F32"))(x).text("jax") == str(theirs)
+    jax_program = jax.make_jaxpr(lambda x: jax_lax.dot(x, x, precision="F32_F32_F32"))(x)
+    assert fx.make_jaxpr(lambda x: lax.dot(x, x, precision="F32_F32_F32"))(x).text("jax") == str(jax_program)
     product = program.eqns[0].prim
     assert isinstance(product, DotGeneral)
     other = product.swapped().precision

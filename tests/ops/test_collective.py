@@ -1,4 +1,4 @@
-"""Operations along named axes, inside `vmap(axis_name=...)`."""
+"""Collectives along named axes of `vmap(axis_name=...)`."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -14,7 +14,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.ops.suite import check_refusal
+from tests.ops.suite import check_raises
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NamedAxisEffect
@@ -25,7 +25,7 @@ from tracefx.ops.collectives.collective import PSum
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 Collective = Callable[[Any, Any], Any]
-"""A program of one library, `tracefx.lax` or `jax.lax`, and of an operand `f32[4, 8]` along the axis `i` of size 4."""
+"""A function of a library, `tracefx.lax` or `jax.lax`, and an operand `f32[4, 8]`, with the axis `i` of size 4."""
 
 SIZE: Final = 4
 LINEAR: Final[dict[str, Collective]] = {
@@ -61,44 +61,44 @@ WITHOUT_ORACLE: Final = {"all_to_all to another axis"}
 
 
 def data(*shape: int) -> NDArray:
-    """Whole numbers: their sums are exact."""
+    """Draws integers, whose sums are exact."""
     return np.random.default_rng(0).integers(-9, 10, shape).astype(np.float32)
 
 
-def same(ours: Any, want: Any) -> None:
-    got, expected = to_numpy(ours), np.asarray(want)
+def assert_same(value: Any, want: Any) -> None:
+    got, expected = to_numpy(value), np.asarray(want)
     assert got.dtype == expected.dtype
     np.testing.assert_array_equal(got, expected)
 
 
-either = pytest.mark.parametrize("f", [*LINEAR.values(), *EXTREME.values()], ids=[*LINEAR, *EXTREME])
-linear = pytest.mark.parametrize(
+every_collective = pytest.mark.parametrize("f", [*LINEAR.values(), *EXTREME.values()], ids=[*LINEAR, *EXTREME])
+linear_collectives = pytest.mark.parametrize(
     "f",
     [f for name, f in LINEAR.items() if name not in WITHOUT_ORACLE],
     ids=[n for n in LINEAR if n not in WITHOUT_ORACLE],
 )
 
 
-@either
+@every_collective
 @pytest.mark.parametrize("in_axis", [0, 1, 2])
-def test_along_the_batch(f: Collective, in_axis: int) -> None:
+def test_collective_along_the_batch_axis(f: Collective, in_axis: int) -> None:
     x = np.moveaxis(data(SIZE, 4, 8), 0, in_axis)
     want = jax.vmap(lambda x: f(jax_lax, x), in_axes=in_axis, axis_name="i")(x)
-    same(fx.vmap(lambda x: f(lax, x), in_axes=in_axis, axis_name="i")(x), want)
+    assert_same(fx.vmap(lambda x: f(lax, x), in_axes=in_axis, axis_name="i")(x), want)
 
 
-@either
-def test_under_jit_inside_and_outside(f: Collective) -> None:
+@every_collective
+def test_jit_inside_and_outside_vmap(f: Collective) -> None:
     x = data(SIZE, 4, 8)
     want = jax.vmap(lambda x: f(jax_lax, x), axis_name="i")(x)
-    same(fx.vmap(fx.jit(lambda x: f(lax, x)), axis_name="i")(x), want)
-    same(fx.jit(fx.vmap(lambda x: f(lax, x), axis_name="i"))(x), want)
+    assert_same(fx.vmap(fx.jit(lambda x: f(lax, x)), axis_name="i")(x), want)
+    assert_same(fx.jit(fx.vmap(lambda x: f(lax, x), axis_name="i"))(x), want)
 
 
-@either
+@every_collective
 @pytest.mark.parametrize("in_axis", [0, 1, 2])
-def test_another_batch_passes_through(f: Collective, in_axis: int) -> None:
-    """A batch inside the named one, whose axis is anywhere, gives what a loop over it gives."""
+def test_unnamed_vmap_inside_the_named_axis(f: Collective, in_axis: int) -> None:
+    """An inner `vmap` without a name, over any axis, equals a loop."""
     x = data(3, SIZE, 4, 8)
     placed = np.moveaxis(x, 0, 1 + in_axis)
     out = fx.vmap(lambda x: fx.vmap(lambda x: f(lax, x), in_axes=in_axis)(x), axis_name="i")(placed)
@@ -106,17 +106,17 @@ def test_another_batch_passes_through(f: Collective, in_axis: int) -> None:
     np.testing.assert_array_equal(to_numpy(out), want)
 
 
-@either
-def test_another_batch_outside(f: Collective) -> None:
+@every_collective
+def test_another_vmap_outside(f: Collective) -> None:
     x = data(3, SIZE, 4, 8)
     out = fx.vmap(fx.vmap(lambda x: f(lax, x), axis_name="i"), axis_name="j")(x)
-    same(out, jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="i"), axis_name="j")(x))
+    assert_same(out, jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="i"), axis_name="j")(x))
 
 
 # ------------------------------------------------------------------ derivatives
 
 
-def ours_loss(f: Collective, x: Any) -> Any:
+def fx_loss(f: Collective, x: Any) -> Any:
     y = f(lax, x)
     return lax.reduce_sum(y * y, range(y.ndim))
 
@@ -126,32 +126,32 @@ def jax_loss(f: Collective, x: Any) -> Any:
     return jnp.sum(y * y)
 
 
-@linear
-def test_gradients_of_each_member(f: Collective) -> None:
+@linear_collectives
+def test_grad_inside_vmap(f: Collective) -> None:
     x = data(SIZE, 4, 8)
     want = jax.vmap(jax.grad(lambda x: jax_loss(f, x)), axis_name="i")(x)
-    same(fx.vmap(fx.grad(lambda x: ours_loss(f, x)), axis_name="i")(x), want)
-    same(fx.vmap(fx.jit(fx.grad(lambda x: ours_loss(f, x))), axis_name="i")(x), want)
-    same(fx.vmap(fx.grad(fx.jit(lambda x: ours_loss(f, x))), axis_name="i")(x), want)
+    assert_same(fx.vmap(fx.grad(lambda x: fx_loss(f, x)), axis_name="i")(x), want)
+    assert_same(fx.vmap(fx.jit(fx.grad(lambda x: fx_loss(f, x))), axis_name="i")(x), want)
+    assert_same(fx.vmap(fx.grad(fx.jit(lambda x: fx_loss(f, x))), axis_name="i")(x), want)
 
 
-@linear
-def test_gradients_of_the_whole_batch(f: Collective) -> None:
+@linear_collectives
+def test_grad_outside_vmap(f: Collective) -> None:
     x = data(SIZE, 4, 8)
     want = jax.grad(lambda x: jnp.sum(jax.vmap(lambda x: jax_loss(f, x), axis_name="i")(x)))(x)
-    same(fx.grad(lambda x: lax.reduce_sum(fx.vmap(lambda x: ours_loss(f, x), axis_name="i")(x), (0,)))(x), want)
+    assert_same(fx.grad(lambda x: lax.reduce_sum(fx.vmap(lambda x: fx_loss(f, x), axis_name="i")(x), (0,)))(x), want)
 
 
-@linear
-def test_tangents(f: Collective) -> None:
+@linear_collectives
+def test_jvp_inside_vmap(f: Collective) -> None:
     x, t = data(SIZE, 4, 8), data(SIZE, 4, 8) + 1
     want = jax.vmap(lambda x, t: jax.jvp(lambda x: f(jax_lax, x), (x,), (t,))[1], axis_name="i")(x, t)
-    same(fx.vmap(lambda x, t: fx.jvp(lambda x: f(lax, x), (x,), (t,))[1], axis_name="i")(x, t), want)
+    assert_same(fx.vmap(lambda x, t: fx.jvp(lambda x: f(lax, x), (x,), (t,))[1], axis_name="i")(x, t), want)
 
 
 @pytest.mark.parametrize("f", LINEAR.values(), ids=LINEAR)
-def test_tangents_and_cotangents_pair(f: Collective) -> None:
-    """Over the whole batch, `<f(v), w> = <v, fᵀ(w)>`; `psum` alone is transposed as if its output were one of each."""
+def test_vjp_outside_vmap_is_adjoint(f: Collective) -> None:
+    """Over the whole batch, `<f(v), w> = <v, fᵀ(w)>`; inside `vmap`, each element has its own `psum` output."""
     v = data(SIZE, 4, 8)
     mapped = fx.vmap(lambda x: f(lax, x), axis_name="i")
     out, pullback = fx.vjp(mapped, v)
@@ -160,7 +160,7 @@ def test_tangents_and_cotangents_pair(f: Collective) -> None:
     assert np.sum(np.asarray(out) * w) == np.sum(v * np.asarray(back))
 
 
-def test_all_to_all_is_undone_by_its_transpose() -> None:
+def test_transpose_of_all_to_all_inverts_it() -> None:
     x, w = data(SIZE, 4, 8), data(SIZE, 8, 4)
 
     def back(x: Any, w: Any) -> Any:
@@ -171,15 +171,15 @@ def test_all_to_all_is_undone_by_its_transpose() -> None:
     assert fx.vmap(back, axis_name="i")(x, w).shape == x.shape
 
 
-def test_extremes_have_no_derivative_along_a_named_axis() -> None:
+def test_pmax_is_differentiable_only_outside_vmap() -> None:
     with pytest.raises(MissingRuleError, match="pmax"):
         fx.vmap(fx.grad(lambda x: lax.pmax(x, "i")), axis_name="i")(data(SIZE))
-    # The batch is inside the differentiation here, so there is nothing but a maximum to differentiate.
+    # Here the gradient is taken outside of `vmap`, so that a plain maximum is differentiated.
     every = fx.vmap(lambda x: lax.pmax(x, "i"), axis_name="i")
     assert fx.grad(lambda x: lax.reduce_sum(every(x), (0,)))(np.array([1.0, 3.0, 3.0, 2.0])).tolist() == [0, 2, 2, 0]
 
 
-# ------------------------------------------------------------------ several names
+# ------------------------------------------------------------------ several named axes
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_extremes_have_no_derivative_along_a_named_axis() -> None:
     ],
 )
 def test_two_axes(f: Collective) -> None:
-    x = data(2, 3, 5) * 6  # so that means are whole numbers too
+    x = data(2, 3, 5) * 6  # a multiple of 6, so that means are integers too
     out = fx.vmap(fx.vmap(lambda x: f(lax, x), axis_name="j"), axis_name="i")(x)
-    same(out, jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="j"), axis_name="i")(x))
+    assert_same(out, jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="j"), axis_name="i")(x))
 
 
-def test_names_together_count_the_first_slowest() -> None:
+def test_tuple_of_axis_names_is_in_row_major_order() -> None:
     x = data(2, 3, 5)
 
     def along_both(f: Callable[[Any], Any]) -> NDArray:
@@ -215,7 +215,7 @@ def test_names_together_count_the_first_slowest() -> None:
     np.testing.assert_array_equal(tiled, np.broadcast_to(x.reshape(30), (2, 3, 30)))
 
 
-# ------------------------------------------------------------------ dtypes and what is not mapped
+# ------------------------------------------------------------------ dtypes and unmapped operands
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.float16, np.float64, np.complex64])
@@ -223,27 +223,27 @@ def test_names_together_count_the_first_slowest() -> None:
 def test_dtypes(name: str, dtype: type[np.generic]) -> None:
     x = np.array([100, 0, 100, 100]).astype(dtype)
     want = jax.vmap(lambda x: getattr(jax_lax, name)(x, "i"), axis_name="i")(jnp.asarray(x, dtype))
-    ours = from_numpy(x, np.dtype(dtype))
-    same(fx.vmap(lambda x: getattr(lax, name)(x, "i"), axis_name="i")(ours), want)
+    operand = from_numpy(x, np.dtype(dtype))
+    assert_same(fx.vmap(lambda x: getattr(lax, name)(x, "i"), axis_name="i")(operand), want)
 
 
-def test_sum_of_booleans_counts() -> None:
+def test_psum_of_booleans() -> None:
     x = np.array([True, False, True])
-    same(
+    assert_same(
         fx.vmap(lambda x: lax.psum(x, "i"), axis_name="i")(x),
         jax.vmap(lambda x: jax_lax.psum(x, "i"), axis_name="i")(x),
     )
 
 
-def test_mean_of_integers_is_a_float() -> None:
+def test_pmean_of_integers_is_a_float() -> None:
     x = np.array([1, 2], np.int32)
-    same(
+    assert_same(
         fx.vmap(lambda x: lax.pmean(x, "i"), axis_name="i")(x),
         jax.vmap(lambda x: jax_lax.pmean(x, "i"), axis_name="i")(x),
     )
 
 
-def test_the_sum_of_a_python_number_is_one() -> None:
+def test_psum_of_a_python_number_is_a_python_number() -> None:
     seen: list[object] = []
 
     def f(x: Any) -> Any:
@@ -255,14 +255,14 @@ def test_the_sum_of_a_python_number_is_one() -> None:
     assert [type(x) for x in seen] == [int, float, float, int]
 
 
-def test_what_is_the_same_for_all_stays_so() -> None:
+def test_unmapped_results_allow_out_axes_none() -> None:
     out = fx.vmap(lambda x: lax.pmax(np.float32(3), "i"), axis_name="i", out_axes=None)(data(SIZE))
     assert out.item() == 3
     out = fx.vmap(lambda x: lax.psum(x, "i"), axis_name="i", out_axes=None)(np.arange(4))
     assert out.item() == 6
 
 
-def test_a_member_to_which_nothing_is_sent_gets_zeros() -> None:
+def test_ppermute_fills_missing_destinations_with_zeros() -> None:
     send = fx.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (2, 0)]), axis_name="i")
     np.testing.assert_array_equal(np.asarray(send(np.array([1, 2, 3]))), [3, 1, 0])
     (back,) = fx.vjp(send, np.array([1.0, 2.0, 3.0]))[1](np.array([10.0, 20.0, 30.0]))
@@ -274,7 +274,7 @@ def test_a_member_to_which_nothing_is_sent_gets_zeros() -> None:
 # ------------------------------------------------------------------ programs
 
 
-def test_a_traced_program_says_which_axes_it_needs() -> None:
+def test_jaxpr_has_a_named_axis_effect() -> None:
     jaxprs = []
 
     def f(x: Any) -> Any:
@@ -300,7 +300,7 @@ def test_a_traced_program_says_which_axes_it_needs() -> None:
         lambda lib, x: lib.axis_index("i"),
     ],
 )
-def test_programs_read_as_jaxs(f: Collective) -> None:
+def test_programs_print_as_in_jax(f: Collective) -> None:
     texts: list[str] = []
 
     def g(x: Any) -> Any:
@@ -316,7 +316,7 @@ def _words(text: str) -> list[str]:
     return text.replace("[", " [ ").replace("]", " ] ").split()
 
 
-# ------------------------------------------------------------------ bad input
+# ------------------------------------------------------------------ invalid input
 
 
 def along_i(f: Callable[[Any], object], *shape: int) -> Callable[[], object]:
@@ -347,7 +347,7 @@ def along_i(f: Callable[[Any], object], *shape: int) -> Callable[[], object]:
         ),
         (ValueError, "ppermute sources perm", along_i(lambda x: lax.ppermute(x, "i", [(0, 1), (0, 2)]))),
         (ValueError, "ppermute destinations perm", along_i(lambda x: lax.ppermute(x, "i", [(0, 4)]))),
-        (TypeError, "ppermute perm 0.5", along_i(lambda x: lax.ppermute(x, "i", [(0.5, 1)]))),  # type: ignore[list-item]  # what is tested
+        (TypeError, "ppermute perm 0.5", along_i(lambda x: lax.ppermute(x, "i", [(0.5, 1)]))),  # type: ignore[list-item]  # tested
         (ValueError, "all_to_all split_axis 0 size 4", along_i(lambda x: lax.all_to_all(x, "i", 0, 0), 3)),
         (ValueError, "all_to_all split_axis 0 size 4", along_i(lambda x: lax.all_to_all(x, "i", 0, 1), 3, 2)),
         (
@@ -358,11 +358,11 @@ def along_i(f: Callable[[Any], object], *shape: int) -> Callable[[], object]:
         (ValueError, "all_to_all concat_axis 2", along_i(lambda x: lax.all_to_all(x, "i", 0, 2), 4)),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)
 
 
-def test_what_works_along_one_axis_says_so() -> None:
+def test_ppermute_along_two_axes_raises() -> None:
     def f(x: Any) -> Any:
         return lax.ppermute(x, ("i", "j"), [(0, 1)])
 
@@ -372,6 +372,6 @@ def test_what_works_along_one_axis_says_so() -> None:
         fx.vmap(fx.vmap(f, axis_name="j"), axis_name="i")(data(2, 3, 6))
 
 
-def test_a_collective_without_its_axis_cannot_be_computed() -> None:
+def test_collective_with_unbound_axis_raises() -> None:
     with pytest.raises(NameError, match="psum along axis 'i' is evaluated where no axis of that name is bound"):
         fx.bind(PSum(("i",), (4,)), np.ones(2, np.float32))

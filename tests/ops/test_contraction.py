@@ -18,7 +18,7 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Samples, Weak, aval_of, case_id, cases
-from tests.ops.suite import ALL, NUMBERS, check_batching, check_derivatives, check_refusal, check_values, small_integers
+from tests.ops.suite import ALL, NUMBERS, check_batching, check_derivatives, check_raises, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -31,7 +31,7 @@ MATRICES: Final[DotDimensionNumbers] = (((1,), (0,)), ((), ()))
 
 def operands(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Samples:
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        # No zeros: whether a product of one is 0.0 or -0.0 is up to the library that multiplies matrices.
+        # No zeros: the sign of a product of zero depends on the matrix multiplication library.
         x, y = [
             np.where(z == 0, np.ones((), dtype), z)
             for z in (small_integers(lhs, dtype, gen), small_integers(rhs, dtype, gen))
@@ -86,7 +86,7 @@ def test_derivatives(record: Record, dtype: DType) -> None:
 @settings(max_examples=30)
 @given(st.data())
 def test_any_dimension_numbers(data: st.DataObject) -> None:
-    """Batch, contracted and free axes in any order, against einsum."""
+    """Batch, contracted and free axes in any order, compared with einsum."""
     kinds = [data.draw(st.lists(st.integers(0, 3), max_size=2), kind) for kind in ("batch", "contracted", "lhs", "rhs")]
     names = iter("abcdefgh")
     batch, contracted, left, right = [[(next(names), n) for n in kind] for kind in kinds]
@@ -128,7 +128,9 @@ def test_any_dimension_numbers(data: st.DataObject) -> None:
         (np.bool_, np.int8, None),
     ],
 )
-def test_the_products_dtype(lhs: type[np.generic], rhs: type[np.generic], preferred: type[np.generic] | None) -> None:
+def test_result_dtypes_match_jax(
+    lhs: type[np.generic], rhs: type[np.generic], preferred: type[np.generic] | None
+) -> None:
     gen = np.random.default_rng(0)
     x, y = gen.integers(0, 4, (3, 40)).astype(lhs), gen.integers(0, 4, (40, 2)).astype(rhs)
     want = jax_lax.dot_general(x, y, MATRICES, preferred_element_type=preferred)
@@ -139,11 +141,11 @@ def test_the_products_dtype(lhs: type[np.generic], rhs: type[np.generic], prefer
 
 
 ROUNDED_ONCE: Final = Ulps(narrow=1)
-"""For sums in float32 that are rounded to a narrow float: the last bit is decided by the order of the terms."""
+"""Tolerance of float32 sums rounded to a narrow float: the last bit depends on the order of the terms."""
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn])
-def test_narrow_floats_are_added_in_32_bits(dtype: type[np.generic]) -> None:
+def test_narrow_floats_are_accumulated_in_float32(dtype: type[np.generic]) -> None:
     gen = np.random.default_rng(0)
     x, y = gen.standard_normal((4, 2000)).astype(dtype), gen.standard_normal((2000, 3)).astype(dtype)
     exact = (x.astype(np.float64) @ y.astype(np.float64)).astype(dtype)
@@ -151,7 +153,7 @@ def test_narrow_floats_are_added_in_32_bits(dtype: type[np.generic]) -> None:
     assert_near(jax_lax.dot_general(x, y, MATRICES), exact, ROUNDED_ONCE)
 
 
-def test_a_narrower_product_is_rounded_once() -> None:
+def test_narrower_preferred_element_type_is_rounded_once() -> None:
     gen = np.random.default_rng(1)
     x, y = gen.standard_normal((4, 50)).astype(np.float32), gen.standard_normal((50, 3)).astype(np.float32)
     out = lax.dot_general(x, y, MATRICES, preferred_element_type="bfloat16")
@@ -185,12 +187,12 @@ def test_dot(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("precision", [None, "default", "high", "highest", "float32", ("high", "highest")])
-def test_programs_read_as_jaxs(precision: str | tuple[str, str] | None) -> None:
+def test_programs_print_as_in_jax(precision: str | tuple[str, str] | None) -> None:
     x, numbers = np.ones((2, 3), np.float32), (((1,), (1,)), ((0,), (0,)))
     for preferred in (None, np.float32, np.float64):
-        ours = fx.make_jaxpr(lambda x, p=preferred: lax.dot_general(x, x, numbers, precision, p))(x)
+        program = fx.make_jaxpr(lambda x, p=preferred: lax.dot_general(x, x, numbers, precision, p))(x)
         want = jax.make_jaxpr(lambda x, p=preferred: jax_lax.dot_general(x, x, numbers, precision, p))(x)
-        assert ours.jaxpr.text(style="jax") == str(want)
+        assert program.jaxpr.text(style="jax") == str(want)
 
 
 def test_precision_is_compiled() -> None:
@@ -199,7 +201,7 @@ def test_precision_is_compiled() -> None:
     assert "HIGHEST, HIGHEST" in text
 
 
-# ------------------------------------------------------------------ bad input
+# ------------------------------------------------------------------ invalid input
 
 X: Final = np.ones((2, 3), np.float32)
 
@@ -214,8 +216,8 @@ X: Final = np.ones((2, 3), np.float32)
         (TypeError, "contract equal sizes [3] [2]", lambda: lax.dot_general(X, X, MATRICES)),
         (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), (1,))))),
         (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), ())))),
-        (TypeError, "dimension_numbers 3", lambda: lax.dot_general(X, X, 3)),  # type: ignore[arg-type]  # what is tested
-        (TypeError, "dimension_numbers 1.5", lambda: lax.dot_general(X, X, (((1.5,), (0,)), ((), ())))),  # type: ignore[arg-type]  # as above
+        (TypeError, "dimension_numbers 3", lambda: lax.dot_general(X, X, 3)),  # type: ignore[arg-type]  # tested
+        (TypeError, "dimension_numbers 1.5", lambda: lax.dot_general(X, X, (((1.5,), (0,)), ((), ())))),  # type: ignore[arg-type]  # tested
         (ValueError, "precision 'exact'", lambda: lax.dot(X, X.T, precision="exact")),
         (TypeError, "preferred_element_type 'f7'", lambda: lax.dot(X, X.T, preferred_element_type="f7")),
         (
@@ -225,8 +227,8 @@ X: Final = np.ones((2, 3), np.float32)
         ),
         (ValueError, "dot dimension_numbers", lambda: lax.dot(X, X)),
         (ValueError, "dot dimension_numbers", lambda: lax.dot(1.0, X)),
-        (TypeError, "lhs 'a'", lambda: lax.dot("a", X)),  # type: ignore[arg-type]  # as above
+        (TypeError, "lhs 'a'", lambda: lax.dot("a", X)),  # type: ignore[arg-type]  # tested
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)

@@ -1,4 +1,4 @@
-"""`convert_element_type` between all dtypes, with JAX's results for what does not fit."""
+"""`convert_element_type` between all dtypes, compared with JAX also for values that do not fit."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -33,29 +33,36 @@ from tracefx.core.values import from_numpy, to_numpy
 from tracefx.testing.tolerances import EXACT
 
 NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)
-USUAL: Final = tuple(d for d in NUMBERS if not dtypes.is_float(d) or dtypes.itemsize_bits(d) > 8)
+AT_LEAST_16_BITS: Final = tuple(d for d in NUMBERS if not dtypes.is_float(d) or dtypes.itemsize_bits(d) > 8)
 
-# JAX warns that converting complex numbers to real ones drops their imaginary parts, which is what was asked for.
-jax_warns = pytest.mark.filterwarnings("ignore:Casting complex values to real:numpy.exceptions.ComplexWarning")
+# JAX warns that converting complex numbers to real ones drops the imaginary parts, which is intended here.
+ignore_complex_warning = pytest.mark.filterwarnings(
+    "ignore:Casting complex values to real:numpy.exceptions.ComplexWarning"
+)
 
 
 def values(dtype: DType) -> NDArray:
-    """All values of the narrow dtypes; of the others those that other dtypes can't hold, among them."""
+    """Returns all values of a narrow dtype; of other dtypes, a sample with values that other dtypes
+    cannot represent.
+    """
     if not dtypes.is_inexact(dtype):
         return edges(dtype)
     bits = dtypes.itemsize_bits(dtype)
     if bits <= 8:
         return np.arange(2**bits).astype(np.uint8).view(dtype)
     small = [0.0, -0.0, 0.5, 1.5, 2.5, 100, 127.5, 128, 255.5, 256, 300]
-    some = [*small, 3e4, 4e4, 1e5, 2.0**31, 3e9, 5e9, 2.0**63, 1e19, 2e19]
-    real = np.array([*some, *[-x for x in some], np.inf, -np.inf, np.nan])
+    positive = [*small, 3e4, 4e4, 1e5, 2.0**31, 3e9, 5e9, 2.0**63, 1e19, 2e19]
+    real = np.array([*positive, *[-x for x in positive], np.inf, -np.inf, np.nan])
     with np.errstate(all="ignore"):
         return (real * (1 + 0.5j) if dtypes.is_complex(dtype) else real).astype(dtype)
 
 
-def compared(x: NDArray, target: DType) -> NDArray:
-    """What XLA's CPU compiler converts as the types mean: it takes float4's largest number for an infinity on the way
-    to integers, and gives NaN as one of its zeros."""
+def comparable(x: NDArray, target: DType) -> NDArray:
+    """Returns the values that XLA's CPU compiler converts correctly.
+
+    It takes the largest float4 value for infinity when converting to integers, and converts NaN to one of float4's
+    zeros.
+    """
     if target == dtypes.float4_e2m1fn:
         return np.asarray(x[x == x])
     if x.dtype == dtypes.float4_e2m1fn and dtypes.is_integer(target):
@@ -63,28 +70,28 @@ def compared(x: NDArray, target: DType) -> NDArray:
     return x
 
 
-@jax_warns
+@ignore_complex_warning
 @pytest.mark.parametrize("source", NUMBERS, ids=case_id)
-def test_values_are_jaxs(source: DType) -> None:
-    with_either_compile_options(lambda: converts_as_jax(source))
+def test_values_match_jax(source: DType) -> None:
+    with_either_compile_options(lambda: check_conversions_from(source))
 
 
-def converts_as_jax(source: DType) -> None:
-    given = {target: compared(values(source), target) for target in NUMBERS}
+def check_conversions_from(source: DType) -> None:
+    inputs = {target: comparable(values(source), target) for target in NUMBERS}
     with np.errstate(all="ignore"):
         converted = jax.jit(lambda xs: [jax_lax.convert_element_type(x, t) for t, x in zip(NUMBERS, xs, strict=True)])
-        wanted = converted([jnp.asarray(x, x.dtype) for x in given.values()])
-        for (target, x), want in zip(given.items(), wanted, strict=True):
+        wanted = converted([jnp.asarray(x, x.dtype) for x in inputs.values()])
+        for (target, x), want in zip(inputs.items(), wanted, strict=True):
             got = to_numpy(lax.convert_element_type(from_numpy(x, source), target))
             assert_close(got, np.asarray(want), EXACT, f"{source} to {target}")
 
 
-@pytest.mark.parametrize("source", USUAL, ids=case_id)
-def test_compiling_changes_nothing(source: DType) -> None:
+@pytest.mark.parametrize("source", AT_LEAST_16_BITS, ids=case_id)
+def test_compiled_matches_eager(source: DType) -> None:
     x = from_numpy(values(source), source)
     with default_compile_options():
-        compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in USUAL])(x)
-    for target, got in zip(USUAL, compiled, strict=True):
+        compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in AT_LEAST_16_BITS])(x)
+    for target, got in zip(AT_LEAST_16_BITS, compiled, strict=True):
         want = lax.convert_element_type(x, target)
         assert got.aval == want.aval
         assert_identical(to_numpy(got), to_numpy(want), f"{source} to {target}")
@@ -100,7 +107,7 @@ def record(target: DType) -> Record:
     )
 
 
-@jax_warns
+@ignore_complex_warning
 @pytest.mark.parametrize("target", [dtypes.bfloat16, dtypes.float64, dtypes.complex64, dtypes.int32], ids=case_id)
 @pytest.mark.parametrize("source", [dtypes.float16, dtypes.float32, dtypes.complex128], ids=case_id)
 def test_derivatives(source: DType, target: DType) -> None:
@@ -111,12 +118,12 @@ def test_derivatives(source: DType, target: DType) -> None:
 
 
 def test_float0_converts_to_zeros() -> None:
-    nothing = from_numpy(np.zeros(3, dtypes.float0), dtypes.float0)
+    float0_zeros = from_numpy(np.zeros(3, dtypes.float0), dtypes.float0)
     for dtype in (dtypes.float32, dtypes.int4, dtypes.bool_):
-        assert_identical(to_numpy(lax.convert_element_type(nothing, dtype)), np.zeros(3, dtype), str(dtype))
+        assert_identical(to_numpy(lax.convert_element_type(float0_zeros, dtype)), np.zeros(3, dtype), str(dtype))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "O", None, "datetime64[s]"])
-def test_what_is_no_dtype(dtype: str) -> None:
+def test_invalid_dtype_raises(dtype: str) -> None:
     with pytest.raises(TypeError, match="new_dtype="):
         lax.convert_element_type(1.0, dtype)

@@ -1,4 +1,6 @@
-"""Convolutions and contractions in groups: what the comparison with JAX's functions and the laws don't reach."""
+"""Convolutions and grouped contractions: cases that the comparison with JAX and the properties of
+`harness` leave out.
+"""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude=jax
@@ -38,7 +40,7 @@ def strided(library: Any) -> Callable[..., Any]:
     )
 
 
-def in_groups(library: Any) -> Callable[..., Any]:
+def ragged(library: Any) -> Callable[..., Any]:
     return lambda x, y: library.ragged_dot(x, y, SIZES, preferred_element_type="float64")
 
 
@@ -49,28 +51,28 @@ def scaled(library: Any) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("write", "operands"),
-    [(strided, (IMAGES, KERNEL)), (in_groups, (ROWS, MATRICES)), (scaled, (ROWS, MATRICES[0].T))],
+    [(strided, (IMAGES, KERNEL)), (ragged, (ROWS, MATRICES)), (scaled, (ROWS, MATRICES[0].T))],
 )
-def test_programs_are_printed_as_jaxs(write: Callable[[Any], Any], operands: tuple[NDArray, ...]) -> None:
-    ours = fx.make_jaxpr(write(lax))(*operands).jaxpr.text("jax")
-    assert ours == str(jax.make_jaxpr(write(jax.lax))(*operands))
+def test_programs_print_as_in_jax(write: Callable[[Any], Any], operands: tuple[NDArray, ...]) -> None:
+    text = fx.make_jaxpr(write(lax))(*operands).jaxpr.text("jax")
+    assert text == str(jax.make_jaxpr(write(jax.lax))(*operands))
 
 
-def test_the_gradient_is_jaxs() -> None:
-    """Two convolutions, of the same windows and groups."""
+def test_gradient_program_matches_jax() -> None:
+    """The gradient consists of two convolutions with the same windows and groups as in JAX."""
     ct = np.ones((2, 2, 6, 6), np.float32)
-    shown = ("batch_group_count", "feature_group_count", "padding", "lhs_dilation", "rhs_dilation", "window_strides")
+    names = ("batch_group_count", "feature_group_count", "padding", "lhs_dilation", "rhs_dilation", "window_strides")
 
     def parameters(text: str) -> list[str]:
-        return sorted([line for line in map(str.strip, text.splitlines()) if line.startswith(shown)])
+        return sorted([line for line in map(str.strip, text.splitlines()) if line.startswith(names)])
 
-    ours = fx.make_jaxpr(lambda x, y: fx.vjp(strided(lax), x, y)[1](ct))(IMAGES, KERNEL).jaxpr.text("jax")
-    theirs = jax.make_jaxpr(lambda x, y: jax.vjp(strided(jax.lax), x, y)[1](ct))(IMAGES, KERNEL)
-    assert parameters(ours) == parameters(str(theirs))
+    text = fx.make_jaxpr(lambda x, y: fx.vjp(strided(lax), x, y)[1](ct))(IMAGES, KERNEL).jaxpr.text("jax")
+    jax_program = jax.make_jaxpr(lambda x, y: jax.vjp(strided(jax.lax), x, y)[1](ct))(IMAGES, KERNEL)
+    assert parameters(text) == parameters(str(jax_program))
 
 
-def test_large_ones_are_compiled_with_the_same_result() -> None:
-    """Those that NumPy is left to, and those that it isn't."""
+def test_large_and_small_convolutions_agree() -> None:
+    """Small convolutions are evaluated by NumPy, large ones are compiled."""
     rng = np.random.default_rng(2)
     x, y = rng.integers(-4, 5, (2, 3, 40, 40)).astype(np.float32), rng.integers(-4, 5, (8, 3, 5, 5)).astype(np.float32)
     whole = lax.conv_general_dilated(x, y, (1, 1), "VALID")
@@ -79,20 +81,20 @@ def test_large_ones_are_compiled_with_the_same_result() -> None:
         np.testing.assert_array_equal(whole[:, :, i : i + 1, :5], part)
 
 
-def test_a_residual_network_learns_as_with_jax() -> None:
-    """The loss and the gradient of two blocks of each of two widths."""
-    given = resnet.parameters((4, 8)), *resnet.batch(16)
-    value, gradient = fx.jit(fx.value_and_grad(resnet.loss_of(OURS)))(*given)
-    cheap = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-    expected, slope = jax.jit(jax.value_and_grad(resnet.loss_of(JAX)), compiler_options=cheap)(*given)
+def test_gradient_of_a_residual_network_matches_jax() -> None:
+    """Compares the loss and the gradient of a network with two blocks of each of two widths."""
+    args = resnet.parameters((4, 8)), *resnet.batch(16)
+    value, gradient = fx.jit(fx.value_and_grad(resnet.loss_of(OURS)))(*args)
+    options = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    expected, slope = jax.jit(jax.value_and_grad(resnet.loss_of(JAX)), compiler_options=options)(*args)
     assert_near(value, expected)
     pairs: Any = zip(fx.tree.leaves(gradient), jax.tree.leaves(slope), strict=True)
     for got, want in pairs:
         assert_near(got, want, PROGRAM)
 
 
-def test_infinite_weights_beside_dilated_images() -> None:
-    """Zeros between elements are no elements: eager evaluation agrees with XLA that nothing is multiplied by them."""
+def test_infinite_weights_with_dilated_operand() -> None:
+    """Dilation inserts no elements: eager evaluation and XLA both multiply nothing by the holes, so no NaN arises."""
     x, y = np.ones((1, 1, 4), np.float32), np.array([[[np.inf, 1.0]]], np.float32)
 
     def f(x: Any, y: Any) -> Array:
@@ -101,41 +103,41 @@ def test_infinite_weights_beside_dilated_images() -> None:
     np.testing.assert_array_equal(f(x, y), fx.jit(f)(x, y))
 
 
-def test_dimension_numbers_as_an_object() -> None:
+def test_conv_dimension_numbers_object() -> None:
     numbers = lax.conv_dimension_numbers(IMAGES.shape, KERNEL.shape, LAST)
     assert numbers == lax.ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
-    given = lax.ConvDimensionNumbers([0, 3, 1, 2], [3, 2, 0, 1], [0, 3, 1, 2])  # type: ignore[arg-type]  # as in JAX
-    for each in (LAST, numbers, given):
-        out = lax.conv_general_dilated(IMAGES, KERNEL, (1, 1), "SAME", None, None, each, 2)
+    from_lists = lax.ConvDimensionNumbers([0, 3, 1, 2], [3, 2, 0, 1], [0, 3, 1, 2])  # type: ignore[arg-type]  # lists are accepted, as in JAX
+    for dimension_numbers_ in (LAST, numbers, from_lists):
+        out = lax.conv_general_dilated(IMAGES, KERNEL, (1, 1), "SAME", None, None, dimension_numbers_, 2)
         assert out.shape == (2, 5, 6, 6)
-    wrong = numbers._replace(out_spec=(0, 3, 1, 1))
+    invalid = numbers._replace(out_spec=(0, 3, 1, 1))
     with pytest.raises(ValueError, match="must name each of 4 axes once"):
-        lax.conv_general_dilated(IMAGES, KERNEL, (1, 1), "SAME", None, None, wrong, 2)
+        lax.conv_general_dilated(IMAGES, KERNEL, (1, 1), "SAME", None, None, invalid, 2)
 
 
-def test_steps_that_are_none() -> None:
+def test_zero_strides_and_dilations_raise() -> None:
     for name in ("window_strides", "lhs_dilation", "rhs_dilation"):
         options: dict[str, Any] = {"window_strides": (1, 1), "padding": [(0, 0), (0, 0)], name: (1, 0)}
-        with pytest.raises(ValueError, match=f"{name} must have a positive number for each of 2 spatial axes"):
+        with pytest.raises(ValueError, match=f"{name} must have one positive entry for each of 2 spatial axes"):
             lax.conv_general_dilated(IMAGES, KERNEL, dimension_numbers=LAST, feature_group_count=2, **options)
 
 
-def test_a_batch_without_examples() -> None:
+def test_vmap_over_an_empty_batch() -> None:
     none = fnp.zeros((0, *IMAGES.shape))
     out = fx.vmap(strided(lax), (0, None))(none, KERNEL)
     assert out.shape == (0, 2, 2, 6, 6)
     assert fx.vmap(strided(lax))(none, fnp.zeros((0, *KERNEL.shape))).shape == (0, 2, 2, 6, 6)
 
 
-def test_checkpoints_may_keep_convolutions() -> None:
+def test_checkpoint_policies_for_convolutions() -> None:
     numbers = lax.conv_dimension_numbers((1, 1, 2), (1, 1, 2), None)
     prim = ConvGeneralDilated((1,), ((0, 0),), (1,), (1,), numbers)
     assert fx.checkpoint_policies.dots_saveable(prim)
     assert not fx.checkpoint_policies.dots_with_no_batch_dims_saveable(prim)
 
 
-def test_weights_of_resized_images_are_of_no_trace() -> None:
-    """They are kept from one call to the next, whichever handler the first call is made under."""
+def test_cached_resize_weights_are_not_tracers() -> None:
+    """The weights are cached between calls, whichever trace the first call is part of."""
 
     def f(x: Any) -> Any:
         return tracefx.image.resize(x, (3, 7), "linear").sum()
@@ -144,8 +146,8 @@ def test_weights_of_resized_images_are_of_no_trace() -> None:
     assert_near(fx.jit(fx.vmap(fx.grad(f)))(fnp.ones((2, 3, 5)))[1], first, ELEMENTARY)
 
 
-def test_ragged_products_of_groups_that_vary() -> None:
-    """Every operand along a batch of its own."""
+def test_vmap_of_ragged_dot() -> None:
+    """Every combination of batched operands."""
     rng = np.random.default_rng(3)
     x, y = rng.integers(-4, 5, (3, 4, 3)).astype(np.float32), rng.integers(-4, 5, (3, 2, 3, 5)).astype(np.float32)
     sizes = np.array([[1, 3], [4, 0], [1, 1]], np.int32)
@@ -158,8 +160,8 @@ def test_ragged_products_of_groups_that_vary() -> None:
         return out
 
     for axes in ((0, None, None), (None, 0, None), (None, None, 0), (0, None, 0), (None, 0, 0), (0, 0, 0)):
-        given: list[Any] = [each if axis == 0 else each[1] for each, axis in zip((x, y, sizes), axes, strict=True)]
+        args: list[Any] = [each if axis == 0 else each[1] for each, axis in zip((x, y, sizes), axes, strict=True)]
         batched: Any = fx.vmap(lax.ragged_dot, axes)
-        found = batched(*given)
-        places = [[n if axis == 0 else 1 for axis in axes] for n in range(3)]
-        np.testing.assert_array_equal(found, np.stack([expected(*place) for place in places]))
+        got = batched(*args)
+        batch_indices = [[n if axis == 0 else 1 for axis in axes] for n in range(3)]
+        np.testing.assert_array_equal(got, np.stack([expected(*batch_index) for batch_index in batch_indices]))

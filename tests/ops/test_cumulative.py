@@ -15,7 +15,7 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Weak, case_id, cases, edges, normal
-from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, small_integers
+from tests.ops.suite import check_batching, check_derivatives, check_raises, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -26,7 +26,7 @@ EXTREMES: Final = ("cummax", "cummin")
 
 
 def record(name: str, axis: int, reverse: bool) -> Record:
-    ours, theirs = getattr(lax, name), getattr(jax_lax, name)
+    function, jax_function = getattr(lax, name), getattr(jax_lax, name)
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         args: list[Args] = [
@@ -47,8 +47,8 @@ def record(name: str, axis: int, reverse: bool) -> Record:
     if name != "cumlogsumexp":
         domain = (*domain, dtypes.int4, dtypes.int32, dtypes.complex64)
     return Record(
-        f"{name} {axis} {reverse}", lambda x: ours(x, axis, reverse), lambda x: theirs(x, axis, reverse), domain,
-        samples, points,
+        f"{name} {axis} {reverse}", lambda x: function(x, axis, reverse), lambda x: jax_function(x, axis, reverse),
+        domain, samples, points,
     )  # fmt: skip
 
 
@@ -79,15 +79,15 @@ def test_derivatives(record: Record, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cumlogsumexp"])
-def test_narrow_floats_are_not_rounded_at_every_step(name: str) -> None:
+def test_narrow_floats_are_rounded_once(name: str) -> None:
     f = getattr(lax, name)
     x = (1 + np.linspace(-0.01, 0.01, 1000)).astype(dtypes.bfloat16)
     want = to_numpy(f(x.astype(np.float32)))
     for got in (f(x), fx.jit(f)(x)):
-        assert_near(to_numpy(got), want, Ulps(narrow=1))  # one rounding, at the end
+        assert_near(to_numpy(got), want, Ulps(narrow=1))  # one rounding at the end
 
 
-def test_derivatives_where_factors_are_zero() -> None:
+def test_gradient_of_cumprod_with_zeros() -> None:
     x = np.array([2.0, 0.0, 3.0, 0.0, 5.0], np.float32)
     for weights in np.eye(5, dtype=np.float32):
         got = fx.grad(lambda x, w=weights: lax.reduce_sum(lax.mul(lax.cumprod(x), w), (0,)))(x)
@@ -96,7 +96,7 @@ def test_derivatives_where_factors_are_zero() -> None:
 
 
 def test_second_derivative_of_cumlogsumexp_of_equal_elements() -> None:
-    """Shares that tie are no constants."""
+    """The softmax weights of equal elements must be differentiated too."""
     got = fx.hessian(lambda x: lax.cumlogsumexp(x)[2])(np.zeros(3, np.float32))
     assert_near(np.asarray(got), np.eye(3) / 3 - 1 / 9, ELEMENTARY)
 
@@ -107,7 +107,7 @@ def test_derivative_of_cumlogsumexp_after_infinities() -> None:
     assert got.tolist() == [0.0, 0.0, 0.5, 0.5]
 
 
-def test_programs_read_as_jaxs() -> None:
+def test_programs_print_as_in_jax() -> None:
     x = np.ones((2, 3), np.float32)
 
     def program(lax: Any) -> Callable[[Any], Any]:
@@ -124,10 +124,10 @@ X: Final = np.ones((2, 3), np.float32)
     [
         (ValueError, "cumsum axis f32[2,3] 2", lambda: lax.cumsum(X, 2)),
         (ValueError, "cummax axis -1", lambda: lax.cummax(X, -1)),
-        (TypeError, "cumprod axis 1.5", lambda: lax.cumprod(X, 1.5)),  # type: ignore[arg-type]  # what it refuses
+        (TypeError, "cumprod axis 1.5", lambda: lax.cumprod(X, 1.5)),  # type: ignore[arg-type]  # tested
         (TypeError, "cumsum numbers bool", lambda: lax.cumsum(X > 0)),
         (TypeError, "cumlogsumexp floats i32", lambda: lax.cumlogsumexp(np.arange(3))),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)

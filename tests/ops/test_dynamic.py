@@ -14,7 +14,7 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, small_integers
+from tests.ops.suite import check_batching, check_derivatives, check_raises, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -40,7 +40,7 @@ def slicing(allow: bool) -> Record:
         lambda x, i, j: jax_lax.dynamic_slice(x, (i, j), (2, 3), allow_negative_indices=allow),
         FEW,
         samples,
-        lambda dtype, gen: samples(dtype, gen)[:5],  # compiled for known starts that are unsigned, JAX's are wrong
+        lambda dtype, gen: samples(dtype, gen)[:5],  # JAX compiles constant unsigned starts wrongly
     )
 
 
@@ -92,7 +92,7 @@ def test_derivatives(record: Record, dtype: DType) -> None:
 
 
 X: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
-ALONG: Final[tuple[Callable[[Any, Any], Any], ...]] = (
+ALONG_ONE_AXIS: Final[tuple[Callable[[Any, Any], Any], ...]] = (
     lambda lax, i: lax.dynamic_slice_in_dim(X, i, 2, 1),
     lambda lax, i: lax.dynamic_slice_in_dim(X, abs(i), 2, -2, allow_negative_indices=False),
     lambda lax, i: lax.dynamic_index_in_dim(X, i),
@@ -105,35 +105,35 @@ ALONG: Final[tuple[Callable[[Any, Any], Any], ...]] = (
 
 
 @pytest.mark.parametrize("i", [2, np.int32(7), np.array(-1, np.int32)])
-@pytest.mark.parametrize("call", ALONG)
-def test_along_one_axis(call: Callable[[Any, Any], Any], i: Any) -> None:
+@pytest.mark.parametrize("call", ALONG_ONE_AXIS)
+def test_functions_along_one_axis_match_jax(call: Callable[[Any, Any], Any], i: Any) -> None:
     want = np.asarray(call(jax_lax, i))
     np.testing.assert_array_equal(to_numpy(call(lax, i)), want)
     np.testing.assert_array_equal(to_numpy(fx.jit(lambda i: call(lax, i))(i)), want)
 
 
-def test_starts_may_be_an_array() -> None:
+def test_start_indices_may_be_an_array() -> None:
     i = np.array([1, -2], np.int32)
     want = np.asarray(jax_lax.dynamic_slice(X, i, (2, 2)))
     np.testing.assert_array_equal(to_numpy(lax.dynamic_slice(X, i, (2, 2))), want)
     np.testing.assert_array_equal(to_numpy(fx.jit(lambda i: lax.dynamic_slice(X, i, (2, 2)))(i)), want)
 
 
-def test_unsigned_starts_known_when_compiled() -> None:
+def test_constant_unsigned_start_indices() -> None:
     for start in (np.uint8(250), np.uint32(2**32 - 1)):
         assert fx.jit(lambda x, i=start: lax.dynamic_slice(x, (0, i), (1, 2)))(X).tolist() == [[2.0, 3.0]]
         new = fx.jit(lambda x, i=start: lax.dynamic_update_slice(x, X[:1, :1], (i, 0)))(X)
         assert new.tolist() == to_numpy(lax.dynamic_update_slice(X, X[:1, :1], (2, 0))).tolist()
 
 
-def test_programs_read_as_jaxs() -> None:
+def test_programs_print_as_in_jax() -> None:
     def program(lax: Any) -> Callable[[Any, Any], Any]:
         return lambda x, i: lax.dynamic_update_slice(
             x, lax.dynamic_slice(x, (i, i), (2, 2), allow_negative_indices=False), (i, i), allow_negative_indices=False
         )
 
-    ours, want = fx.make_jaxpr(program(lax))(X, np.int32(1)), jax.make_jaxpr(program(jax_lax))(X, np.int32(1))
-    assert ours.jaxpr.text(style="jax") == str(want)
+    got, want = fx.make_jaxpr(program(lax))(X, np.int32(1)), jax.make_jaxpr(program(jax_lax))(X, np.int32(1))
+    assert got.jaxpr.text(style="jax") == str(want)
 
 
 @pytest.mark.parametrize(
@@ -152,5 +152,5 @@ def test_programs_read_as_jaxs() -> None:
         (ValueError, "dynamic_index_in_dim axis 2", lambda: lax.dynamic_index_in_dim(X, 0, 2)),
     ],
 )  # fmt: skip
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)

@@ -1,4 +1,4 @@
-"""Every elementwise operation by the laws of `tests.ops.harness`."""
+"""Every elementwise primitive, tested by the properties of `tests.ops.harness`."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -106,12 +106,12 @@ Oracle = Callable[..., jax.Array]
 
 
 def python_number(dtype: DType) -> float | None:
-    """A Python number whose default dtype this is."""
-    return {dtypes.float32: 1.5, dtypes.int32: 2, dtypes.complex64: 1.5j, dtypes.bool_: True}.get(dtype)  # type: ignore[return-value]  # complex counts
+    """Returns a Python number whose default dtype is `dtype`, or None."""
+    return {dtypes.float32: 1.5, dtypes.int32: 2, dtypes.complex64: 1.5j, dtypes.bool_: True}.get(dtype)  # type: ignore[return-value]  # complex is intended
 
 
 def within(low: float, high: float) -> Callable[[tuple[int, ...], DType, np.random.Generator], NDArray]:
-    """Arrays of numbers of an open interval; for complex dtypes, both parts."""
+    """Returns a function that draws arrays of numbers in an open interval; for complex dtypes, both parts."""
 
     def make(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator) -> NDArray:
         re = gen.uniform(low, high, shape)
@@ -121,14 +121,14 @@ def within(low: float, high: float) -> Callable[[tuple[int, ...], DType, np.rand
 
 
 def one_operand(low: float = -2, high: float = 2) -> Samples:
-    """Numbers of the operation's domain, then those that aren't."""
+    """Draws arguments in the domain of the primitive, then edge values."""
     make = within(low, high)
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         draw = make if dtypes.is_inexact(dtype) else normal
         args: list[Args] = [(draw(shape, dtype, gen),) for shape in SHAPES]
         args.append((edges(dtype),))
-        if not dtypes.is_bool(dtype):  # which is never weak
+        if not dtypes.is_bool(dtype):  # booleans are never weak
             args.append((Weak(draw((3,), dtype, gen)),))
         number = python_number(dtype)
         return args if number is None else [*args, (number,)]
@@ -137,7 +137,7 @@ def one_operand(low: float = -2, high: float = 2) -> Samples:
 
 
 def weak(x: NDArray) -> Arg:
-    """Weakly typed where that is float32: the constants in JAX's rules for other weak operands don't fit them."""
+    """Makes float32 arrays weakly typed; the constants in JAX's rules do not match other weak operands."""
     return Weak(x) if x.dtype == dtypes.float32 else x
 
 
@@ -174,13 +174,15 @@ def points_of_two(low: float = -2, high: float = 2) -> Samples:
     return points
 
 
-def unary(name: str, ours: Fun, oracle: Oracle, low: float = -2, high: float = 2, complex_too: bool = True) -> Record:
+def unary(
+    name: str, function: Fun, oracle: Oracle, low: float = -2, high: float = 2, complex_too: bool = True
+) -> Record:
     domain = (*FLOATS, *COMPLEXES) if complex_too else FLOATS
-    return Record(name, ours, oracle, domain, one_operand(low, high), points_of_one(low, high))
+    return Record(name, function, oracle, domain, one_operand(low, high), points_of_one(low, high))
 
 
-def binary(name: str, ours: Fun, oracle: Oracle, domain: tuple[DType, ...], points: Samples | None) -> Record:
-    return Record(name, ours, oracle, domain, two_operands, points)
+def binary(name: str, function: Fun, oracle: Oracle, domain: tuple[DType, ...], points: Samples | None) -> Record:
+    return Record(name, function, oracle, domain, two_operands, points)
 
 
 ANYWHERE: Final = points_of_two()
@@ -198,7 +200,7 @@ ARITHMETIC: Final = (
     binary("max", max, lax.max, (*NUMBERS, *BOOL), ANYWHERE),
     binary("min", min, lax.min, (*NUMBERS, *BOOL), ANYWHERE),
     Record("sign", sign, lax.sign, (*FLOATS, *INTS, *UINTS, *NARROW_INTS), one_operand(), points_of_one(0.3, 2)),
-    Record("sign complex", sign, lax.sign, COMPLEXES, one_operand()),  # its derivative counts as zero, though it isn't
+    Record("sign complex", sign, lax.sign, COMPLEXES, one_operand()),  # derivative wrongly defined as zero
     Record("abs", abs, lax.abs, (*FLOATS, *COMPLEXES, *INTS), one_operand(), points_of_one(0.3, 2)),
     Record("square", square, lax.square, NUMBERS, one_operand(), points_of_one()),
     *[
@@ -309,8 +311,8 @@ PREDICATES: Final = (
     binary("xor", bitwise_xor, lax.bitwise_xor, LOGICAL, None),
     Record("not", bitwise_not, lax.bitwise_not, LOGICAL, one_operand()),
     *[
-        Record(name, ours, oracle, (*INTS, *UINTS, *NARROW_INTS), shifts)
-        for name, ours, oracle in (
+        Record(name, function, oracle, (*INTS, *UINTS, *NARROW_INTS), shifts)
+        for name, function, oracle in (
             ("shift_left", shift_left, lax.shift_left),
             ("shift_right_logical", shift_right_logical, lax.shift_right_logical),
             ("shift_right_arithmetic", shift_right_arithmetic, lax.shift_right_arithmetic),
@@ -370,7 +372,7 @@ def bounds(dtype: DType, gen: np.random.Generator) -> list[Args]:
 
 
 def in_order(args: Args) -> Args:
-    """The same numbers with the lower bound below the upper one."""
+    """Sorts the bounds, so that the lower one is below the upper one."""
     low, x, high = map(numpy_values, args)
     return np.asarray(np.minimum(low, high)), x, np.asarray(np.maximum(low, high))
 
@@ -393,23 +395,23 @@ SELECTION: Final = (
 
 RECORDS: Final = (*ARITHMETIC, POW, *TRANSCENDENTAL, *ROUNDING_AND_PARTS, *PREDICATES, *SELECTION)
 
-# ------------------------------------------------------------------ laws
+# ------------------------------------------------------------------ properties
 
 COMPILED: Final = (*BOOL, dtypes.int4, dtypes.int32, dtypes.uint8, dtypes.bfloat16, dtypes.float32, dtypes.complex64)
 DIFFERENTIATED: Final = (dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex128)
-# Values in complex128 are seen where tangents are.
-everywhere = pytest.mark.parametrize(
+# complex128 values are compared along with the tangents.
+all_cases = pytest.mark.parametrize(
     ("record", "dtype"), [(r, d) for r, d in cases(RECORDS) if d != dtypes.complex128], ids=case_id
 )
-where_compiled = pytest.mark.parametrize(
+compiled_cases = pytest.mark.parametrize(
     ("record", "dtype"), [(r, d) for r, d in cases(RECORDS) if d in COMPILED], ids=case_id
 )
-where_smooth = pytest.mark.parametrize(
+differentiable_cases = pytest.mark.parametrize(
     ("record", "dtype"),
     [(r, d) for r, d in cases(RECORDS) if r.points is not None and d in DIFFERENTIATED],
     ids=case_id,
 )
-where_precise = pytest.mark.parametrize(
+float64_cases = pytest.mark.parametrize(
     ("record", "dtype"),
     [(r, d) for r, d in cases(RECORDS) if r.points is not None and d in (dtypes.float64, dtypes.complex128)],
     ids=case_id,
@@ -421,65 +423,75 @@ Result = TypeVar("Result")
 
 @functools.lru_cache(maxsize=4)
 def wanted(record: Record) -> Mapping[DType, Sequence[jax.Array]]:
-    """JAX's results for the samples of every dtype, computed by one program, as compilation takes most of the time."""
-    drawn = {d: samples(record, d) for d in record.dtypes if d != dtypes.complex128}
-    return by_dtype(drawn, results_of_jax(record, [args for each in drawn.values() for args in each]))
+    """Returns JAX's results for the samples of every dtype, computed by one program because compilation dominates the
+    time.
+    """
+    samples_by_dtype = {d: samples(record, d) for d in record.dtypes if d != dtypes.complex128}
+    return by_dtype(
+        samples_by_dtype, results_of_jax(record, [args for each in samples_by_dtype.values() for args in each])
+    )
 
 
 @functools.lru_cache(maxsize=4)
 def compiled(record: Record) -> Mapping[DType, Sequence[Array]]:
-    """Our results for the samples of every dtype, computed by one program, which is compiled as for users."""
-    drawn = {d: samples(record, d) for d in record.dtypes if d in COMPILED}
+    """Returns tracefx's results for the samples of every dtype, computed by one program compiled with
+    default options.
+    """
+    samples_by_dtype = {d: samples(record, d) for d in record.dtypes if d in COMPILED}
     with default_compile_options():
-        return by_dtype(drawn, compiled_results(record, [args for each in drawn.values() for args in each]))
+        return by_dtype(
+            samples_by_dtype, compiled_results(record, [args for each in samples_by_dtype.values() for args in each])
+        )
 
 
-def by_dtype(drawn: Mapping[DType, Sequence[Args]], results: Sequence[Result]) -> Mapping[DType, Sequence[Result]]:
+def by_dtype(
+    samples_by_dtype: Mapping[DType, Sequence[Args]], results: Sequence[Result]
+) -> Mapping[DType, Sequence[Result]]:
     """Splits the results for the samples of all dtypes."""
     rest = iter(results)
-    return {dtype: list(itertools.islice(rest, len(each))) for dtype, each in drawn.items()}
+    return {dtype: list(itertools.islice(rest, len(each))) for dtype, each in samples_by_dtype.items()}
 
 
 def samples(record: Record, dtype: DType) -> list[Args]:
     return record.samples(dtype, rng(record.name, dtype))
 
 
-@everywhere
-def test_values_and_types_are_jaxs(record: Record, dtype: DType) -> None:
+@all_cases
+def test_values_and_types_match_jax(record: Record, dtype: DType) -> None:
     agree_with_jax(record, samples(record, dtype), wanted(record)[dtype])
 
 
-@where_compiled
-def test_compiling_changes_nothing(record: Record, dtype: DType) -> None:
+@compiled_cases
+def test_compiled_matches_eager(record: Record, dtype: DType) -> None:
     results = compiled(record)[dtype]
     with default_compile_options():
         compiled_matches_eager(record, samples(record, dtype), results)
 
 
-@everywhere
-def test_staging_changes_nothing(record: Record, dtype: DType) -> None:
+@all_cases
+def test_traced_matches_eager(record: Record, dtype: DType) -> None:
     for args in samples(record, dtype):
         staged_matches_eager(record, args)
 
 
-@everywhere
-def test_vmap_is_a_loop(record: Record, dtype: DType) -> None:
+@all_cases
+def test_vmap_matches_loop(record: Record, dtype: DType) -> None:
     batch = [record.samples(dtype, rng(record.name, dtype, i)) for i in range(3)]
     for elements in zip(*batch, strict=True):
         vmap_matches_loop(record, elements)
 
 
-JAX_DIFFERENTIATES: Final = [
+CASES_JAX_DIFFERENTIATES: Final = [
     (r, d)
     for r, d in cases(RECORDS)
     if r.points is not None
     and d in DIFFERENTIATED
     and (DIFFERENTIATES_COMPLEX_MAXIMA or r.name not in ("max", "min") or not dtypes.is_complex(d))
 ]
-where_jax_differentiates = pytest.mark.parametrize(("record", "dtype"), JAX_DIFFERENTIATES, ids=case_id)
-where_jax_differentiates_precisely = pytest.mark.parametrize(
+cases_jax_differentiates = pytest.mark.parametrize(("record", "dtype"), CASES_JAX_DIFFERENTIATES, ids=case_id)
+float64_cases_jax_differentiates = pytest.mark.parametrize(
     ("record", "dtype"),
-    [(r, d) for r, d in JAX_DIFFERENTIATES if d in (dtypes.float64, dtypes.complex128)],
+    [(r, d) for r, d in CASES_JAX_DIFFERENTIATES if d in (dtypes.float64, dtypes.complex128)],
     ids=case_id,
 )
 
@@ -489,25 +501,25 @@ def points(record: Record, dtype: DType) -> list[Args]:
     return record.points(dtype, rng(record.name, dtype, "points"))
 
 
-@where_jax_differentiates
-def test_tangents_are_jaxs(record: Record, dtype: DType) -> None:
+@cases_jax_differentiates
+def test_jvp_matches_jax(record: Record, dtype: DType) -> None:
     jvp_matches_jax(record, points(record, dtype))
 
 
-@where_precise
-def test_tangents_are_differences(record: Record, dtype: DType) -> None:
+@float64_cases
+def test_jvp_matches_finite_differences(record: Record, dtype: DType) -> None:
     for args in points(record, dtype):
         jvp_matches_finite_differences(record, args)
 
 
-@where_smooth
-def test_transposes_pair_with_tangents(record: Record, dtype: DType) -> None:
+@differentiable_cases
+def test_transpose_is_adjoint_of_jvp(record: Record, dtype: DType) -> None:
     for args in points(record, dtype):
         transpose_matches_jvp(record, args)
 
 
-@where_jax_differentiates_precisely
-def test_second_derivatives_are_jaxs(record: Record, dtype: DType) -> None:
+@float64_cases_jax_differentiates
+def test_second_derivatives_match_jax(record: Record, dtype: DType) -> None:
     second_derivatives_match_jax(record, points(record, dtype))
 
 
@@ -531,18 +543,18 @@ BINARY: Final = {
 }
 
 
-def of_lax(name: str, x: NDArray, y: NDArray) -> Callable[[Any, Any], object]:
+def binary_call(name: str, x: NDArray, y: NDArray) -> Callable[[Any, Any], object]:
     return lambda fx, fnp: getattr(fx.lax, name)(fnp.array(x), fnp.array(y))
 
 
-@pytest.mark.parametrize(("one", "other"), BROADCAST_SHAPES)
-def test_axes_of_size_1_broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("lhs_shape", "rhs_shape"), BROADCAST_SHAPES)
+def test_axes_of_size_1_broadcast(lhs_shape: tuple[int, ...], rhs_shape: tuple[int, ...]) -> None:
     for kind, names in BINARY.items():
         dtype = np.dtype(np.float32 if kind == "floats" else np.int32)
-        x = (np.arange(np.prod(one)).reshape(one) + 1).astype(dtype)
-        y = (np.arange(np.prod(other)).reshape(other) + 2).astype(dtype)
+        x = (np.arange(np.prod(lhs_shape)).reshape(lhs_shape) + 1).astype(dtype)
+        y = (np.arange(np.prod(rhs_shape)).reshape(rhs_shape) + 2).astype(dtype)
         for name in names:
-            agree(of_lax(name, x, y))
+            agree(binary_call(name, x, y))
 
 
 def test_axes_of_size_1_broadcast_in_special_functions() -> None:
@@ -566,7 +578,7 @@ def test_axes_of_size_1_broadcast_under_transformations() -> None:
     assert [e.prim.name for e in program.eqns] == ["broadcast_in_dim", "add"]
 
 
-def test_operands_that_do_not_broadcast_are_refused() -> None:
+def test_operands_that_do_not_broadcast_raise() -> None:
     wide = np.ones((3, 4), np.float32)
     for shape, words in (((2, 1), r"axis 0 differ"), ((4,), "same number of axes"), ((1, 1, 4), "number of axes")):
         with pytest.raises(TypeError, match=words):

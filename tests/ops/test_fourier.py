@@ -1,4 +1,4 @@
-"""Fourier transforms on other platforms, of large arrays, and as they are shown."""
+"""Fourier transforms: lowering for GPUs, large arrays, and text form."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -25,14 +25,16 @@ def normal(*shape: int) -> NDArray:
 
 
 @pytest.mark.parametrize("lengths", [(6,), (4, 6), (3, 4, 5)])
-def test_what_is_for_a_gpu_does_the_same(lengths: tuple[int, ...]) -> None:
-    """There inverse transforms of real numbers over several axes are made of others; here that runs, too."""
+def test_gpu_lowering_gives_the_same_result(lengths: tuple[int, ...]) -> None:
+    """The GPU lowering composes inverse real transforms over several axes from other transforms; here it runs on the
+    CPU.
+    """
     x = normal(2, 3, 4, lengths[-1] // 2 + 1)
     f = fx.jit(lambda x: lax.fft(x, "IRFFT", lengths))
-    there = jax.export.deserialize(bytearray(fx.export(f, platforms=["cuda"])(x).to_jax()))
-    # Numbers that have no conjugate beside them, as those of no real signal, tell the two ways apart.
-    assert_near(dataclasses.replace(there, platforms=("cpu",)).call(x), f(x))
-    assert there.mlir_module().count("stablehlo.fft") == min(len(lengths), 2)
+    exported = jax.export.deserialize(bytearray(fx.export(f, platforms=["cuda"])(x).to_jax()))
+    # The input is not Hermitian, as the two algorithms differ only there.
+    assert_near(dataclasses.replace(exported, platforms=("cpu",)).call(x), f(x))
+    assert exported.mlir_module().count("stablehlo.fft") == min(len(lengths), 2)
 
 
 @pytest.mark.parametrize("kind", FftType)
@@ -44,10 +46,10 @@ def test_large_arrays_are_compiled(kind: FftType) -> None:
     assert_near(got, want, ulps_of("fft"))
 
 
-def test_programs_are_read_back_and_shown_as_in_jax() -> None:
+def test_programs_are_parsed_and_print_as_in_jax() -> None:
     closed = fx.make_jaxpr(lambda x: lax.fft(x, "IFFT", (4,)))(normal(4))
     (eqn,) = closed.jaxpr.eqns
     assert eqn.prim == Fft(FftType.IFFT, (4,))
     assert fx.parse_jaxpr(str(closed.jaxpr)) == closed.jaxpr
-    for shown in (closed.text("jax"), str(jax.make_jaxpr(lambda x: jax.lax.fft(x, "IFFT", (4,)))(normal(4)))):
-        assert "b:c64[4] = fft[fft_lengths=(4,) fft_type=1] a" in shown
+    for text in (closed.text("jax"), str(jax.make_jaxpr(lambda x: jax.lax.fft(x, "IFFT", (4,)))(normal(4)))):
+        assert "b:c64[4] = fft[fft_lengths=(4,) fft_type=1] a" in text

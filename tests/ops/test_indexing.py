@@ -18,7 +18,7 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, small_integers
+from tests.ops.suite import ALL, check_batching, check_derivatives, check_raises, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -30,7 +30,7 @@ Axes = tuple[int, ...]
 
 @frozen
 class Case:
-    """Dimension numbers with shapes they fit."""
+    """Dimension numbers with matching shapes."""
 
     name: str
     operand: Axes
@@ -75,7 +75,7 @@ MODES: Final = ("clip", "fill")
 
 
 def record_gather(case: Case, mode: str) -> Record:
-    ours, theirs = case.gather(lax), case.gather(jax_lax)
+    numbers, jax_numbers = case.gather(lax), case.gather(jax_lax)
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = gen.integers(-2, 5, case.indices).astype(np.int32)
@@ -85,8 +85,8 @@ def record_gather(case: Case, mode: str) -> Record:
 
     return Record(
         f"gather {case.name} {mode}",
-        lambda x, i: lax.gather(x, i, ours, case.sizes, mode=mode, fill_value=1),
-        lambda x, i: jax_lax.gather(x, i, theirs, case.sizes, mode=mode, fill_value=1),
+        lambda x, i: lax.gather(x, i, numbers, case.sizes, mode=mode, fill_value=1),
+        lambda x, i: jax_lax.gather(x, i, jax_numbers, case.sizes, mode=mode, fill_value=1),
         ALL,
         samples,
         samples,
@@ -94,7 +94,7 @@ def record_gather(case: Case, mode: str) -> Record:
 
 
 def record_scatter(case: Case, mode: str) -> Record:
-    ours, theirs = case.scatter(lax), case.scatter(jax_lax)
+    numbers, jax_numbers = case.scatter(lax), case.scatter(jax_lax)
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = gen.integers(-2, 5, case.indices).astype(np.int32)
@@ -103,8 +103,8 @@ def record_scatter(case: Case, mode: str) -> Record:
 
     return Record(
         f"scatter_add {case.name} {mode}",
-        lambda x, i, u: lax.scatter_add(x, i, u, ours, mode=mode),
-        lambda x, i, u: jax_lax.scatter_add(x, i, u, theirs, mode=mode),
+        lambda x, i, u: lax.scatter_add(x, i, u, numbers, mode=mode),
+        lambda x, i, u: jax_lax.scatter_add(x, i, u, jax_numbers, mode=mode),
         ALL[1:],
         samples,
         samples,
@@ -113,7 +113,7 @@ def record_scatter(case: Case, mode: str) -> Record:
 
 RECORDS: Final = (
     *[record_gather(case, mode) for case in CASES for mode in MODES],
-    # (with empty index vectors XLA forgets all but one of the updates)
+    # (With empty index vectors, XLA applies only one of the updates.)
     *[record_scatter(case, mode) for case in CASES for mode in MODES if case.index_map],
 )
 FEW: Final = (dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.float32)
@@ -141,16 +141,16 @@ def test_derivatives(record: Record, dtype: DType) -> None:
 @settings(max_examples=40)
 @given(st.data())
 def test_any_dimension_numbers(data: st.DataObject) -> None:
-    """Against the definition, element by element."""
+    """Compared with the definition, element by element."""
     shape = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3), "operand")
     axes = data.draw(st.permutations(range(len(shape))), "axes")
     index_map = axes[: data.draw(st.integers(0, len(axes)), "indexed")]
     sizes = [data.draw(st.integers(1, n), "size") for n in shape]
     collapsed = [d for d, n in enumerate(sizes) if n == 1 and data.draw(st.booleans(), "collapsed")]
     count = data.draw(st.lists(st.integers(1, 2), max_size=2), "count")
-    kept = [d for d in range(len(shape)) if d not in collapsed]
-    ndim = len(count) + len(kept)
-    offset = sorted(data.draw(st.permutations(range(ndim)))[: len(kept)])
+    window_axes = [d for d in range(len(shape)) if d not in collapsed]
+    ndim = len(count) + len(window_axes)
+    offset = sorted(data.draw(st.permutations(range(ndim)))[: len(window_axes)])
     starts = data.draw(
         st.lists(st.integers(0, 2), min_size=int(np.prod(count)) * len(index_map), max_size=99), "starts"
     )
@@ -158,14 +158,14 @@ def test_any_dimension_numbers(data: st.DataObject) -> None:
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
     out = to_numpy(lax.gather(x, indices, GatherDimensionNumbers(offset, collapsed, index_map), sizes, mode="clip"))
-    for place in np.ndindex(out.shape):
-        window = iter([p for i, p in enumerate(place) if i in offset])
-        vector = indices[tuple([p for i, p in enumerate(place) if i not in offset])]
+    for position in np.ndindex(out.shape):
+        window = iter([p for i, p in enumerate(position) if i in offset])
+        vector = indices[tuple([p for i, p in enumerate(position) if i not in offset])]
         source = []
         for d, (n, size) in enumerate(zip(shape, sizes, strict=True)):
             start = min(int(vector[index_map.index(d)]), n - size) if d in index_map else 0
-            source.append(start + (next(window) if d in kept else 0))
-        assert out[place] == x[tuple(source)]
+            source.append(start + (next(window) if d in window_axes else 0))
+        assert out[position] == x[tuple(source)]
 
 
 # ------------------------------------------------------------------ out of bounds
@@ -194,7 +194,7 @@ def test_out_of_bounds(dtype: type[np.generic], mode: str | None) -> None:
         )
 
 
-def test_fill_value_and_its_tangent() -> None:
+def test_fill_value_and_jvp_of_fill_mode() -> None:
     out = lax.gather(X, FAR[:2], ROWS, (1, 4), mode="fill", fill_value=7)
     assert out.tolist() == [[7.0] * 4] * 2
     _, t = fx.jvp(lambda x: lax.gather(x, FAR, ROWS, (1, 4), mode="fill"), (X,), (X,))
@@ -208,7 +208,7 @@ def test_64_bit_indices() -> None:
     np.testing.assert_array_equal(out, [[np.nan] * 4, X[1]])
 
 
-def test_a_window_partly_out_of_bounds_counts_as_outside() -> None:
+def test_window_partly_out_of_bounds_is_filled_or_dropped() -> None:
     numbers = GatherDimensionNumbers((1, 2), (), (0,))
     assert np.isnan(to_numpy(lax.gather(X, np.array([[2]]), numbers, (2, 4), mode="fill"))).all()
     assert lax.gather(X, np.array([[2]]), numbers, (2, 4), mode="clip").tolist() == [X[1:].tolist()]
@@ -217,24 +217,24 @@ def test_a_window_partly_out_of_bounds_counts_as_outside() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, ml_dtypes.int4, ml_dtypes.bfloat16, np.float16, np.complex64])
-def test_updates_of_one_place_are_all_added(dtype: type[np.generic]) -> None:
+def test_scatter_add_accumulates_repeated_indices(dtype: type[np.generic]) -> None:
     x, i, u = np.zeros((3, 4), dtype), np.zeros((6, 1), np.int32), np.full((6, 4), 3).astype(dtype)
     out, want = lax.scatter_add(x, i, u, INTO_ROWS), jax_lax.scatter_add(x, i, u, JAX_INTO_ROWS)
     np.testing.assert_array_equal(to_numpy(out), np.asarray(want))
 
 
-# ------------------------------------------------------------------ what is printed, bad input
+# ------------------------------------------------------------------ printed programs, invalid input
 
 
-def test_programs_read_as_jaxs() -> None:
+def test_programs_print_as_in_jax() -> None:
     for options in ({}, {"mode": "clip"}, {"mode": "fill"}, {"unique_indices": True, "indices_are_sorted": True}):
         kwargs: Mapping[str, Any] = options
-        ours = fx.make_jaxpr(lambda x, i, k=kwargs: lax.gather(x, i, ROWS, (1, 4), **k))(X, FAR)
+        program = fx.make_jaxpr(lambda x, i, k=kwargs: lax.gather(x, i, ROWS, (1, 4), **k))(X, FAR)
         want = jax.make_jaxpr(lambda x, i, k=kwargs: jax_lax.gather(x, i, JAX_ROWS, (1, 4), **k))(X, FAR)
-        assert ours.jaxpr.text(style="jax") == str(want)
+        assert program.jaxpr.text(style="jax") == str(want)
 
 
-def test_dimension_numbers_are_values() -> None:
+def test_dimension_numbers_compare_by_value() -> None:
     assert GatherDimensionNumbers([1], [0], [np.int64(0)]) == ROWS
     assert hash(GatherDimensionNumbers([1], [0], [0])) == hash(ROWS)
     assert set(asdict(ROWS)) == set(JAX_ROWS._fields)
@@ -265,7 +265,7 @@ def gather(offset: Axes, collapsed: Axes, index_map: Axes, sizes: Axes, *batch: 
         (TypeError, "gather offset_dims ()", lambda: gather((), (0,), (0,), (1, 4))),
         (TypeError, "gather operand batching (0,)", lambda: gather((1,), (), (0,), (1, 4), (0,), (0,))),
         (TypeError, "gather batching equal", lambda: gather((), (1,), (1,), (1, 1), (0,), (0,))),
-        (TypeError, "dimension_numbers", lambda: lax.gather(X, INDICES, ((1,), (0,), (0,)), (1, 4))),  # type: ignore[arg-type]  # what is tested
+        (TypeError, "dimension_numbers", lambda: lax.gather(X, INDICES, ((1,), (0,), (0,)), (1, 4))),  # type: ignore[arg-type]  # tested
         (ValueError, "gather mode 'wrap'", lambda: lax.gather(X, INDICES, ROWS, (1, 4), mode="wrap")),
         (TypeError, "scatter_add one dtype", lambda: lax.scatter_add(X, INDICES, U.astype(np.int32), INTO_ROWS)),
         (TypeError, "scatter_add bool", lambda: lax.scatter_add(X > 1, INDICES, U > 0, INTO_ROWS)),
@@ -281,9 +281,9 @@ def gather(offset: Axes, collapsed: Axes, index_map: Axes, sizes: Axes, *batch: 
             "scatter_add inserted_window_dims ()",
             lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((1,), (), (0,))),
         ),
-        (TypeError, "dimension_numbers", lambda: lax.scatter_add(X, INDICES, U, ROWS)),  # type: ignore[arg-type]  # as above
+        (TypeError, "dimension_numbers", lambda: lax.scatter_add(X, INDICES, U, ROWS)),  # type: ignore[arg-type]  # tested
         (ValueError, "scatter_add mode", lambda: lax.scatter_add(X, INDICES, U, INTO_ROWS, mode="wrap")),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)

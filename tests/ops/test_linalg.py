@@ -1,4 +1,4 @@
-"""Decompositions beyond their records: what they must satisfy, parts of them, failures, and where they can go."""
+"""Matrix decompositions: defining equations, partial results, failures, caching and export."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -29,8 +29,8 @@ DTYPES: Final = (np.float64, np.complex64)
 STACK: Final = (2, 1)
 
 
-def drawn(dtype: Any, *shape: int) -> NDArray:
-    """A stack of matrices."""
+def random_matrices(dtype: Any, *shape: int) -> NDArray:
+    """Draws a stack of matrices."""
     rng = np.random.default_rng(sum(shape))
     x = rng.normal(size=(*STACK, *shape))
     if np.dtype(dtype).kind == "c":
@@ -51,7 +51,7 @@ def numbers(*xs: Any) -> list[NDArray]:
 
 
 def assert_unitary(x: NDArray) -> None:
-    """Columns of length 1 at right angles."""
+    """Asserts that the columns are orthonormal."""
     assert_near(adjoint(x) @ x, np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), (*STACK, *x.shape[-1:] * 2)))
 
 
@@ -59,14 +59,14 @@ def diagonals(s: NDArray) -> NDArray:
     return np.asarray(s[..., None] * np.eye(s.shape[-1], dtype=s.dtype))
 
 
-# ------------------------------------------------------------------ what decompositions satisfy
+# ------------------------------------------------------------------ defining equations
 
 of_every_dtype: Final = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
 
 
 @of_every_dtype
 def test_cholesky(dtype: Any) -> None:
-    x = drawn(dtype, 4, 4)
+    x = random_matrices(dtype, 4, 4)
     x = x @ adjoint(x) + np.eye(4, dtype=dtype)
     (factor,) = numbers(linalg.cholesky(array(x)))
     assert_near(factor @ adjoint(factor), x)
@@ -77,62 +77,63 @@ def test_cholesky(dtype: Any) -> None:
 @of_every_dtype
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
 def test_lu(dtype: Any, shape: tuple[int, int]) -> None:
-    x = drawn(dtype, *shape)
+    x = random_matrices(dtype, *shape)
     k = min(shape)
     both, pivots, permutation = numbers(*linalg.lu(array(x)))
     lower, upper = np.tril(both[..., :k], -1) + np.eye(shape[0], k, dtype=dtype), np.triu(both[..., :k, :])
     assert_near(lower @ upper, np.take_along_axis(x, permutation[..., None], -2))
-    assert np.abs(lower).max() <= 2**0.5  # pivots are the largest, by the sum of the parts of complex numbers
+    # pivots are the largest elements, measured by the sum of absolute real and imaginary parts
+    assert np.abs(lower).max() <= 2**0.5
     assert np.array_equal(permutation, linalg.lu_pivots_to_permutation(array(pivots), shape[0]))
 
 
 @of_every_dtype
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
 def test_qr(dtype: Any, shape: tuple[int, int]) -> None:
-    x = drawn(dtype, *shape)
+    x = random_matrices(dtype, *shape)
     for full in (False, True):
         q, r = numbers(*linalg.qr(array(x), full_matrices=full))
         assert_unitary(q)
         assert_near(q @ r, x)
         assert np.array_equal(r, np.triu(r))
-    q, r, places = numbers(*linalg.qr(array(x), pivoting=True))
-    assert_near(q @ r, np.take_along_axis(x, places[..., None, :], -1))
+    q, r, columns = numbers(*linalg.qr(array(x), pivoting=True))
+    assert_near(q @ r, np.take_along_axis(x, columns[..., None, :], -1))
     sizes = np.abs(np.diagonal(r, 0, -2, -1))
     assert (np.diff(sizes) <= 0).all()
     raw, taus = fnp.linalg.qr(array(x), "raw")
     reflections = fnp.linalg.matrix_transpose(raw)
     q = np.asarray(fnp.linalg.qr(array(x), "complete").Q)
     for left in (True, False):
-        c = drawn(dtype, shape[0], shape[0])
+        c = random_matrices(dtype, shape[0], shape[0])
         (product,) = numbers(linalg.ormqr(reflections, taus, array(c), left=left, transpose=True))
         assert_near(product, adjoint(q) @ c if left else c @ adjoint(q))
 
 
 @of_every_dtype
 def test_eigh_and_tridiagonal(dtype: Any) -> None:
-    x = drawn(dtype, 4, 4)
+    x = random_matrices(dtype, 4, 4)
     x = x + adjoint(x)
     vectors, values = numbers(*linalg.eigh(array(x)))
     assert_unitary(vectors)
     assert (np.diff(values) >= 0).all()
     assert_near(vectors @ diagonals(values) @ adjoint(vectors), x)
     _, d, e, _ = numbers(*linalg.tridiagonal(array(x)))
-    whole = np.stack(
+    matrix = np.stack(
         [np.diag(a) + np.diag(b, 1) + np.diag(b, -1) for a, b in zip(d.reshape(2, 4), e.reshape(2, 3), strict=True)]
     )
-    assert_near(np.linalg.eigvalsh(whole).astype(values.dtype), values.reshape(2, 4))
+    assert_near(np.linalg.eigvalsh(matrix).astype(values.dtype), values.reshape(2, 4))
 
 
 @of_every_dtype
 def test_eig_schur_and_hessenberg(dtype: Any) -> None:
-    x = drawn(dtype, 4, 4)
+    x = random_matrices(dtype, 4, 4)
     values, left, right = numbers(*linalg.eig(array(x)))
     wide = x.astype(values.dtype)
     assert_near(wide @ right, right * values[..., None, :])
     assert_near(adjoint(left) @ wide, adjoint(left) * values[..., None])
     t, q = numbers(*linalg.schur(array(x)))
     assert_unitary(q)
-    assert_near(q @ t @ adjoint(q), x, PROGRAM)  # each of the iterations turns the whole matrix
+    assert_near(q @ t @ adjoint(q), x, PROGRAM)  # each of the iterations rotates the whole matrix
     assert np.array_equal(t, np.triu(t, -1 if np.dtype(dtype).kind == "f" else 0))
     h, _ = numbers(*linalg.hessenberg(array(x)))
     traces = [np.trace(m, 0, -2, -1) for m in (np.triu(h, -1), x)]
@@ -143,7 +144,7 @@ def test_eig_schur_and_hessenberg(dtype: Any) -> None:
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
 @pytest.mark.parametrize("algorithm", [None, linalg.SvdAlgorithm.QR], ids=str)
 def test_svd(dtype: Any, shape: tuple[int, int], algorithm: linalg.SvdAlgorithm | None) -> None:
-    x = drawn(dtype, *shape)
+    x = random_matrices(dtype, *shape)
     for full in (False, True):
         u, s, vh = numbers(*linalg.svd(array(x), full_matrices=full, algorithm=algorithm))
         assert_unitary(u)
@@ -155,12 +156,12 @@ def test_svd(dtype: Any, shape: tuple[int, int], algorithm: linalg.SvdAlgorithm 
 
 
 @of_every_dtype
-def test_equations(dtype: Any) -> None:
-    a, b = drawn(dtype, 4, 4) + 4 * np.eye(4, dtype=dtype), drawn(dtype, 4, 2)
+def test_solvers(dtype: Any) -> None:
+    a, b = random_matrices(dtype, 4, 4) + 4 * np.eye(4, dtype=dtype), random_matrices(dtype, 4, 2)
     assert_near(a @ np.asarray(fnp.linalg.solve(array(a), array(b))), b)
     (x,) = numbers(linalg.triangular_solve(array(a), array(b), left_side=True, transpose_a=True, conjugate_a=True))
     assert_near(adjoint(np.triu(a)) @ x, b)
-    dl, d, du = [drawn(dtype, 4, 1)[..., 0] for _ in range(3)]
+    dl, d, du = [random_matrices(dtype, 4, 1)[..., 0] for _ in range(3)]
     d = d + 4
     for perturb in (False, True):
         (x,) = numbers(linalg.tridiagonal_solve(*map(array, (dl, d, du, b)), perturb_singular=perturb))
@@ -169,11 +170,11 @@ def test_equations(dtype: Any) -> None:
         assert_near(dl[..., None] * before + d[..., None] * x + du[..., None] * after, b)
 
 
-# ------------------------------------------------------------------ parts
+# ------------------------------------------------------------------ partial results
 
 
-def test_ranges_of_eigenvalues_and_singular_values() -> None:
-    x = drawn(np.float32, 4, 3)
+def test_subset_by_index() -> None:
+    x = random_matrices(np.float32, 4, 3)
     u, s, vh = linalg.svd(array(x), full_matrices=False)
     part = linalg.svd(array(x), full_matrices=False, subset_by_index=(1, 3))
     for got, want in zip(part, (u[..., 1:3], s[..., 1:3], vh[..., 1:3, :]), strict=True):
@@ -191,8 +192,8 @@ def test_ranges_of_eigenvalues_and_singular_values() -> None:
         linalg.eigh(array(square), subset_by_index=(1, 4))
 
 
-def test_what_of_a_triangle_is_read() -> None:
-    """The other one may be anything, and has a derivative of zero."""
+def test_only_one_triangle_is_read() -> None:
+    """The other triangle is ignored, and its derivative is zero."""
     x, step = np.array([[4.0, 7.0], [2.0, 5.0]]), 1e-6
     functions: list[Callable[[Any], Any]] = [
         lambda x: linalg.cholesky(x, symmetrize_input=False),
@@ -207,22 +208,22 @@ def test_what_of_a_triangle_is_read() -> None:
         assert_near(slope.reshape(near.shape), near, FINITE_DIFFERENCES)
 
 
-# ------------------------------------------------------------------ failures and refusals
+# ------------------------------------------------------------------ failures and invalid input
 
 
-def test_what_fails_is_nan_and_its_neighbours_are_not() -> None:
+def test_failed_decompositions_are_nan_per_matrix() -> None:
     x = np.stack([np.eye(2), -np.eye(2), np.full((2, 2), np.nan)]).astype(np.float32)
-    found = np.asarray(linalg.cholesky(array(x)))
-    assert np.array_equal(found[0], np.eye(2))
-    assert np.isnan(np.tril(found[1])[[0, 1, 1], [0, 0, 1]]).all()
-    assert np.isnan(np.diag(found[2])).all()  # some kernels of BLAS take a column divided by NaN for zeros
-    assert np.array_equal(np.triu(found, 1), np.zeros_like(found))
+    factor = np.asarray(linalg.cholesky(array(x)))
+    assert np.array_equal(factor[0], np.eye(2))
+    assert np.isnan(np.tril(factor[1])[[0, 1, 1], [0, 0, 1]]).all()
+    assert np.isnan(np.diag(factor[2])).all()  # some BLAS kernels treat a column divided by NaN as zeros
+    assert np.array_equal(np.triu(factor, 1), np.zeros_like(factor))
     bad = np.full((2, 2), np.nan, np.float32)
     for f in (linalg.eigh, linalg.svd):
         assert all(np.isnan(np.asarray(part)).all() for part in f(array(bad)))
 
 
-def test_other_dtypes_and_ways() -> None:
+def test_unsupported_dtypes_and_algorithms_raise() -> None:
     half = array(np.eye(2, dtype=np.float16))
     with pytest.raises(
         TypeError, match="cholesky takes floats or complex numbers with 32-bit or 64-bit components, but"
@@ -240,8 +241,8 @@ def test_other_dtypes_and_ways() -> None:
         linalg.schur(x, sort_eig_vals=True)
 
 
-def test_derivatives_that_there_are_none_of() -> None:
-    x = array(drawn(np.float32, 3, 2)[0, 0])
+def test_unsupported_derivatives_raise() -> None:
+    x = array(random_matrices(np.float32, 3, 2)[0, 0])
     with pytest.raises(NotImplementedError, match="the 1 singular vectors without a singular value"):
         fx.jvp(linalg.svd, (x,), (x,))
     with pytest.raises(NotImplementedError, match="pass enable_eigvec_derivs=True"):
@@ -250,7 +251,7 @@ def test_derivatives_that_there_are_none_of() -> None:
         fx.linear_transpose(lambda a: linalg.triangular_solve(a, x[:2]), x[:2])(x[:2])
 
 
-# ------------------------------------------------------------------ LAPACK's kernels are the same in every process
+# ------------------------------------------------------------------ LAPACK calls in cached and exported programs
 
 
 def likelihood(k: Any, y: Any) -> Any:
@@ -263,8 +264,8 @@ K: Final = np.array([[4.0, 2.0], [2.0, 5.0]], np.float32)
 Y: Final = np.array([[1.0], [3.0]], np.float32)
 
 
-def test_programs_that_call_them_are_kept_on_disk(tmp_path: Path) -> None:
-    """By one process, for another, which doesn't compile."""
+def test_compilation_cache_of_lapack_programs(tmp_path: Path) -> None:
+    """One process writes the cache; another one reads it and does not compile."""
     text = f"""
         import sys, numpy as np, tracefx as fx, tracefx.numpy as fnp
         from tracefx.lax import linalg
@@ -275,31 +276,31 @@ def test_programs_that_call_them_are_kept_on_disk(tmp_path: Path) -> None:
             f = fx.jit(lambda k, y: linalg.triangular_solve(linalg.cholesky(k), y, left_side=True, lower=True))
             print(f(np.array({K.tolist()}, np.float32), np.array({Y.tolist()}, np.float32)).tolist())
     """
-    found = [
+    processes = [
         subprocess.run([sys.executable, "-c", textwrap.dedent(text), which], capture_output=True, text=True, check=True)
         for which in ("first", "second")
     ]
-    assert found[0].stdout == found[1].stdout == "[[0.5], [1.25]]\n"
+    assert processes[0].stdout == processes[1].stdout == "[[0.5], [1.25]]\n"
     assert list(tmp_path.rglob("*"))
 
 
-def test_programs_that_call_them_are_exported() -> None:
+def test_export_of_lapack_programs() -> None:
     exported = fx.export(fx.jit(fx.value_and_grad(likelihood)))(K, Y)
     want = fx.value_and_grad(likelihood)(K, Y)
-    here = fx.load(exported.serialize()).call(K, Y)
-    there = jax.export.deserialize(bytearray(exported.to_jax())).call(K, Y)
-    for found in (here, there):
-        for got, wanted in zip(fx.tree.leaves(tuple(found)), fx.tree.leaves(want), strict=True):
+    by_tracefx = fx.load(exported.serialize()).call(K, Y)
+    by_jax = jax.export.deserialize(bytearray(exported.to_jax())).call(K, Y)
+    for result in (by_tracefx, by_jax):
+        for got, wanted in zip(fx.tree.leaves(tuple(result)), fx.tree.leaves(want), strict=True):
             assert_near(got, wanted)
 
 
-def test_cholesky_and_equations_are_compiled_for_every_platform() -> None:
+def test_cholesky_and_triangular_solve_lower_for_every_platform() -> None:
     text = fx.export(fx.jit(likelihood), platforms=["tpu"])(K, Y).mlir_module()
     assert "stablehlo.cholesky" in text
     assert "stablehlo.triangular_solve" in text
 
 
-def test_lapack_overwrites_its_operand_where_nobody_else_reads_it() -> None:
+def test_lapack_operand_is_aliased_where_possible() -> None:
     text = XlaBackend().lower(fx.make_jaxpr(linalg.cholesky)(K).jaxpr, "f").text()
     assert "@lapack_spotrf_ffi" in text
     assert "output_operand_alias<output_tuple_indices = [0], operand_index = 0" in text

@@ -1,4 +1,6 @@
-"""What is another program on a GPU than on the CPU, since XLA has no other there: run here, it does the same."""
+"""GPU lowerings that differ from the CPU's because XLA lacks the operation on GPUs; they are run on the CPU and
+compared.
+"""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -28,20 +30,20 @@ def exported(f: Callable[..., Any], *args: NDArray) -> Any:
         return jax.export.deserialize(bytearray(fx.export(fx.jit(f), platforms=["cuda"])(*args).to_jax()))
 
 
-def run_here(there: Any, *args: NDArray) -> Any:
-    """What a program for a GPU gives on the CPU."""
+def run_on_cpu(exported_program: Any, *args: NDArray) -> Any:
+    """Runs a program exported for GPUs on the CPU."""
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, dataclasses.replace(there, platforms=("cpu",)).call(*args))
+        return jax.tree.map(np.asarray, dataclasses.replace(exported_program, platforms=("cpu",)).call(*args))
 
 
-def here(f: Callable[..., Any], *args: NDArray) -> Any:
-    """What it gives evaluated, by NumPy: XLA's CPU refuses some of these programs, too."""
+def evaluate(f: Callable[..., Any], *args: NDArray) -> Any:
+    """Evaluates the function with NumPy, because XLA's CPU compiler rejects some of these programs."""
     with fx.enable_x64():
         return fx.tree.map(np.asarray, f(*map(fnp.asarray, args)))
 
 
-def whole(shape: tuple[int, ...], dtype: Any, high: int) -> NDArray:
-    """Whole numbers of which the least, where there are negative ones, is `-high`."""
+def random_integers(shape: tuple[int, ...], dtype: Any, high: int) -> NDArray:
+    """Draws integers from `-high` (0 for unsigned dtypes) up to, but excluding, `high`."""
     low = 0 if np.dtype(dtype).kind == "u" else -high
     return np.asarray(np.random.default_rng(len(shape)).integers(low, high, shape)).astype(dtype)
 
@@ -71,30 +73,31 @@ CONVOLUTIONS: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, 
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_integers_are_convolved_as_products(name: str) -> None:
+def test_integer_convolutions_are_lowered_to_dot_products(name: str) -> None:
     lhs, rhs, keywords = CONVOLUTIONS[name]
-    x, y = whole(lhs, np.int32, 2**30), whole(rhs, np.int32, 2**30)  # whose products are taken modulo 2**32
+    # products wrap around modulo 2**32
+    x, y = random_integers(lhs, np.int32, 2**30), random_integers(rhs, np.int32, 2**30)
 
     def f(x: Any, y: Any) -> Any:
         return lax.conv_general_dilated(x, y, **keywords)
 
-    there = exported(f, x, y)
-    assert "stablehlo.convolution" not in there.mlir_module()
-    np.testing.assert_array_equal(run_here(there, x, y), here(f, x, y))
+    exported_program = exported(f, x, y)
+    assert "stablehlo.convolution" not in exported_program.mlir_module()
+    np.testing.assert_array_equal(run_on_cpu(exported_program, x, y), evaluate(f, x, y))
 
 
 @pytest.mark.parametrize(
     ("dtype", "wanted"),
     [("int8", None), ("uint8", None), ("int8", "int32"), ("int4", "int32"), ("bool", "int32"), ("int64", None)],
 )
-def test_convolutions_of_integers_have_the_dtype_asked_for(dtype: str, wanted: str | None) -> None:
-    x, y = [fnp.asarray(whole(shape, np.int8, 2), dtype=dtype) for shape in ((2, 3, 6), (4, 3, 2))]
-    given = [np.asarray(x), np.asarray(y)]
+def test_integer_convolutions_with_preferred_element_type(dtype: str, wanted: str | None) -> None:
+    x, y = [fnp.asarray(random_integers(shape, np.int8, 2), dtype=dtype) for shape in ((2, 3, 6), (4, 3, 2))]
+    args = [np.asarray(x), np.asarray(y)]
 
     def f(x: Any, y: Any) -> Any:
         return lax.conv_general_dilated(x, y, (1,), "SAME", preferred_element_type=wanted)
 
-    got, want = run_here(exported(f, *given), *given), here(f, *given)
+    got, want = run_on_cpu(exported(f, *args), *args), evaluate(f, *args)
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
 
@@ -102,18 +105,18 @@ def test_convolutions_of_integers_have_the_dtype_asked_for(dtype: str, wanted: s
 @pytest.mark.parametrize(
     ("dtype", "wanted"), [("int8", "float32"), ("float16", "float32"), ("float8_e4m3", None), ("float32", "float64")]
 )
-def test_convolutions_in_other_dtypes_are_those_of_libraries(dtype: str, wanted: str | None) -> None:
+def test_other_convolutions_are_lowered_in_a_dtype_of_the_gpu_library(dtype: str, wanted: str | None) -> None:
     kind = dtypes.as_dtype(dtype)
-    x, y = [whole(shape, np.int8, 3).astype(kind) for shape in ((2, 3, 6), (4, 3, 2))]
+    x, y = [random_integers(shape, np.int8, 3).astype(kind) for shape in ((2, 3, 6), (4, 3, 2))]
 
     def f(x: Any, y: Any) -> Any:
         return lax.conv_general_dilated(x, y, (1,), "SAME", preferred_element_type=wanted)
 
-    there = exported(f, x, y)
-    (line,) = [line for line in there.mlir_module().splitlines() if "stablehlo.convolution" in line]
+    exported_program = exported(f, x, y)
+    (line,) = [line for line in exported_program.mlir_module().splitlines() if "stablehlo.convolution" in line]
     wide = "f64" if wanted == "float64" else "f32"
     assert line.count(f"x{wide}>") == 3, line
-    assert_near(run_here(there, x, y), here(f, x, y))
+    assert_near(run_on_cpu(exported_program, x, y), evaluate(f, x, y))
 
 
 # ------------------------------------------------------------------ products
@@ -137,24 +140,24 @@ PRODUCTS: Final[tuple[tuple[DType, DType, tuple[DType, DType]], ...]] = (
 
 
 @pytest.mark.parametrize(("operand", "out", "want"), PRODUCTS, ids=str)
-def test_products_are_computed_in_dtypes_that_gpus_multiply(
+def test_dot_products_are_computed_in_dtypes_that_gpus_support(
     operand: DType, out: DType, want: tuple[DType, DType]
 ) -> None:
     assert gpu_dot_dtypes(operand, out) == want
-    x = whole((2, 3), np.int8, 2).astype(operand)
+    x = random_integers((2, 3), np.int8, 2).astype(operand)
 
     def f(x: Any) -> Any:
         return lax.dot(x, x.T, preferred_element_type=out)
 
-    got, here_too = run_here(exported(f, x), x), here(f, x)
+    got, expected = run_on_cpu(exported(f, x), x), evaluate(f, x)
     assert got.dtype == out
-    assert_near(got, here_too)
+    assert_near(got, expected)
 
 
-# ------------------------------------------------------------------ numbers of less than a byte
+# ------------------------------------------------------------------ dtypes narrower than a byte
 
 NARROW: Final = ("int4", "uint4", "float4_e2m1fn")
-OF_NARROW: Final[dict[str, Callable[[Any], Any]]] = {
+NARROW_FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "sort": fnp.sort,
     "argsort": fnp.argsort,
     "argmax": fnp.argmax,
@@ -163,11 +166,11 @@ OF_NARROW: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-@pytest.mark.parametrize("name", OF_NARROW)
-def test_narrow_numbers_are_put_in_order(name: str, dtype: str) -> None:
+@pytest.mark.parametrize("name", NARROW_FUNCTIONS)
+def test_sorting_of_narrow_dtypes(name: str, dtype: str) -> None:
     kind = dtypes.as_dtype(dtype)
     x = np.asarray([[3, 0, 2, 1], [1, 2, 3, 0]]).astype(kind) * np.asarray(1 if dtype == "uint4" else -1).astype(kind)
-    got, want = run_here(exported(OF_NARROW[name], x), x), here(OF_NARROW[name], x)
+    got, want = run_on_cpu(exported(NARROW_FUNCTIONS[name], x), x), evaluate(NARROW_FUNCTIONS[name], x)
     for a, b in zip(jax.tree.leaves(got), fx.tree.leaves(want), strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
@@ -180,7 +183,7 @@ def test_narrow_numbers_are_put_in_order(name: str, dtype: str) -> None:
         *[("float4_e2m1fn", wanted) for wanted in (None, "float32")],
     ],
 )
-def test_narrow_numbers_are_multiplied_on_the_cpu_too(dtype: str, wanted: str | None) -> None:
+def test_products_of_narrow_dtypes_on_the_cpu(dtype: str, wanted: str | None) -> None:
     x = np.asarray([[[1, 0, 1], [0, 1, 1]]]).astype(dtypes.as_dtype(dtype))
 
     def f(x: Any) -> Any:
@@ -192,13 +195,13 @@ def test_narrow_numbers_are_multiplied_on_the_cpu_too(dtype: str, wanted: str | 
         np.testing.assert_array_equal(got, want)
 
 
-def test_the_greatest_of_narrow_numbers_are_found() -> None:
+def test_approx_max_k_of_narrow_dtypes() -> None:
     x = np.asarray([3, 0, 2, 1, 6]).astype(ml_dtypes.float4_e2m1fn)
-    for found in (
-        run_here(exported(lambda x: lax.approx_max_k(x, 2), x), x),
-        here(lambda x: lax.approx_max_k(x, 2), x),
+    for result in (
+        run_on_cpu(exported(lambda x: lax.approx_max_k(x, 2), x), x),
+        evaluate(lambda x: lax.approx_max_k(x, 2), x),
     ):
-        values, places = found
+        values, indices = result
         assert values.dtype == x.dtype
         assert values.tolist() == [6, 3]
-        assert places.tolist() == [4, 0]
+        assert indices.tolist() == [4, 0]

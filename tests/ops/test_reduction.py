@@ -1,4 +1,4 @@
-"""Reductions, and finding the greatest and the least element."""
+"""Reductions, `argmax` and `argmin`."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -22,7 +22,7 @@ from tests.ops.suite import (
     NUMBERS,
     check_batching,
     check_derivatives,
-    check_refusal,
+    check_raises,
     check_values,
     small_integers,
 )
@@ -37,8 +37,8 @@ from tracefx.testing.tolerances import EXACT
 Axes = tuple[int, ...]
 
 
-def numbers_of(*shapes: tuple[int, ...]) -> Samples:
-    """Whole numbers, so that sums and products are exact; some of them zeros, some equal."""
+def integer_samples(*shapes: tuple[int, ...]) -> Samples:
+    """Draws integers, whose sums and products are exact; some of them are zero or equal."""
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         args: list[Args] = [(small_integers(shape, dtype, gen),) for shape in shapes]
@@ -47,8 +47,8 @@ def numbers_of(*shapes: tuple[int, ...]) -> Samples:
     return samples
 
 
-def apart(*shapes: tuple[int, ...]) -> Samples:
-    """Numbers no two of which are equal, none of them zero; their sums and products are exact."""
+def distinct_points(*shapes: tuple[int, ...]) -> Samples:
+    """Draws distinct nonzero numbers whose sums and products are exact."""
 
     def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
         args: list[Args] = []
@@ -62,15 +62,15 @@ def apart(*shapes: tuple[int, ...]) -> Samples:
 
 
 def reduction(name: str, axes: Axes, dtypes_: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> Record:
-    ours, oracle = getattr(lax, name), getattr(jax_lax, name)
+    function, oracle = getattr(lax, name), getattr(jax_lax, name)
     smooth = name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
     return Record(
         f"{name} {axes}",
-        lambda x: ours(x, axes),
+        lambda x: function(x, axes),
         lambda x: oracle(jnp.asarray(x), axes),
         tuple(dtypes_),
-        numbers_of(*shapes),
-        apart(*[s for s in shapes if 0 not in s]) if smooth else None,
+        integer_samples(*shapes),
+        distinct_points(*[s for s in shapes if 0 not in s]) if smooth else None,
     )
 
 
@@ -79,14 +79,14 @@ ORDERED: Final = tuple([d for d in ALL if not dtypes.is_complex(d)])
 MATRICES: Final = ((2, 3), (0, 3), (1, 4), (2, 0))
 
 
-def extreme_place(name: str, axis: int, index_dtype: DType) -> Record:
-    ours, oracle = getattr(lax, name), getattr(jax_lax, name)
+def arg_reduction(name: str, axis: int, index_dtype: DType) -> Record:
+    function, oracle = getattr(lax, name), getattr(jax_lax, name)
     return Record(
         f"{name} {axis} {index_dtype}",
-        lambda x: ours(x, axis, index_dtype),
+        lambda x: function(x, axis, index_dtype),
         lambda x: oracle(x, axis, index_dtype),
-        tuple([d for d in ORDERED if d != dtypes.float64]),  # with which JAX doesn't compute these
-        numbers_of((2, 5), (3, 1)),
+        tuple([d for d in ORDERED if d != dtypes.float64]),  # JAX does not support float64 here
+        integer_samples((2, 5), (3, 1)),
     )
 
 
@@ -103,8 +103,8 @@ RECORDS: Final = (
         for name in ("reduce_and", "reduce_or", "reduce_xor")
         for axes in ((0,), (0, 1))
     ],
-    *[extreme_place(name, axis, dtypes.int32) for name in ("argmax", "argmin") for axis in (0, 1)],
-    extreme_place("argmax", 1, dtypes.uint8),
+    *[arg_reduction(name, axis, dtypes.int32) for name in ("argmax", "argmin") for axis in (0, 1)],
+    arg_reduction("argmax", 1, dtypes.uint8),
 )
 
 
@@ -146,16 +146,16 @@ SPECIAL: Final = (
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "argmax", "argmin", "reduce_prod"])
 def test_nans_infinities_and_zeros(name: str, dtype: DType) -> None:
     rest: tuple[object, ...] = (0, np.int32) if name.startswith("arg") else ((0,),)
-    ours, oracle = getattr(lax, name), getattr(jax_lax, name)
-    record = Record(name, lambda x: ours(x, *rest), lambda x: oracle(x, *rest), (dtype,), lambda d, g: [])
+    function, oracle = getattr(lax, name), getattr(jax_lax, name)
+    record = Record(name, lambda x: function(x, *rest), lambda x: oracle(x, *rest), (dtype,), lambda d, g: [])
     agree_with_jax(record, [(np.array(values).astype(dtype),) for values in SPECIAL])
 
 
 def test_complex_extremes_with_nan() -> None:
     x = np.array([1 + 2j, 1 + 3j, complex(NAN, 1), 5, complex(2, NAN)], np.complex64)
     for values in (x, x[::-1].copy(), x[:2]):
-        for ours, oracle in ((lax.reduce_max, jax_lax.reduce_max), (lax.reduce_min, jax_lax.reduce_min)):
-            np.testing.assert_array_equal(to_numpy(ours(values, (0,))), np.asarray(oracle(values, (0,))))
+        for function, oracle in ((lax.reduce_max, jax_lax.reduce_max), (lax.reduce_min, jax_lax.reduce_min)):
+            np.testing.assert_array_equal(to_numpy(function(values, (0,))), np.asarray(oracle(values, (0,))))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_complex_extremes_with_nan() -> None:
     [dtypes.bool_, dtypes.int4, dtypes.uint8, dtypes.int32, dtypes.float32, dtypes.float8_e4m3fn, dtypes.float8_e5m2],
     ids=str,
 )
-def test_extremes_of_nothing(dtype: DType) -> None:
+def test_extremes_of_empty_arrays(dtype: DType) -> None:
     empty = np.zeros((0, 2), dtype)
     for name in ("reduce_max", "reduce_min"):
         out, want = getattr(lax, name)(empty, (0,)), getattr(jax_lax, name)(empty, (0,))
@@ -178,27 +178,27 @@ def test_integers_wrap_around() -> None:
             assert out.item() == want.item()
 
 
-def test_narrow_floats_are_added_in_wider_ones() -> None:
+def test_narrow_floats_are_accumulated_in_wider_ones() -> None:
     x = np.full(1000, 0.1).astype(dtypes.bfloat16)
     assert_near(lax.reduce_sum(x, (0,)), 1000 * float(x[0]), EXACT)
-    # Each partial product is a number of bfloat16 only if rounded; the result must not depend on that.
+    # Partial products are representable in bfloat16 only if rounded; the result must not depend on that.
     y = np.full(64, 1.0078125).astype(dtypes.bfloat16)
     assert_near(lax.reduce_prod(y, (0,)), 1.0078125**64, EXACT)
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float8_e4m3fn, dtypes.float8_e5m2], ids=str)
 def test_sums_of_8_bit_floats_round_once(dtype: DType) -> None:
-    x = np.full(16, 1.5).astype(dtype)  # JAX rounds at every step, which gives 16.0 and 28.0
+    x = np.full(16, 1.5).astype(dtype)  # JAX rounds at every step and returns 16.0 and 28.0
     assert float(lax.reduce_sum(x, (0,))) == float(fx.jit(lambda x: lax.reduce_sum(x, (0,)))(x)) == 24.0
 
 
-def test_a_lone_negative_zero_is_its_own_sum() -> None:
+def test_sum_of_one_negative_zero_is_negative_zero() -> None:
     x = np.array([[-0.0], [1.0]], np.float32)
     for out in (lax.reduce_sum(x, (1,)), fx.jit(lambda x: lax.reduce_sum(x, (1,)))(x), jax_lax.reduce_sum(x, (1,))):
         assert np.signbit(np.asarray(out)).tolist() == [True, False]
 
 
-def test_sums_of_booleans_are_refused_over_no_axes_too() -> None:
+def test_sums_of_booleans_raise() -> None:
     for axes in ((), (0,)):
         with pytest.raises(TypeError, match="reduce_sum takes numbers"):
             lax.reduce_sum(np.ones(2, bool), axes)
@@ -208,9 +208,9 @@ def test_sums_of_booleans_are_refused_over_no_axes_too() -> None:
 
 
 def jvps(name: str, x: NDArray, t: NDArray, axes: Axes) -> tuple[NDArray, NDArray]:
-    _, ours = fx.jvp(lambda x: getattr(lax, name)(x, axes), (x,), (t,))
+    _, got = fx.jvp(lambda x: getattr(lax, name)(x, axes), (x,), (t,))
     _, want = jax.jvp(lambda x: getattr(jax_lax, name)(x, axes), (x,), (t,))
-    return to_numpy(ours), np.asarray(want)
+    return to_numpy(got), np.asarray(want)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def jvps(name: str, x: NDArray, t: NDArray, axes: Axes) -> tuple[NDArray, NDArra
 )
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_min"])
 def test_ties_share_the_tangent_evenly(name: str, x: list[float]) -> None:
-    ours, want = jvps(name, np.array(x, np.float32), np.array([1, 10, 100, 1000], np.float32), (0,))
-    np.testing.assert_array_equal(ours, want)
+    got, want = jvps(name, np.array(x, np.float32), np.array([1, 10, 100, 1000], np.float32), (0,))
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("x", [[2, 0, 3], [0, 0, 3], [0, 0, 0], [5, 7, 2], [4]], ids=str)
@@ -235,28 +235,28 @@ def test_product_with_zeros(x: list[float]) -> None:
     np.testing.assert_array_equal(to_numpy(hessian(values)), np.asarray(want(values)))
 
 
-def test_tangents_of_the_product_of_nothing_are_zeros() -> None:
-    ours, want = jvps("reduce_prod", np.ones((0, 2), np.float32), np.ones((0, 2), np.float32), (0,))
-    np.testing.assert_array_equal(ours, want)
+def test_jvp_of_the_product_of_an_empty_array() -> None:
+    got, want = jvps("reduce_prod", np.ones((0, 2), np.float32), np.ones((0, 2), np.float32), (0,))
+    np.testing.assert_array_equal(got, want)
 
 
-def test_places_have_no_derivative() -> None:
+def test_tangent_of_argmax_is_float0() -> None:
     _, t = fx.jvp(lambda x: lax.argmax(x, 0, np.int32), (np.ones(3, np.float32),), (np.ones(3, np.float32),))
     assert t.dtype == dtypes.float0
 
 
-# ------------------------------------------------------------------ what is printed, bad input
+# ------------------------------------------------------------------ printed programs, invalid input
 
 
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_prod", "argmax", "argmin"])
-def test_programs_read_as_jaxs(name: str) -> None:
+def test_programs_print_as_in_jax(name: str) -> None:
     rest: tuple[object, ...] = (1, np.int32) if name.startswith("arg") else ((1,),)
     x = np.ones((2, 3), np.float32)
-    ours = fx.make_jaxpr(lambda x: getattr(lax, name)(x, *rest))(x)
-    theirs = str(jax.make_jaxpr(lambda x: getattr(jax_lax, name)(x, *rest))(x))
+    program = fx.make_jaxpr(lambda x: getattr(lax, name)(x, *rest))(x)
+    jax_text = str(jax.make_jaxpr(lambda x: getattr(jax_lax, name)(x, *rest))(x))
     if name == "reduce_max" and PRINTS_SHARDINGS_OF_REDUCTIONS:
-        theirs = re.sub(r"\s+", " ", theirs.replace(" out_sharding=None", ""))
-    assert ours.jaxpr.text(style="jax") == theirs
+        jax_text = re.sub(r"\s+", " ", jax_text.replace(" out_sharding=None", ""))
+    assert program.jaxpr.text(style="jax") == jax_text
 
 
 X: Final = np.ones((2, 3), np.float32)
@@ -264,12 +264,12 @@ REDUCTIONS: Final = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "r
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_axes_that_do_not_exist(name: str) -> None:
+def test_invalid_axes_raise(name: str) -> None:
     reduce: Callable[..., Array] = getattr(lax, name)
     x = np.ones((2, 3), np.int32)
     for axes in ((2,), (-1,), (0, 0)):
-        check_refusal(ValueError, f"{name} axes {axes}", lambda axes=axes: reduce(x, axes))  # type: ignore[misc]  # inferred
-    check_refusal(TypeError, "str", lambda: reduce("a", (0,)))
+        check_raises(ValueError, f"{name} axes {axes}", lambda axes=axes: reduce(x, axes))  # type: ignore[misc]  # inferred
+    check_raises(TypeError, "str", lambda: reduce("a", (0,)))
 
 
 @pytest.mark.parametrize(
@@ -280,15 +280,15 @@ def test_axes_that_do_not_exist(name: str) -> None:
         (TypeError, "reduce_prod numbers bool", lambda: lax.reduce_prod(X > 0, ())),
         (TypeError, "reduce_and booleans f32[2,3]", lambda: lax.reduce_and(X, (0,))),
         (TypeError, "reduce_or booleans c64[2]", lambda: lax.reduce_or(np.ones(2, np.complex64), (0,))),
-        (TypeError, "reduce_max axes sequence", lambda: lax.reduce_max(X, 0)),  # type: ignore[arg-type]  # what is tested
+        (TypeError, "reduce_max axes sequence", lambda: lax.reduce_max(X, 0)),  # type: ignore[arg-type]  # tested
         (ValueError, "argmax axis (-1,)", lambda: lax.argmax(X, -1, np.int32)),
         (ValueError, "argmin axis (2,)", lambda: lax.argmin(X, 2, np.int32)),
         (ValueError, "argmax axis", lambda: lax.argmax(1.0, 0, np.int32)),
-        (TypeError, "argmax axis (0,)", lambda: lax.argmax(X, (0,), np.int32)),  # type: ignore[arg-type]  # as above
+        (TypeError, "argmax axis (0,)", lambda: lax.argmax(X, (0,), np.int32)),  # type: ignore[arg-type]  # tested
         (TypeError, "argmax index_dtype float32", lambda: lax.argmax(X, 0, np.float32)),
         (ValueError, "argmax axis 0 no elements", lambda: lax.argmax(X[:0], 0, np.int32)),
         (TypeError, "argmin c64[2]", lambda: lax.argmin(np.ones(2, np.complex64), 0, np.int32)),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)

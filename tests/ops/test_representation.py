@@ -17,7 +17,7 @@ from tests.ops.harness import FLOATS, Args, Record, Weak, case_id, cases, edges,
 from tests.ops.suite import (
     check_batching,
     check_derivatives,
-    check_refusal,
+    check_raises,
     check_values,
     small_integers,
 )
@@ -66,10 +66,10 @@ def tiling(*reps: int) -> Record:
     return Record(f"tile {reps}", lambda x: lax.tile(x, reps), lambda x: jax_lax.tile(x, reps), FEW, samples, samples)
 
 
-def barrier(name: str, place: int) -> Record:
+def barrier(name: str, index: int) -> Record:
     def call(lax: Any) -> Callable[..., Any]:
         return lambda x, y: (
-            lax.optimization_barrier((x, {"y": y}))[0] if not place else lax.optimization_barrier((x, y))[1]
+            lax.optimization_barrier((x, {"y": y}))[0] if not index else lax.optimization_barrier((x, y))[1]
         )
 
     return Record(
@@ -105,16 +105,16 @@ def test_derivatives(record: Record, dtype: DType) -> None:
     check_derivatives(record, dtype)
 
 
-def test_reduce_precision_counts_as_linear() -> None:
+def test_jvp_of_reduce_precision_is_reduce_precision() -> None:
     x, t = np.float32(1.2345), np.float32(6.789)
-    ours = fx.jvp(lambda x: lax.reduce_precision(x, 5, 3), (x,), (t,))
+    got = fx.jvp(lambda x: lax.reduce_precision(x, 5, 3), (x,), (t,))
     want = jax.jvp(lambda x: jax_lax.reduce_precision(x, 5, 3), (x,), (t,))
-    assert [o.item() for o in ours] == [w.item() for w in want]
+    assert [o.item() for o in got] == [w.item() for w in want]
     slope = fx.grad(lambda x: lax.mul(lax.reduce_precision(x, 5, 3), t))(x)
     assert slope.item() == jax.grad(lambda x: jax_lax.reduce_precision(x, 5, 3) * t)(x).item()
 
 
-def test_a_barrier_stays_in_the_program() -> None:
+def test_optimization_barrier_is_kept_in_the_program() -> None:
     def f(x: Any) -> Any:
         return lax.optimization_barrier([x, lax.add(x, 1.0)])
 
@@ -140,5 +140,5 @@ X: Final = np.ones((2, 3), np.float32)
         (TypeError, "tile reps (2, -1)", lambda: lax.tile(X, (2, -1))),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)

@@ -16,7 +16,7 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, small_integers
+from tests.ops.suite import ALL, check_batching, check_derivatives, check_raises, check_values, small_integers
 from tests.ops.test_indexing import CASES, Case
 from tracefx import lax
 from tracefx.core import dtypes
@@ -29,8 +29,8 @@ NAMES: Final = ("scatter", "scatter_mul", "scatter_min", "scatter_max")
 FEW: Final = tuple([case for case in CASES if case.name in ("rows", "windows", "elements", "batch behind", "one row")])
 
 
-def places(case: Case, gen: np.random.Generator, unique: bool) -> NDArray:
-    """Index vectors, some out of bounds; if unique, different ones among those of a batch."""
+def draw_indices(case: Case, gen: np.random.Generator, unique: bool) -> NDArray:
+    """Draws index vectors, some of them out of bounds; if `unique`, those of a batch element are distinct."""
     indices = gen.integers(-2, 5, case.indices).astype(np.int32)
     if unique:
         axis = 0 if not case.index_batch else 1 - case.index_batch[0]
@@ -40,17 +40,17 @@ def places(case: Case, gen: np.random.Generator, unique: bool) -> NDArray:
 
 
 def record(name: str, case: Case, mode: str, unique: bool = False) -> Record:
-    ours, theirs = case.scatter(lax), case.scatter(jax_lax)
+    dimension_numbers, jax_dimension_numbers = case.scatter(lax), case.scatter(jax_lax)
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        indices = places(case, gen, unique)
+        indices = draw_indices(case, gen, unique)
         x, updates = small_integers(case.operand, dtype, gen), small_integers(case.result(), dtype, gen)
         args: list[Args] = [(x, indices, updates)]
         return args if dtypes.is_bool(dtype) else [*args, (Weak(x), indices.astype(np.int8), updates)]
 
     def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        """No two elements equal, none 0, so that extremes and products are smooth."""
-        indices = places(case, gen, unique)
+        """All elements are distinct and nonzero, so that extremes and products are differentiable."""
+        indices = draw_indices(case, gen, unique)
         sizes = int(np.prod(case.operand)), int(np.prod(case.result()))
         numbers = (gen.permutation(sum(sizes)) + 1.0) / 8
         x, updates = numbers[: sizes[0]].reshape(case.operand), numbers[sizes[0] :].reshape(case.result())
@@ -59,15 +59,15 @@ def record(name: str, case: Case, mode: str, unique: bool = False) -> Record:
     function, oracle = getattr(lax, name), getattr(jax_lax, name)
     return Record(
         f"{name} {case.name} {mode}{' unique' if unique else ''}",
-        lambda x, i, u: function(x, i, u, ours, mode=mode, unique_indices=unique),
-        lambda x, i, u: oracle(x, i, u, theirs, mode=mode, unique_indices=unique),
+        lambda x, i, u: function(x, i, u, dimension_numbers, mode=mode, unique_indices=unique),
+        lambda x, i, u: oracle(x, i, u, jax_dimension_numbers, mode=mode, unique_indices=unique),
         ALL,
         samples,
         points,
     )
 
 
-def refuses(name: str, dtype: DType) -> bool:
+def is_unsupported(name: str, dtype: DType) -> bool:
     return name == "scatter_mul" and dtypes.is_bool(dtype)
 
 
@@ -80,7 +80,7 @@ RECORDS: Final = [record(name, case, mode) for name in NAMES for case in FEW for
         (each, dtype)
         for i, each in enumerate(RECORDS)
         for j, dtype in enumerate((dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.complex64))
-        if not refuses(each.name.split()[0], dtype) and (i + j) % 3 == 0
+        if not is_unsupported(each.name.split()[0], dtype) and (i + j) % 3 == 0
     ],
     ids=case_id,
 )
@@ -93,7 +93,7 @@ def test_vmap(record: Record, dtype: DType) -> None:
     check_batching(record, dtype)
 
 
-# Where places repeat, JAX has no derivative of products; its extremes look beyond the ends when they clip.
+# JAX has no derivative of products at repeated indices; its extremes read out of bounds when clipping.
 SMOOTH: Final = [
     *[record("scatter", case, mode) for case, mode in zip(FEW, ("clip", "fill") * 3, strict=False)],
     *[record(name, case, "fill") for name, case in zip(("scatter_min", "scatter_max") * 2, FEW, strict=False)],
@@ -156,7 +156,7 @@ def test_out_of_bounds(name: str, mode: str | None) -> None:
         np.testing.assert_array_equal(to_numpy(out), np.asarray(want))
 
 
-def test_of_several_updates_the_one_that_wins_has_the_derivative() -> None:
+def test_derivative_of_scatter_belongs_to_the_last_update() -> None:
     x, i = f32([[1.0], [-0.0], [3.0]]), i32([[0], [1], [0]])
     u = f32([[5.0], [-0.0], [6.0]])
 
@@ -174,14 +174,14 @@ def test_of_several_updates_the_one_that_wins_has_the_derivative() -> None:
 
 
 @pytest.mark.parametrize("name", ["scatter_min", "scatter_max"])
-def test_equal_elements_share_the_derivative_of_an_extreme(name: str) -> None:
+def test_ties_share_the_tangent_of_scatter_min_and_max(name: str) -> None:
     x, i = f32([[2.0], [np.nan], [7.0], [1.0]]), i32([[0], [0], [1], [3]])
     u = f32([[2.0], [2.0], [3.0], [np.nan]])
     ones = np.ones_like(x)
-    ours, theirs = getattr(lax, name), getattr(jax_lax, name)
+    function, jax_function = getattr(lax, name), getattr(jax_lax, name)
     for x_t, u_t in ((ones, 2 * ones), (ones, 0 * ones)):
-        _, t = fx.jvp(lambda x, u: ours(x, i, u, INTO_ROWS), (x, u), (x_t, u_t))
-        _, want = jax.jvp(lambda x, u: theirs(x, i, u, JAX_INTO_ROWS), (x, u), (x_t, u_t))
+        _, t = fx.jvp(lambda x, u: function(x, i, u, INTO_ROWS), (x, u), (x_t, u_t))
+        _, want = jax.jvp(lambda x, u: jax_function(x, i, u, JAX_INTO_ROWS), (x, u), (x_t, u_t))
         assert_near(t, want, ELEMENTARY)
 
 
@@ -200,16 +200,16 @@ def transpose_of_a_product() -> object:
         (TypeError, "scatter: one dtype", lambda: lax.scatter(X, INDICES, U.astype(np.int32), INTO_ROWS)),
         (TypeError, "scatter_mul bool", lambda: lax.scatter_mul(X > 1, INDICES, U > 0, INTO_ROWS)),
         (TypeError, "scatter_min: updates", lambda: lax.scatter_min(X, INDICES, U[:1], INTO_ROWS)),
-        (TypeError, "scatter_max dimension_numbers", lambda: lax.scatter_max(X, INDICES, U, (0,))),  # type: ignore[arg-type]  # what is tested
+        (TypeError, "scatter_max dimension_numbers", lambda: lax.scatter_max(X, INDICES, U, (0,))),  # type: ignore[arg-type]  # tested
         (ValueError, "scatter: mode 'wrap'", lambda: lax.scatter(X, INDICES, U, INTO_ROWS, mode="wrap")),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)
 
 
 @pytest.mark.parametrize("name", ["scatter", "scatter_add", "scatter_mul", "scatter_min", "scatter_max", "scatter_sub"])
-def test_wrong_shapes_are_named(name: str) -> None:
+def test_invalid_shapes_raise(name: str) -> None:
     numbers = ScatterDimensionNumbers((), (0,), (0,))
     windows = ScatterDimensionNumbers((1,), (0,), (0,))
     outside = ScatterDimensionNumbers((), (5,), (0,))
@@ -218,7 +218,7 @@ def test_wrong_shapes_are_named(name: str) -> None:
     def ones(*shape: int) -> NDArray:
         return np.ones(shape, np.float32)
 
-    for operand, indices, updates, how, says in (
+    for operand, indices, updates, dimension_numbers_, says in (
         (v, one, ones(2), numbers, r"updates f32\[2\] must have the shape \(1,\)"),
         (v, np.array([[1], [2]]), ones(3), numbers, r"updates f32\[3\] must have the shape \(2,\).*i32\[2,1\]"),
         (x, one, ones(2, 3), windows, r"updates f32\[2,3\] must have the shape \(1, 3\)"),
@@ -227,9 +227,11 @@ def test_wrong_shapes_are_named(name: str) -> None:
         (x, one, ones(1), numbers, r"must have one entry for each axis of f32\[4,3\]"),
     ):
         with pytest.raises(TypeError, match=rf"{name}: .*{says}"):
-            getattr(lax, name)(operand, indices, updates, how)
-        theirs = jax_lax.ScatterDimensionNumbers(
-            how.update_window_dims, how.inserted_window_dims, how.scatter_dims_to_operand_dims
+            getattr(lax, name)(operand, indices, updates, dimension_numbers_)
+        jax_numbers = jax_lax.ScatterDimensionNumbers(
+            dimension_numbers_.update_window_dims,
+            dimension_numbers_.inserted_window_dims,
+            dimension_numbers_.scatter_dims_to_operand_dims,
         )
         with pytest.raises((TypeError, ValueError)):
-            getattr(jax_lax, name)(operand, indices, updates, theirs)
+            getattr(jax_lax, name)(operand, indices, updates, jax_numbers)

@@ -1,4 +1,4 @@
-"""Operations that cut, join and rearrange arrays, and those that make them."""
+"""Slicing, joining and rearranging of arrays, and creation of arrays."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -18,7 +18,7 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.compiling import default_compile_options
 from tests.ops.harness import Args, Record, Samples, Weak, aval_of, case_id, cases, normal
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values
+from tests.ops.suite import ALL, check_batching, check_derivatives, check_raises, check_values
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.array import Array
@@ -27,7 +27,7 @@ from tracefx.core.values import to_numpy
 
 
 def arrays(*shapes: tuple[int, ...]) -> Samples:
-    """Arguments of these shapes, strongly and weakly typed."""
+    """Returns samples with arguments of these shapes, strongly and weakly typed."""
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         strong = tuple([normal(shape, dtype, gen) for shape in shapes])
@@ -39,8 +39,10 @@ def arrays(*shapes: tuple[int, ...]) -> Samples:
     return samples
 
 
-def record(name: str, ours: Callable[..., Array], oracle: Callable[..., jax.Array], *shapes: tuple[int, ...]) -> Record:
-    return Record(name, ours, oracle, ALL, arrays(*shapes), arrays(*shapes))
+def record(
+    name: str, function: Callable[..., Array], oracle: Callable[..., jax.Array], *shapes: tuple[int, ...]
+) -> Record:
+    return Record(name, function, oracle, ALL, arrays(*shapes), arrays(*shapes))
 
 
 def squeezed(shape: tuple[int, ...], dims: Sequence[int]) -> Record:
@@ -137,15 +139,15 @@ RECORDS: Final = (
     reversed_((0,), (0,)),
 )
 
-everywhere = pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
+all_cases = pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
 
 
-@everywhere
+@all_cases
 def test_values(record: Record, dtype: DType) -> None:
     check_values(record, dtype)
 
 
-@everywhere
+@all_cases
 def test_vmap(record: Record, dtype: DType) -> None:
     check_batching(record, dtype)
 
@@ -156,24 +158,24 @@ def test_derivatives(record: Record, dtype: DType) -> None:
 
 
 @given(n=st.integers(0, 5), low=st.integers(-7, 4), high=st.integers(-7, 4), interior=st.integers(0, 4))
-def test_padding_of_any_sign(n: int, low: int, high: int, interior: int) -> None:
+def test_pad_with_negative_and_interior_padding(n: int, low: int, high: int, interior: int) -> None:
     size = low + n + max(n - 1, 0) * interior + high
-    places = {low + i * (interior + 1): i for i in range(n)}
+    sources = {low + i * (interior + 1): i for i in range(n)}
     if size < 0:
-        check_refusal(ValueError, "pad padding_config", lambda: lax.pad(np.arange(n), -1, [(low, high, interior)]))
+        check_raises(ValueError, "pad padding_config", lambda: lax.pad(np.arange(n), -1, [(low, high, interior)]))
     else:
         out = lax.pad(np.arange(n), -1, [(low, high, interior)])
-        assert out.tolist() == [places.get(i, -1) for i in range(size)]
+        assert out.tolist() == [sources.get(i, -1) for i in range(size)]
 
 
-def test_a_batch_of_padding_values_keeps_what_is_inside() -> None:
-    """Elements are chosen, not added, so that NaN and infinity stay in their place."""
+def test_vmap_of_pad_over_padding_values() -> None:
+    """Elements are selected, not added, so that NaN and infinity are preserved."""
     x = np.array([np.inf, np.nan, 1], np.float32)
     out = fx.vmap(lambda value: lax.pad(x, value, [(1, 0, 0)]))(np.array([np.inf, 2], np.float32))
     np.testing.assert_array_equal(to_numpy(out), [[np.inf, *x], [2, *x]])
 
 
-# ------------------------------------------------------------------ arrays of constants
+# ------------------------------------------------------------------ creation
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_a_batch_of_padding_values_keeps_what_is_inside() -> None:
     ],
 )
 def test_iota(dtype: type[np.generic], size: int) -> None:
-    with default_compile_options():  # emitted plainly, 8-bit floats become others
+    with default_compile_options():  # without optimisation, XLA emits other 8-bit floats
         out, want = lax.iota(dtype, size), jax_lax.iota(dtype, size)
         compiled = fx.jit(lambda: lax.iota(dtype, size))()
     assert out.aval == aval_of(want) == compiled.aval
@@ -217,7 +219,7 @@ def test_full(fill: float, dtype: type[np.generic] | None) -> None:
         np.testing.assert_array_equal(to_numpy(out).astype(complex), np.asarray(want).astype(complex))
 
 
-def test_full_takes_a_traced_fill_value_and_one_size() -> None:
+def test_full_with_a_traced_fill_value_and_an_integer_shape() -> None:
     assert fx.jit(lambda x: lax.full(2, x, np.int32))(2.5).tolist() == [2, 2]
     assert fx.grad(lambda x: lax.reduce_sum(lax.full((2, 3), x), (0, 1)))(1.0).item() == 6
 
@@ -236,11 +238,11 @@ def test_full_like() -> None:
         np.testing.assert_array_equal(to_numpy(out), np.asarray(want))
 
 
-# ------------------------------------------------------------------ what is printed
+# ------------------------------------------------------------------ printed programs
 
 
 @pytest.mark.parametrize(
-    ("ours", "oracle"),
+    ("function", "oracle"),
     [
         (lambda x: lax.squeeze(x, (0,)), lambda x: jax_lax.squeeze(x, (0,))),
         (lambda x: lax.concatenate([x, x], 1), lambda x: jax_lax.concatenate([x, x], 1)),
@@ -255,12 +257,12 @@ def test_full_like() -> None:
         (lambda x: lax.rev(x, (1,)), lambda x: jax_lax.rev(x, (1,))),
     ],
 )
-def test_programs_read_as_jaxs(ours: Callable[..., object], oracle: Callable[..., object]) -> None:
+def test_programs_print_as_in_jax(function: Callable[..., object], oracle: Callable[..., object]) -> None:
     x = np.ones((1, 3), np.float32)
-    assert fx.make_jaxpr(ours)(x).jaxpr.text(style="jax") == str(jax.make_jaxpr(oracle)(x))
+    assert fx.make_jaxpr(function)(x).jaxpr.text(style="jax") == str(jax.make_jaxpr(oracle)(x))
 
 
-# ------------------------------------------------------------------ bad input
+# ------------------------------------------------------------------ invalid input
 
 X: Final = np.ones((2, 3), np.float32)
 INTS: Final = np.ones((2, 3), np.int32)
@@ -272,9 +274,9 @@ INTS: Final = np.ones((2, 3), np.int32)
         (ValueError, "squeeze dimensions size 1", lambda: lax.squeeze(X, (0,))),
         (ValueError, "squeeze dimensions 5", lambda: lax.squeeze(X, (5,))),
         (ValueError, "squeeze dimensions twice", lambda: lax.squeeze(X[None], (0, -3))),
-        (TypeError, "squeeze dimensions", lambda: lax.squeeze(X[None], 0)),  # type: ignore[arg-type]  # what is tested
-        (TypeError, "squeeze dimensions 0.5", lambda: lax.squeeze(X[None], (0.5,))),  # type: ignore[arg-type]  # as above
-        (TypeError, "array 'a'", lambda: lax.squeeze("a", (0,))),  # type: ignore[arg-type]  # as above
+        (TypeError, "squeeze dimensions", lambda: lax.squeeze(X[None], 0)),  # type: ignore[arg-type]  # tested
+        (TypeError, "squeeze dimensions 0.5", lambda: lax.squeeze(X[None], (0.5,))),  # type: ignore[arg-type]  # tested
+        (TypeError, "array 'a'", lambda: lax.squeeze("a", (0,))),  # type: ignore[arg-type]  # tested
         (ValueError, "expand_dims twice", lambda: lax.expand_dims(X, (0, 0))),
         (ValueError, "expand_dims 4", lambda: lax.expand_dims(X, (4,))),
         (ValueError, "broadcast sizes negative", lambda: lax.broadcast(X, (-1,))),
@@ -298,12 +300,12 @@ INTS: Final = np.ones((2, 3), np.int32)
         (TypeError, "slice start_indices (1,)", lambda: lax.slice(X, (1,), (2,))),
         (TypeError, "slice strides (1, 0)", lambda: lax.slice(X, (0, 0), (2, 3), (1, 0))),
         (TypeError, "slice strides (1,)", lambda: lax.slice(X, (0, 0), (2, 3), (1,))),
-        (TypeError, "slice start_indices 0.0", lambda: lax.slice(X, (0.0, 0), (2, 3))),  # type: ignore[arg-type]  # as above
+        (TypeError, "slice start_indices 0.0", lambda: lax.slice(X, (0.0, 0), (2, 3))),  # type: ignore[arg-type]  # tested
         (TypeError, "pad one dtype", lambda: lax.pad(X, np.int32(0), [(0, 0, 0)] * 2)),
         (ValueError, "pad padding_config", lambda: lax.pad(X, 0.0, [(0, 0, 0)])),
         (ValueError, "pad interior", lambda: lax.pad(X, 0.0, [(0, 0, -1), (0, 0, 0)])),
         (ValueError, "pad padding_value scalar", lambda: lax.pad(X, X, [(0, 0, 0)] * 2)),
-        (ValueError, "pad padding_config (low, high, interior)", lambda: lax.pad(X[0], 0.0, [(1, 2)])),  # type: ignore[list-item]  # as above
+        (ValueError, "pad padding_config (low, high, interior)", lambda: lax.pad(X[0], 0.0, [(1, 2)])),  # type: ignore[list-item]  # tested
         (TypeError, "rev dimensions (-1,)", lambda: lax.rev(X, (-1,))),
         (TypeError, "rev dimensions (0, 0)", lambda: lax.rev(X, (0, 0))),
         (TypeError, "rev dimensions (2,)", lambda: lax.rev(X, (2,))),
@@ -316,16 +318,16 @@ INTS: Final = np.ones((2, 3), np.int32)
         (TypeError, "full_like fill_value", lambda: lax.full_like(X, np.ones(2))),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)
 
 
-def test_sizes_must_be_static() -> None:
+def test_traced_slice_limits_raise() -> None:
     with pytest.raises(TypeError, match="slice: limit_indices must be an integer known when the program is traced"):
         fx.jit(lambda x, n: lax.slice(x, (0,), (n,)))(np.arange(3), 2)
 
 
-def test_weak_types_of_joined_arrays() -> None:
+def test_weak_types_of_concatenated_arrays() -> None:
     weak, strong = lax.full((1,), 1.0), np.ones(1, np.float32)
     assert lax.concatenate([weak, weak], 0).weak_type
     assert not lax.concatenate([weak, strong], 0).weak_type

@@ -1,4 +1,4 @@
-"""Special functions, functions of two floats, counts of bits."""
+"""Special functions, binary float functions and bit counts."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -33,7 +33,7 @@ from tests.ops.harness import (
     pairs,
     rng,
 )
-from tests.ops.suite import check_batching, check_derivatives, check_refusal
+from tests.ops.suite import check_batching, check_derivatives, check_raises
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.backend import BACKEND
@@ -54,8 +54,8 @@ def within(low: float, high: float, operands: int = 1) -> Samples:
     return make
 
 
-def one(low: float, high: float) -> Samples:
-    """Numbers of the domain, those that aren't, and weak ones."""
+def unary_samples(low: float, high: float) -> Samples:
+    """Draws numbers in the domain, edge values and weakly typed numbers."""
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         args = [*within(low, high)(dtype, gen), (edges(dtype),), (np.zeros((0, 2), dtype),), (Weak(edges(dtype)[:3]),)]
@@ -64,13 +64,13 @@ def one(low: float, high: float) -> Samples:
     return samples
 
 
-def two(dtype: DType, gen: np.random.Generator) -> list[Args]:
+def binary_samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
     finite = edges(dtype)
     args: list[Args] = [pairs(finite, finite), (normal((2, 3), dtype, gen), normal((), dtype, gen))]
     return [*args, (Weak(finite), Weak(finite)), (np.zeros((0,), dtype), np.asarray(finite[0]))]
 
 
-def orders_and_places(dtype: DType, gen: np.random.Generator) -> list[Args]:
+def orders_and_arguments(dtype: DType, gen: np.random.Generator) -> list[Args]:
     orders = np.array([0, 1, 2, 3], dtype)
     return [pairs(orders, edges(dtype)), (np.asarray(orders[2]), gen.uniform(0.3, 4, (2, 3)).astype(dtype))]
 
@@ -81,29 +81,29 @@ def integers(dtype: DType, gen: np.random.Generator) -> list[Args]:
 
 ALL_INTS: Final = (*INTS, *UINTS, *NARROW_INTS)
 RECORDS: Final = (
-    Record("erf", lax.erf, jax_lax.erf, FLOATS, one(-2, 2), within(-2, 2)),
-    Record("erfc", lax.erfc, jax_lax.erfc, FLOATS, one(-2, 2), within(-2, 2)),
-    Record("erf_inv", lax.erf_inv, jax_lax.erf_inv, FLOATS, one(-0.9, 0.9), within(-0.9, 0.9)),
-    Record("lgamma", lax.lgamma, jax_lax.lgamma, FLOATS, one(-4, 4), within(0.5, 4)),
-    Record("digamma", lax.digamma, jax_lax.digamma, FLOATS, one(-4, 4), within(0.5, 4)),
-    Record("polygamma", lax.polygamma, jax_lax.polygamma, FLOATS, orders_and_places),
-    Record("atan2", lax.atan2, jax_lax.atan2, FLOATS, two, within(0.3, 2, 2)),
+    Record("erf", lax.erf, jax_lax.erf, FLOATS, unary_samples(-2, 2), within(-2, 2)),
+    Record("erfc", lax.erfc, jax_lax.erfc, FLOATS, unary_samples(-2, 2), within(-2, 2)),
+    Record("erf_inv", lax.erf_inv, jax_lax.erf_inv, FLOATS, unary_samples(-0.9, 0.9), within(-0.9, 0.9)),
+    Record("lgamma", lax.lgamma, jax_lax.lgamma, FLOATS, unary_samples(-4, 4), within(0.5, 4)),
+    Record("digamma", lax.digamma, jax_lax.digamma, FLOATS, unary_samples(-4, 4), within(0.5, 4)),
+    Record("polygamma", lax.polygamma, jax_lax.polygamma, FLOATS, orders_and_arguments),
+    Record("atan2", lax.atan2, jax_lax.atan2, FLOATS, binary_samples, within(0.3, 2, 2)),
     Record(
         "atan2 complex", lax.atan2, jax_lax.atan2, (dtypes.complex64, dtypes.complex128), within(0.3, 2, 2),
         within(0.3, 2, 2),
     ),
-    Record("nextafter", lax.nextafter, jax_lax.nextafter, FLOATS, two),
+    Record("nextafter", lax.nextafter, jax_lax.nextafter, FLOATS, binary_samples),
     Record("population_count", lax.population_count, jax_lax.population_count, (*INTS, *UINTS, dtypes.uint4), integers),
     Record("clz", lax.clz, jax_lax.clz, ALL_INTS, integers),
 )  # fmt: skip
-everywhere = pytest.mark.parametrize(
+all_cases = pytest.mark.parametrize(
     ("record", "dtype"),
     [(r, d) for r, d in cases(RECORDS) if d not in (dtypes.float16, dtypes.float64) or r.name == "nextafter"],
     ids=case_id,
 )
 
 
-@everywhere
+@all_cases
 def test_values(record: Record, dtype: DType) -> None:
     samples = record.samples(dtype, rng(record.name, dtype))
     agree_with_jax(record, samples)
@@ -126,7 +126,7 @@ def test_derivatives(record: Record, dtype: DType) -> None:
     check_derivatives(record, dtype)
 
 
-def test_polygamma_at_a_place() -> None:
+def test_polygamma_with_a_scalar_order() -> None:
     m, x = np.float32(1), np.linspace(0.5, 4, 5, dtype=np.float32)
     out, t = fx.jvp(lambda x: lax.polygamma(m, x), (x,), (np.ones_like(x),))
     want, want_t = jax.jvp(lambda x: jax_lax.polygamma(jnp.full_like(x, m), x), (x,), (np.ones_like(x),))
@@ -135,13 +135,13 @@ def test_polygamma_at_a_place() -> None:
 
 
 def test_bits_of_narrow_integers() -> None:
-    """(JAX counts the copies of the sign that fill up a byte.)"""
+    """JAX counts the copies of the sign bit that fill up the byte."""
     x = np.array([-8, -1, 0, 7], dtypes.int4)
     for count in (lax.population_count, fx.jit(lax.population_count)):
         assert to_numpy(count(x)).astype(int).tolist() == [1, 4, 0, 3]
 
 
-def test_programs_of_one_operation_are_compiled_once() -> None:
+def test_eager_primitives_are_compiled_once() -> None:
     backend = BACKEND.value
     assert isinstance(backend, XlaBackend)
     lax.erf(np.ones(3, np.float32))
@@ -167,5 +167,5 @@ F: Final = np.ones(3, np.float32)
         (ValueError, "polygamma order", lambda: fx.grad(lambda m: lax.polygamma(m, 1.0))(1.0)),
     ],
 )
-def test_bad_input(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_refusal(error, words, call)
+def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
+    check_raises(error, words, call)

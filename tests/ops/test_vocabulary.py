@@ -1,4 +1,4 @@
-"""The tuple of all first-order operations, and the functions of `tracefx.lax` over them."""
+"""The tuple of all first-order primitives, and the functions of `tracefx.lax` that bind them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tracefx.text.parser import parse_jaxpr
 VOCABULARY = {op.name: op for op in OPERATIONS}
 
 
-def test_names_are_different() -> None:
+def test_primitive_names_are_unique() -> None:
     assert len(VOCABULARY) == len(OPERATIONS)
 
 
-def test_every_operation_is_there() -> None:
-    """Every class of the package that gives itself a name as a primitive."""
+def test_vocabulary_is_complete() -> None:
+    """Every class in `tracefx.ops` that defines a primitive name is listed."""
     named = set()
     for path in Path(ops.__file__).parent.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
@@ -35,24 +35,24 @@ def test_every_operation_is_there() -> None:
                 for s in node.body
             ):
                 named.add(node.name)
-    computing_nothing = {"PVary"}  # it is of programs that run on a mesh, as the operations that carry them
-    assert {op.__name__ for op in OPERATIONS} | computing_nothing == named
+    not_listed = {"PVary"}  # part of SPMD programs, like the call primitives
+    assert {op.__name__ for op in OPERATIONS} | not_listed == named
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda op: op.name)
-def test_every_operation_can_be_batched_and_compiled(operation: type) -> None:
+def test_every_primitive_has_batch_and_lowering_rules(operation: type) -> None:
     assert issubclass(operation, Batchable)
     assert issubclass(operation, Lowerable) or issubclass(operation, Expandable)
 
 
-def test_lax_has_jaxs_names() -> None:
+def test_lax_names_exist_in_jax() -> None:
     for name in lax.__all__:
         assert hasattr(lax, name)
-        # Aliases for annotations are the one thing that JAX keeps elsewhere.
+        # JAX defines only the aliases for annotations elsewhere.
         assert hasattr(jax_lax, name), name
 
 
-def test_programs_are_read_back() -> None:
+def test_programs_are_parsed() -> None:
     def program(x: Any, i: Any) -> Any:
         rows = lax.GatherDimensionNumbers((1,), (0,), (0,))
         into = lax.ScatterDimensionNumbers((1,), (0,), (0,))

@@ -1,4 +1,4 @@
-"""What is selected in windows: where XLA folds no pairs of arrays, and where elements of a window are apart."""
+"""`select_and_gather_add` and gradients of windowed extremes: unrolled lowering for accelerators, dilated windows."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -37,7 +37,7 @@ WINDOWS: Final[dict[str, Any]] = {
 @final
 @frozen(eq=False)
 class Unrolled(Primitive, Lowerable):
-    """The selection as it is compiled for accelerators."""
+    """The selection with its unrolled lowering for accelerators."""
 
     name = "unrolled"
     selection: SelectAndGatherAdd
@@ -54,15 +54,15 @@ class Unrolled(Primitive, Lowerable):
 
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("selecting", SelectComparator)
-def test_selecting_place_by_place_is_the_same(selecting: SelectComparator, name: str) -> None:
+def test_unrolled_lowering_matches_reduce_window(selecting: SelectComparator, name: str) -> None:
     prim = SelectAndGatherAdd(selecting, *WINDOWS[name])
     want = np.asarray(bind1(prim, T, X))
-    for each in (prim, Unrolled(prim)):
-        got = fx.jit(lambda t, x, each=each: bind1(each, t, x))(T, X)
+    for variant in (prim, Unrolled(prim)):
+        got = fx.jit(lambda t, x, variant=variant: bind1(variant, t, x))(T, X)
         np.testing.assert_array_equal(np.asarray(got), want)
 
 
-def test_accelerators_select_place_by_place() -> None:
+def test_lowering_for_accelerators_is_unrolled() -> None:
     f = fx.jit(fx.grad(lambda t: bind1(SelectAndGatherAdd(SelectComparator.GE, *WINDOWS["plain"]), t * t, X).sum()))
     forward = fx.jit(lambda t: bind1(SelectAndGatherAdd(SelectComparator.GE, *WINDOWS["plain"]), t, X))
     assert "reduce_window" not in fx.export(forward, platforms=("cuda",))(T).mlir_module()
@@ -72,13 +72,13 @@ def test_accelerators_select_place_by_place() -> None:
 
 @pytest.mark.parametrize("name", ["dilated", "cut"])
 @pytest.mark.parametrize("largest", [True, False])
-def test_gradients_that_jax_lacks(largest: bool, name: str) -> None:
-    """Of windows whose elements are apart, and with padding that takes elements away: against forward mode."""
-    sizes, strides, padding, base, apart = WINDOWS[name]
+def test_reverse_mode_of_dilated_and_cropped_windows(largest: bool, name: str) -> None:
+    """JAX lacks reverse mode for dilated windows and negative padding; compared with its forward mode."""
+    sizes, strides, padding, base, window_dilation = WINDOWS[name]
 
     def pooled(library: Any, x: Any) -> Any:
         start, choose = (-np.inf, library.max) if largest else (np.inf, library.min)
-        return library.reduce_window(x, np.float32(start), choose, sizes, strides, padding, base, apart)
+        return library.reduce_window(x, np.float32(start), choose, sizes, strides, padding, base, window_dilation)
 
     whole = fx.jacrev(lambda x: pooled(lax, x))(X)
     np.testing.assert_array_equal(np.asarray(whole), np.asarray(jax.jacfwd(lambda x: pooled(jax_lax, x))(X)))

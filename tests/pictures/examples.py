@@ -1,4 +1,4 @@
-"""Programs to look at: a network with a loop, a branch, a call and a custom rule."""
+"""Example programs for the tests of `pictures`: a network with a loop, a branch, a call and a custom rule."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def loss(params: Params, x: Array, y: Array) -> Array:
 
 
 def settling(x: Array) -> Array:
-    """A loop of an unknown number of steps."""
+    """A while loop, whose number of steps is unknown."""
     return lax.while_loop(lambda y: fnp.sum(y) > 1.0, lambda y: fnp.sin(y) * 0.5, x)
 
 
@@ -54,7 +54,7 @@ def waves(x: Array) -> Array:
 
 
 def array(*shape: int, dtype: str = "float32") -> Any:
-    """A type that stands for an array."""
+    """A `ShapeDtypeStruct`, in place of an array argument."""
     return fx.ShapeDtypeStruct(shape, dtype)
 
 
@@ -76,15 +76,15 @@ PROGRAMS: Final[dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]] = {
 
 
 def program(name: str) -> fx.ClosedJaxpr:
-    """The program of this name."""
+    """The jaxpr of the example with this name."""
     function, args = PROGRAMS[name]
     return fx.make_jaxpr(function)(*args)
 
 
 def long_chain(x: Array, steps: int = 100) -> Array:
-    """A program whose values are read far from where they are made, once it is differentiated."""
-    before = [x]
+    """A chain of steps. Its gradient reads values far from the equations that compute them."""
+    values = [x]
     for i in range(steps):
-        x = fnp.sin(x) * 2.0 + before[i // 2]
-        before.append(x)
+        x = fnp.sin(x) * 2.0 + values[i // 2]
+        values.append(x)
     return fnp.sum(x)

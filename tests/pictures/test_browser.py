@@ -1,4 +1,4 @@
-"""Pages in a browser: Chromium, without a window and without a network."""
+"""Pages in a browser: headless Chromium, offline."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Theme: TypeAlias = Literal["light", "dark"]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        yield found
-        found.close()
+        instance = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        yield instance
+        instance.close()
 
 
 @pytest.fixture(scope="module")
@@ -40,48 +40,49 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     large = fx.make_jaxpr(fx.grad(partial(long_chain, steps=286)))(array(8))
     assert len(large.eqns) > 2000
-    made = {
+    pages_by_name = {
         "program": show(loss, *LOSS_ARGS),
         "steps": show(loss, *LOSS_ARGS, steps=("program", "grad", "simplified", "stablehlo")),
         "large": show(large),
     }
     (folder / "notebook.html").write_text(
-        f"<!doctype html><style>body {{ background: red }}</style>{made['program']._repr_html_()}", encoding="utf-8"
+        f"<!doctype html><style>body {{ background: red }}</style>{pages_by_name['program']._repr_html_()}",
+        encoding="utf-8",
     )
     return {"notebook": folder / "notebook.html"} | {
-        name: page.save(folder / f"{name}.html") for name, page in made.items()
+        name: page.save(folder / f"{name}.html") for name, page in pages_by_name.items()
     }
 
 
 @pytest.fixture
 def visit(browser: Browser, pages: dict[str, Path]) -> Iterator[Any]:
-    """Opens a page, and sees to it that it asks for nothing and complains of nothing."""
+    """Opens pages; asserts at the end that they made no network requests and logged no errors."""
     contexts = []
-    complaints: list[str] = []
-    asked: list[str] = []
+    messages: list[str] = []
+    requested_urls: list[str] = []
 
-    def opened(name: str, width: int = 1440, height: int = 900, theme: Theme = "light", touch: bool = False) -> Page:
+    def open_page(name: str, width: int = 1440, height: int = 900, theme: Theme = "light", touch: bool = False) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=theme, has_touch=touch, offline=True
         )
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("request", lambda request: requested_urls.append(request.url))
         page.set_default_timeout(20_000)
         page.goto(pages[name].as_uri())
         return page
 
-    yield opened
+    yield open_page
     for context in contexts:
         context.close()
-    assert complaints == []
-    assert [url for url in asked if not url.startswith(("file:", "about:"))] == []
+    assert messages == []
+    assert [url for url in requested_urls if not url.startswith(("file:", "about:"))] == []
 
 
 def row(page: Page, op: str, step: int = 0) -> Locator:
-    """The first line of an operation."""
+    """The row of the first equation with this primitive."""
     return page.locator(f'.step[data-pane="{step}"] .code .r[id]:has(u:text-is("{op}"))').first
 
 
@@ -93,12 +94,12 @@ def classes(locator: Locator) -> set[str]:
     return set((locator.get_attribute("class") or "").split())
 
 
-def test_hovering_links_lines_variables_and_sources(visit: Any) -> None:
+def test_hover_highlights_lines_variables_and_sources(visit: Any) -> None:
     page = visit("steps")
-    tanh, written = row(page, "tanh"), source(page, "fnp.tanh(h * 1.1)")
+    tanh, source_line = row(page, "tanh"), source(page, "fnp.tanh(h * 1.1)")
     tanh.locator("u").hover()
     assert "on" in classes(tanh)
-    assert "same" in classes(written)
+    assert "same" in classes(source_line)
     assert "same" in classes(row(page, "tanh", 1))
     assert "from" in page.locator(".told").inner_text()
     stablehlo = page.locator('.step[data-pane="3"] .r.same')
@@ -116,15 +117,15 @@ def test_hovering_links_lines_variables_and_sources(visit: Any) -> None:
     assert "made in line 4" in page.locator(".told").inner_text()
 
 
-def test_a_click_pins_and_escape_lets_go(visit: Any) -> None:
+def test_click_pins_and_escape_unpins(visit: Any) -> None:
     page = visit("steps")
     tanh = row(page, "tanh")
     tanh.locator("u").click()
     page.mouse.move(5, 5)
     assert {"pin"} <= classes(tanh)
-    told = page.locator(".told").inner_text()
-    assert "runs 5 times" in told
-    assert "transcendental 1.28 k" in told
+    details = page.locator(".told").inner_text()
+    assert "runs 5 times" in details
+    assert "transcendental 1.28 k" in details
     page.keyboard.press("Escape")
     assert "pin" not in classes(tanh)
     assert page.locator(".told").is_hidden()
@@ -135,13 +136,13 @@ def test_a_click_pins_and_escape_lets_go(visit: Any) -> None:
         assert 150 < box["y"] < 860
 
 
-def test_bodies_fold(visit: Any) -> None:
+def test_bodies_can_be_folded(visit: Any) -> None:
     page = visit("program")
     tanh, scan = row(page, "tanh"), row(page, "scan")
     assert tanh.is_visible()
     scan.locator(".t").click()
     assert tanh.is_hidden()
-    scan.locator("u").click()  # which pins, and does not unfold
+    scan.locator("u").click()  # pins the row and does not unfold it
     assert tanh.is_hidden()
     page.keyboard.press("Escape")
     page.keyboard.press("e")
@@ -150,7 +151,7 @@ def test_bodies_fold(visit: Any) -> None:
     assert tanh.is_visible()
 
 
-def test_keys_walk_fold_and_pin(visit: Any) -> None:
+def test_keyboard_navigation(visit: Any) -> None:
     page = visit("program")
     for _ in range(3):
         page.keyboard.press("j")
@@ -169,7 +170,7 @@ def test_keys_walk_fold_and_pin(visit: Any) -> None:
     assert page.locator(".help").is_hidden()
 
 
-def test_search_finds_and_unfolds(visit: Any) -> None:
+def test_search_unfolds_matches(visit: Any) -> None:
     page = visit("program")
     page.keyboard.press("e")
     page.keyboard.press("/")
@@ -183,9 +184,9 @@ def test_search_finds_and_unfolds(visit: Any) -> None:
     assert page.locator(".hit").count() == 0
 
 
-def overlaps(page: Page) -> int:
-    """How many pairs of nodes of one graph overlap that are not one inside of the other."""
-    found = page.evaluate(
+def count_overlaps(page: Page) -> int:
+    """The number of pairs of overlapping nodes in the same graph; nested nodes do not count."""
+    count = page.evaluate(
         """() => {
             const groups = new Map();
             for (const node of document.querySelectorAll(".graph .node")) {
@@ -203,8 +204,8 @@ def overlaps(page: Page) -> int:
             return count;
         }"""
     )
-    assert isinstance(found, int)
-    return found
+    assert isinstance(count, int)
+    return count
 
 
 def node(page: Page, label: str) -> Locator:
@@ -215,23 +216,23 @@ def transform(page: Page) -> str:
     return page.locator(".graph svg > g").first.get_attribute("transform") or ""
 
 
-def test_graphs_open_without_overlaps_and_are_linked(visit: Any) -> None:
+def test_graphs_have_no_overlaps_and_are_linked(visit: Any) -> None:
     page = visit("program")
     page.keyboard.press("g")
     assert node(page, "dot_general").is_visible()
     page.get_by_role("button", name="close all").click()
     closed = page.locator(".graph .node").count()
     assert node(page, "tanh").count() == 0
-    assert overlaps(page) == 0
+    assert count_overlaps(page) == 0
     page.get_by_role("button", name="open all").click()
     assert page.locator(".graph .node").count() > closed + 10
-    assert overlaps(page) == 0
+    assert count_overlaps(page) == 0
     page.get_by_role("button", name="fit to window").click()
     node(page, "scan").locator("[data-open]").first.click()
     assert node(page, "tanh").count() == 0
     node(page, "scan").locator("[data-open]").first.click()
-    assert overlaps(page) == 0
-    # Outer and inner edges go downwards: each begins higher than it ends.
+    assert count_overlaps(page) == 0
+    # Outer and inner edges go down: each starts above its end.
     upwards = page.evaluate(
         """() => [...document.querySelectorAll(".graph .wire")].filter((wire) => {
             let y = -1e9;
@@ -269,25 +270,25 @@ def test_graphs_pan_and_zoom(visit: Any) -> None:
     moved = [float(x) for x in transform(page).split("(")[1].split(")")[0].split(",")]
     start = [float(x) for x in nearer.split("(")[1].split(")")[0].split(",")]
     assert moved == pytest.approx([start[0] + 60, start[1] - 40], abs=1)
-    assert page.locator(".told").is_hidden()  # a drag pins nothing
+    assert page.locator(".told").is_hidden()  # dragging does not pin
     page.keyboard.press("0")
     page.keyboard.press("+")
     assert transform(page) != nearer
 
 
-def test_a_pinned_line_is_brought_into_the_graph(visit: Any) -> None:
+def test_pinned_line_is_scrolled_into_view_in_the_graph(visit: Any) -> None:
     page = visit("steps")
     page.locator('.step[data-pane="1"] [data-view="graph"]').click()
     page.locator('.step[data-pane="1"]').get_by_role("button", name="close all").click()
     row(page, "tanh").locator("u").click()
-    shown = node(page, "tanh")
-    assert "same" in classes(shown)
-    box = shown.bounding_box()
+    tanh = node(page, "tanh")
+    assert "same" in classes(tanh)
+    box = tanh.bounding_box()
     assert box is not None
     assert 0 < box["y"] < 900
 
 
-def test_panes_are_beside_each_other_or_behind_tabs(visit: Any) -> None:
+def test_panes_are_side_by_side_or_in_tabs(visit: Any) -> None:
     wide = visit("steps", 2000)
     assert [pane.is_visible() for pane in wide.locator(".pane").all()] == [True] * 5
     wide.locator('.tab[data-pane="2"]').click()
@@ -306,7 +307,7 @@ def test_panes_are_beside_each_other_or_behind_tabs(visit: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 390])
-def test_a_phone_needs_no_scrolling_sideways(visit: Any, width: int) -> None:
+def test_no_horizontal_scrolling_on_phones(visit: Any, width: int) -> None:
     page = visit("steps", width, 844)
     for tab in page.locator(".tab").all():
         tab.click()
@@ -321,11 +322,11 @@ COLOURS: Final = ".code .r :is(u, i, s, em, q), .n, .totals dt, .told span, .p :
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_texts_stand_out(visit: Any, theme: Theme) -> None:
-    """By the WCAG: a contrast of at least 4.5 to 1 for texts of this size, on grounds of every kind."""
+def test_text_contrast(visit: Any, theme: Theme) -> None:
+    """WCAG AA: a contrast of at least 4.5 to 1 for text of this size, on every background."""
     page = visit("program", theme=theme)
     row(page, "max").locator("u").click()
-    found = page.evaluate(
+    ratios = page.evaluate(
         """(selector) => {
             const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
             const light = (colour, under) => {
@@ -352,27 +353,27 @@ def test_texts_stand_out(visit: Any, theme: Theme) -> None:
         }""",
         COLOURS,
     )
-    assert len(found) > 12
-    assert {what: ratio for what, ratio in found.items() if ratio < 4.5} == {}
+    assert len(ratios) > 12
+    assert {name: ratio for name, ratio in ratios.items() if ratio < 4.5} == {}
 
 
-def ground(page: Page) -> str:
+def background_color(page: Page) -> str:
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert isinstance(colour, str)
     return colour
 
 
-def test_light_and_dark_are_chosen_or_follow(visit: Any) -> None:
+def test_color_theme_follows_system_or_choice(visit: Any) -> None:
     light, dark = visit("program"), visit("program", theme="dark")
-    white, black = ground(light), ground(dark)
+    white, black = background_color(light), background_color(dark)
     assert white != black
     light.keyboard.press("t")
-    assert ground(light) == black
+    assert background_color(light) == black
     light.get_by_role("button", name="light or dark").click()
-    assert ground(light) == white
+    assert background_color(light) == white
 
 
-def test_paper_shows_all_lines(visit: Any) -> None:
+def test_print_shows_all_lines(visit: Any) -> None:
     page = visit("program")
     page.keyboard.press("e")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -382,21 +383,21 @@ def test_paper_shows_all_lines(visit: Any) -> None:
     assert page.evaluate("document.documentElement.scrollHeight") > 1100
 
 
-def test_inputs_of_bodies_show_what_they_are_outside(visit: Any) -> None:
+def test_inputs_of_bodies_show_outer_variables(visit: Any) -> None:
     page = visit("program")
     body = page.locator('.f:has(> summary u:text-is("scan")) > .in > .h b').first
     body.hover()
     operand = row(page, "scan").locator("code > b").last
     assert classes(operand) == {"use"}
     assert f"outside {operand.inner_text()}" in page.locator(".told").inner_text()
-    again = page.locator(".h a", has_text="as in line").first
-    again.click()
+    link = page.locator(".h a", has_text="as in line").first
+    link.click()
     first = row(page, "jit(normalise)")
     assert "pin" in classes(first)
     assert page.evaluate("document.activeElement.id") == first.get_attribute("id")
 
 
-def test_the_curve_of_memory_leads_to_lines(visit: Any) -> None:
+def test_memory_curve_links_to_lines(visit: Any) -> None:
     page = visit("program")
     curve = page.locator(".time").bounding_box()
     top = page.locator(".time .top").bounding_box()
@@ -405,12 +406,12 @@ def test_the_curve_of_memory_leads_to_lines(visit: Any) -> None:
     page.mouse.click(top["x"] + top["width"] / 2, curve["y"] + 10)
     assert classes(page.locator(".r.pin")) >= {"peak", "pin"}
     assert page.locator(".r.pin").bounding_box()["y"] < 860
-    told = page.locator(".told code").inner_text()
-    assert "= " in told
-    assert told.count("[") == told.count("]")
+    details = page.locator(".told code").inner_text()
+    assert "= " in details
+    assert details.count("[") == details.count("]")
 
 
-def test_without_scripts_there_is_a_page_all_the_same(browser: Browser, pages: dict[str, Path]) -> None:
+def test_page_without_javascript(browser: Browser, pages: dict[str, Path]) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, java_script_enabled=False, offline=True)
     page = context.new_page()
     page.goto(pages["program"].as_uri())
@@ -420,7 +421,7 @@ def test_without_scripts_there_is_a_page_all_the_same(browser: Browser, pages: d
     context.close()
 
 
-def test_a_large_program_is_usable(visit: Any) -> None:
+def test_large_programs(visit: Any) -> None:
     page = visit("large")
     assert page.locator(".code .r[id]").count() > 2000
     page.keyboard.press("g")
@@ -430,7 +431,7 @@ def test_a_large_program_is_usable(visit: Any) -> None:
     assert "on" in classes(row(page, "sin"))
 
 
-def test_a_notebook_frames_the_page(visit: Any) -> None:
+def test_notebook_shows_the_page_in_a_frame(visit: Any) -> None:
     page = visit("notebook")
     frame = page.frame_locator("iframe")
     scan = frame.locator('.code .r[id]:has(u:text-is("scan"))')

@@ -40,14 +40,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
         main(["--version"])
-    assert ended.value.code == 0
+    assert exit_info.value.code == 0
     assert capsys.readouterr().out == f"tracefx {tracefx.__version__}\n"
 
 
-def test_a_page_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_writes_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "shown_here:loss", PARAMS, "f32[2,3]"]) == 0
     assert capsys.readouterr().out == "loss.html\n"
     page = (folder / "loss.html").read_text(encoding="utf-8")
@@ -55,11 +55,11 @@ def test_a_page_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "shown_here.py" in page
 
 
-def test_files_steps_titles_and_places(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    words = ["show", "shown_here.py:loss", PARAMS, "f32[2,3]", "3.0", "--grad", "--steps", "program,simplified"]
-    assert main([*words, "-o", "x.html", "--title", "a <title>", "--open"]) == 0
+    command_line = ["show", "shown_here.py:loss", PARAMS, "f32[2,3]", "3.0", "--grad", "--steps", "program,simplified"]
+    assert main([*command_line, "-o", "x.html", "--title", "a <title>", "--open"]) == 0
     page = (folder / "x.html").read_text(encoding="utf-8")
     assert "<h1>a &lt;title&gt;</h1>" in page
     assert [page.index(f"<h2>{name}</h2>") for name in ("loss", "grad", "simplified")] == sorted(
@@ -68,7 +68,7 @@ def test_files_steps_titles_and_places(folder: Path, monkeypatch: pytest.MonkeyP
     assert opened == [(folder / "x.html").resolve().as_uri()]
 
 
-def test_standard_output_members_and_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_members_and_programs_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "shown_here:Model.call", "bf16[2]*", "-o", "-"]) == 0
     assert "<i>:bf16[2]*</i>" in capsys.readouterr().out
     assert main(["show", "shown_here:program", "-o", "-"]) == 0
@@ -76,7 +76,7 @@ def test_standard_output_members_and_programs(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("command_line", "message"),
     [
         (
             ["shown_here"],
@@ -100,14 +100,16 @@ def test_standard_output_members_and_programs(capsys: pytest.CaptureFixture[str]
         (["shown_here:Model.call", "f32[]", "-o", "none/x.html"], "none/x.html cannot be written: No such file or"),
     ],
 )
-def test_mistakes_are_explained(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", *words]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("tracefx show: ")
-    assert says in told
+def test_invalid_arguments_print_an_error(
+    command_line: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", *command_line]) == 2
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("tracefx show: ")
+    assert message in stderr
 
 
-def test_what_the_module_lacks_is_its_own_error(folder: Path) -> None:
+def test_import_errors_in_the_module_are_raised(folder: Path) -> None:
     (folder / "lacking.py").write_text("import not_there_at_all\n", encoding="utf-8")
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
         main(["show", "lacking:f"])
@@ -121,9 +123,9 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert "tracefx show model:loss" in capsys.readouterr().out
 
 
-def test_python_runs_it_as_a_module(folder: Path) -> None:
-    words = [sys.executable, "-m", "tracefx", "show", "shown_here:Model.call", "f32[2]", "-o", "y.html"]
-    here = {**os.environ, "PYTHONPATH": str(Path(tracefx.__file__).parents[1])}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env=here)
-    assert (done.returncode, done.stdout) == (0, "y.html\n"), done.stderr
+def test_command_as_python_module(folder: Path) -> None:
+    command_line = [sys.executable, "-m", "tracefx", "show", "shown_here:Model.call", "f32[2]", "-o", "y.html"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(tracefx.__file__).parents[1])}
+    process = subprocess.run(command_line, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    assert (process.returncode, process.stdout) == (0, "y.html\n"), process.stderr
     assert (folder / "y.html").exists()

@@ -1,4 +1,4 @@
-"""Graphs are laid out in bands: edges go downwards, nothing overlaps, and few edges cross."""
+"""Layered graph layout: edges go down, nodes do not overlap, and few edges cross."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tracefx.pictures.layered_layout import assign_coordinates, assign_layers, c
 from tracefx.pictures.program_graph import NODE_GAP, ProgramGraph, layout_graph
 
 
-def bodies(body: BodyDescription) -> list[BodyDescription]:
-    return [body, *[each for line in body.lines for inner in line.bodies for each in bodies(inner)]]
+def all_bodies(body: BodyDescription) -> list[BodyDescription]:
+    return [body, *[nested for line in body.lines for inner in line.bodies for nested in all_bodies(inner)]]
 
 
-def require_laid_out(graph: ProgramGraph, body: BodyDescription) -> None:
-    """Every edge goes down by one band at a time, and nodes of a band stand apart."""
-    for band in range(graph.layer_count):
-        row = sorted([node for node in graph.nodes if node.layer == band], key=lambda node: node.x)
+def check_layout(graph: ProgramGraph, body: BodyDescription) -> None:
+    """Checks that edges go down one layer at a time, nodes of a layer do not overlap, and all operands have edges."""
+    for layer in range(graph.layer_count):
+        row = sorted([node for node in graph.nodes if node.layer == layer], key=lambda node: node.x)
         for left, right in pairwise(row):
             assert left.x + left.width / 2 < right.x - right.width / 2
     reached: set[tuple[int, int]] = set()
@@ -47,54 +47,54 @@ def require_laid_out(graph: ProgramGraph, body: BodyDescription) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_are_laid_out(name: str) -> None:
-    for body in bodies(describe_program(program(name)).body):
-        require_laid_out(layout_graph(body), body)
+def test_layout_of_programs(name: str) -> None:
+    for body in all_bodies(describe_program(program(name)).body):
+        check_layout(layout_graph(body), body)
 
 
 @pytest.mark.parametrize("name", ["transformer", "adaptive", "equilibrium", "conjugate_gradients", "beam"])
-def test_gradients_of_models_are_described_and_laid_out(name: str) -> None:
+def test_description_and_layout_of_model_gradients(name: str) -> None:
     model, params, example = MODELS[name](fx, fnp)
     closed = fx.make_jaxpr(fx.grad(model, allow_int=True))(params, example)
-    found, cost = describe_program(closed), count_jaxpr(closed)
-    assert (found.total, found.peak) == (cost.total, cost.peak_bytes)
-    assert max(line.during for line in found.lines()) == found.peak
-    assert all(line.after <= line.during for line in found.lines())
-    for body in bodies(found.body):
+    description, cost = describe_program(closed), count_jaxpr(closed)
+    assert (description.total, description.peak) == (cost.total, cost.peak_bytes)
+    assert max(line.during for line in description.lines()) == description.peak
+    assert all(line.after <= line.during for line in description.lines())
+    for body in all_bodies(description.body):
         if body.same_as is None:
-            require_laid_out(layout_graph(body), body)
+            check_layout(layout_graph(body), body)
 
 
-def test_a_diamond_is_even() -> None:
+def test_layout_of_a_diamond_is_symmetric() -> None:
     def f(x: Array) -> Array:
         return fnp.sin(x) * fnp.cos(x)
 
     graph = layout_graph(describe_program(fx.make_jaxpr(f)(array(3))).body)
-    where = {node.label: (node.layer, node.x) for node in graph.nodes}
-    assert {label: band for label, (band, _) in where.items()} == {"a": 0, "sin": 1, "cos": 1, "mul": 2, "out": 3}
-    assert where["sin"][1] < where["a"][1] < where["cos"][1]
-    assert where["a"][1] == pytest.approx(where["mul"][1], abs=1.0)
+    positions = {node.label: (node.layer, node.x) for node in graph.nodes}
+    assert {label: layer for label, (layer, _) in positions.items()} == {"a": 0, "sin": 1, "cos": 1, "mul": 2, "out": 3}
+    assert positions["sin"][1] < positions["a"][1] < positions["cos"][1]
+    assert positions["a"][1] == pytest.approx(positions["mul"][1], abs=1.0)
 
 
-def test_inputs_stand_above_what_reads_them() -> None:
+def test_inputs_are_in_the_layer_above_their_first_use() -> None:
     def f(x: Array, w: Array) -> Array:
         return fnp.sin(fnp.sin(fnp.sin(x))) + fnp.exp(w)
 
     graph = layout_graph(describe_program(fx.make_jaxpr(f)(array(3), array(3)), ["x", "w"]).body)
-    bands = {node.label: node.layer for node in graph.nodes}
-    assert (bands["x"], bands["w"], bands["exp"], bands["add"]) == (0, 2, 3, 4)
+    layers = {node.label: node.layer for node in graph.nodes}
+    assert (layers["x"], layers["w"], layers["exp"], layers["add"]) == (0, 2, 3, 4)
 
 
 def test_long_edges_end_in_references() -> None:
     body = describe_program(fx.make_jaxpr(fx.grad(long_chain))(array(8))).body
     graph = layout_graph(body)
-    require_laid_out(graph, body)
+    check_layout(graph, body)
     references = [node for node in graph.nodes if node.role == "reference"]
     assert len(references) > 50
     bends = sum(node.role == "bend" for node in graph.nodes)
     assert bends <= 200 + 3 * len(graph.nodes)
-    made = {v.key for line in body.lines for v in line.results} | {v.key for v in body.inputs}
-    assert {node.results[0].key for node in references} <= made
+    defined = {v.key for line in body.lines for v in line.results} | {v.key for v in body.inputs}
+    assert {node.results[0].key for node in references} <= defined
 
 
 dags = st.integers(1, 14).flatmap(
@@ -107,22 +107,24 @@ dags = st.integers(1, 14).flatmap(
 
 
 @given(dags)
-def test_edges_go_to_later_bands(dag: tuple[int, list[tuple[int, int]], list[bool]]) -> None:
+def test_edges_go_to_later_layers(dag: tuple[int, list[tuple[int, int]], list[bool]]) -> None:
     count, edges, marked = dag
-    read = {b for _, b in edges}
-    bands = assign_layers(count, edges, [mark and n not in read for n, mark in enumerate(marked)])
-    assert all(bands[a] < bands[b] for a, b in edges)
-    assert sorted(set(bands)) == list(range(max(bands) + 1))
+    targets = {b for _, b in edges}
+    layers = assign_layers(count, edges, [mark and n not in targets for n, mark in enumerate(marked)])
+    assert all(layers[a] < layers[b] for a, b in edges)
+    assert sorted(set(layers)) == list(range(max(layers) + 1))
 
 
 @given(dags, st.lists(st.integers(1, 80), min_size=14, max_size=14))
-def test_rows_are_in_order_and_apart(dag: tuple[int, list[tuple[int, int]], list[bool]], widths: list[int]) -> None:
+def test_rows_are_ordered_without_overlaps(
+    dag: tuple[int, list[tuple[int, int]], list[bool]], widths: list[int]
+) -> None:
     count, edges, _ = dag
-    bands = assign_layers(count, edges, [False] * count)
-    near = [(a, b) for a, b in edges if bands[a] + 1 == bands[b]]
+    layers = assign_layers(count, edges, [False] * count)
+    near = [(a, b) for a, b in edges if layers[a] + 1 == layers[b]]
     ends = [(0.0, 0.0)] * len(near)
-    rows = order_layers(bands, near, ends)
-    assert [sorted(row) for row in rows] == [[n for n in range(count) if bands[n] == b] for b in range(len(rows))]
+    rows = order_layers(layers, near, ends)
+    assert [sorted(row) for row in rows] == [[n for n in range(count) if layers[n] == b] for b in range(len(rows))]
     assert count_crossings(rows, near, ends) <= count_crossings([sorted(row) for row in rows], near, ends)
     xs = assign_coordinates(rows, widths[:count], NODE_GAP, near, [False] * count)
     for row in rows:
@@ -130,7 +132,7 @@ def test_rows_are_in_order_and_apart(dag: tuple[int, list[tuple[int, int]], list
             assert xs[right] - xs[left] >= (widths[left] + widths[right]) / 2 + NODE_GAP - 0.2
 
 
-def test_a_crossing_that_can_go_goes() -> None:
+def test_avoidable_crossing_is_removed() -> None:
     edges = [(0, 3), (1, 2), (2, 5), (3, 4)]
     rows = order_layers([0, 0, 1, 1, 2, 2], edges, [(0.0, 0.0)] * 4)
     assert count_crossings(rows, edges, [(0.0, 0.0)] * 4) == 0

@@ -1,4 +1,4 @@
-"""Pages: what `show` takes, what it refuses, and that what comes from the user is text."""
+"""`show` and `Page`: accepted and rejected arguments, steps, escaping of user text, and saving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EMPTY = frozenset({"meta", "input", "link", "br", "hr", "img"})
 
 @final
 class Elements(HTMLParser):
-    """The elements of a page, each closed where it must be."""
+    """Parses the elements of a page; asserts that end tags match start tags."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def titles(subject: Any, *args: Any, **options: Any) -> list[str]:
     return [stage.title for stage in build_stages(subject, args, {}, **options)[1]]
 
 
-def test_a_page_needs_nothing_else() -> None:
+def test_pages_are_self_contained() -> None:
     page = show(loss, *LOSS_ARGS, steps="all")
     assert set(re.findall(r"https?://[^\"' ]+", page.html)) <= {"http://www.w3.org/2000/svg"}
     elements = Elements(page.html)
@@ -73,7 +73,7 @@ def test_a_page_needs_nothing_else() -> None:
     assert page.title == "loss"
 
 
-def test_what_comes_from_the_user_is_text() -> None:
+def test_user_text_is_escaped() -> None:
     evil = '</script><script>alert("1")</script>'
 
     def f(x: Array, key: str) -> Array:
@@ -96,13 +96,13 @@ def test_what_comes_from_the_user_is_text() -> None:
     assert dict(framed.attributes)["srcdoc"] == page.html
 
 
-def test_names_of_arguments_are_text() -> None:
+def test_argument_names_are_escaped() -> None:
     page = show(lambda tree: tree["<b>&"], {"<b>&": array(3)})
     assert "tree['&lt;b&gt;&amp;']" in page.html
     assert Elements(page.html).opened == []
 
 
-def test_a_page_is_saved_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_and_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = show(fnp.sin, array(3))
     assert page.save(tmp_path / "sin.html") == tmp_path / "sin.html"
     assert (tmp_path / "sin.html").read_text(encoding="utf-8") == page.html
@@ -112,15 +112,15 @@ def test_a_page_is_saved_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = page.open()
     assert opened == [path.as_uri()]
     assert path.read_text(encoding="utf-8") == page.html
-    told = r"Page\('sin', [\d.]+ kB\): \.save\(path\) writes it, \.open\(\) shows it in a browser"
-    assert re.fullmatch(told, repr(page))
+    pattern = r"Page\('sin', [\d.]+ kB\): \.save\(path\) writes it, \.open\(\) shows it in a browser"
+    assert re.fullmatch(pattern, repr(page))
     assert page == Page(page.title, page.html)
 
 
-def test_notebooks_show_programs() -> None:
+def test_programs_have_notebook_representations() -> None:
     closed = fx.make_jaxpr(fnp.sin)(array(3))
-    for shown in (closed._repr_html_(), closed.jaxpr._repr_html_()):
-        elements = Elements(shown)
+    for frame in (closed._repr_html_(), closed.jaxpr._repr_html_()):
+        elements = Elements(frame)
         assert elements.names == ["iframe"]
         assert ("sandbox", "allow-scripts") in elements.attributes
         inner = dict(elements.attributes)["srcdoc"]
@@ -128,7 +128,7 @@ def test_notebooks_show_programs() -> None:
         assert "<u>sin</u>" in inner
 
 
-def test_functions_and_programs_are_shown() -> None:
+def test_show_accepts_functions_and_programs() -> None:
     closed = fx.make_jaxpr(loss)(*LOSS_ARGS)
     of_program, of_jaxpr = show(closed), show(closed.jaxpr)
     assert of_program.html == of_jaxpr.html
@@ -144,7 +144,7 @@ def test_functions_and_programs_are_shown() -> None:
     assert "3.0" in show(static, array(3), times=3).html
 
 
-def test_steps_are_made_one_of_the_other() -> None:
+def test_steps_are_derived_from_each_other() -> None:
     assert titles(loss, *LOSS_ARGS, steps=STAGE_NAMES) == ["loss", "grad", "simplified", "StableHLO", "compiled"]
     stages = {stage.title: stage for stage in build_stages(loss, LOSS_ARGS, {}, STAGE_NAMES)[1]}
     program, gradient, simplified = [stages[name].program for name in ("loss", "grad", "simplified")]
@@ -154,23 +154,23 @@ def test_steps_are_made_one_of_the_other() -> None:
     assert program.count < simplified.count < gradient.count
     assert [len(d.body.outs) for d in (program, gradient, simplified)] == [1, 4, 4]
     for name in ("StableHLO", "compiled"):
-        known = [line.location for line in stages[name].text if line.location is not None]
-        assert {place.file for place in known} == {loss.__code__.co_filename}
-        assert len(known) > 50
+        locations = [line.location for line in stages[name].text if line.location is not None]
+        assert {location.file for location in locations} == {loss.__code__.co_filename}
+        assert len(locations) > 50
         assert "loc(" not in "".join([line.text for line in stages[name].text])
         assert "metadata=" not in "".join([line.text for line in stages[name].text])
     assert titles(fnp.sin, array(3), steps=["program", fx.jit, fx.vmap]) == ["sin", "jit", "vmap"]
     assert titles(loss, *LOSS_ARGS, steps=["grad"]) == ["grad"]
 
 
-def test_all_steps_are_those_there_are() -> None:
+def test_steps_all_selects_applicable_steps() -> None:
     assert titles(lambda x: x.sum(), array(3), steps=["all"])[1] == "grad"
     assert "grad" not in titles(lambda x: x, array(3), steps=["all"])
     assert "grad" not in titles(lambda x: x.sum(), array(3, dtype="int32"), steps=["all"])
     assert "grad" not in titles(fx.make_jaxpr(lambda x: x.sum())(array(3)), steps=["all"])
 
 
-def test_what_cannot_be_shown_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     closed = fx.make_jaxpr(fnp.sin)(1.0)
     anything: Any = 3
     with pytest.raises(TypeError, match="show takes a function with arguments or a program, .* got 3 of type int"):
@@ -185,18 +185,18 @@ def test_what_cannot_be_shown_is_refused() -> None:
         show(normalise, "x")
 
 
-def test_a_program_without_equations_is_a_page() -> None:
+def test_program_without_equations() -> None:
     assert Elements(show(lambda x: x, array(3)).html).opened == []
     assert Elements(show(Jaxpr((), (), (), ())).html).opened == []
 
 
-def test_a_large_program_is_a_page_of_moderate_size() -> None:
+def test_page_size_of_a_large_program() -> None:
     program = fx.make_jaxpr(fx.grad(partial(long_chain, steps=150)))(array(8))
     size = len(show(program).html)
     assert size < 700 * len(program.eqns) + 60_000
 
 
-def test_places_of_stablehlo_are_followed() -> None:
+def test_source_locations_in_stablehlo() -> None:
     text = (
         'module {\n  %0 = a loc(#loc3)\n  %1 = b loc(unknown)\n  %2 = c(%x loc("n")) loc(#loc9)\n} loc(#loc)\n'
         '#loc = loc(unknown)\n#loc1 = loc("dir/a (1).py":12:4)\n#loc2 = loc("inner"(#loc1))\n'
@@ -209,7 +209,7 @@ def test_places_of_stablehlo_are_followed() -> None:
     ]
 
 
-def test_places_of_compiled_programs_are_followed() -> None:
+def test_source_locations_in_hlo() -> None:
     text = (
         'HloModule m\n\nFileNames\n1 "a.py"\n\nFunctionNames\n1 "f"\n\nFileLocations\n'
         "4 {file_name_id=1 function_name_id=1 line=7 end_line=7 column=0 end_column=0}\n\nStackFrames\n"
@@ -223,7 +223,7 @@ def test_places_of_compiled_programs_are_followed() -> None:
     assert [(line.location.file, line.location.line) for line in lines if line.location] == [("a.py", 7)]
 
 
-def test_a_page_says_its_totals() -> None:
+def test_page_shows_totals() -> None:
     text = html.unescape(show(lambda x: x @ x, array(100, 100)).html)
     assert "<dt>flop</dt><dd>2.00 M</dd>" in text
     assert "<dt>peak memory</dt><dd>80.0 kB</dd>" in text

@@ -1,4 +1,4 @@
-"""What is shown of the user's files: whole functions where they are short, and what surrounds a line elsewhere."""
+"""Source excerpts: short functions are shown whole, otherwise the lines around each location."""
 
 from __future__ import annotations
 
@@ -37,58 +37,58 @@ def other(x):
 """
 
 
-def sources(path: Path, text: str, *lines: int) -> SourceFiles:
+def collect_from(path: Path, text: str, *lines: int) -> SourceFiles:
     path.write_text(text, encoding="utf-8")
     linecache.checkcache(str(path))
     return collect_sources([SourceLocation(str(path), line, "f") for line in lines])
 
 
-def shown(found: SourceFiles) -> list[tuple[str, int, int]]:
-    (file,) = found.files
+def excerpt_ranges(source_files: SourceFiles) -> list[tuple[str, int, int]]:
+    (file,) = source_files.files
     return [(part.title, part.lines[0].number, part.lines[-1].number) for part in file.excerpts]
 
 
-def test_whole_functions_are_shown(tmp_path: Path) -> None:
+def test_short_functions_are_shown_whole(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
-    assert shown(sources(path, TEXT, 11)) == [("Model.double", 9, 11)]
-    assert shown(sources(path, TEXT, 14, 20)) == [("Model.call", 13, 16), ("other", 19, 20)]
-    assert shown(sources(path, TEXT, 3)) == [("", 3, 3)]
+    assert excerpt_ranges(collect_from(path, TEXT, 11)) == [("Model.double", 9, 11)]
+    assert excerpt_ranges(collect_from(path, TEXT, 14, 20)) == [("Model.call", 13, 16), ("other", 19, 20)]
+    assert excerpt_ranges(collect_from(path, TEXT, 3)) == [("", 3, 3)]
 
 
-def test_lines_of_the_program_have_numbers(tmp_path: Path) -> None:
-    found = sources(tmp_path / "model.py", TEXT, 20, 15, 20)
-    (file,) = found.files
+def test_source_lines_have_indices(tmp_path: Path) -> None:
+    source_files = collect_from(tmp_path / "model.py", TEXT, 20, 15, 20)
+    (file,) = source_files.files
     assert {line.number: line.index for part in file.excerpts for line in part.lines if line.index is not None} == {
         20: 0,
         15: 1,
     }
-    assert found.index_of(SourceLocation(str(tmp_path / "model.py"), 15, "another", ("scope",))) == 1
-    assert found.index_of(SourceLocation("elsewhere.py", 15, "f")) is None
+    assert source_files.index_of(SourceLocation(str(tmp_path / "model.py"), 15, "another", ("scope",))) == 1
+    assert source_files.index_of(SourceLocation("elsewhere.py", 15, "f")) is None
 
 
-def test_of_a_long_function_only_what_surrounds_its_lines(tmp_path: Path) -> None:
+def test_long_functions_are_shown_around_their_lines(tmp_path: Path) -> None:
     text = "def f(x):\n" + "    x = x + 1\n" * (2 * MAX_FUNCTION_LINES) + "    return x\n"
-    assert shown(sources(tmp_path / "long.py", text, 100, 102, 200)) == [("f", 98, 104), ("f", 198, 202)]
+    assert excerpt_ranges(collect_from(tmp_path / "long.py", text, 100, 102, 200)) == [("f", 98, 104), ("f", 198, 202)]
 
 
-def test_what_is_no_python_is_shown_too(tmp_path: Path) -> None:
-    found = sources(tmp_path / "cell.py", "%matplotlib inline\nx = f(\n1)\n!ls\n", 2)
-    assert shown(found) == [("", 1, 4)]
+def test_files_with_invalid_python_are_shown(tmp_path: Path) -> None:
+    source_files = collect_from(tmp_path / "cell.py", "%matplotlib inline\nx = f(\n1)\n!ls\n", 2)
+    assert excerpt_ranges(source_files) == [("", 1, 4)]
     assert "".join(highlight_python(["x = '''", "%", "(("])) == "x = '''%(("
 
 
-def test_a_file_that_is_gone_is_named() -> None:
-    found = collect_sources([SourceLocation("<stdin>", 4, "<module>")])
-    assert [(file.title, file.excerpts) for file in found.files] == [("<stdin>", ())]
+def test_missing_files_have_a_title_and_no_excerpts() -> None:
+    source_files = collect_sources([SourceLocation("<stdin>", 4, "<module>")])
+    assert [(file.title, file.excerpts) for file in source_files.files] == [("<stdin>", ())]
 
 
-def test_files_are_named_as_seen_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_display_paths_are_relative_or_shortened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert display_path(os.path.join(str(tmp_path), "a", "b.py")) == os.path.join("a", "b.py")
     assert display_path(os.path.join(os.sep, "home", "someone", "project", "c.py")) == os.path.join("project", "c.py")
 
 
-def test_words_of_python_are_marked() -> None:
+def test_python_syntax_highlighting() -> None:
     text = '<q>f"&lt;</q>{y}<q>&gt;"</q>' if sys.version_info >= (3, 12) else '<q>f"&lt;{y}&gt;"</q>'
     assert highlight_python(['x = f"<{y}>" if z else 1  # &']) == [
         f"x = {text} <b>if</b> z <b>else</b> <i>1</i>  <em># &amp;</em>"
@@ -96,10 +96,10 @@ def test_words_of_python_are_marked() -> None:
     assert highlight_python(['"""one', 'two"""']) == ['<q>"""one</q>', '<q>two"""</q>']
 
 
-def test_names_of_compiled_programs_belong_to_their_function() -> None:
-    colours = CompilerTextHighlighter("1")
+def test_variables_in_compiler_text_are_scoped_by_function() -> None:
+    highlighter = CompilerTextHighlighter("1")
     rows = [
-        colours.line(line)
+        highlighter.line(line)
         for line in [
             "func.func @main(%arg0: tensor<f32>) {",
             "%0:2 = call @f(%arg0)",

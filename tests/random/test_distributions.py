@@ -1,4 +1,4 @@
-"""Draws of 64 bits are those of JAX, which has them in a mode of its own."""
+"""64-bit random draws match those of JAX with x64 enabled."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -18,7 +18,7 @@ from tracefx.testing.tolerances import ulp_distance
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 
-def test_draws_of_64_bits_are_jaxs() -> None:
+def test_64_bit_draws_match_jax() -> None:
     def draw(r: ModuleType, key: Any) -> list[Any]:
         return [
             r.normal(key, (3,)),
@@ -31,16 +31,16 @@ def test_draws_of_64_bits_are_jaxs() -> None:
         ]
 
     with fx.enable_x64():
-        ours = fx.jit(lambda key: draw(random, key))(random.key(-3))
+        draws = fx.jit(lambda key: draw(random, key))(random.key(-3))
     with jax.enable_x64(True):
-        theirs = jax.jit(lambda key: draw(jax.random, key))(jax.random.key(-3))
-    for got, want in zip(ours, theirs, strict=True):
+        jax_draws = jax.jit(lambda key: draw(jax.random, key))(jax.random.key(-3))
+    for got, want in zip(draws, jax_draws, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         assert np.max(ulp_distance(np.asarray(got), np.asarray(want), 0.25)) <= 64
 
 
-def test_counts_may_have_64_bits_alone() -> None:
-    """JAX's are -1 then."""
+def test_poisson_with_int64_dtype_without_x64() -> None:
+    """JAX returns -1 in this case."""
     assert (
         random.poisson(random.key(0), 20.0, (3,), "int64").tolist()
         == random.poisson(random.key(0), 20.0, (3,)).tolist()

@@ -1,6 +1,6 @@
-"""Programs evaluated operation by operation: loops step by step, calls by what they call. Nothing is compiled as one.
+"""Stepwise evaluation of programs: loops and calls are evaluated equation by equation, nothing is compiled as a whole.
 
-So passes that move equations from one program into another can be held to the very bits.
+So passes that move equations between programs can be compared bit by bit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]
 
 @final
 class StepwiseEvaluator:
-    """Evaluates, and keeps what is observable: which operation, on which numbers."""
+    """Evaluates a program and logs each primitive with effects, with the bytes of its operands."""
 
     def __init__(self) -> None:
         self.log: Log = []
@@ -56,12 +56,12 @@ class StepwiseEvaluator:
             case LinearSolve():
                 return self.run(prim.solve, args)
             case Cond():
-                place = min(max(int(to_numpy(args[0])), 0), len(prim.branches) - 1)
-                return self.run(prim.branches[place], args[1:])
+                branch_index = min(max(int(to_numpy(args[0])), 0), len(prim.branches) - 1)
+                return self.run(prim.branches[branch_index], args[1:])
             case While():
-                asked, done, carry = prim.split_operands(args)
-                while bool(to_numpy(self.run(prim.cond_jaxpr, [*asked, *carry])[0])):
-                    carry = self.run(prim.body_jaxpr, [*done, *carry])
+                cond_consts, body_consts, carry = prim.split_operands(args)
+                while bool(to_numpy(self.run(prim.cond_jaxpr, [*cond_consts, *carry])[0])):
+                    carry = self.run(prim.body_jaxpr, [*body_consts, *carry])
                 return carry
             case Scan():
                 return self.scan(prim, args)
@@ -98,20 +98,20 @@ def results(jaxpr: Jaxpr, args: Sequence[Value]) -> tuple[list[Value], Log]:
 
 
 def same_bits(got: Value, want: Value) -> bool:
-    """Whether two values have one type and the same bits; a NaN is a NaN, whatever is inside of it."""
-    return got.aval == want.aval and _parts(to_numpy(got)) == _parts(to_numpy(want))
+    """Returns whether two values have equal types and bits; all NaNs are equal."""
+    return got.aval == want.aval and _bit_patterns(to_numpy(got)) == _bit_patterns(to_numpy(want))
 
 
-def _parts(x: NDArray) -> list[bytes]:
+def _bit_patterns(x: NDArray) -> list[bytes]:
     if dtypes.is_complex(x.dtype):
-        return [*_parts(np.asarray(x.real)), *_parts(np.asarray(x.imag))]
+        return [*_bit_patterns(np.asarray(x.real)), *_bit_patterns(np.asarray(x.imag))]
     if not dtypes.is_float(x.dtype):
         return [np.ascontiguousarray(x).tobytes()]
     return [np.where(np.isnan(x), x.dtype.type(np.nan), x).tobytes(), np.isnan(x).tobytes()]
 
 
 def assert_pass_is_sound(change: Pass, jaxpr: Jaxpr, args: Sequence[Value], *, exact: bool = True) -> Jaxpr:
-    """Assert the law of a pass, at arguments; gives what it made."""
+    """Asserts that a pass keeps types, values and effects and is idempotent; returns the transformed program."""
     new = change(jaxpr)
     check_jaxpr(new)
     assert (new.in_avals, new.out_avals) == (jaxpr.in_avals, jaxpr.out_avals)

@@ -1,4 +1,4 @@
-"""Programs full of what rules look for: small operations on few values, with the numbers 0, 1 and -1 among them."""
+"""Strategies for programs that match many rewrite rules: small operations, few values, literals like 0, 1 and -1."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tracefx.testing.strategies import edge_values, scalars
 
 Step: TypeAlias = tuple[Primitive, Sequence[Atom]]
 
-KINDS: Final = (
+DRAWN_DTYPES: Final = (
     dtypes.float32,
     dtypes.int32,
     dtypes.bool_,
@@ -56,7 +56,7 @@ BINARY: Final = (Add(), Sub(), Mul(), Div(), Max(), Min(), And(), Or(), Xor(), E
 
 @final
 class EffectfulPrimitive(Primitive):
-    """Gives nothing, and must neither go nor come again."""
+    """A primitive without results, which must neither be removed nor duplicated."""
 
     __slots__ = ()
     name = "tell"
@@ -72,7 +72,7 @@ class EffectfulPrimitive(Primitive):
 
 
 def literals(dtype: DType) -> st.SearchStrategy[Literal]:
-    """The numbers that rules know, and edges."""
+    """Literals that rules match, and edge cases."""
     if dtypes.is_bool(dtype):
         vals: list[bool | int | float | complex] = [False, True]
     elif dtypes.is_integer(dtype):
@@ -91,7 +91,7 @@ def _types(dtype: DType) -> st.SearchStrategy[ShapedArray]:
     return st.builds(lambda shape, w: ShapedArray(shape, dtype, w), st.sampled_from(SHAPES), weak)
 
 
-def _window(draw: DrawFn, x: Atom) -> Primitive:
+def _draw_slice(draw: DrawFn, x: Atom) -> Primitive:
     starts, limits, strides = [], [], []
     for n in x.aval.shape:
         low = draw(st.integers(0, n))
@@ -101,8 +101,8 @@ def _window(draw: DrawFn, x: Atom) -> Primitive:
     return Slice(tuple(starts), tuple(limits), tuple(strides) if draw(st.booleans()) else None)
 
 
-def _moving(draw: DrawFn, values: Sequence[Atom]) -> Step:
-    """An operation that moves the elements of a value, fitting or not."""
+def _draw_data_movement(draw: DrawFn, values: Sequence[Atom]) -> Step:
+    """Draws an operation that moves the elements of a value; it may not be valid for the value's shape."""
     x = draw(st.sampled_from(values))
     shape, n = x.aval.shape, x.aval.ndim
     axes = tuple(draw(st.permutations(range(n))))
@@ -118,15 +118,15 @@ def _moving(draw: DrawFn, values: Sequence[Atom]) -> Step:
         size = tuple([draw(st.sampled_from((2, 3))) if m == 1 else m for m in shape])
         return BroadcastInDim((*[2] * before, *size), tuple(range(before, before + n))), [x]
     if kind == "slice":
-        return _window(draw, x), [x]
+        return _draw_slice(draw, x), [x]
     if kind == "rev":
         return Rev(some), [x]
     if kind == "squeeze":
         return Squeeze(tuple([d for d in range(n) if shape[d] == 1])), [x]
-    return _of_several(draw, x, values)
+    return _draw_variadic(draw, x, values)
 
 
-def _of_several(draw: DrawFn, x: Atom, values: Sequence[Atom]) -> Step:
+def _draw_variadic(draw: DrawFn, x: Atom, values: Sequence[Atom]) -> Step:
     n, dtype = x.aval.ndim, x.aval.dtype
     alike = [y for y in values if y.aval.dtype == dtype and y.aval.ndim == n]
     kind = draw(st.sampled_from(("concatenate", "pad", "dynamic", "sum", "split")))
@@ -145,22 +145,22 @@ def _of_several(draw: DrawFn, x: Atom, values: Sequence[Atom]) -> Step:
     return Split((1, x.aval.shape[axis] - 1) if n else (), axis), [x]
 
 
-def _step(draw: DrawFn, values: Sequence[Atom]) -> Step:
+def _draw_step(draw: DrawFn, values: Sequence[Atom]) -> Step:
     kind = draw(st.sampled_from(("unary", "unary", "binary", "binary", "binary", "convert", "move", "move", "choose")))
     x = draw(st.sampled_from(values))
     if kind == "unary":
         return draw(st.sampled_from((*UNARY, IntegerPow(1)))), [x]
     if kind == "convert":
-        dtype = draw(st.sampled_from(KINDS[:7]))
+        dtype = draw(st.sampled_from(DRAWN_DTYPES[:7]))
         return ConvertElementType(dtype, dtype in WEAK and draw(st.booleans())), [x]
     if kind == "move":
-        return _moving(draw, values)
+        return _draw_data_movement(draw, values)
     alike = [y for y in values if y.aval.dtype == x.aval.dtype]
     y = draw(st.sampled_from([*alike, x]) | literals(x.aval.dtype))
     if kind == "choose":
         masks = [v for v in values if dtypes.is_bool(v.aval.dtype) or dtypes.is_integer(v.aval.dtype)]
-        which = draw(st.sampled_from(masks) if masks else literals(dtypes.bool_))
-        return SelectN(), [which if draw(st.booleans()) else draw(literals(dtypes.bool_)), x, y]
+        predicate = draw(st.sampled_from(masks) if masks else literals(dtypes.bool_))
+        return SelectN(), [predicate if draw(st.booleans()) else draw(literals(dtypes.bool_)), x, y]
     prims: Sequence[Primitive] = (*BINARY, Complex()) if x.aval.dtype == dtypes.float32 else BINARY
     prim = draw(st.sampled_from(prims))
     return prim, [x, y] if draw(st.booleans()) else [y, x]
@@ -168,15 +168,15 @@ def _step(draw: DrawFn, values: Sequence[Atom]) -> Step:
 
 @st.composite
 def peepholes(draw: DrawFn, max_steps: int = 12, effects: bool = False) -> Jaxpr:
-    """A straight program, with `effects` one that tells some of its values; steps that don't fit are left out."""
-    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2))
-    avals = [draw(_types(k)) for k in kinds for _ in range(draw(st.integers(1, 2)))]
+    """Draws a straight-line program; `effects` adds effectful equations. Invalid operations are skipped."""
+    input_dtypes = draw(st.lists(st.sampled_from(DRAWN_DTYPES), min_size=1, max_size=2))
+    avals = [draw(_types(k)) for k in input_dtypes for _ in range(draw(st.integers(1, 2)))]
     inputs = tuple([Var(i, a) for i, a in enumerate(avals)])
     values: list[Atom] = list(inputs)
     eqns: list[Eqn] = []
     count = len(values)
     for _ in range(draw(st.integers(1, max_steps))):
-        prim, operands = _step(draw, values)
+        prim, operands = _draw_step(draw, values)
         try:
             out_avals = prim.abstract_eval(*[x.aval for x in operands])
         except (TypeError, ValueError):
@@ -195,7 +195,7 @@ def peepholes(draw: DrawFn, max_steps: int = 12, effects: bool = False) -> Jaxpr
 
 @st.composite
 def operands(draw: DrawFn, avals: Sequence[ShapedArray]) -> list[Value]:
-    """Numbers of these types, NaN, infinities and zeros of both signs among them."""
+    """Draws values of the given types, including NaN, infinities and zeros of both signs."""
     values: list[Value] = []
     for a in avals:
         drawn = draw(
@@ -211,30 +211,35 @@ def operands(draw: DrawFn, avals: Sequence[ShapedArray]) -> list[Value]:
     return values
 
 
-# ------------------------------------------------------------------ inside of bodies
+# ------------------------------------------------------------------ programs in bodies
 
 Wrapper: TypeAlias = Callable[[Jaxpr], Jaxpr]
 
 
-def _alone(prim: Primitive, inputs: tuple[Atom, ...], invars: tuple[Var, ...]) -> Jaxpr:
+def _single_equation_jaxpr(prim: Primitive, inputs: tuple[Atom, ...], invars: tuple[Var, ...]) -> Jaxpr:
     count = len(invars)
     outs = tuple([Var(count + i, a) for i, a in enumerate(prim.abstract_eval(*[x.aval for x in inputs]))])
     return Jaxpr((), invars, (Eqn(prim, inputs, outs),), outs)
 
 
-def called(body: Jaxpr) -> Jaxpr:
-    return _alone(Call("called", body), body.invars, body.invars)
+def wrap_in_call(body: Jaxpr) -> Jaxpr:
+    return _single_equation_jaxpr(Call("called", body), body.invars, body.invars)
 
 
-def branched(body: Jaxpr) -> Jaxpr:
+def wrap_in_cond(body: Jaxpr) -> Jaxpr:
     invars = (Var(0, INDEX_AVAL), *[Var(i + 1, v.aval) for i, v in enumerate(body.invars)])
-    return _alone(Cond((body, body)), invars, invars)
+    return _single_equation_jaxpr(Cond((body, body)), invars, invars)
 
 
-def scanned(body: Jaxpr) -> Jaxpr:
-    """The body in every step, all its inputs constants."""
+def wrap_in_scan(body: Jaxpr) -> Jaxpr:
+    """Wraps the body in a scan in which all inputs are constants."""
     op = Scan(body, length=2, num_carry=0, num_consts=len(body.invars), reverse=False, unroll=1)
-    return _alone(op, body.invars, body.invars)
+    return _single_equation_jaxpr(op, body.invars, body.invars)
 
 
-WRAPPERS: Final[Sequence[Wrapper]] = (called, branched, scanned, lambda body: scanned(called(body)))
+WRAPPERS: Final[Sequence[Wrapper]] = (
+    wrap_in_call,
+    wrap_in_cond,
+    wrap_in_scan,
+    lambda body: wrap_in_scan(wrap_in_call(body)),
+)

@@ -1,4 +1,4 @@
-"""The law of every pass: it changes no value, no type and no effect, in bodies neither, and is done when it is done."""
+"""Properties of every pass: it keeps values, types and effects, also in bodies, and is idempotent."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ PASSES: Final[Sequence[Pass]] = (
     cse,
     dce,
 )
-names: Final = pytest.mark.parametrize("change", PASSES, ids=lambda p: p.__name__)
+all_passes: Final = pytest.mark.parametrize("change", PASSES, ids=lambda p: p.__name__)
 
 
-@names
+@all_passes
 @limit_examples(40)
 @given(jaxpr=peepholes(effects=True), data=st.data())
-def test_small_operations(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> None:
+def test_pass_is_sound_on_peepholes(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> None:
     check_jaxpr(jaxpr)
     assert_pass_is_sound(change, jaxpr, data.draw(operands(jaxpr.in_avals)))
 
 
-@names
+@all_passes
 @limit_examples(12)
 @given(jaxpr=peepholes(effects=True), wrap=st.sampled_from(WRAPPERS), data=st.data())
-def test_in_bodies(change: Pass, jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
-    whole = wrap(jaxpr)
-    check_jaxpr(whole)
-    assert_pass_is_sound(change, whole, data.draw(operands(whole.in_avals)))
+def test_pass_is_sound_in_bodies(change: Pass, jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
+    wrapped = wrap(jaxpr)
+    check_jaxpr(wrapped)
+    assert_pass_is_sound(change, wrapped, data.draw(operands(wrapped.in_avals)))
 
 
 def program_of(case: TransformedProgram) -> tuple[Jaxpr, list[Value]]:
@@ -84,30 +84,30 @@ def program_of(case: TransformedProgram) -> tuple[Jaxpr, list[Value]]:
     return closed.jaxpr, [*closed.consts, *args]
 
 
-@names
+@all_passes
 @limit_examples(6)
 @given(transformed_control_flow_programs())
-def test_programs_with_structure(change: Pass, case: TransformedProgram) -> None:
+def test_pass_is_sound_on_control_flow_programs(change: Pass, case: TransformedProgram) -> None:
     assert_pass_is_sound(change, *program_of(case))
 
 
-@names
+@all_passes
 @limit_examples(6)
 @given(transformed_programs())
-def test_programs_under_stacks(change: Pass, case: TransformedProgram) -> None:
+def test_pass_is_sound_on_transformed_programs(change: Pass, case: TransformedProgram) -> None:
     assert_pass_is_sound(change, *program_of(case))
 
 
 @limit_examples(30)
 @given(jaxpr=peepholes(), data=st.data())
-def test_fast_math_keeps_types_and_ends(jaxpr: Jaxpr, data: st.DataObject) -> None:
+def test_fast_math_keeps_types_and_terminates(jaxpr: Jaxpr, data: st.DataObject) -> None:
     assert_pass_is_sound(lambda j: simplify(j, fast_math=True), jaxpr, [], exact=False)
     assert_pass_is_sound(lambda j: optimize(j, fast_math=True), jaxpr, [], exact=False)
 
 
 @limit_examples(15)
 @given(transformed_programs())
-def test_fast_math_is_nearly_right(case: TransformedProgram) -> None:
+def test_fast_math_is_approximately_right(case: TransformedProgram) -> None:
     jaxpr, args = program_of(case)
     new = assert_pass_is_sound(lambda j: simplify(j, fast_math=True), jaxpr, args, exact=False)
     for got, want in zip(results(new, args)[0], results(jaxpr, args)[0], strict=True):
@@ -116,8 +116,8 @@ def test_fast_math_is_nearly_right(case: TransformedProgram) -> None:
 
 @limit_examples(40)
 @given(jaxpr=peepholes(), data=st.data())
-def test_programs_with_constants(jaxpr: Jaxpr, data: st.DataObject) -> None:
-    """All but the last input are constants."""
+def test_passes_on_closed_jaxprs(jaxpr: Jaxpr, data: st.DataObject) -> None:
+    """All inputs but the last become constants."""
     values = data.draw(operands(jaxpr.in_avals))
     closed = ClosedJaxpr(Jaxpr(jaxpr.invars[:-1], jaxpr.invars[-1:], jaxpr.eqns, jaxpr.outs), tuple(values[:-1]))
     for change in (fold_constants, optimize, simplify, canonicalize_jaxpr):
@@ -140,18 +140,18 @@ def test_programs_with_constants(jaxpr: Jaxpr, data: st.DataObject) -> None:
         ("divide_by_a_number", "div a 3.0:f32[]", [5.0]),
     ],
 )
-def test_the_law_finds_a_wrong_rule(wrong: str, text: str, numbers: list[float]) -> None:
-    (planted,) = [r for r in FAST_MATH_RULES if r.name == wrong]
+def test_soundness_check_detects_unsound_rule(wrong: str, text: str, numbers: list[float]) -> None:
+    (unsound_rule,) = [r for r in FAST_MATH_RULES if r.name == wrong]
     jaxpr = parse_jaxpr(f"{{ lambda ; a:f32[1]. let b:f32[1] = {text} in (b,) }}")
     args: list[Value] = [from_numpy(np.array(numbers, np.float32))]
     assert_pass_is_sound(simplify, jaxpr, args)
     with pytest.raises(AssertionError, match="is not"):
-        assert_pass_is_sound(lambda j: rewrite(j, [planted]), jaxpr, args)
+        assert_pass_is_sound(lambda j: rewrite(j, [unsound_rule]), jaxpr, args)
 
 
 @limit_examples(6)
 @given(transformed_control_flow_programs(max_layers=1))
-def test_derivatives_stay(case: TransformedProgram) -> None:
+def test_optimized_program_has_same_derivatives(case: TransformedProgram) -> None:
     jaxpr, args = program_of(case)
     arrays = [np.asarray(x) for x in args]
 
@@ -159,27 +159,27 @@ def test_derivatives_stay(case: TransformedProgram) -> None:
         return lambda *xs: sum([fnp.sum(y) for y in run(*xs)])
 
     before, after = [fx.jaxpr_as_fun(ClosedJaxpr(j.closed(), ())) for j in (jaxpr, optimize(jaxpr))]
-    places = tuple([i for i, x in enumerate(arrays) if np.issubdtype(x.dtype, np.floating)])
-    got, want = [fx.jit(fx.grad(total(f), places))(*args) for f in (after, before)]
+    float_argnums = tuple([i for i, x in enumerate(arrays) if np.issubdtype(x.dtype, np.floating)])
+    got, want = [fx.jit(fx.grad(total(f), float_argnums))(*args) for f in (after, before)]
     for g, w in zip(got, want, strict=True):
         assert_near(g, w)
 
 
-def test_no_rule_has_the_name_of_another() -> None:
+def test_rule_names_are_unique() -> None:
     rules = EXACT_RULES + FAST_MATH_RULES
     assert len({rule.name for rule in rules}) == len(rules)
 
 
 @limit_examples(40)
 @given(jaxpr=peepholes(), data=st.data())
-def test_each_rule_alone(jaxpr: Jaxpr, data: st.DataObject) -> None:
-    one = data.draw(st.sampled_from(EXACT_RULES))
-    assert_pass_is_sound(lambda j: rewrite(j, [one]), jaxpr, data.draw(operands(jaxpr.in_avals)))
+def test_each_rule_is_sound(jaxpr: Jaxpr, data: st.DataObject) -> None:
+    drawn_rule = data.draw(st.sampled_from(EXACT_RULES))
+    assert_pass_is_sound(lambda j: rewrite(j, [drawn_rule]), jaxpr, data.draw(operands(jaxpr.in_avals)))
 
 
 @pytest.mark.parametrize(
     "change", [simplify, fold_constants, inline, hoist_loop_invariants, optimize, canonicalize_jaxpr]
 )
-def test_a_function_is_no_program(change: Callable[[Any], Any]) -> None:
+def test_passes_refuse_functions(change: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match=r"expected a program, as make_jaxpr\(f\)\(\*args\) gives, got <function"):
         change(fnp.sin)

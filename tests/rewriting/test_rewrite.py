@@ -1,4 +1,4 @@
-"""The engine: what rules may do, in which order they apply, and what they are refused."""
+"""The rewrite engine: application order of rules, replacement of terms, and errors."""
 
 from __future__ import annotations
 
@@ -88,30 +88,30 @@ def unfolded_power(term: Apply) -> Value | None:
             return None
 
 
-# ------------------------------------------------------------------ what rules do
+# ------------------------------------------------------------------ application of rules
 
 
-def test_a_chain_goes_at_once() -> None:
+def test_chain_of_negations_is_removed_in_one_pass() -> None:
     jaxpr = program(
         "a:f32[]. let b:f32[] = neg a; c:f32[] = neg b; d:f32[] = neg c; e:f32[] = neg d; f:f32[] = neg e in (f, e)"
     )
     assert rewrite(jaxpr, [double_neg]) == program("a:f32[]. let b:f32[] = neg a in (b, a)")
 
 
-def test_what_a_rule_makes_is_rewritten_too() -> None:
+def test_result_of_a_rule_is_rewritten() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = integer_pow[y=3] a in (b,)")
-    made = rewrite(jaxpr, [unfolded_power, square])
-    assert made == program("a:f32[]. let b:f32[] = square a; c:f32[] = mul a b in (c,)")
+    result = rewrite(jaxpr, [unfolded_power, square])
+    assert result == program("a:f32[]. let b:f32[] = square a; c:f32[] = mul a b in (c,)")
 
 
-def test_the_first_rule_applies() -> None:
+def test_first_matching_rule_applies() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
     first = RewriteRule("first", lambda term: fx.lax.exp(*term.operands), (Sin,))
     assert names(rewrite(jaxpr, [first, sin_to_cos])) == ["exp"]
     assert names(rewrite(jaxpr, [sin_to_cos, first])) == ["cos"]
 
 
-def test_operators_and_functions_of_arrays_make_terms() -> None:
+def test_rules_may_use_operators_and_array_functions() -> None:
     @rule(Log)
     def log_of_exp_sum(term: Apply) -> Value | None:
         match term:
@@ -124,21 +124,21 @@ def test_operators_and_functions_of_arrays_make_terms() -> None:
     jaxpr = program(
         "a:f32[2] b:f32[2]. let c:f32[2] = exp a; d:f32[2] = exp b; e:f32[2] = add c d; f:f32[2] = log e in (f,)"
     )
-    made = rewrite(jaxpr, [log_of_exp_sum])
-    check_jaxpr(made)
+    result = rewrite(jaxpr, [log_of_exp_sum])
+    check_jaxpr(result)
     args: list[Value] = [from_numpy(np.array(x, np.float32)) for x in ([1000.0, 1.0], [999.0, 2.0])]
-    (out,) = results(made, args)[0]
+    (out,) = results(result, args)[0]
     assert_near(out, np.logaddexp([1000.0, 1.0], [999.0, 2.0]), ELEMENTARY)
 
 
-def test_a_rule_may_call_what_is_compiled() -> None:
+def test_rules_may_call_jitted_functions() -> None:
     called = RewriteRule("called", lambda term: fx.jit(lambda x: fx.lax.cos(x) * 2.0)(term.operands[0]), (Sin,))
-    made = rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [called])
-    check_jaxpr(made)
-    assert names(made) == ["jit"]
+    result = rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [called])
+    check_jaxpr(result)
+    assert names(result) == ["jit"]
 
 
-def test_patterns_bind_parameters_and_numbers() -> None:
+def test_patterns_match_parameters_and_literals() -> None:
     @rule(Transpose)
     def forget(term: Apply) -> Value | None:
         match term:
@@ -154,29 +154,29 @@ def test_patterns_bind_parameters_and_numbers() -> None:
     assert rewrite(unchanged, [forget]) is unchanged
 
 
-def test_a_rule_without_roots_is_asked_about_all() -> None:
-    asked: list[str] = []
+def test_rule_without_roots_examines_all_equations() -> None:
+    examined: list[str] = []
 
     def look(term: Apply) -> None:
-        asked.append(term.prim.name)
+        examined.append(term.prim.name)
 
     jaxpr = program("a:f32[]. let b:f32[] = sin a; c:f32[] = cos b in (c,)")
     assert rewrite(jaxpr, [RewriteRule("look", look)]) is jaxpr
-    assert asked == ["sin", "cos"]
+    assert examined == ["sin", "cos"]
 
 
-def test_a_rule_about_a_capability() -> None:
-    found: list[Any] = []
+def test_rule_root_may_be_an_abstract_class() -> None:
+    matched: list[Any] = []
     jaxpr = fx.make_jaxpr(lambda x: fx.jit(fx.lax.sin)(x) + 1.0)(1.0)
-    rewrite(jaxpr, [RewriteRule("carry", lambda term: found.append(term), (HasSubjaxprs,))])
-    assert [t.prim.name for t in found] == ["jit"]
+    rewrite(jaxpr, [RewriteRule("carry", lambda term: matched.append(term), (HasSubjaxprs,))])
+    assert [t.prim.name for t in matched] == ["jit"]
 
 
-def test_what_terms_tell() -> None:
-    seen: list[Apply] = []
+def test_attributes_of_terms() -> None:
+    terms: list[Apply] = []
     jaxpr = program("a:f32[] b:i32[]*. let c:f32[] = sin a; d:f32[] = mul c 2.0:f32[] in (d,)")
-    rewrite(jaxpr, [RewriteRule("look", lambda term: seen.append(term), (Mul,))])
-    (term,) = seen
+    rewrite(jaxpr, [RewriteRule("look", lambda term: terms.append(term), (Mul,))])
+    (term,) = terms
     inner, number = term.operands
     assert isinstance(inner, Apply)
     assert isinstance(number, Literal)
@@ -204,14 +204,14 @@ def split_to_slices(term: Apply) -> list[Value]:
             raise AssertionError
 
 
-def test_an_operation_of_several_outputs_is_replaced_as_a_whole() -> None:
-    made = assert_pass_is_sound(
+def test_all_outputs_of_an_equation_are_replaced_together() -> None:
+    result = assert_pass_is_sound(
         lambda j: rewrite(j, [split_to_slices]), program(SPLIT), [from_numpy(np.arange(5, dtype=np.float32))]
     )
-    assert names(made) == ["slice", "slice", "neg"]
+    assert names(result) == ["slice", "slice", "neg"]
 
 
-def test_an_output_is_seen_through() -> None:
+def test_rule_may_use_other_outputs_of_an_operand() -> None:
     @rule(Neg)
     def of_second(term: Apply) -> Value | None:
         match term:
@@ -223,18 +223,18 @@ def test_an_output_is_seen_through() -> None:
     assert names(rewrite(program(SPLIT), [of_second])) == ["split", "sin"]
 
 
-def test_operations_of_several_outputs_may_come_in() -> None:
+def test_rule_may_introduce_equations_with_several_outputs() -> None:
     @rule(Sin)
     def both(term: Apply) -> Value:
         first, second = bind(Split((1, 1), 0), *term.operands)
         return fx.lax.concatenate([second, first], 0)
 
-    made = rewrite(program("a:f32[2]. let b:f32[2] = sin a in (b,)"), [both])
-    check_jaxpr(made)
-    assert names(made) == ["split", "concatenate"]
+    result = rewrite(program("a:f32[2]. let b:f32[2] = sin a in (b,)"), [both])
+    check_jaxpr(result)
+    assert names(result) == ["split", "concatenate"]
 
 
-def test_a_wrong_number_of_outputs_is_refused() -> None:
+def test_wrong_number_of_outputs_is_refused() -> None:
     one = RewriteRule("one", lambda term: fx.lax.slice(term.operands[0], (0,), (2,)), (Split,))
     with pytest.raises(
         RewriteTypeError, match=r"'one' returned 1 values for split, which has 2 outputs \(f32\[2\], f32"
@@ -246,27 +246,27 @@ def test_a_wrong_number_of_outputs_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replace", "told"),
+    ("replace", "message"),
     [
         (lambda x: fx.lax.convert_element_type(x, "bfloat16"), r"sin\(a:f32\[\]\) from f32\[\] to bf16\[\]"),
         (lambda x: fx.lax.broadcast(x, (2,)), r"from f32\[\] to f32\[2\]"),
         (lambda x: Literal(1.0, ShapedArray((), np.dtype("float32"), weak_type=True)), r"from f32\[\] to f32\[\]\*"),
     ],
 )
-def test_a_rule_that_changes_a_type_is_refused(replace: Any, told: str) -> None:
+def test_rule_that_changes_a_type_is_refused(replace: Any, message: str) -> None:
     wrong = RewriteRule("wrong", lambda term: replace(*term.operands), (Sin,))
-    with pytest.raises(RewriteTypeError, match=rf"the rule 'wrong' changes the type of .*{told}"):
+    with pytest.raises(RewriteTypeError, match=rf"the rule 'wrong' changes the type of .*{message}"):
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [wrong])
 
 
-def test_the_line_of_the_equation_is_told() -> None:
+def test_type_error_contains_the_source_line() -> None:
     jaxpr = fx.make_jaxpr(lambda x: fx.lax.sin(x))(fnp.float32(1))
     wrong = RewriteRule("wrong", lambda term: fx.lax.convert_element_type(term.operands[0], "bfloat16"), (Sin,))
     with pytest.raises(RewriteTypeError, match=r"at .*test_rewrite\.py:\d+ \("):
         rewrite(jaxpr, [wrong])
 
 
-def test_what_is_no_value_is_refused() -> None:
+def test_invalid_rules_and_results_are_refused() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
     with pytest.raises(RewriteTypeError, match=r"returned 1.0 for sin\(a:f32\[\]\): it must return a term"):
         rewrite(jaxpr, [RewriteRule("number", lambda term: 1.0, (Sin,))])  # type: ignore[arg-type,return-value]  # is the point
@@ -278,31 +278,31 @@ def test_what_is_no_value_is_refused() -> None:
         rewrite(jaxpr, [], limit=0)
 
 
-def test_arrays_are_refused_numbers_are_not() -> None:
+def test_rules_may_introduce_scalars_but_not_arrays() -> None:
     jaxpr = program("a:f32[2]. let b:f32[2] = sin a in (b,)")
     with pytest.raises(RewriteError, match=r"array of type f32\[2\] is an operand of mul") as caught:
         rewrite(jaxpr, [RewriteRule("array", lambda t: fx.lax.mul(t.operands[0], np.ones(2, np.float32)), (Sin,))])
     assert "in the rule 'array' about sin(a:f32[2])" in caught.value.__notes__[0]
-    made = rewrite(jaxpr, [RewriteRule("number", lambda t: fx.lax.mul(t.operands[0], fnp.float32(2)), (Sin,))])
-    assert made == program("a:f32[2]. let b:f32[2] = mul a 2.0:f32[] in (b,)")
+    result = rewrite(jaxpr, [RewriteRule("number", lambda t: fx.lax.mul(t.operands[0], fnp.float32(2)), (Sin,))])
+    assert result == program("a:f32[2]. let b:f32[2] = mul a 2.0:f32[] in (b,)")
 
 
-def test_terms_of_another_program_are_refused() -> None:
-    kept: list[Value] = []
+def test_leaked_terms_are_refused() -> None:
+    leaked: list[Value] = []
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
-    rewrite(jaxpr, [RewriteRule("keep", lambda t: kept.append(t.operands[0]))])
+    rewrite(jaxpr, [RewriteRule("keep", lambda t: leaked.append(t.operands[0]))])
     with pytest.raises(fx.extend.EscapedTracerError):
-        rewrite(jaxpr, [RewriteRule("late", lambda t: kept[0])])
+        rewrite(jaxpr, [RewriteRule("late", lambda t: leaked[0])])
 
 
-def test_an_error_of_a_rule_names_it() -> None:
+def test_exception_in_a_rule_names_the_rule() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [RewriteRule("bad", lambda term: 1 // 0)])  # type: ignore[arg-type,return-value]  # is the point
     assert caught.value.__notes__ == ["in the rule 'bad' about sin(a:f32[])"]
     assert fx.extend.current() is fx.extend.handling(fx.extend.current())._handler
 
 
-# ------------------------------------------------------------------ loops
+# ------------------------------------------------------------------ termination
 
 
 @rule(Add)
@@ -320,7 +320,7 @@ def sub_to_add(term: Apply) -> Value:
     return fx.lax.add(*term.operands)
 
 
-def test_rules_that_undo_each_other() -> None:
+def test_cyclic_rules_raise() -> None:
     jaxpr = program("a:f32[] b:f32[]. let c:f32[] = add a b in (c,)")
     with pytest.raises(
         RewriteLoopError, match="'add_to_mul', 'mul_to_sub', 'sub_to_add' would go on forever"
@@ -330,7 +330,7 @@ def test_rules_that_undo_each_other() -> None:
     assert names(rewrite(jaxpr, [add_to_mul, mul_to_sub])) == ["sub"]
 
 
-def test_the_way_into_a_circle_is_no_part_of_it() -> None:
+def test_cycle_error_omits_rules_before_the_cycle() -> None:
     jaxpr = program("a:f32[] b:f32[]. let c:f32[] = sin a in (c,)")
     enter = RewriteRule("enter", lambda t: fx.lax.add(t.operands[0], t.operands[0]), (Sin,))
     with pytest.raises(RewriteLoopError) as caught:
@@ -341,16 +341,16 @@ def test_the_way_into_a_circle_is_no_part_of_it() -> None:
 @pytest.mark.parametrize(
     "grow",
     [
-        lambda t: fx.lax.mul(t, fnp.float32(1)),  # what is replaced is part of what replaces it
+        lambda t: fx.lax.mul(t, fnp.float32(1)),  # the replaced term is part of its replacement
         lambda t: fx.lax.mul(fx.lax.sin(*t.operands), fnp.float32(1)),
     ],
 )
-def test_a_rule_that_grows_around_itself(grow: Any) -> None:
+def test_rule_that_contains_its_own_match_raises(grow: Any) -> None:
     with pytest.raises(RewriteLoopError, match=r"the rule 'grow' would go on forever: sin\(a:f32\[\]\)"):
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [RewriteRule("grow", grow, (Sin,))])
 
 
-def test_a_rule_that_grows_ever_more() -> None:
+def test_rule_with_growing_results_raises() -> None:
     grow = RewriteRule("grow", lambda t: fx.lax.sin(fx.lax.mul(t.operands[0], fnp.float32(2))), (Sin,))
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
     with pytest.raises(
@@ -359,14 +359,14 @@ def test_a_rule_that_grows_ever_more() -> None:
         rewrite(jaxpr, [grow])
 
 
-def test_many_steps_are_no_loop() -> None:
+def test_many_rewrites_are_no_loop() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = integer_pow[y=700] a in (b,)")
     assert len(rewrite(jaxpr, [unfolded_power]).eqns) == 699
     with pytest.raises(RewriteLoopError, match="pass rewrite a larger limit"):
         rewrite(jaxpr, [unfolded_power], limit=100)
 
 
-def test_a_rule_that_doubles_forever_ends() -> None:
+def test_rule_that_doubles_terms_raises() -> None:
     def double(term: Apply) -> Value:
         x, n = term.operands[0], fnp.float32(2)
         return fx.lax.add(fx.lax.sin(fx.lax.mul(x, n)), fx.lax.sin(fx.lax.sub(x, n)))
@@ -375,7 +375,7 @@ def test_a_rule_that_doubles_forever_ends() -> None:
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [RewriteRule("double", double, (Sin,))])
 
 
-def test_programs_that_nest_forever() -> None:
+def test_unbounded_nesting_raises() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
     called = RewriteRule("called", lambda t: fx.jit(lambda x: fx.lax.sin(x))(t.operands[0]), (Sin,))
     with pytest.raises(RewriteLoopError, match="rewrite a program to one that contains the same program, .* sin a in"):
@@ -388,12 +388,12 @@ def test_programs_that_nest_forever() -> None:
         rewrite(jaxpr, [RewriteRule("deeper", deeper, (Sin,))])
 
 
-def test_a_limit_of_one() -> None:
+def test_limit_of_one_rewrites_each_equation_once() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = sin a; c:f32[] = sin b in (c,)")
     assert names(rewrite(jaxpr, [sin_to_cos], limit=1)) == ["cos", "cos"]
 
 
-def test_giving_the_same_back_changes_nothing() -> None:
+def test_returning_an_equal_term_changes_nothing() -> None:
     same = RewriteRule("same", lambda t: bind1(t.prim, *t.operands), (Sin,))
     itself = RewriteRule("itself", lambda t: t)
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
@@ -404,18 +404,18 @@ def test_giving_the_same_back_changes_nothing() -> None:
 # ------------------------------------------------------------------ effects, bodies, provenance
 
 
-def test_effects_stay_where_they_are() -> None:
+def test_rewriting_keeps_order_of_effects() -> None:
     def f(x: fx.Array) -> fx.Array:
         fx.debug.print("{}", fx.lax.neg(fx.lax.neg(x)))
         y = fx.lax.sin(x)
         fx.debug.print("{}", y)
         return fx.lax.cos(x)
 
-    made = rewrite(fx.make_jaxpr(f)(fnp.float32(1)), [double_neg, sin_to_cos]).jaxpr
-    assert names(made) == ["debug_print", "cos", "debug_print", "cos"]
+    result = rewrite(fx.make_jaxpr(f)(fnp.float32(1)), [double_neg, sin_to_cos]).jaxpr
+    assert names(result) == ["debug_print", "cos", "debug_print", "cos"]
 
 
-def test_a_rule_brings_no_effects() -> None:
+def test_rules_must_not_add_effects() -> None:
     def shown(term: Apply) -> Value:
         fx.debug.print("{}", term.operands[0])
         return term.operands[0]
@@ -424,7 +424,7 @@ def test_a_rule_brings_no_effects() -> None:
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [RewriteRule("shown", shown)])
 
 
-def test_in_bodies_of_bodies() -> None:
+def test_rewrite_in_nested_bodies() -> None:
     def f(x: fx.Array, n: fx.Array) -> fx.Array:
         def step(c: fx.Array, _: None) -> tuple[fx.Array, fx.Array]:
             called = fx.jit(lambda y: fx.lax.sin(fx.lax.neg(fx.lax.neg(y))))
@@ -433,33 +433,33 @@ def test_in_bodies_of_bodies() -> None:
         return fx.lax.scan(step, x, None, length=2)[0]
 
     jaxpr = fx.make_jaxpr(f)(fnp.float32(1), fnp.int32(1))
-    made = rewrite(jaxpr, [double_neg, sin_to_cos])
-    check_jaxpr(made)
-    assert "neg" not in str(made)
-    assert "sin" not in str(made)
-    assert str(made).count("cos") == 2
-    assert rewrite(made, [double_neg, sin_to_cos]) is made
+    result = rewrite(jaxpr, [double_neg, sin_to_cos])
+    check_jaxpr(result)
+    assert "neg" not in str(result)
+    assert "sin" not in str(result)
+    assert str(result).count("cos") == 2
+    assert rewrite(result, [double_neg, sin_to_cos]) is result
 
 
-def test_a_body_that_several_equations_share_is_rewritten_once() -> None:
-    asked: list[int] = []
+def test_shared_body_is_rewritten_once() -> None:
+    examined: list[int] = []
 
     def count(term: Apply) -> None:
-        asked.append(1)
+        examined.append(1)
 
     g = fx.jit(fx.lax.sin)
     jaxpr = fx.make_jaxpr(lambda x: g(g(g(x))))(1.0)
     rewrite(jaxpr, [RewriteRule("count", count, (Sin,))])
-    assert len(asked) == 1
+    assert len(examined) == 1
 
 
-def test_lines_are_kept() -> None:
+def test_rewritten_equations_keep_source_lines() -> None:
     jaxpr = fx.make_jaxpr(lambda x: fx.lax.exp(fx.lax.sin(x)))(1.0)
-    made = rewrite(jaxpr, [sin_to_cos])
-    assert [str(e.source) for e in made.eqns] == [str(e.source) for e in jaxpr.eqns]
+    result = rewrite(jaxpr, [sin_to_cos])
+    assert [str(e.source) for e in result.eqns] == [str(e.source) for e in jaxpr.eqns]
 
 
-def test_programs_that_rules_run_keep_theirs() -> None:
+def test_inlined_branch_keeps_its_source_lines() -> None:
     def chosen(x: fx.Array) -> fx.Array:
         return fx.lax.exp(x)
 
@@ -469,18 +469,18 @@ def test_programs_that_rules_run_keep_theirs() -> None:
     assert eqn.source.resolve().line == chosen.__code__.co_firstlineno + 1
 
 
-def test_closed_programs_keep_their_constants() -> None:
+def test_closed_jaxpr_keeps_its_constants() -> None:
     c = fnp.arange(3.0)
     jaxpr = fx.make_jaxpr(lambda x: fx.lax.sin(x) * c)(c)
-    made = rewrite(jaxpr, [sin_to_cos])
-    assert isinstance(made, ClosedJaxpr)
-    assert made.consts == jaxpr.consts
-    check_jaxpr(made)
+    result = rewrite(jaxpr, [sin_to_cos])
+    assert isinstance(result, ClosedJaxpr)
+    assert result.consts == jaxpr.consts
+    check_jaxpr(result)
     assert rewrite(jaxpr, [double_neg]) is jaxpr
 
 
-def test_what_nobody_uses_lets_rules_apply_again() -> None:
-    """A carry that goes with what used it makes of the loop another one."""
+def test_rules_apply_again_after_dce() -> None:
+    """Removing an unused carry replaces the loop by a new one, to which rules apply again."""
 
     def step(carry: tuple[fx.Array, fx.Array], _: None) -> tuple[tuple[fx.Array, fx.Array], None]:
         return (carry[0] + 1.0, carry[1] * 2.0), None
@@ -491,15 +491,15 @@ def test_what_nobody_uses_lets_rules_apply_again() -> None:
 
     drop = RewriteRule("drop", lambda t: t.operands[0] if isinstance(t.operands[1], Apply) else None, (Add,))
     jaxpr = fx.make_jaxpr(f)(fnp.float32(1)).jaxpr
-    made = assert_pass_is_sound(
+    result = assert_pass_is_sound(
         lambda j: rewrite(j, [drop]), jaxpr, [from_numpy(np.float32(1).reshape(1))], exact=False
     )
-    assert len(made.eqns[0].outs) == 1
+    assert len(result.eqns[0].outs) == 1
 
 
 @limit_examples(50)
 @given(jaxpr=peepholes(), data=st.data())
-def test_without_rules_nothing_changes(jaxpr: Jaxpr, data: st.DataObject) -> None:
+def test_rewriting_without_matching_rules_returns_the_same_object(jaxpr: Jaxpr, data: st.DataObject) -> None:
     assert rewrite(jaxpr, []) is jaxpr
     never = RewriteRule("never", lambda term: None)
     assert rewrite(jaxpr, [never]) is jaxpr
@@ -517,13 +517,13 @@ def converted_flat(term: Apply) -> Value | None:
 
 @limit_examples(50)
 @given(jaxpr=peepholes(), data=st.data())
-def test_rules_among_others_change_no_value(jaxpr: Jaxpr, data: st.DataObject) -> None:
+def test_rules_together_are_sound(jaxpr: Jaxpr, data: st.DataObject) -> None:
     args = data.draw(operands(jaxpr.in_avals))
-    made = assert_pass_is_sound(lambda j: rewrite(j, [converted_flat, double_neg]), jaxpr, args)
-    assert renumber(made) is made
+    result = assert_pass_is_sound(lambda j: rewrite(j, [converted_flat, double_neg]), jaxpr, args)
+    assert renumber(result) is result
 
 
-# ------------------------------------------------------------------ length
+# ------------------------------------------------------------------ long programs
 
 
 def chain(n: int) -> Jaxpr:
@@ -533,21 +533,21 @@ def chain(n: int) -> Jaxpr:
     return Jaxpr((), (vs[0],), eqns, (vs[n],))
 
 
-def test_long_programs() -> None:
+def test_rewriting_long_programs() -> None:
     jaxpr = chain(30_000)
     assert simplify(jaxpr) is jaxpr
-    asked = 0
+    examined = 0
 
     def count(term: Apply) -> None:
-        nonlocal asked
-        asked += 1
+        nonlocal examined
+        examined += 1
 
     assert rewrite(jaxpr, [RewriteRule("count", count)]) is jaxpr
-    assert asked == 30_000
+    assert examined == 30_000
     assert len(rewrite(jaxpr, [sin_to_cos]).eqns) == 30_000
 
 
-def test_a_long_program_that_goes() -> None:
+def test_long_program_that_is_removed() -> None:
     vs = [Var(i, F32) for i in range(20_001)]
     jaxpr = Jaxpr((), (vs[0],), tuple([Eqn(Neg(), (vs[i],), (vs[i + 1],)) for i in range(20_000)]), (vs[-1],))
     assert rewrite(jaxpr, [double_neg]) == program("a:f32[]. let in (a,)")

@@ -1,4 +1,4 @@
-"""Each rule of the package: what it does, and what it must leave alone."""
+"""Each built-in rewrite rule: what it rewrites, and what it must not rewrite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracefx.rewriting import EXACT_RULES, FAST_MATH_RULES, optimize, rewrite, s
 from tracefx.rewriting.shape_rules import is_lossless_conversion
 from tracefx.testing.strategies import DTYPES, edge_values
 
-DOES: Final = (
+EXACT_CASES: Final = (
     ("add_identity", "a:f32[3]. let b:f32[3] = add a -0.0:f32[] in (b,)", "a:f32[3]. let in (a,)"),
     ("add_identity", "a:i32[3]. let b:i32[3] = add 0:i32[] a in (b,)", "a:i32[3]. let in (a,)"),
     (
@@ -217,7 +217,7 @@ DOES: Final = (
     ),
 )
 
-FAST: Final = (
+FAST_MATH_CASES: Final = (
     ("add_zero", "a:f32[]. let b:f32[] = add a 0.0:f32[] in (b,)", "a:f32[]. let in (a,)"),
     ("multiply_by_zero", "a:f32[]. let b:f32[] = mul a 0.0:f32[] in (b,)", "a:f32[]. let in (0:f32[],)"),
     ("multiply_complex_by_one", "a:c64[]. let b:c64[] = mul a (1+0j):c64[] in (b,)", "a:c64[]. let in (a,)"),
@@ -255,31 +255,33 @@ FAST: Final = (
 RULES: Final = {rule.name: rule for rule in EXACT_RULES + FAST_MATH_RULES}
 
 
-@pytest.mark.parametrize(("name", "before", "after"), [*DOES, *FAST], ids=[d[0] for d in (*DOES, *FAST)])
-def test_a_rule(name: str, before: str, after: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "before", "after"), [*EXACT_CASES, *FAST_MATH_CASES], ids=[d[0] for d in (*EXACT_CASES, *FAST_MATH_CASES)]
+)
+def test_rule_rewrites_as_expected(name: str, before: str, after: str) -> None:
     jaxpr, want = [renumber(parse_jaxpr(f"{{ lambda ; {text} }}")) for text in (before, after)]
     check_jaxpr(jaxpr)
     assert rewrite(jaxpr, [RULES[name]]) == want
-    assert simplify(jaxpr, fast_math=name in {d[0] for d in FAST}) == want
+    assert simplify(jaxpr, fast_math=name in {d[0] for d in FAST_MATH_CASES}) == want
     assert_pass_is_sound(lambda j: rewrite(j, [RULES[name]]), jaxpr, [], exact=False)
 
 
-@pytest.mark.parametrize(("name", "before"), [d[:2] for d in FAST], ids=[d[0] for d in FAST])
-def test_what_rounds_otherwise_asks_for_fast_math(name: str, before: str) -> None:
+@pytest.mark.parametrize(("name", "before"), [d[:2] for d in FAST_MATH_CASES], ids=[d[0] for d in FAST_MATH_CASES])
+def test_rules_that_change_rounding_need_fast_math(name: str, before: str) -> None:
     jaxpr = parse_jaxpr(f"{{ lambda ; {before} }}")
     assert simplify(jaxpr) is jaxpr
 
 
-def test_no_rule_is_left_out() -> None:
-    assert {d[0] for d in DOES} == {rule.name for rule in EXACT_RULES}
-    assert {d[0] for d in FAST} == {rule.name for rule in FAST_MATH_RULES}
+def test_every_rule_has_a_test_case() -> None:
+    assert {d[0] for d in EXACT_CASES} == {rule.name for rule in EXACT_RULES}
+    assert {d[0] for d in FAST_MATH_CASES} == {rule.name for rule in FAST_MATH_RULES}
 
 
-STAYS: Final = (
+UNCHANGED_PROGRAMS: Final = (
     "a:f32[3]. let b:f32[3] = add a 0.0:f32[] in (b,)",  # -0.0 becomes 0.0
     "a:f32[3]. let b:f32[3] = sub a -0.0:f32[] in (b,)",
     "a:c64[3]. let b:c64[3] = add a (-0-0j):c64[] in (b,)",
-    "a:f32[]*. let b:f32[] = mul a 1.0:f32[] in (b,)",  # the weak type goes
+    "a:f32[]*. let b:f32[] = mul a 1.0:f32[] in (b,)",  # the result would not be weak
     (
         "a:f32[]. let b:f32[3] = broadcast_in_dim[shape=(3,) broadcast_dimensions=()] 1.0:f32[]; "
         "c:f32[3] = mul a b in (c,)"
@@ -294,7 +296,7 @@ STAYS: Final = (
         "a:f64[]. let b:f32[] = convert_element_type[new_dtype=float32 weak_type=False] a; "
         "c:f64[] = convert_element_type[new_dtype=float64 weak_type=False] b in (c,)"
     ),
-    "a:f32[] b:f32[]*. let c:f32[] = select_n True:bool[] a b in (c,)",  # the case that is chosen is weak
+    "a:f32[] b:f32[]*. let c:f32[] = select_n True:bool[] a b in (c,)",  # the chosen case is weakly typed
     "a:f32[]. let b:f32[] = stop_gradient a in (b,)",
     (
         "a:f32[3]. let b:f32[2,3] = broadcast_in_dim[shape=(2, 3) broadcast_dimensions=(1,)] a; "
@@ -307,14 +309,14 @@ STAYS: Final = (
 )
 
 
-@pytest.mark.parametrize("text", STAYS)
-def test_what_stays(text: str) -> None:
+@pytest.mark.parametrize("text", UNCHANGED_PROGRAMS)
+def test_program_is_not_simplified(text: str) -> None:
     jaxpr = parse_jaxpr(f"{{ lambda ; {text} }}")
     check_jaxpr(jaxpr)
     assert simplify(jaxpr) is jaxpr
 
 
-def test_a_branch_with_effects_stays() -> None:
+def test_branch_with_effects_is_not_simplified() -> None:
     def shown(x: fx.Array) -> fx.Array:
         fx.debug.print("{}", x)
         return x
@@ -325,8 +327,8 @@ def test_a_branch_with_effects_stays() -> None:
     assert [e.prim for e in simpler.eqns] == [e.prim for e in jaxpr.eqns if e.prim.effects]
 
 
-def test_conversions_that_lose_nothing() -> None:
-    """By numbers: the extremes of each dtype, and ones between, go there and come back."""
+def test_lossless_conversions_round_trip() -> None:
+    """Tests the extremes of each dtype and values between them by a round trip."""
     for source in DTYPES:
         for target in DTYPES:
             if is_lossless_conversion(source, target) and not dtypes.is_complex(source):

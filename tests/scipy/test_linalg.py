@@ -1,4 +1,4 @@
-"""Matrix functions and equations beside SciPy, and what they satisfy."""
+"""Matrix functions and solvers of `scipy.linalg`, compared with SciPy or by their defining equations."""
 
 # mypy: disable-error-code="import-untyped"
 
@@ -20,13 +20,13 @@ from tracefx.scipy import linalg
 from tracefx.testing.tolerances import ELEMENTARY, Ulps
 
 
-def drawn(n: int, seed: int = 0) -> NDArray:
+def random_matrix(n: int, seed: int = 0) -> NDArray:
     x = np.random.default_rng([n, seed]).normal(size=(n, n))
     return np.asarray(x + n * np.eye(n))
 
 
 @pytest.fixture(autouse=True)
-def _wide() -> Any:
+def _enable_x64() -> Any:
     with fx.enable_x64(True):
         yield
 
@@ -35,8 +35,8 @@ def _wide() -> Any:
     ("name", "function"),
     [("cos", fnp.cos), ("exp", fnp.exp), ("square", fnp.square)],
 )
-def test_functions_of_matrices(name: str, function: Callable[[Any], Any]) -> None:
-    x = drawn(4) / 4
+def test_funm(name: str, function: Callable[[Any], Any]) -> None:
+    x = random_matrix(4) / 4
     out, error = linalg.funm(x, function, disp=False)
     want, _ = reference.funm(x, getattr(np, name), disp=False)
     assert_near(np.asarray(out), want)
@@ -44,14 +44,14 @@ def test_functions_of_matrices(name: str, function: Callable[[Any], Any]) -> Non
     assert np.array_equal(linalg.funm(x, function), out)
 
 
-def test_functions_of_one_number() -> None:
+def test_funm_of_a_1x1_matrix() -> None:
     assert np.asarray(linalg.funm(np.array([[4.0]]), fnp.sqrt)).tolist() == [[2.0]]
     with pytest.raises(ValueError, match="funm takes one matrix"):
         linalg.funm(np.ones((2, 1, 1)), fnp.sqrt)
 
 
 def exponential(x: NDArray) -> NDArray:
-    """By its series with 60 digits, of a matrix that is scaled down and then squared."""
+    """Computes the matrix exponential by scaling, a Taylor series with 60 digits, and squaring."""
     with decimal.localcontext(prec=60):
         halvings = 10
         y = np.vectorize(decimal.Decimal, otypes=[object])(x) / 2**halvings
@@ -65,18 +65,18 @@ def exponential(x: NDArray) -> NDArray:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1.0, 20.0])
-def test_exponentials(scale: float) -> None:
-    """By every degree of the approximation, beside exact ones: SciPy's are a thousand units away at a norm of 5."""
-    xs = np.stack([drawn(3) * scale / 3, 2 * drawn(3) * scale / 3])
-    for found, x in zip(np.asarray(linalg.expm(xs)), xs, strict=True):
-        # Rounding a matrix alone moves its exponential by as many units as its norm is.
-        near = Ulps(8 * (1 + float(np.linalg.norm(x, 1))), relative_to_max=True)
-        assert_near(found, exponential(x), near)
-        assert_near(linalg.expm(x), found, near)
+def test_expm(scale: float) -> None:
+    """All degrees of the approximation, compared with exact values; SciPy is a thousand ulps away at a norm of 5."""
+    xs = np.stack([random_matrix(3) * scale / 3, 2 * random_matrix(3) * scale / 3])
+    for got, x in zip(np.asarray(linalg.expm(xs)), xs, strict=True):
+        # Rounding the matrix alone changes its exponential by as many ulps as its norm.
+        tolerance = Ulps(8 * (1 + float(np.linalg.norm(x, 1))), relative_to_max=True)
+        assert_near(got, exponential(x), tolerance)
+        assert_near(linalg.expm(x), got, tolerance)
 
 
-def test_derivatives_of_exponentials() -> None:
-    x, t = drawn(3) / 3, drawn(3, 1)
+def test_expm_frechet_and_jacobian_of_expm() -> None:
+    x, t = random_matrix(3) / 3, random_matrix(3, 1)
     out, rate = linalg.expm_frechet(x, t)
     want = reference.expm_frechet(x, t)
     assert_near(np.asarray(out), want[0])
@@ -85,8 +85,8 @@ def test_derivatives_of_exponentials() -> None:
     assert np.array_equal(fx.jacfwd(linalg.expm)(zero).reshape(4, 4), np.eye(4))
 
 
-def test_square_roots() -> None:
-    x = drawn(4)
+def test_sqrtm() -> None:
+    x = random_matrix(4)
     root = np.asarray(linalg.sqrtm(x))
     assert_near(root @ root, x)
     assert_near(np.asarray(linalg.sqrtm(np.zeros((2, 2)))), np.zeros((2, 2)))
@@ -94,13 +94,13 @@ def test_square_roots() -> None:
 
 @pytest.mark.parametrize("method", ["schur", "eigen"])
 def test_sylvester(method: str) -> None:
-    a, b, c = drawn(3), drawn(2), drawn(3)[:, :2]
+    a, b, c = random_matrix(3), random_matrix(2), random_matrix(3)[:, :2]
     x = np.asarray(linalg.solve_sylvester(a, b, c, method=method))
     assert_near(a @ x + x @ b, c)
     assert np.isnan(np.asarray(linalg.solve_sylvester(a, -a, a, method=method))).all()
 
 
-def test_triangular_forms_of_real_ones() -> None:
+def test_rsf2csf() -> None:
     x = np.random.default_rng(1).normal(size=(5, 5))
     assert np.iscomplex(np.linalg.eigvals(x)).any()
     t, z = [np.asarray(v) for v in linalg.rsf2csf(*linalg.schur(x))]
@@ -110,7 +110,7 @@ def test_triangular_forms_of_real_ones() -> None:
 
 @pytest.mark.parametrize(("shape", "side"), [((4, 3), "right"), ((3, 3), "right"), ((2, 4), "left")], ids=str)
 def test_polar(shape: tuple[int, int], side: str) -> None:
-    x = drawn(4)[: shape[0], : shape[1]]
+    x = random_matrix(4)[: shape[0], : shape[1]]
     wanted = reference.polar(x, side)[1]
     for method in ("qdwh", "svd"):
         u, p = [np.asarray(v) for v in linalg.polar(x, side, method=method)]
@@ -119,41 +119,41 @@ def test_polar(shape: tuple[int, int], side: str) -> None:
         assert_near(p, wanted)
 
 
-def test_polar_of_a_part() -> None:
-    """The true size may be known only when the program runs."""
+def test_qdwh_with_dynamic_shape() -> None:
+    """The actual size may be known only at run time."""
     x = np.zeros((5, 4))
-    x[:4, :3] = drawn(4)[:, :3]
-    found = fx.jit(lambda x, m, n: fx.lax.linalg.qdwh(x, dynamic_shape=(m, n)))(x, 4, 3)
+    x[:4, :3] = random_matrix(4)[:, :3]
+    padded = fx.jit(lambda x, m, n: fx.lax.linalg.qdwh(x, dynamic_shape=(m, n)))(x, 4, 3)
     u, h, _, converged = fx.lax.linalg.qdwh(x[:4, :3])
     assert converged
-    assert_near(np.asarray(found[0])[:4, :3], np.asarray(u))
-    assert_near(np.asarray(found[1])[:3, :3], np.asarray(h))
+    assert_near(np.asarray(padded[0])[:4, :3], np.asarray(u))
+    assert_near(np.asarray(padded[1])[:3, :3], np.asarray(h))
 
 
-def test_eigenvectors_of_tridiagonal_matrices() -> None:
+def test_eigh_tridiagonal() -> None:
     d, e = np.array([1.0, 2.0, 2.0, -1.0]), np.array([0.5, 0.0, 1.0])
-    whole = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
+    matrix = np.diag(d) + np.diag(e, 1) + np.diag(e, -1)
     values, vectors = [np.asarray(v) for v in linalg.eigh_tridiagonal(d, e)]
-    assert_near(whole @ vectors, vectors * values)
-    some = linalg.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))
-    assert np.array_equal(some[0], values[1:3])
+    assert_near(matrix @ vectors, vectors * values)
+    subset = linalg.eigh_tridiagonal(d, e, select="i", select_range=(1, 2))
+    assert np.array_equal(subset[0], values[1:3])
     imaginary = np.asarray(linalg.eigh_tridiagonal(d + 0j, 1j * e, eigvals_only=True))
     assert_near(imaginary, values)
 
 
-def test_positive_equations_of_complex_numbers_have_derivatives() -> None:
+def test_gradient_of_solve_with_hermitian_matrix() -> None:
     """The transpose of a Hermitian matrix is its conjugate."""
-    a, b = drawn(3) + 1j * drawn(3, 1), drawn(3)[0] + 0j
+    a, b = random_matrix(3) + 1j * random_matrix(3, 1), random_matrix(3)[0] + 0j
     a = a @ a.conj().T
 
-    def total(b: Any, how: str) -> Any:
-        return fnp.sum(linalg.solve(a, b, assume_a=how) ** 2).real
+    def total(b: Any, structure: str) -> Any:
+        return fnp.sum(linalg.solve(a, b, assume_a=structure) ** 2).real
 
     assert_near(np.asarray(fx.grad(total)(b, "pos")), np.asarray(fx.grad(total)(b, "gen")))
 
 
-def test_factors_are_what_solvers_take() -> None:
-    a, b = drawn(3), drawn(3)[0]
+def test_factorizations_and_their_solvers() -> None:
+    a, b = random_matrix(3), random_matrix(3)[0]
     positive = a @ a.T
     for lower in (False, True):
         factor = linalg.cho_factor(positive, lower)
@@ -166,7 +166,7 @@ def test_factors_are_what_solvers_take() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
-def test_patterns_beside_scipy(n: int) -> None:
+def test_special_matrices_match_scipy(n: int) -> None:
     for name in ("hilbert", "invhilbert", "pascal", "invpascal", "helmert"):
         if name != "helmert" or n > 1:
             assert_near(getattr(linalg, name)(n), getattr(reference, name)(n), ELEMENTARY, name)

@@ -1,4 +1,4 @@
-"""`tracefx.scipy.optimize` beside `jax.scipy.optimize`: the same way to the same place, step by step."""
+"""`tracefx.scipy.optimize` compared with `jax.scipy.optimize`, iteration by iteration."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -26,7 +26,9 @@ from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, Ulps
 LBFGS: Final = "l-bfgs-experimental-do-not-rely-on-this"
 METHODS: Final = ("BFGS", LBFGS)
 MANY_STEPS: Final = Ulps(2.0**23, ULPS_OF_50_STEPS, least=1.0, relative_to_max=True)
-"""Each of up to 50 steps magnifies what the ones before rounded, in Rosenbrock's valley by its condition of 2,500."""
+"""Tolerance after up to 50 iterations, each of which amplifies earlier rounding errors; Rosenbrock's valley has a
+condition number of 2,500.
+"""
 
 
 @frozen
@@ -48,8 +50,8 @@ def rosenbrock(np_: Any) -> Callable[[Any], Any]:
 
 def complex_bowl(np_: Any) -> Callable[[Any], Any]:
     def f(z: Any) -> Any:
-        away = z - np_.asarray(np.array([1 + 2j, 3 - 1j], z.dtype), dtype=z.dtype)
-        return np_.sum(np_.abs(away) ** 2) + np_.abs(away[0] - away[1]) ** 4
+        offset = z - np_.asarray(np.array([1 + 2j, 3 - 1j], z.dtype), dtype=z.dtype)
+        return np_.sum(np_.abs(offset) ** 2) + np_.abs(offset[0] - offset[1]) ** 4
 
     return f
 
@@ -64,7 +66,7 @@ CASES: Final = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.f.__name__}-{c.method[:6]}-{c.dtype}")
-def test_the_way_is_jaxs(case: Case) -> None:
+def test_iterations_match_jax(case: Case) -> None:
     options = dict(case.options)
     start = np.array(case.start, case.dtype)
     got = minimize(case.f(fnp), fnp.array(start, dtype=case.dtype), method=case.method, options=options)
@@ -73,33 +75,33 @@ def test_the_way_is_jaxs(case: Case) -> None:
     for name in ("success", "status", "nfev", "njev", "nit"):
         assert int(getattr(got, name)) == int(getattr(want, name)), name
     for name in ("x", "fun", "jac", "hess_inv"):
-        mine, theirs = getattr(got, name), getattr(want, name)
-        assert (mine is None) == (theirs is None)
-        if mine is not None:
-            assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-            assert_near(mine, theirs, MANY_STEPS, name)
+        actual, expected = getattr(got, name), getattr(want, name)
+        assert (actual is None) == (expected is None)
+        if actual is not None:
+            assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
+            assert_near(actual, expected, MANY_STEPS, name)
 
 
-def bowl(x: Any, at: Any) -> Any:
-    return fnp.sum((x - at) ** 2) + fnp.sum((x - at) ** 4)
+def bowl(x: Any, center: Any) -> Any:
+    return fnp.sum((x - center) ** 2) + fnp.sum((x - center) ** 4)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_is_compiled_batched_and_has_tangents(method: str) -> None:
-    def least(at: Any) -> Any:
-        return minimize(bowl, fnp.zeros(2), (at,), method=method, options={"gtol": 1e-6}).x
+def test_transformations_of_minimize(method: str) -> None:
+    def minimizer(center: Any) -> Any:
+        return minimize(bowl, fnp.zeros(2), (center,), method=method, options={"gtol": 1e-6}).x
 
     points = np.array([[1.0, 2.0], [-0.5, 0.25], [0.0, 0.0]], np.float32)
     if method == "BFGS":
-        found, moved = fx.jit(lambda at: fx.jvp(least, (at,), (fnp.ones_like(at),)))(points[0])
-        assert_near(found, points[0])
-        assert_near(moved, np.ones(2), DERIVATIVE)
+        got, tangent = fx.jit(lambda center: fx.jvp(minimizer, (center,), (fnp.ones_like(center),)))(points[0])
+        assert_near(got, points[0])
+        assert_near(tangent, np.ones(2), DERIVATIVE)
     else:
-        assert_near(fx.jit(fx.vmap(least))(points), points, DERIVATIVE)
+        assert_near(fx.jit(fx.vmap(minimizer))(points), points, DERIVATIVE)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_stops_after_so_many_steps(method: str) -> None:
+def test_maxiter_stops_the_iteration(method: str) -> None:
     out = minimize(rosenbrock(fnp), fnp.array([-1.2, 1.0]), method=method, options={"maxiter": 2})
     assert isinstance(out, OptimizeResults)
     assert not out.success
@@ -108,26 +110,26 @@ def test_it_stops_after_so_many_steps(method: str) -> None:
 
 
 @pytest.mark.parametrize(("option", "status"), [("maxfun", 2), ("maxgrad", 3)])
-def test_it_stops_after_so_many_evaluations(option: str, status: int) -> None:
+def test_maxfun_and_maxgrad_stop_the_iteration(option: str, status: int) -> None:
     out = minimize(rosenbrock(fnp), fnp.array([-1.2, 1.0]), method=LBFGS, options={option: 3})
     assert out.status == status
 
 
 @pytest.mark.parametrize("norm", [np.inf, -np.inf, 0, 1, 2, 3])
-def test_norms_of_gradients(norm: float) -> None:
+def test_vector_norm_matches_numpy(norm: float) -> None:
     v = np.array([3.0, -4.0, 0.0, 1.0])
     assert_near(vector_norm(fnp.array(v), norm), np.linalg.norm(v, norm), ELEMENTARY)
 
 
-def test_what_cannot_be_minimized_is_refused() -> None:
+def test_invalid_arguments_of_minimize_raise() -> None:
     f = himmelblau(fnp)
     with pytest.raises(ValueError, match="method must be 'BFGS'"):
         minimize(f, fnp.zeros(2), method="Newton")
     with pytest.raises(TypeError, match="args must be a tuple"):
-        minimize(f, fnp.zeros(2), args=1.0, method="BFGS")  # type: ignore[arg-type]  # that is the test
+        minimize(f, fnp.zeros(2), args=1.0, method="BFGS")  # type: ignore[arg-type]  # tested
     with pytest.raises(ValueError, match="x0 must be a vector"):
         minimize(f, fnp.zeros((2, 1)), method="BFGS")
     with pytest.raises(TypeError, match="other"):
         minimize(f, fnp.zeros(2), method="BFGS", options={"other": 1})
     with pytest.raises(ValueError, match="max_steps"):
-        fx.grad(lambda at: minimize(bowl, fnp.zeros(2), (at,), method="BFGS").fun)(1.0)
+        fx.grad(lambda center: minimize(bowl, fnp.zeros(2), (center,), method="BFGS").fun)(1.0)

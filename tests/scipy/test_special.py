@@ -1,4 +1,6 @@
-"""Special functions where records can't compare them: at numbers that SciPy is wrong at, and what their errors say."""
+"""Special functions that the comparison with SciPy leaves out: arguments at which SciPy is inaccurate, and error
+messages.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +18,25 @@ from tracefx.scipy import special
 from tracefx.testing.tolerances import PROGRAM, ulp_distance
 
 
-def within(ulps: float, got: object, want: object) -> None:
-    """Of 64 bits."""
+def assert_within_ulps(ulps: float, got: object, want: object) -> None:
+    """Compares in float64."""
     x, y = np.asarray(got, np.float64), np.asarray(want, np.float64)
     assert np.max(ulp_distance(x, y)) <= ulps
 
 
-def test_gauss_function_near_one() -> None:
-    """From 40-digit arithmetic, where `c - a - b` is whole, nearly whole, and neither. JAX is wrong at most of them."""
+def test_hyp2f1_near_one() -> None:
+    """References come from 40-digit arithmetic, with `c - a - b` integral, nearly integral, and neither. JAX is
+    inaccurate at most.
+    """
     rows = np.array(NEAR_ONE)
     got = special.hyp2f1(*[fnp.array(x, dtype="float64") for x in rows[:, :4].T])
-    within(2**14, got, rows[:, 4])
+    assert_within_ulps(2**14, got, rows[:, 4])
     assert np.isnan(special.hyp2f1(0.5, 0.5, 2.5, 1.5))
     at_one = fnp.array(1.0, dtype="float64")
-    within(2**14, special.hyp2f1(0.5, 0.25, 2.5, at_one), scipy.special.hyp2f1(0.5, 0.25, 2.5, 1.0))
+    assert_within_ulps(2**14, special.hyp2f1(0.5, 0.25, 2.5, at_one), scipy.special.hyp2f1(0.5, 0.25, 2.5, 1.0))
 
 
-# a, b, c, x, the function.
+# a, b, c, x and the value of the function
 NEAR_ONE: Final = (
     (0.5, 0.75, 1.25, 0.99, 2.7207196587222806),
     (0.5, 0.75, 2.25, 0.96875, 1.3394126025028747),
@@ -47,17 +51,17 @@ NEAR_ONE: Final = (
 )
 
 
-def test_small_functions() -> None:
+def test_comb_factorial_sph_harm_zeta_and_bernoulli() -> None:
     assert special.comb(5, 3, repetition=True) == 35
     np.testing.assert_array_equal(np.asarray(special.factorial(np.arange(11))), [math.factorial(n) for n in range(11)])
     assert fx.jit(lambda n: special.sph_harm_y(n, 0, 0.5, 0.5, n_max=3))(2).dtype == fnp.complex64
     x = fnp.array([-2.5, -1.0, 0.5, 1.0, 3.0, np.inf], dtype="float64")
-    within(64, special.zeta(x), scipy.special.zeta(np.asarray(x)))
+    assert_within_ulps(64, special.zeta(x), scipy.special.zeta(np.asarray(x)))
     exact = np.asarray(special.bernoulli(60))[:60]
     assert np.max(ulp_distance(exact, scipy.special.bernoulli(60)[:60].astype(np.float32))) <= 2
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_raise() -> None:
     with pytest.raises(NotImplementedError, match="exact=True"):
         special.factorial(3, exact=True)
     with pytest.raises(ValueError, match="n must not be negative"):
@@ -72,17 +76,17 @@ def test_what_is_refused() -> None:
         special.expi(1j)
 
 
-def test_numbers_of_16_bits_are_computed_as_32() -> None:
+def test_16_bit_floats_are_computed_in_float32() -> None:
     half = fnp.array([0.25, 0.75], dtype="bfloat16")
     assert special.ndtri(half).dtype == fnp.bfloat16
     assert fnp.array_equal(special.ndtri(half), special.ndtri(half.astype("float32")).astype("bfloat16"))
 
 
-def test_slopes_of_exponential_integrals() -> None:
-    """That of order 0 is no integral."""
+def test_derivative_of_expn() -> None:
+    """Order 0 is a closed form, not an integral."""
     n, x = fnp.array([0.0, 1.0], dtype="float64"), fnp.array(0.5, dtype="float64")
     _, slope = fx.jvp(lambda x: special.expn(n, x), (x,), (fnp.ones_like(x),))
-    within(4, slope, [-math.exp(-0.5) * 3 * 2, -scipy.special.expn(0, 0.5)])
+    assert_within_ulps(4, slope, [-math.exp(-0.5) * 3 * 2, -scipy.special.expn(0, 0.5)])
 
 
 @pytest.mark.parametrize("theta", [-4.0, -2.0, -0.7, 0.0, 0.7, 2.0, 4.0, 6.0])

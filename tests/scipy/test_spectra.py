@@ -1,4 +1,4 @@
-"""Spectra where JAX's are wrong or need SciPy: windows by name, transforms of many signals, functions for trends."""
+"""Spectral functions where JAX is wrong or needs SciPy: windows by name, batches of signals, detrending functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SYMMETRIC: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", SYMMETRIC)
 @pytest.mark.parametrize("n", [2, 7, 8])
-def test_windows_are_periods_of_numpys(name: str, n: int) -> None:
+def test_periodic_windows_match_symmetric_numpy_windows(name: str, n: int) -> None:
     assert_near(get_window(name, n), SYMMETRIC[name](n + 1)[:-1], ELEMENTARY)
 
 
@@ -43,18 +43,18 @@ NAMES = [*COSINE_WEIGHTS, *[n for n in WINDOW_FUNCTIONS if n not in ("kaiser", "
 
 
 @pytest.mark.parametrize("name", [*NAMES, "triang", "parzen", "cosine", "exponential"])
-def test_windows_are_highest_in_the_middle(name: str) -> None:
+def test_windows_are_symmetric_with_maximum_in_the_middle(name: str) -> None:
     for n in (1, 6, 7):
         window = get_window(name, n)
         assert window.shape == (n,)
         assert_near(window.max(), window[n // 2], ELEMENTARY)
         if n % 2 == 0:
-            height = 1.000000003 if name == "flattop" else 1.0  # whose coefficients were published with nine digits
+            height = 1.000000003 if name == "flattop" else 1.0  # its coefficients are published with nine digits
             assert_near(window[n // 2], height, ELEMENTARY)
         assert_near(window[1:], window[1:][::-1], ELEMENTARY)
 
 
-def test_unknown_windows_are_refused() -> None:
+def test_unknown_windows_raise() -> None:
     for wrong in ("other", ("kaiser8", 1.0), ("gaussian",)):
         with pytest.raises(ValueError, match="window must be an array, or one of the names"):
             welch(X, window=wrong)
@@ -64,7 +64,7 @@ def test_unknown_windows_are_refused() -> None:
     "options", [{}, {"noverlap": 3}, {"window": "hamming", "noverlap": 0}, {"return_onesided": False}]
 )
 @pytest.mark.parametrize("nperseg", [7, 8])
-def test_transforms_are_inverted(options: dict[str, Any], nperseg: int) -> None:
+def test_istft_inverts_stft(options: dict[str, Any], nperseg: int) -> None:
     spectra = stft(X, 2.0, nperseg=nperseg, **options)[2]
     one_sided = options.pop("return_onesided", True)
     times, signal = istft(spectra, 2.0, nperseg=nperseg, input_onesided=one_sided, **options)
@@ -73,32 +73,32 @@ def test_transforms_are_inverted(options: dict[str, Any], nperseg: int) -> None:
     assert_near(times[:3], [0, 0.5, 1], ELEMENTARY)
 
 
-def test_axes_of_times_and_frequencies() -> None:
+def test_istft_with_time_and_frequency_axes() -> None:
     spectra = fnp.moveaxis(stft(X, nperseg=8)[2], (-1, -2), (0, 2))
     signal = istft(spectra, time_axis=0, freq_axis=2)[1]
     assert_near(fnp.moveaxis(signal, 0, -1)[..., :40], X)
 
 
-def test_functions_for_trends_are_given_segments_along_the_axis() -> None:
-    def less_mean(parts: Any) -> Any:
+def test_detrend_function_gets_segments_along_the_axis() -> None:
+    def subtract_mean(parts: Any) -> Any:
         return parts - fnp.mean(parts, -1, keepdims=True)
 
-    def less_mean_along_1(parts: Any) -> Any:
+    def subtract_mean_along_axis_1(parts: Any) -> Any:
         return parts - fnp.mean(parts, 1, keepdims=True)
 
     want = welch(X, nperseg=8, detrend="constant")[1]
-    assert_near(welch(X, nperseg=8, detrend=less_mean)[1], want)
-    turned = fnp.moveaxis(fnp.asarray(X), -1, 1)
-    found = welch(turned, nperseg=8, axis=1, detrend=less_mean_along_1)[1]
-    assert_near(fnp.moveaxis(found, 1, -1), want)
+    assert_near(welch(X, nperseg=8, detrend=subtract_mean)[1], want)
+    transposed = fnp.moveaxis(fnp.asarray(X), -1, 1)
+    got = welch(transposed, nperseg=8, axis=1, detrend=subtract_mean_along_axis_1)[1]
+    assert_near(fnp.moveaxis(got, 1, -1), want)
 
 
-def test_of_nothing_there_is_nothing() -> None:
+def test_csd_of_empty_signals() -> None:
     frequencies, density = csd(X[..., :0], X)
     assert frequencies.shape == density.shape == (2, 3, 0)
     assert density.dtype == np.complex64
 
 
-def test_nan_is_not_lost_in_medians() -> None:
+def test_median_average_propagates_nan() -> None:
     broken = np.where(np.arange(40) == 9, np.nan, X[0, 0])
     assert np.isnan(welch(broken, nperseg=8, average="median")[1]).all()

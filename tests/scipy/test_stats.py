@@ -1,4 +1,4 @@
-"""Distributions and statistics where records can't compare them: names, far tails, objects, what errors say."""
+"""Distributions and statistics that the comparison with SciPy leaves out: names, far tails, objects, error messages."""
 
 # jax leaves some functions that are called here unannotated.
 # mypy: untyped-calls-exclude="jax"
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import jax.scipy.stats as theirs
+import jax.scipy.stats as jax_stats
 import numpy as np
 import pytest
 import scipy.stats
@@ -27,62 +27,62 @@ def parameters(f: Callable[..., Any]) -> list[tuple[str, object]]:
     return [(p.name, p.default) for p in inspect.signature(f).parameters.values()]
 
 
-def test_all_names_are_here() -> None:
-    """Of modules, of their functions, and of these functions' arguments, with what they are by default."""
-    for name, of_jax in inspect.getmembers(theirs):
+def test_names_and_signatures_match_jax() -> None:
+    """Compares names of modules, of their functions, and of parameters with their defaults."""
+    for name, jax_member in inspect.getmembers(jax_stats):
         if name.startswith("_"):
             continue
-        ours = getattr(stats, name)
-        if not isinstance(of_jax, ModuleType):
-            if inspect.isfunction(ours):
-                assert parameters(ours) == parameters(of_jax), name
+        member = getattr(stats, name)
+        if not isinstance(jax_member, ModuleType):
+            if inspect.isfunction(member):
+                assert parameters(member) == parameters(jax_member), name
             continue
         for form in (*FORMS, "entropy"):
-            assert hasattr(ours, form) == hasattr(of_jax, form), f"{name}.{form}"
-            if hasattr(ours, form):
-                assert parameters(getattr(ours, form)) == parameters(getattr(of_jax, form)), f"{name}.{form}"
+            assert hasattr(member, form) == hasattr(jax_member, form), f"{name}.{form}"
+            if hasattr(member, form):
+                assert parameters(getattr(member, form)) == parameters(getattr(jax_member, form)), f"{name}.{form}"
 
 
-def within(ulps: float, got: Any, want: Any) -> None:
-    """Of 32 bits."""
-    found = np.asarray(got)
-    assert np.max(ulp_distance(found, np.asarray(want, found.dtype))) <= ulps
+def assert_within_ulps(ulps: float, got: Any, want: Any) -> None:
+    """Compares in the dtype of `got`."""
+    actual = np.asarray(got)
+    assert np.max(ulp_distance(actual, np.asarray(want, actual.dtype))) <= ulps
 
 
-def test_tails_are_exact() -> None:
-    """JAX's forms subtract numbers near 1 from 1."""
+def test_tails_are_accurate() -> None:
+    """JAX's formulas subtract numbers near 1 from 1."""
     far = fnp.array([-1e6, -50.0])
-    within(8, stats.cauchy.cdf(far), scipy.stats.cauchy.cdf([-1e6, -50]))
-    within(8, stats.gumbel_r.sf(-far), scipy.stats.gumbel_r.sf([1e6, 50]))
-    within(8, stats.norm.isf(1e-30), scipy.stats.norm.isf(1e-30))
-    within(8, stats.binom.pmf(500_000, 1_000_000, 0.5), 7.97884361e-4)
-    within(8, stats.poisson.pmf(1_000_000, 1e6), 3.98942247e-4)
-    within(8, stats.gamma.cdf(1e6, 1e6), 0.50013298)
-    within(8, stats.t.logpdf(0.5, 1e8), scipy.stats.t.logpdf(0.5, 1e8))
+    assert_within_ulps(8, stats.cauchy.cdf(far), scipy.stats.cauchy.cdf([-1e6, -50]))
+    assert_within_ulps(8, stats.gumbel_r.sf(-far), scipy.stats.gumbel_r.sf([1e6, 50]))
+    assert_within_ulps(8, stats.norm.isf(1e-30), scipy.stats.norm.isf(1e-30))
+    assert_within_ulps(8, stats.binom.pmf(500_000, 1_000_000, 0.5), 7.97884361e-4)
+    assert_within_ulps(8, stats.poisson.pmf(1_000_000, 1e6), 3.98942247e-4)
+    assert_within_ulps(8, stats.gamma.cdf(1e6, 1e6), 0.50013298)
+    assert_within_ulps(8, stats.t.logpdf(0.5, 1e8), scipy.stats.t.logpdf(0.5, 1e8))
 
 
-def test_a_width_that_is_not_positive_gives_nan() -> None:
+def test_nonpositive_scale_gives_nan() -> None:
     for scale in (0.0, -1.0):
-        found = [stats.norm.pdf(0.5, 0.0, scale), stats.norm.cdf(0.5, 0.0, scale), stats.expon.ppf(0.5, 0.0, scale)]
-        assert np.isnan(found).all()
+        values = [stats.norm.pdf(0.5, 0.0, scale), stats.norm.cdf(0.5, 0.0, scale), stats.expon.ppf(0.5, 0.0, scale)]
+        assert np.isnan(values).all()
 
 
-def test_numbers_that_promote() -> None:
+def test_dtype_promotion_and_broadcasting() -> None:
     assert stats.norm.pdf(1).dtype == fnp.float32
     assert stats.norm.pdf(fnp.array([0.5], dtype="bfloat16"), 1).dtype == fnp.bfloat16
     assert stats.norm.pdf(fnp.zeros((2, 1)), fnp.zeros(3)).shape == (2, 3)
 
 
-def test_estimates_of_densities() -> None:
+def test_gaussian_kde() -> None:
     data = np.random.default_rng(1).normal(size=(2, 12)).astype(np.float32)
-    ours = stats.gaussian_kde(data, lambda kde: 0.75)
-    within(64, ours(data[:, :3]), scipy.stats.gaussian_kde(data, lambda kde: 0.75)(data[:, :3]))
-    assert ours.resample(random.key(0), (3, 4)).shape == (2, 3, 4)
-    assert fx.jit(lambda kde: kde.evaluate(data[:, :3]))(ours).shape == (3,)
-    assert fx.tree.structure(ours) == fx.tree.structure(stats.gaussian_kde(data * 2, lambda kde: 0.75))
+    density = stats.gaussian_kde(data, lambda kde: 0.75)
+    assert_within_ulps(64, density(data[:, :3]), scipy.stats.gaussian_kde(data, lambda kde: 0.75)(data[:, :3]))
+    assert density.resample(random.key(0), (3, 4)).shape == (2, 3, 4)
+    assert fx.jit(lambda kde: kde.evaluate(data[:, :3]))(density).shape == (3,)
+    assert fx.tree.structure(density) == fx.tree.structure(stats.gaussian_kde(data * 2, lambda kde: 0.75))
 
 
-def test_nothing_and_what_is_no_number() -> None:
+def test_mode_and_rankdata_of_empty_and_nan_data() -> None:
     assert stats.mode(np.zeros((0, 2))).count.tolist() == [0, 0]
     assert stats.mode(np.array([np.nan, np.nan, 1.0])).count == 2
     assert stats.rankdata(np.zeros((2, 0)), axis=1).shape == (2, 0)
@@ -116,6 +116,6 @@ MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
         (lambda: stats.sem(MATRIX, nan_policy="raise"), ValueError, "nan_policy must be"),
     ],
 )
-def test_what_is_refused(call: Callable[[], object], error: type[Exception], message: str) -> None:
+def test_invalid_arguments_raise(call: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()

@@ -1,4 +1,4 @@
-"""What the programs of a JAX core built up from scratch have in common."""
+"""Helpers for the tests of the examples of "Autodidax: JAX core from scratch"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.text.parser import parse_jaxpr
 
 Number = Any
-"""A Python number, an array or a tracer: what the programs below are written for."""
+"""A Python number, an array or a tracer: the argument type of the programs below."""
 
 COS, SIN = float(np.cos(3.0)), float(np.sin(3.0))
 
@@ -53,8 +53,8 @@ def all_close(*values: Any) -> None:
 
 @final
 @frozen(eq=False)
-class Watch(Handler):
-    """Changes nothing, and keeps the operations that pass by."""
+class RecordingHandler(Handler):
+    """Records the primitives that it sees and passes them to the inner handler."""
 
     title = "watch"
     inner: Handler
@@ -66,25 +66,25 @@ class Watch(Handler):
         return self.inner.bind(prim, args)
 
     def names(self) -> list[str]:
-        """Names of the operations that computed something, those in the bodies of others included."""
+        """Returns the names of the first-order primitives seen, including those in sub-jaxprs."""
         return [inner.name for prim in self.seen for inner in first_order(prim)]
 
 
 def first_order(prim: Primitive) -> list[Primitive]:
-    """The operation, or those in its bodies if it has some."""
+    """Returns the primitive itself, or the first-order primitives of its sub-jaxprs if it has any."""
     if isinstance(prim, HasSubjaxprs):
         return [inner for body in prim.jaxprs() for eqn in body.eqns for inner in first_order(eqn.prim)]
     return [prim]
 
 
-def read_back(jaxpr: Jaxpr) -> Jaxpr:
-    """The program, printed and parsed."""
-    return parse_jaxpr(str(jaxpr), {prim.name: type(prim) for prim in operations(jaxpr)})
+def print_and_parse(jaxpr: Jaxpr) -> Jaxpr:
+    """Prints and parses a jaxpr."""
+    return parse_jaxpr(str(jaxpr), {prim.name: type(prim) for prim in all_primitives(jaxpr)})
 
 
-def operations(jaxpr: Jaxpr) -> Iterator[Primitive]:
+def all_primitives(jaxpr: Jaxpr) -> Iterator[Primitive]:
     for eqn in jaxpr.eqns:
         yield eqn.prim
         if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
-                yield from operations(body)
+                yield from all_primitives(body)

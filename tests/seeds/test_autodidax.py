@@ -1,4 +1,4 @@
-"""A JAX core built up from scratch, part by part: what the programs of the first three parts do there, tracefx does."""
+"""Examples of parts 1 to 3 of "Autodidax: JAX core from scratch", run with tracefx."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.seeds.autodidax import COS, SIN, Number, all_close, deriv, f, jax_f, read_back
+from tests.seeds.autodidax import COS, SIN, Number, all_close, deriv, f, jax_f, print_and_parse
 from tracefx.extend import (
     Array,
     ClosedJaxpr,
@@ -27,7 +27,7 @@ from tracefx.extend import (
 
 @pytest.fixture(autouse=True)
 def _double_precision() -> Iterator[None]:
-    """The programs' printed results have 16 digits."""
+    """Enables 64-bit types: the printed results of the examples have 16 digits."""
     with fx.enable_x64(), jax.enable_x64(True):
         yield
 
@@ -89,7 +89,7 @@ def containers(x: Number) -> dict[str, Any]:
     return {"hi": z, "there": [x, y]}
 
 
-def test_containers_of_outputs() -> None:
+def test_pytrees_of_outputs() -> None:
     y, ydot = fx.jvp(containers, (3.0,), (1.0,))
     for out, (hi, (x, sine)) in (
         (y, (2.7177599838802657, (3.0, 0.2822400161197344))),
@@ -101,7 +101,7 @@ def test_containers_of_outputs() -> None:
         all_close(out["there"], [x, sine])
 
 
-def test_containers_of_inputs() -> None:
+def test_pytrees_of_inputs() -> None:
     def from_containers(tree: dict[str, Any]) -> Any:
         x, y = tree["there"]
         return tree["hi"] * x + fnp.sin(y)
@@ -116,7 +116,7 @@ def test_containers_of_inputs() -> None:
     all_close(gradient["there"], [2.0, np.cos(5.0)])
 
 
-def test_containers_must_agree() -> None:
+def test_pytree_structures_must_match() -> None:
     with pytest.raises(TypeError, match="structure"):
         fx.jvp(containers, (3.0,), ([1.0],))
 
@@ -143,7 +143,7 @@ def test_nested_vmap() -> None:
     np.testing.assert_array_equal(columns_first, matrix_in.T + 1)
 
 
-def test_vmap_of_what_does_not_depend_on_the_batch() -> None:
+def test_vmap_of_an_unbatched_output() -> None:
     np.testing.assert_array_equal(fx.vmap(lambda x: np.arange(2.0))(np.zeros(3)), [[0.0, 1.0]] * 3)
     np.testing.assert_array_equal(
         fx.vmap(lambda x: fx.vmap(lambda y: x + y)(np.arange(2.0)))(np.arange(3.0)),
@@ -179,9 +179,9 @@ def test_make_jaxpr() -> None:
     assert closed.out_avals == (scalar,)
 
 
-def test_what_is_printed_reads_back() -> None:
+def test_printed_jaxprs_parse() -> None:
     jaxpr = fx.make_jaxpr(fx.jit(f))(3.0).jaxpr
-    assert read_back(jaxpr) == jaxpr
+    assert print_and_parse(jaxpr) == jaxpr
 
 
 def test_operations_on_constants_are_staged() -> None:
@@ -192,16 +192,16 @@ def test_operations_on_constants_are_staged() -> None:
     assert fx.jaxpr_as_fun(closed)()[0] == 4.0
 
 
-def test_types_are_checked() -> None:
+def test_check_jaxpr_rejects_invalid_jaxprs() -> None:
     closed = fx.make_jaxpr(f)(3.0)
     check_jaxpr(closed)
     jaxpr = closed.jaxpr
     first, *rest = jaxpr.eqns
-    stranger = Var(jaxpr.var_count, jaxpr.invars[0].aval)
+    unbound = Var(jaxpr.var_count, jaxpr.invars[0].aval)
     with pytest.raises(JaxprTypeError, match="bound nowhere before"):
         check_jaxpr(Jaxpr((), jaxpr.invars, tuple(rest), jaxpr.outs))
     with pytest.raises(JaxprTypeError, match="bound nowhere before"):
-        check_jaxpr(Jaxpr((), jaxpr.invars, jaxpr.eqns, (stranger,)))
+        check_jaxpr(Jaxpr((), jaxpr.invars, jaxpr.eqns, (unbound,)))
     with pytest.raises(JaxprTypeError, match="bound already"):
         check_jaxpr(Jaxpr((), jaxpr.invars, (first, Eqn(first.prim, first.inputs, jaxpr.invars)), jaxpr.invars))
     vector = Var(1, ShapedArray((3,), np.dtype(np.float64)))
@@ -212,18 +212,18 @@ def test_types_are_checked() -> None:
 def test_evaluating_a_jaxpr_can_be_transformed() -> None:
     closed = fx.make_jaxpr(f)(3.0)
 
-    def again(x: Number) -> Any:
+    def evaluated(x: Number) -> Any:
         return fx.jaxpr_as_fun(closed)(x)[0]
 
-    all_close(again(3.0), f(3.0))
-    all_close(fx.jvp(again, (3.0,), (1.0,))[1], 2.979984993200891)
-    all_close(fx.grad(again)(3.0), 2.979984993200891)
-    all_close(fx.vmap(again)(np.arange(3.0)), jax_f(np.arange(3.0)))
-    all_close(fx.jit(again)(3.0), f(3.0))
-    assert fx.make_jaxpr(again)(3.0) == closed
+    all_close(evaluated(3.0), f(3.0))
+    all_close(fx.jvp(evaluated, (3.0,), (1.0,))[1], 2.979984993200891)
+    all_close(fx.grad(evaluated)(3.0), 2.979984993200891)
+    all_close(fx.vmap(evaluated)(np.arange(3.0)), jax_f(np.arange(3.0)))
+    all_close(fx.jit(evaluated)(3.0), f(3.0))
+    assert fx.make_jaxpr(evaluated)(3.0) == closed
 
 
-def test_staging_inside_of_transformations_is_staging() -> None:
+def test_make_jaxpr_of_jvp() -> None:
     closed = fx.make_jaxpr(deriv(fnp.sin))(3.0)
     assert [eqn.prim.name for eqn in closed.eqns] == ["sin", "cos", "mul"]
     check_jaxpr(closed)
@@ -255,7 +255,7 @@ def test_jit_of_derivatives() -> None:
 
 
 class TracedOnce:
-    """The function of the seed, jitted, which says how often it was traced."""
+    """The example's function under `jit`, with a count of its traces."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -299,14 +299,14 @@ def test_jit_of_jit() -> None:
     all_close(fx.jit(lambda x: fx.jit(f)(x) + fx.jit(f)(x))(3.0), 2 * 2.7177599838802657)
 
 
-def test_arrays_on_the_device_have_operators() -> None:
+def test_device_arrays_have_operators() -> None:
     y = fx.jit(f)(3.0)
     expected = 2.7177599838802657
     assert y.buffer is not None, "what jit gives stays on the device"
     assert y.shape == ()
     assert y.ndim == 0
     assert y.dtype == np.dtype(np.float64)
-    for ours, number in (
+    for result, want in (
         (-y, -expected),
         (y + 1.0, expected + 1.0),
         (1.0 + y, 1.0 + expected),
@@ -315,8 +315,8 @@ def test_arrays_on_the_device_have_operators() -> None:
         (y * y, expected * expected),
         (fnp.sin(y), np.sin(expected)),
     ):
-        assert isinstance(ours, Array)
-        all_close(ours, number)
+        assert isinstance(result, Array)
+        all_close(result, want)
     assert y > 2.0
     assert not y > 3.0
     assert np.asarray(y) == float(y)
@@ -324,7 +324,7 @@ def test_arrays_on_the_device_have_operators() -> None:
     assert repr(y) == f"Array({float(y):.8f}, dtype=float64, weak_type=True)"
 
 
-def test_arrays_on_the_device_go_in_again() -> None:
+def test_device_arrays_as_arguments() -> None:
     y = fx.jit(f)(3.0)
     all_close(fx.jit(f)(y), jax_f(jax_f(3.0)))
     all_close(fx.jvp(fx.jit(f), (y,), (1.0,))[1], deriv(f)(y))

@@ -1,4 +1,4 @@
-"""A JAX core built up from scratch, the fourth part: linearization, partial evaluation, and everything at once."""
+"""Examples of part 4 of "Autodidax: JAX core from scratch": linearization, partial evaluation, vjp and grad."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.seeds.autodidax import COS, SIN, Number, Watch, all_close, deriv, f, first_order, jax_f, read_back
+from tests.seeds.autodidax import (
+    COS,
+    SIN,
+    Number,
+    RecordingHandler,
+    all_close,
+    deriv,
+    f,
+    first_order,
+    jax_f,
+    print_and_parse,
+)
 from tracefx.extend import (
     Jaxpr,
     Value,
@@ -28,7 +39,7 @@ from tracefx.interpreters.jaxpr_transforms import UnzippedJaxpr, unzip_jaxpr
 
 @pytest.fixture(autouse=True)
 def _double_precision() -> Iterator[None]:
-    """The programs' printed results have 16 digits."""
+    """Enables 64-bit types: the printed results of the examples have 16 digits."""
     with fx.enable_x64(), jax.enable_x64(True):
         yield
 
@@ -83,8 +94,8 @@ def test_linearize_of_nested_jit(function: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize(
     "function", [f, composed, fx.jit(f), fx.jit(lambda x: fx.jit(composed)(x) * 2.0)], ids=["f", "g", "jit", "nested"]
 )
-def test_the_linear_part_does_no_work_again(function: Callable[[Any], Any]) -> None:
-    with handling(Watch(current())) as watch:
+def test_linear_part_recomputes_nothing(function: Callable[[Any], Any]) -> None:
+    with handling(RecordingHandler(current())) as watch:
         _, f_lin = fx.linearize(function, 3.0)
         first = watch.names()
         assert "sin" in first
@@ -104,7 +115,7 @@ def test_linearize_runs_the_function_once() -> None:
         calls += 1
         return f(x)
 
-    with handling(Watch(current())) as watch:
+    with handling(RecordingHandler(current())) as watch:
         _, f_lin = fx.linearize(counted, 3.0)
     assert watch.names().count("sin") == 1
     for xdot in (1.0, 2.0, 3.0):
@@ -115,18 +126,18 @@ def test_linearize_runs_the_function_once() -> None:
 # ------------------------------------------------------------------ part 4: partial evaluation of jaxprs
 
 
-def halves_fit(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> UnzippedJaxpr:
-    """`(a1, a2) -> (b1, b2)` in two: `known: a1 -> (b1, res)`, `unknown: (res, a2) -> b2`. Types fit in every place."""
+def unzip_and_check(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> UnzippedJaxpr:
+    """Splits `(a1, a2) -> (b1, b2)` into `a1 -> (b1, res)` and `(res, a2) -> b2`, and checks all types."""
     halves = unzip_jaxpr(jaxpr, unknown)
-    for each in (jaxpr, halves.known, halves.unknown):
-        check_jaxpr(each)
+    for part in (jaxpr, halves.known, halves.unknown):
+        check_jaxpr(part)
     a1 = [a for a, u in zip(jaxpr.in_avals, unknown, strict=True) if not u]
     a2 = [a for a, u in zip(jaxpr.in_avals, unknown, strict=True) if u]
     b1 = [b for b, u in zip(jaxpr.out_avals, halves.out_unknown, strict=True) if not u]
     b2 = [b for b, u in zip(jaxpr.out_avals, halves.out_unknown, strict=True) if u]
-    fresh = iter(halves.known.out_avals[len(b1) :])
-    res = [next(fresh) if place is None else a1[place] for place in halves.forwarded]
-    assert list(fresh) == []
+    new_residuals = iter(halves.known.out_avals[len(b1) :])
+    res = [next(new_residuals) if index is None else a1[index] for index in halves.forwarded]
+    assert list(new_residuals) == []
     assert halves.consts == ()
     assert list(halves.known.in_avals) == a1
     assert list(halves.known.out_avals[: len(b1)]) == b1
@@ -136,23 +147,25 @@ def halves_fit(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> UnzippedJaxpr:
 
 
 def run_halves(halves: UnzippedJaxpr, unknown: tuple[bool, ...], args: Sequence[Value]) -> list[Value]:
-    """The program's outputs, by way of its two halves."""
+    """Evaluates a program by evaluating its known and its unknown half."""
     known_args = [a for a, u in zip(args, unknown, strict=True) if not u]
-    early = eval_jaxpr(halves.known, (), known_args)
+    known_outs = eval_jaxpr(halves.known, (), known_args)
     count = halves.out_unknown.count(False)
-    fresh = iter(early[count:])
-    residuals = [next(fresh) if place is None else known_args[place] for place in halves.forwarded]
-    late = iter(eval_jaxpr(halves.unknown, (), [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]]))
-    outs = iter(early[:count])
-    return [next(late) if u else next(outs) for u in halves.out_unknown]
+    new_residuals = iter(known_outs[count:])
+    residuals = [next(new_residuals) if index is None else known_args[index] for index in halves.forwarded]
+    unknown_outs = iter(
+        eval_jaxpr(halves.unknown, (), [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]])
+    )
+    direct_outs = iter(known_outs[:count])
+    return [next(unknown_outs) if u else next(direct_outs) for u in halves.out_unknown]
 
 
-def test_the_derivative_of_a_program_in_two_halves() -> None:
+def test_unzip_jaxpr_of_a_jvp() -> None:
     def both(x: Number, xdot: Number) -> Any:
         return fx.jvp(lambda x: -fnp.sin(x), (x,), (xdot,))
 
     jaxpr = fx.make_jaxpr(both)(3.0, 1.0).jaxpr
-    halves = halves_fit(jaxpr, (False, True))
+    halves = unzip_and_check(jaxpr, (False, True))
     assert halves.out_unknown == (False, True)
     assert [eqn.prim.name for eqn in halves.known.eqns] == ["sin", "cos", "neg"]
     assert [eqn.prim.name for eqn in halves.unknown.eqns] == ["mul", "neg"]
@@ -173,34 +186,34 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("unknown", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_both_halves_have_the_right_types_and_together_do_the_same(name: str, unknown: tuple[bool, ...]) -> None:
+def test_halves_are_well_typed_and_compute_the_same_outputs(name: str, unknown: tuple[bool, ...]) -> None:
     jaxpr = fx.make_jaxpr(PROGRAMS[name])(3.0, 5.0).jaxpr
-    halves = halves_fit(jaxpr, unknown)
+    halves = unzip_and_check(jaxpr, unknown)
     args = [as_value(3.0), as_value(5.0)]
-    for ours, whole in zip(run_halves(halves, unknown, args), eval_jaxpr(jaxpr, (), args), strict=True):
-        all_close(to_numpy(ours), to_numpy(whole))
+    for got, want in zip(run_halves(halves, unknown, args), eval_jaxpr(jaxpr, (), args), strict=True):
+        all_close(to_numpy(got), to_numpy(want))
 
 
-def test_what_is_known_is_not_put_off() -> None:
+def test_known_values_are_computed_in_the_known_half() -> None:
     jaxpr = fx.make_jaxpr(PROGRAMS["call"])(3.0, 5.0).jaxpr
-    halves = halves_fit(jaxpr, (False, True))
-    later = [prim.name for eqn in halves.unknown.eqns for prim in first_order(eqn.prim)]
-    assert later == ["mul"]
+    halves = unzip_and_check(jaxpr, (False, True))
+    unknown_names = [prim.name for eqn in halves.unknown.eqns for prim in first_order(eqn.prim)]
+    assert unknown_names == ["mul"]
 
 
-def test_an_input_that_is_needed_later_is_handed_past_the_known_half() -> None:
-    halves = halves_fit(fx.make_jaxpr(PROGRAMS["forwarded"])(3.0, 5.0).jaxpr, (False, True))
+def test_known_inputs_are_forwarded_as_residuals() -> None:
+    halves = unzip_and_check(fx.make_jaxpr(PROGRAMS["forwarded"])(3.0, 5.0).jaxpr, (False, True))
     assert halves.forwarded == (0,)
     assert halves.known.outs == ()
 
 
-def test_neither_half_does_what_nobody_needs() -> None:
+def test_halves_contain_no_dead_code() -> None:
     def wasteful(x: Number, y: Number) -> Any:
         fnp.exp(x)
         fnp.exp(y)
         return fnp.sin(x) * fnp.cos(y)
 
-    halves = halves_fit(fx.make_jaxpr(wasteful)(3.0, 5.0).jaxpr, (False, True))
+    halves = unzip_and_check(fx.make_jaxpr(wasteful)(3.0, 5.0).jaxpr, (False, True))
     assert [eqn.prim.name for eqn in halves.known.eqns] == ["sin"]
     assert [eqn.prim.name for eqn in halves.unknown.eqns] == ["cos", "mul"]
 
@@ -221,7 +234,7 @@ def test_grad() -> None:
 
 
 @pytest.mark.parametrize("jitted", [False, True])
-def test_grad_of_a_function_of_a_function(jitted: bool) -> None:
+def test_grad_of_nested_functions(jitted: bool) -> None:
     def inner(x: Number) -> Any:
         return fnp.cos(x) * 2.0
 
@@ -235,16 +248,16 @@ def test_grad_of_a_function_of_a_function(jitted: bool) -> None:
     all_close(fx.grad(outer)(3.0), -4.0 * np.sin(6.0), jax.grad(lambda x: jnp.cos(x * 2.0) * 2.0)(3.0))
 
 
-def test_grad_asks_for_a_scalar() -> None:
+def test_grad_requires_a_scalar_output() -> None:
     with pytest.raises(TypeError, match="scalar"):
         fx.grad(fnp.sin)(np.arange(3.0))
 
 
-# ------------------------------------------------------------------ part 4: everything at once
+# ------------------------------------------------------------------ part 4: nested transformations
 
 
 def nested(m: Any) -> Callable[[Any], Any]:
-    """Calls in calls in a jvp, closing over everything around them; `m` is tracefx or JAX."""
+    """Nested jitted functions under jvp that close over outer values; `m` is tracefx or JAX."""
     sin = (fnp if m is fx else jnp).sin
 
     def foo(x: Number) -> Any:
@@ -298,31 +311,33 @@ POINTS = np.array([3.0, -0.5, 1.25])
 
 
 @pytest.fixture(scope="module")
-def oracle() -> dict[str, list[Any]]:
-    """What JAX says at each of the points."""
+def jax_results() -> dict[str, list[Any]]:
+    """Returns JAX's results at each of the points."""
     with jax.enable_x64(True):
         functions = {"value": JAX_F, "first": jax.grad(JAX_F), "second": jax.grad(jax.grad(JAX_F))}
         return {order: [float(jax.jit(function)(x)) for x in POINTS] for order, function in functions.items()}
 
 
 @pytest.mark.parametrize("stacks", [VALUES, DERIVATIVES, SECOND_DERIVATIVES], ids=["values", "first", "second"])
-def test_nested_calls_agree_with_each_other(stacks: dict[str, Callable[[Any], Any]]) -> None:
+def test_stacks_of_nested_calls_agree_with_each_other(stacks: dict[str, Callable[[Any], Any]]) -> None:
     all_close(*[stack(3.0) for stack in stacks.values()])
 
 
 @pytest.mark.parametrize(("stack", "order"), STACKS)
-def test_nested_calls(stack: Callable[[Any], Any], order: str, oracle: dict[str, list[Any]]) -> None:
-    all_close(stack(3.0), oracle[order][0])
+def test_nested_calls(stack: Callable[[Any], Any], order: str, jax_results: dict[str, list[Any]]) -> None:
+    all_close(stack(3.0), jax_results[order][0])
 
 
 @pytest.mark.parametrize(("stack", "order"), STACKS)
-def test_vmap_of_nested_calls(stack: Callable[[Any], Any], order: str, oracle: dict[str, list[Any]]) -> None:
-    all_close(fx.vmap(stack)(POINTS), oracle[order])
+def test_vmap_of_nested_calls(stack: Callable[[Any], Any], order: str, jax_results: dict[str, list[Any]]) -> None:
+    all_close(fx.vmap(stack)(POINTS), jax_results[order])
 
 
 @pytest.mark.parametrize(("stack", "order"), STACKS)
-def test_jit_of_vmap_of_nested_calls(stack: Callable[[Any], Any], order: str, oracle: dict[str, list[Any]]) -> None:
-    all_close(fx.jit(fx.vmap(stack))(POINTS), oracle[order])
+def test_jit_of_vmap_of_nested_calls(
+    stack: Callable[[Any], Any], order: str, jax_results: dict[str, list[Any]]
+) -> None:
+    all_close(fx.jit(fx.vmap(stack))(POINTS), jax_results[order])
 
 
 @pytest.mark.parametrize("stack", [*VALUES.values(), *DERIVATIVES.values(), *SECOND_DERIVATIVES.values()])
@@ -330,4 +345,4 @@ def test_programs_of_nested_calls_are_well_typed(stack: Callable[[Any], Any]) ->
     for function, argument in ((stack, 3.0), (fx.vmap(stack), POINTS)):
         closed = fx.make_jaxpr(function)(argument)
         check_jaxpr(closed)
-        assert read_back(closed.jaxpr) == closed.jaxpr
+        assert print_and_parse(closed.jaxpr) == closed.jaxpr

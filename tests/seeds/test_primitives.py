@@ -1,4 +1,4 @@
-"""How a new operation comes to be: `multiply_add` gains one rule after another, and each missing one is asked for."""
+"""Defining a primitive: `multiply_add` gets one rule after another, and errors name each missing rule."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from tracefx.extend import (
 )
 from tracefx.testing.tolerances import ELEMENTARY
 
-# ------------------------------------------------------------------ the operation, rule by rule
+# ------------------------------------------------------------------ the primitive, rule by rule
 
 
 @frozen(eq=False)
-class NothingYet(Primitive):
+class WithoutRules(Primitive):
     name = "multiply_add"
 
 
 @frozen(eq=False)
-class Evaluated(NothingYet):
+class Evaluated(WithoutRules):
     @override
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
         x, y, z = args
@@ -76,8 +76,8 @@ class Typed(Evaluated):
 
 
 @frozen(eq=False)
-class OnlyTyped(NothingYet):
-    """Types without numbers: what is missing is `impl` alone."""
+class OnlyTyped(WithoutRules):
+    """Has `abstract_eval` but no `impl`."""
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
@@ -111,7 +111,7 @@ class Pushed(Compiled, Differentiable):
 
 @frozen(eq=False)
 class PushedOnly(Evaluated, Differentiable):
-    """Differentiable and not typed: forward mode needs no types, recording the linear part does."""
+    """Has `jvp` but no `abstract_eval`, which only the tracing of the linear part needs."""
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -124,13 +124,13 @@ class Pulled(Pushed, Transposable):
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,), (x, y, z) = cts, args
         ct = instantiate(ct)
-        nothing = instantiate(Zero(ct.aval))
+        zeros = instantiate(Zero(ct.aval))
         if isinstance(x, UndefinedPrimal):
             assert not isinstance(y, UndefinedPrimal), "a product of two unknowns is not linear"
-            for_x, for_y = bind1(self, ct, y, nothing), None
+            ct_x, ct_y = bind1(self, ct, y, zeros), None
         else:
-            for_x, for_y = None, bind1(self, x, ct, nothing) if isinstance(y, UndefinedPrimal) else None
-        return [for_x, for_y, ct if isinstance(z, UndefinedPrimal) else None]
+            ct_x, ct_y = None, bind1(self, x, ct, zeros) if isinstance(y, UndefinedPrimal) else None
+        return [ct_x, ct_y, ct if isinstance(z, UndefinedPrimal) else None]
 
 
 @frozen(eq=False)
@@ -143,7 +143,7 @@ class MultiplyAdd(Pulled, Batchable):
 
 
 def square_add(prim: Primitive) -> Callable[[ArrayLike, ArrayLike], Array]:
-    """`a * a + b` in one operation."""
+    """Returns a function that computes `a * a + b` with one operation."""
 
     def square_add_prim(a: ArrayLike, b: ArrayLike) -> Array:
         return bind1(prim, a, a, b)
@@ -155,24 +155,24 @@ NUMBERS = [2.0, 10.0]
 VECTORS = np.array([2.0, 3.0], np.float32), np.array([10.0, 20.0], np.float32)
 
 
-def asked_for(rule: str, kind: type[Primitive]) -> str:
-    """The beginning of the message: the operation, the one rule, the class to write it in."""
+def missing_rule_message(rule: str, kind: type[Primitive]) -> str:
+    """Returns a pattern for the start of the message: the primitive, the missing rule and the class."""
     return f"^primitive 'multiply_add' has no {rule} rule: in class {kind.__name__}, "
 
 
-# ------------------------------------------------------------------ from operations that are there already
+# ------------------------------------------------------------------ composition of existing operations
 
 
 def square_add_numpy(a: ArrayLike, b: ArrayLike) -> Array:
     return fnp.add(fnp.multiply(a, a), b)
 
 
-def test_existing_operations_do() -> None:
+def test_composition_of_existing_operations() -> None:
     assert square_add_numpy(2.0, 10.0) == 14.0
     assert fx.grad(square_add_numpy)(2.0, 10.0) == 4.0
 
 
-def test_under_a_transformation_the_function_is_called_with_tracers() -> None:
+def test_transformed_functions_are_called_with_tracers() -> None:
     seen: list[object] = []
 
     def watched(a: ArrayLike, b: ArrayLike) -> Array:
@@ -198,7 +198,7 @@ def test_under_a_transformation_the_function_is_called_with_tracers() -> None:
 @pytest.mark.parametrize(
     ("kind", "rule", "call"),
     [
-        (NothingYet, "impl", lambda f: f(*NUMBERS)),
+        (WithoutRules, "impl", lambda f: f(*NUMBERS)),
         (OnlyTyped, "impl", lambda f: f(*NUMBERS)),
         (Evaluated, "abstract_eval", lambda f: fx.jit(f)(*NUMBERS)),
         (Evaluated, "abstract_eval", lambda f: fx.make_jaxpr(f)(*NUMBERS)),
@@ -218,15 +218,15 @@ def test_under_a_transformation_the_function_is_called_with_tracers() -> None:
         (Pulled, "batch", lambda f: fx.vmap(fx.jit(f))(*VECTORS)),
     ],
 )
-def test_a_missing_rule_is_named(kind: type[Primitive], rule: str, call: Callable[[Any], object]) -> None:
-    with pytest.raises(MissingRuleError, match=asked_for(rule, kind)) as failed:
+def test_error_names_the_missing_rule(kind: type[Primitive], rule: str, call: Callable[[Any], object]) -> None:
+    with pytest.raises(MissingRuleError, match=missing_rule_message(rule, kind)) as failed:
         call(square_add(kind()))
     assert isinstance(failed.value, NotImplementedError)
     assert f"define {rule}(" in str(failed.value), "the message says what to write"
     assert isinstance(current(), Eval), "a failed call leaves the handler as it was"
 
 
-def test_evaluation_needs_impl_alone() -> None:
+def test_evaluation_needs_only_impl() -> None:
     out = square_add(Evaluated())(2.0, 10.0)
     assert out == 14.0
     assert out.shape == ()
@@ -238,20 +238,20 @@ def test_evaluation_needs_impl_alone() -> None:
     [("jvp", fx.grad), ("batch", lambda f: fx.vmap(f, in_axes=(0, None))), ("lower", fx.jit)],
     ids=["jvp", "batch", "lower"],
 )
-def test_a_capability_without_its_rule_names_it(rule: str, transform: Callable[..., Callable[..., object]]) -> None:
+def test_error_names_a_declared_but_undefined_rule(rule: str, transform: Callable[..., Callable[..., object]]) -> None:
     class Promised(Typed, Differentiable, Batchable, Lowerable):
         __slots__ = ()
 
     with pytest.raises(MissingRuleError, match=f"'multiply_add' has no {rule} rule: in class Promised, define {rule}"):
-        transform(square_add(Promised()))(fnp.ones(2) if rule == "batch" else 2.0, 10.0)  # type: ignore[abstract]  # the point
+        transform(square_add(Promised()))(fnp.ones(2) if rule == "batch" else 2.0, 10.0)  # type: ignore[abstract]  # abstract on purpose
 
 
-def test_forward_mode_needs_no_types() -> None:
+def test_forward_mode_needs_no_abstract_eval() -> None:
     out, tangent = fx.jvp(square_add(PushedOnly()), (2.0, 10.0), (1.0, 1.0))
     assert (float(out), float(tangent)) == (14.0, 5.0)
 
 
-def test_types_are_checked_against_impl() -> None:
+def test_impl_results_are_checked_against_abstract_eval() -> None:
     @frozen(eq=False)
     class Wrong(Typed):
         @override
@@ -262,7 +262,7 @@ def test_types_are_checked_against_impl() -> None:
         square_add(Wrong())(2.0, 10.0)
 
 
-def test_results_of_lower_are_counted() -> None:
+def test_number_of_results_of_lower_is_checked() -> None:
     @frozen(eq=False)
     class Generous(Typed, Lowerable):
         @override
@@ -273,7 +273,7 @@ def test_results_of_lower_are_counted() -> None:
         fx.jit(square_add(Generous()))(2.0, 10.0)
 
 
-def test_an_abstract_evaluation_rule_checks_its_operands() -> None:
+def test_abstract_eval_can_reject_operands() -> None:
     prim = MultiplyAdd()
     with pytest.raises(TypeError, match=r"operands of one shape, got f32\[2\], f32\[2\] and f32\[\]"):
         fx.jit(lambda x, y: bind1(prim, x, x, y))(VECTORS[0], 1.0)
@@ -283,11 +283,11 @@ def test_jit() -> None:
     assert fx.jit(square_add(Compiled()))(2.0, 10.0) == 14.0
 
 
-def test_jit_with_respect_to_the_first_argument() -> None:
+def test_jit_with_a_static_argument() -> None:
     assert fx.jit(square_add(Compiled()), static_argnums=1)(2.0, 10.0) == 14.0
 
 
-def test_the_compiled_program_is_what_lower_builds() -> None:
+def test_lowered_text_contains_the_emitted_operations() -> None:
     text = fx.jit(square_add(Compiled())).lower(2.0, 10.0).as_text()
     assert text.count("stablehlo.multiply") == 1
     assert text.count("stablehlo.add") == 1
@@ -311,7 +311,7 @@ def test_jvp_binds_the_operation_three_times() -> None:
     check_jaxpr(closed)
 
 
-def test_a_tangent_that_is_zero_is_no_array() -> None:
+def test_zero_tangents_are_symbolic() -> None:
     seen: list[Sequence[Tangent]] = []
 
     @frozen(eq=False)
@@ -373,46 +373,46 @@ def jax_square_add(a: jax.Array, b: jax.Array) -> jax.Array:
         lambda m, f: m.grad(lambda a, b: m.vmap(f)(a, b)[1])(*VECTORS),
     ],
 )
-def test_all_transformations_of_it_agree_with_jax(stack: Callable[[Any, Any], object]) -> None:
-    ours, theirs = stack(fx, WHOLE), stack(jax, jax_square_add)
-    ours_flat, theirs_flat = jax.tree.leaves(ours), jax.tree.leaves(theirs)
-    assert len(ours_flat) == len(theirs_flat)
-    for x, y in zip(ours_flat, theirs_flat, strict=True):
+def test_all_transformations_agree_with_jax(stack: Callable[[Any, Any], object]) -> None:
+    got, want = stack(fx, WHOLE), stack(jax, jax_square_add)
+    got_leaves, want_leaves = jax.tree.leaves(got), jax.tree.leaves(want)
+    assert len(got_leaves) == len(want_leaves)
+    for x, y in zip(got_leaves, want_leaves, strict=True):
         np.testing.assert_array_equal(x, y)
 
 
-def test_the_operation_is_a_frozen_value() -> None:
+def test_primitives_are_frozen_values() -> None:
     assert MultiplyAdd() == MultiplyAdd()
     assert hash(MultiplyAdd()) == hash(MultiplyAdd())
     assert MultiplyAdd() != Pulled()
     with pytest.raises(FrozenInstanceError):
-        MultiplyAdd().name = "another"  # type: ignore[misc]  # the error is the point
+        MultiplyAdd().name = "another"  # type: ignore[misc]  # assignment on purpose
 
 
-def test_it_prints_by_its_name() -> None:
+def test_primitive_is_printed_by_its_name() -> None:
     closed = fx.make_jaxpr(WHOLE)(2.0, 10.0)
     assert closed.text() == "{ lambda ; a:f32[]* b:f32[]*. let c:f32[] = multiply_add a a b in (c,) }"
 
 
-# ------------------------------------------------------------------ rules that bring an array along
+# ------------------------------------------------------------------ rules with constants
 
 WEIGHTS = np.array([1.0, -2.0, 4.0], np.float32)
 
 
 @frozen(eq=False)
-class WeighedSine(Primitive, Expandable):
-    name = "weighed_sine"
+class WeightedSine(Primitive, Expandable):
+    name = "weighted_sine"
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
         return [fnp.sin(fnp.multiply(args[0], WEIGHTS))]
 
 
-def weighed_sine(x: Array) -> Array:
-    return bind1(WeighedSine(), x).sum()
+def weighted_sine(x: Array) -> Array:
+    return bind1(WeightedSine(), x).sum()
 
 
-def jax_weighed_sine(x: jax.Array) -> jax.Array:
+def jax_weighted_sine(x: jax.Array) -> jax.Array:
     return jnp.sin(x * WEIGHTS).sum()
 
 
@@ -431,8 +431,8 @@ def jax_weighed_sine(x: jax.Array) -> jax.Array:
         lambda m, f, x: m.jit(m.grad(m.jit(f)))(x),
     ],
 )
-def test_a_rule_may_bring_an_array_along(stack: Callable[[Any, Any, Any], object]) -> None:
+def test_rules_may_use_constant_arrays(stack: Callable[[Any, Any, Any], object]) -> None:
     x = np.array([0.5, 0.25, -1.0], np.float32)
-    ours, theirs = stack(fx, weighed_sine, fnp.asarray(x)), stack(jax, jax_weighed_sine, jnp.asarray(x))
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+    got, want = stack(fx, weighted_sine, fnp.asarray(x)), stack(jax, jax_weighted_sine, jnp.asarray(x))
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert_near(a, b, ELEMENTARY)

@@ -1,4 +1,4 @@
-"""What is known while a function is traced: shapes and types, but not the numbers, and what to do about it."""
+"""Tracing: shapes and dtypes are known, values are not; static arguments and concretization errors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tracefx.extend import Array, Eval, check_jaxpr, current
 
 
 def line(function: Callable[..., Any], offset: int) -> str:
-    """The place of the line `offset` below a function's first, as messages write it."""
+    """Returns the source location of a line of a function, `offset` lines below the first, as messages print it."""
     return f"{__file__}:{function.__code__.co_firstlineno + offset} ({function.__code__.co_qualname})"
 
 
-# ------------------------------------------------------------------ a window into tracing
+# ------------------------------------------------------------------ tracers and side effects
 
 
-def test_printing_shows_tracers_and_happens_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_shows_tracers_and_runs_once(capsys: pytest.CaptureFixture[str]) -> None:
     @fx.jit
     def f(x: Any, y: Any) -> Any:
         print("Running f():")
@@ -64,7 +64,7 @@ def test_printing_shows_tracers_and_happens_once(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("Running f():\n  x = StageTracer(f32[2,4])\n")
 
 
-def test_the_extracted_operations() -> None:
+def test_traced_operations() -> None:
     x, y = np.zeros((3, 4), np.float32), np.zeros(4, np.float32)
     closed = fx.make_jaxpr(lambda x, y: fnp.dot(x + 1, y + 1))(x, y)
     check_jaxpr(closed)
@@ -78,7 +78,7 @@ def negated(x: Any, neg: Any) -> Any:
     return -x if neg else x
 
 
-def test_a_traced_flag_has_no_truth_value() -> None:
+def test_traced_flag_in_python_control_flow_is_an_error() -> None:
     with pytest.raises(TracerBoolConversionError, match="the argument `neg` of negated") as failed:
         fx.jit(negated)(1, True)
     message = str(failed.value)
@@ -90,7 +90,7 @@ def test_a_traced_flag_has_no_truth_value() -> None:
 
 
 @pytest.mark.parametrize("keyword", [False, True])
-def test_a_static_flag_does(keyword: bool) -> None:
+def test_static_flag_in_python_control_flow(keyword: bool) -> None:
     traces: list[bool] = []
 
     @partial(fx.jit, static_argnums=(1,))
@@ -113,12 +113,12 @@ def test_a_static_flag_does(keyword: bool) -> None:
     assert traces == [True, False], "and not again for a known one"
 
 
-def test_static_by_name() -> None:
+def test_static_argnames() -> None:
     f = fx.jit(negated, static_argnames="neg")
     assert (f(1, True), f(1, neg=False)) == (-1, 1)
 
 
-def test_a_static_argument_must_be_hashable() -> None:
+def test_static_arguments_must_be_hashable() -> None:
     with pytest.raises(ValueError, match="must be hashable"):
         fx.jit(negated, static_argnums=1)(1, [True])
 
@@ -136,7 +136,7 @@ def reshaped_by_tuple(x: Array) -> Array:
 
 
 @pytest.mark.parametrize(("function", "offset"), [(reshaped, 1), (reshaped_by_tuple, 1)])
-def test_a_shape_computed_by_traced_operations(function: Callable[[Array], Array], offset: int) -> None:
+def test_traced_shape_is_an_error(function: Callable[[Array], Array], offset: int) -> None:
     with pytest.raises(TypeError) as failed:
         fx.jit(function)(fnp.ones((2, 3)))
     message = str(failed.value)
@@ -146,7 +146,7 @@ def test_a_shape_computed_by_traced_operations(function: Callable[[Array], Array
     assert "numpy" in message, "the message says what to do"
 
 
-def test_what_is_static_and_what_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shapes_are_static_and_values_are_traced(capsys: pytest.CaptureFixture[str]) -> None:
     @fx.jit
     def f(x: Array) -> None:
         print(f"x = {x}")
@@ -164,11 +164,11 @@ def test_what_is_static_and_what_is_traced(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     "function", [lambda x: x.reshape((np.prod(x.shape),)), lambda x: x.reshape(np.prod(x.shape)), lambda x: x.ravel()]
 )
-def test_a_shape_computed_by_numpy(function: Callable[[Array], Array]) -> None:
+def test_shape_computed_with_numpy(function: Callable[[Array], Array]) -> None:
     np.testing.assert_array_equal(fx.jit(function)(fnp.ones((2, 3))), np.ones(6, np.float32))
 
 
-def test_outside_of_a_transformation_arrays_are_numbers() -> None:
+def test_arrays_are_concrete_outside_transformations() -> None:
     assert reshaped(fnp.ones((2, 3))).shape == (6,)
 
 
@@ -179,7 +179,7 @@ def divide(x: Any, y: Any) -> Any:
     return x / y if y >= 1.0 else 0.0
 
 
-def test_tracers_of_differentiation_have_values() -> None:
+def test_grad_tracers_have_concrete_values() -> None:
     for argnums in (0, 1):
         for y in (2.0, 0.5):
             assert float(fx.grad(divide, argnums)(3.0, y)) == float(jax.grad(divide, argnums)(3.0, y))
@@ -190,13 +190,13 @@ def test_tracers_of_differentiation_have_values() -> None:
         fx.grad(lambda x: x * float(x))(3.0)
 
 
-def test_tracers_of_jit_do_not() -> None:
+def test_jit_tracers_have_no_concrete_values() -> None:
     with pytest.raises(TracerBoolConversionError, match="truth value") as failed:
         fx.jit(divide)(3.0, 2.0)
     assert f"It was made by ge at {line(divide, 1)}." in str(failed.value)
 
 
-def test_a_static_argument_keeps_its_value() -> None:
+def test_static_arguments_are_concrete() -> None:
     f = fx.jit(divide, static_argnums=1)
     assert f(3.0, 2.0) == 1.5
     assert f(3.0, 0.5) == 0.0
@@ -215,14 +215,14 @@ def test_a_static_argument_keeps_its_value() -> None:
         lambda: fx.eval_shape(divide, 3.0, 2.0),
     ],
 )
-def test_a_tracer_is_as_concrete_as_what_it_stands_on(transformed: Callable[[], object]) -> None:
+def test_tracers_over_abstract_tracers_are_abstract(transformed: Callable[[], object]) -> None:
     with pytest.raises(TracerBoolConversionError):
         transformed()
     assert isinstance(current(), Eval)
 
 
 @pytest.mark.parametrize(
-    ("convert", "error", "asked"),
+    ("convert", "error", "target"),
     [
         (lambda y: bool(y >= 1), TracerBoolConversionError, "a truth value"),
         (bool, TracerBoolConversionError, "a truth value"),
@@ -237,13 +237,13 @@ def test_a_tracer_is_as_concrete_as_what_it_stands_on(transformed: Callable[[], 
         (lambda y: y.tolist(), ConcretizationError, "this use"),
     ],
 )
-def test_explicit_conversions_of_what_has_no_value(
-    convert: Callable[[Any], object], error: type[Exception], asked: str
+def test_conversions_of_abstract_tracers_are_errors(
+    convert: Callable[[Any], object], error: type[Exception], target: str
 ) -> None:
     def converted(y: Any) -> Any:
         convert(y)
         return y
 
-    with pytest.raises(error, match=f"^{asked} needs a concrete value, but StageTracer"):
+    with pytest.raises(error, match=f"^{target} needs a concrete value, but StageTracer"):
         fx.jit(converted)(1)
     assert converted(fnp.asarray(1)) == 1, "numbers convert"

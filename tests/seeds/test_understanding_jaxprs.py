@@ -1,4 +1,4 @@
-"""Programs as text: what tracefx prints for a function is what JAX prints for the same function."""
+"""Printed jaxprs: tracefx prints the same text as JAX for the same function."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ import tracefx.numpy as fnp
 from tests.versions import PRINTS_TREES_OF_SCANS
 from tracefx.extend import ClosedJaxpr, HasSubjaxprs, Jaxpr, check_jaxpr
 
-# ------------------------------------------------------------------ the differences we accept
+# ------------------------------------------------------------------ accepted differences
 
 
 @final
 @frozen
 class Difference:
-    """What one of the two prints and the other doesn't."""
+    """A pattern that only one of the two libraries prints."""
 
     side: str
     pattern: str
@@ -45,8 +45,8 @@ ACCEPTED = (
 
 
 RETYPED = frozenset({"func8", "func11"})
-"""Programs in which values lose the weakness of their type and nothing else. JAX writes that out before arithmetic and
-passes over it where branches meet; tracefx, whose types are exact everywhere, has it the other way round."""
+"""Programs in which values only lose their weak type. JAX prints that conversion before arithmetic and omits it
+where branches join; tracefx, whose types are exact everywhere, does the opposite."""
 
 
 def normalized(text: str, side: str) -> str:
@@ -57,20 +57,20 @@ def normalized(text: str, side: str) -> str:
 
 
 def without_retyping(text: str) -> str:
-    """The text without conversions to the dtype that a value has already, variables named anew, in one line."""
+    """Removes conversions that change only the weak type, renames the variables, and joins the lines."""
     text = " ".join(text.split())
     types = dict(re.findall(r"\b([a-z]+):(\w+)\[", text))
     conversion = r"\b([a-z]+):(\w+)\[[\d,]*\] = convert_element_type\[new_dtype=\w+ weak_type=\w+\] ([a-z]+) "
-    for found in re.finditer(conversion, text):
-        new, dtype, old = found.groups()
+    for match in re.finditer(conversion, text):
+        new, dtype, old = match.groups()
         if types[old] == dtype:
-            text = re.sub(rf"\b{new}\b(?!:)", old, text.replace(found.group(), ""))
+            text = re.sub(rf"\b{new}\b(?!:)", old, text.replace(match.group(), ""))
     names = list(dict.fromkeys(re.findall(r"\b([a-z]+):\w+\[", text)))
     numbers = {name: f"v{i}" for i, name in enumerate(names)}
-    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: numbers[found.group()], text)
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda match: numbers[match.group()], text)
 
 
-# ------------------------------------------------------------------ the functions, for either of the two
+# ------------------------------------------------------------------ the functions, for either library
 
 
 @final
@@ -130,7 +130,7 @@ class Library:
         return arg + self.fx.jit(inner)(arg - 2.0)
 
     def func12_shared(self, arg: Any) -> Any:
-        """A jitted function called twice: its program is printed once, before the others."""
+        """A jitted function called twice: its jaxpr is printed once, before the calling one."""
 
         def inner(x: Any) -> Any:
             return self.np.sin(x) * self.np.ones(2)
@@ -139,7 +139,7 @@ class Library:
         return jitted(arg) + jitted(2.0 * arg)
 
     def func12_nested(self, arg: Any) -> Any:
-        """One jitted function in another."""
+        """A jitted function inside another."""
 
         def outer(x: Any) -> Any:
             def inner(y: Any) -> Any:
@@ -150,8 +150,8 @@ class Library:
         return self.fx.jit(outer)(arg)
 
 
-OURS = Library(fx, fnp)
-THEIRS = Library(jax, jnp)
+TRACEFX = Library(fx, fnp)
+JAX = Library(jax, jnp)
 
 EIGHT = np.zeros(8, np.float32), np.ones(8, np.float32)
 PROGRAMS: dict[str, tuple[Callable[[Library], Callable[..., Any]], tuple[Any, ...]]] = {
@@ -171,28 +171,28 @@ PROGRAMS: dict[str, tuple[Callable[[Library], Callable[..., Any]], tuple[Any, ..
 
 
 def both_texts(function: Callable[[Library], Callable[..., Any]], args: tuple[Any, ...]) -> tuple[str, str]:
-    ours = fx.make_jaxpr(function(OURS))(*args)
-    check_jaxpr(ours)
-    return ours.text(style="jax"), str(jax.make_jaxpr(function(THEIRS))(*args))
+    jaxpr = fx.make_jaxpr(function(TRACEFX))(*args)
+    check_jaxpr(jaxpr)
+    return jaxpr.text(style="jax"), str(jax.make_jaxpr(function(JAX))(*args))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_text_is_jaxs(name: str) -> None:
-    ours, theirs = both_texts(*PROGRAMS[name])
-    ours, theirs = normalized(ours, "tracefx"), normalized(theirs, "jax")
+def test_text_agrees_with_jax(name: str) -> None:
+    text, jax_text = both_texts(*PROGRAMS[name])
+    text, jax_text = normalized(text, "tracefx"), normalized(jax_text, "jax")
     if name in RETYPED:
-        assert ours != theirs
-        ours, theirs = without_retyping(ours), without_retyping(theirs)
-    assert ours == theirs
+        assert text != jax_text
+        text, jax_text = without_retyping(text), without_retyping(jax_text)
+    assert text == jax_text
 
 
 @pytest.mark.parametrize("difference", ACCEPTED, ids=lambda d: d.pattern)
-def test_every_accepted_difference_is_one(difference: Difference) -> None:
+def test_every_accepted_difference_occurs(difference: Difference) -> None:
     texts = [both_texts(*program)[difference.side == "jax"] for program in PROGRAMS.values()]
     assert any(re.search(difference.pattern, text) for text in texts)
 
 
-# ------------------------------------------------------------------ what the text shows
+# ------------------------------------------------------------------ structure of jaxprs
 
 
 def traced(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
@@ -200,32 +200,32 @@ def traced(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
     return closed
 
 
-def test_calls_and_conditions_of_python_leave_no_trace() -> None:
-    assert traced(OURS.func1, *EIGHT) == traced(OURS.func3, *EIGHT)
+def test_python_calls_and_conditions_do_not_appear() -> None:
+    assert traced(TRACEFX.func1, *EIGHT) == traced(TRACEFX.func3, *EIGHT)
     with pytest.raises(AssertionError):
-        traced(OURS.func3, np.zeros(3), np.zeros(3))
+        traced(TRACEFX.func3, np.zeros(3), np.zeros(3))
 
 
-def test_containers_become_lists_of_variables() -> None:
-    closed = traced(OURS.func4, EIGHT)
-    assert closed == traced(OURS.func1, *EIGHT)
+def test_pytrees_are_flattened_to_variables() -> None:
+    closed = traced(TRACEFX.func4, EIGHT)
+    assert closed == traced(TRACEFX.func1, *EIGHT)
     assert [str(v.aval) for v in closed.jaxpr.invars] == ["f32[8]", "f32[8]"]
     both = traced(lambda tree: {"a": [tree["x"], 2.0], "b": tree["y"]}, {"x": EIGHT[0], "y": 1})
     assert [str(v.aval) for v in both.jaxpr.invars] == ["f32[8]", "i32[]"]
     assert [str(v.aval) for v in both.jaxpr.outs] == ["f32[8]", "f32[]", "i32[]"]
 
 
-def test_a_closed_program_is_a_program_and_constants() -> None:
+def test_closed_jaxpr_has_a_jaxpr_and_consts() -> None:
     constant = np.arange(3.0, dtype=np.float32)
     closed = traced(lambda x: x * constant, 2.0)
     assert isinstance(closed.jaxpr, Jaxpr)
-    (held,) = closed.consts
-    np.testing.assert_array_equal(np.asarray(held), constant)
+    (const,) = closed.consts
+    np.testing.assert_array_equal(np.asarray(const), constant)
     np.testing.assert_array_equal(fx.jaxpr_as_fun(closed)(2.0)[0], [0.0, 2.0, 4.0])
 
 
-def test_the_body_of_a_jitted_function_takes_what_it_closes_over() -> None:
-    closed = traced(OURS.func12, 1.0)
+def test_closed_over_values_are_operands_of_a_jitted_call() -> None:
+    closed = traced(TRACEFX.func12, 1.0)
     call = next(eqn for eqn in closed.eqns if isinstance(eqn.prim, HasSubjaxprs))
     assert isinstance(call.prim, HasSubjaxprs)
     (body,) = call.prim.jaxprs()
@@ -249,8 +249,8 @@ CONSTANTS: dict[str, Callable[[Library], Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("name", CONSTANTS)
 def test_scalars_are_literals_and_arrays_are_hoisted(name: str) -> None:
-    ours, theirs = both_texts(CONSTANTS[name], (np.float32(1.0),))
-    assert ours == theirs
+    text, jax_text = both_texts(CONSTANTS[name], (np.float32(1.0),))
+    assert text == jax_text
 
 
 def closing_over_arrays(m: Library) -> Callable[[Any], Any]:
@@ -258,23 +258,23 @@ def closing_over_arrays(m: Library) -> Callable[[Any], Any]:
     return lambda x: (matrix @ (vector * x)) * scalar + vector
 
 
-def test_arrays_of_the_library_are_hoisted_in_the_order_of_their_use() -> None:
-    ours, theirs = both_texts(closing_over_arrays, (np.float32(1.0),))
-    assert ours == theirs
-    closed = traced(closing_over_arrays(OURS), np.float32(1.0))
+def test_arrays_are_hoisted_in_the_order_of_their_use() -> None:
+    text, jax_text = both_texts(closing_over_arrays, (np.float32(1.0),))
+    assert text == jax_text
+    closed = traced(closing_over_arrays(TRACEFX), np.float32(1.0))
     assert [c.aval.shape for c in closed.consts] == [(3,), (3, 3), ()]
 
 
-def test_an_array_is_one_constant_however_often_it_is_used() -> None:
+def test_array_used_twice_is_one_constant() -> None:
     def twice(m: Library) -> Callable[[Any], Any]:
         vector = m.np.asarray(VECTOR)
         return lambda x: x * vector + vector
 
-    ours, theirs = both_texts(twice, (np.float32(1.0),))
-    assert ours == theirs
+    text, jax_text = both_texts(twice, (np.float32(1.0),))
+    assert text == jax_text
 
 
-def test_numpy_memory_that_changes_while_tracing_is_a_new_constant() -> None:
+def test_numpy_array_mutated_during_tracing_is_a_new_constant() -> None:
     def changing(x: Any) -> Any:
         weights = np.ones(2, np.float32)
         y = x * weights
@@ -285,7 +285,7 @@ def test_numpy_memory_that_changes_while_tracing_is_a_new_constant() -> None:
     np.testing.assert_array_equal(fx.jit(changing)(2.0), [12.0, 3.0])
 
 
-def test_a_constant_inside_of_a_jitted_function_is_hoisted_out_of_it() -> None:
+def test_constants_are_hoisted_out_of_jitted_functions() -> None:
     closed = traced(fx.jit(lambda x: fx.jit(lambda y: y * VECTOR)(x) + VECTOR[:1]), 1.0)
     assert [c.aval.shape for c in closed.consts] == [(3,), (1,)]
     (call,) = closed.eqns

@@ -1,4 +1,4 @@
-"""Programs over devices that are written once and run by both libraries, on the same 8 devices."""
+"""Runs one multi-device program with tracefx and with JAX, on the same 8 devices, and compares the results."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -25,7 +25,10 @@ jax.config.update("jax_explicit_x64_dtypes", "allow")
 @final
 @frozen(eq=False)
 class Library:
-    """One of the two libraries, by what its modules are called here."""
+    """The modules and classes of one library under common names, so that one program runs with either library.
+
+    `m` is the top-level module, `np` its NumPy API and `lax` its `lax` module.
+    """
 
     m: Any
     np: Any
@@ -34,7 +37,7 @@ class Library:
     Mesh: Any
 
     def mesh_of(self, sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-        """The first devices in rows and columns."""
+        """A mesh of the first devices, with axes of these sizes and names."""
         devices = np.empty(int(np.prod(sizes)), object)
         devices[:] = self.m.devices()[: devices.size]
         return self.Mesh(devices.reshape(sizes), names)
@@ -43,44 +46,44 @@ class Library:
     def mesh(self) -> Any:
         return self.mesh_of((4, 2), ("x", "y"))
 
-    def over(self, f: Any, in_specs: Any, out_specs: Any, **options: Any) -> Any:
-        """`shard_map` over 4 x 2 devices."""
+    def shard_map(self, f: Any, in_specs: Any, out_specs: Any, **options: Any) -> Any:
+        """`shard_map` over the 4 x 2 mesh."""
         return self.m.shard_map(f, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, **options)
 
 
-OURS: Final = Library(fx, fnp, fx_lax, fx.P, fx.Mesh)
+TRACEFX: Final = Library(fx, fnp, fx_lax, fx.P, fx.Mesh)
 JAX: Final = Library(jax, jnp, jax.lax, jax.sharding.PartitionSpec, jax.sharding.Mesh)
 Program: TypeAlias = Callable[[Library], Any]
 
 
 def parametrize_programs(programs: Iterable[Program]) -> pytest.MarkDecorator:
-    """A parameter `program` for each."""
+    """Parametrizes a test by `program`; the ids are the names of the functions."""
     return pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
 
 
-def agree(program: Program, tolerance: Ulps = SUMMED) -> None:
-    """Both give arrays of the same types and values."""
-    ours, theirs = fx.tree.leaves(program(OURS)), jax.tree.leaves(by_jax(program))
-    assert len(ours) == len(theirs) > 0
-    for got, want in zip(ours, theirs, strict=True):
+def assert_agrees_with_jax(program: Program, tolerance: Ulps = SUMMED) -> None:
+    """Both libraries return arrays of the same shapes, dtypes and values."""
+    actual, expected = fx.tree.leaves(program(TRACEFX)), jax.tree.leaves(run_with_jax(program))
+    assert len(actual) == len(expected) > 0
+    for got, want in zip(actual, expected, strict=True):
         a, b = np.asarray(got), np.asarray(want)
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         assert_near(a, b, tolerance)
 
 
-def by_jax(program: Program) -> Any:
-    """JAX's results, computed by one program. Eagerly, JAX compiles each operation in a `shard_map` for 8 devices."""
+def run_with_jax(program: Program) -> Any:
+    """JAX's results, from one jitted program: eagerly, JAX compiles each operation of a `shard_map` for 8 devices."""
     try:
         return jax.jit(lambda: program(JAX))()
-    except (AssertionError, TypeError, jax.errors.JAXTypeError):  # where JAX needs concrete values, or has a bug
+    except (AssertionError, TypeError, jax.errors.JAXTypeError):  # JAX needs concrete values, or has a bug under jit
         return program(JAX)
 
 
-def assert_refused(
-    program: Program, kind: type[Exception], words: str, *, by_jax: type[Exception] | None = None
+def assert_both_raise(
+    program: Program, exception: type[Exception], message: str, *, jax_exception: type[Exception] | None = None
 ) -> None:
-    """Ours says why; JAX refuses it too."""
-    with pytest.raises(kind, match=words):
-        program(OURS)
-    with pytest.raises(by_jax or kind):
+    """tracefx raises an error with this message; JAX raises an error too."""
+    with pytest.raises(exception, match=message):
+        program(TRACEFX)
+    with pytest.raises(jax_exception or exception):
         program(JAX)

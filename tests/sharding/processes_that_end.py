@@ -1,6 +1,6 @@
-"""Parts of `processes.py` in which processes end otherwise than they should, and what starts any of the parts.
+"""Parts of `processes.py` in which a process ends abnormally, and the function that runs a part.
 
-Apart from it since many of these are started, and what they import is most of what they take.
+A separate module because the tests start many of these processes, whose time is mostly spent on imports.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import tracefx as fx
 import tracefx.numpy as fnp
 
 Part: TypeAlias = Callable[[int, int, str], None]
-DONE: Final = "all is as it should be"
+DONE: Final = "all checks passed"
 
 
 def initialize(i: int, n: int, port: str, **options: object) -> None:
-    given: dict[str, Any] = {"initialization_timeout": 60, "heartbeat_timeout_seconds": 30, **options}
-    fx.distributed.initialize(f"127.0.0.1:{port}", n, i, **given)
+    arguments: dict[str, Any] = {"initialization_timeout": 60, "heartbeat_timeout_seconds": 30, **options}
+    fx.distributed.initialize(f"127.0.0.1:{port}", n, i, **arguments)
 
 
-def dying(i: int, n: int, port: str) -> None:
-    """Process DEAD is killed, the others wait for it in a program."""
+def killed(i: int, n: int, port: str) -> None:
+    """Process DEAD is killed while the other one waits for it in a collective."""
     initialize(i, n, port, heartbeat_timeout_seconds=2)
     mesh = fx.make_mesh((fx.device_count(),), ("x",))
     x = fx.device_put(np.ones(8, np.float32), fx.NamedSharding(mesh, fx.P("x")))
@@ -38,8 +38,8 @@ def dying(i: int, n: int, port: str) -> None:
     time.sleep(60)
 
 
-def failing(i: int, n: int, port: str) -> None:
-    """Process DEAD raises an error, the others do something else for long."""
+def raising(i: int, n: int, port: str) -> None:
+    """Process DEAD raises an error while the other one is busy for a long time."""
     initialize(i, n, port, heartbeat_timeout_seconds=2)
     assert fx.process_count() == n
     if i == int(os.environ["DEAD"]):
@@ -47,29 +47,29 @@ def failing(i: int, n: int, port: str) -> None:
     time.sleep(60)
 
 
-def leaving(i: int, n: int, port: str) -> None:
-    """Process 1 waits for the others, but not for long."""
+def timing_out(i: int, n: int, port: str) -> None:
+    """Process 1 waits for the others at shutdown, with a short timeout."""
     initialize(i, n, port, shutdown_timeout_seconds=1 if i == 1 else 60)
     assert fx.process_count() == n
-    tired = Path(os.environ["TIRED"])
-    while i == 0 and not tired.exists():
+    gave_up = Path(os.environ["TIRED"])
+    while i == 0 and not gave_up.exists():
         time.sleep(0.05)
-    said = ""
+    message = ""
     try:
         fx.distributed.shutdown()
     except fx.distributed.DistributedError as error:
-        said = str(error)
-    assert f"shutdown: not all of {n} processes shut down" in said
-    tired.touch()
+        message = str(error)
+    assert f"shutdown: not all of {n} processes shut down" in message
+    gave_up.touch()
 
 
-PARTS: Final[dict[str, Part]] = {f.__name__: f for f in (dying, failing, leaving)}
+PARTS: Final[dict[str, Part]] = {f.__name__: f for f in (killed, raising, timing_out)}
 
 
 def run(parts: Mapping[str, Part]) -> None:
-    """One part, in one of the processes: as the command line says."""
-    part, index, count, at = sys.argv[1:]
-    parts[part](int(index), int(count), at)
+    """Runs the part that the command line names, in this process."""
+    part, index, count, port = sys.argv[1:]
+    parts[part](int(index), int(count), port)
     sys.stdout.write(f"{DONE}\n")
 
 

@@ -1,4 +1,4 @@
-"""Collectives: one table of them under `vmap(axis_name=)`, `shard_map` and `pmap`, with all their derivatives."""
+"""Collectives under `vmap(axis_name=)`, `shard_map` and `pmap`: values, derivatives and errors."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -13,14 +13,14 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import JAX, OURS, Library, agree
+from tests.sharding.both import JAX, TRACEFX, Library, assert_agrees_with_jax
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
 from tracefx.testing import check_grads
 from tracefx.testing.tolerances import EXACT, SUMMED, Ulps
 
 Collective = Callable[[Any, Any], Any]
-"""A program of one library's `lax` and of an operand `f32[4, 8]`, along the axis `i` of size 4."""
+"""A function of one library's `lax` and an operand `f32[4, 8]`, over the named axis `i` of size 4."""
 
 SIZE: Final = 4
 X: Final[NDArray] = np.sin(np.arange(128, dtype=np.float32)).reshape(SIZE, 4, 8)
@@ -58,23 +58,23 @@ NOT_ON_DEVICES_IN_JAX: Final = {"pbroadcast"}
 
 
 def tolerance_of(name: str) -> Ulps:
-    """Sums may be taken in any order; what is only moved is not changed."""
+    """Sums may be taken in any order; all other collectives are exact."""
     return SUMMED if name.startswith(("psum", "pmean")) else EXACT
 
 
-def whole_numbers(shape: tuple[int, ...]) -> NDArray:
-    """Of which sums of products are exact."""
+def integer_values(shape: tuple[int, ...]) -> NDArray:
+    """Small integers, whose sums of products are exact in any order."""
     return (np.arange(np.prod(shape)) * 5 % 11 - 4).astype(np.float32).reshape(shape)
 
 
-WHOLE: Final = whole_numbers(X.shape)
+INTEGERS_X: Final = integer_values(X.shape)
 
 
-def under_vmap(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
+def map_by_vmap(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
     return lib.m.vmap(f, axis_name="i")  # type: ignore[no-any-return]  # either library's
 
 
-def over_devices(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
+def map_by_shard_map(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
     def one(*parts: Any) -> Any:
         return f(*[part[0] for part in parts])[None]
 
@@ -82,44 +82,47 @@ def over_devices(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
     return lib.m.shard_map(one, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)  # type: ignore[no-any-return]  # either library's
 
 
-def by_pmap(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
+def map_by_pmap(lib: Library, f: Callable[..., Any]) -> Callable[..., Any]:
     return lib.m.pmap(f, axis_name="i")  # type: ignore[no-any-return]  # either library's
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_on_devices_as_jax(name: str) -> None:
-    way = under_vmap if name in NOT_ON_DEVICES_IN_JAX else over_devices
-    got, want = over_devices(OURS, lambda x: ALL[name](lax, x))(X), way(JAX, lambda x: ALL[name](JAX.lax, x))(X)
+def test_shard_map_matches_jax(name: str) -> None:
+    mapping = map_by_vmap if name in NOT_ON_DEVICES_IN_JAX else map_by_shard_map
+    got, want = (
+        map_by_shard_map(TRACEFX, lambda x: ALL[name](lax, x))(X),
+        mapping(JAX, lambda x: ALL[name](JAX.lax, x))(X),
+    )
     assert_near(got, want, tolerance_of(name))
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_batch_is_as_devices(name: str) -> None:
+def test_vmap_matches_shard_map_and_pmap(name: str) -> None:
     def f(x: fx.Array) -> fx.Array:
         return ALL[name](lax, x)  # type: ignore[no-any-return]  # a table for both libraries
 
-    want = under_vmap(OURS, f)(X)
-    assert_near(over_devices(OURS, f)(X), want, tolerance_of(name))
-    assert_near(by_pmap(OURS, f)(X), want, tolerance_of(name))
+    want = map_by_vmap(TRACEFX, f)(X)
+    assert_near(map_by_shard_map(TRACEFX, f)(X), want, tolerance_of(name))
+    assert_near(map_by_pmap(TRACEFX, f)(X), want, tolerance_of(name))
 
 
-@pytest.mark.parametrize("way", [under_vmap, over_devices], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("mapping", [map_by_vmap, map_by_shard_map], ids=lambda mapping: mapping.__name__)
 @pytest.mark.parametrize("name", LINEAR)
-def test_transposed(name: str, way: Callable[..., Any]) -> None:
-    # <J v, w> = <v, J' w>, with a coefficient that differs along the axis.
-    f = way(OURS, lambda x: LINEAR[name](lax, x * (1 + lax.axis_index("i"))))
-    out, pull = fx.vjp(f, WHOLE)
-    w = whole_numbers(out.shape)
-    forward = fx.jvp(f, (WHOLE,), (WHOLE + 1,))[1]
-    (back,) = pull(w)
-    assert float(fnp.vdot(forward, w)) == float(fnp.vdot(WHOLE + 1, back))
-    assert np.array_equal(forward, f(WHOLE + 1))
+def test_transpose(name: str, mapping: Callable[..., Any]) -> None:
+    # <J v, w> = <v, J^T w>, with a coefficient that varies along the axis.
+    f = mapping(TRACEFX, lambda x: LINEAR[name](lax, x * (1 + lax.axis_index("i"))))
+    out, pull = fx.vjp(f, INTEGERS_X)
+    w = integer_values(out.shape)
+    forward = fx.jvp(f, (INTEGERS_X,), (INTEGERS_X + 1,))[1]
+    (gradient,) = pull(w)
+    assert float(fnp.vdot(forward, w)) == float(fnp.vdot(INTEGERS_X + 1, gradient))
+    assert np.array_equal(forward, f(INTEGERS_X + 1))
 
 
 @pytest.mark.parametrize("dims", [(0, 0), (1, 2)])
 @pytest.mark.parametrize("name", ALL)
-def test_vmap_is_a_loop(name: str, dims: tuple[int, int]) -> None:
-    f = over_devices(OURS, lambda x: ALL[name](lax, x))
+def test_vmap_matches_a_loop(name: str, dims: tuple[int, int]) -> None:
+    f = map_by_shard_map(TRACEFX, lambda x: ALL[name](lax, x))
     batch = np.stack([X, X + 1, 2 * X], dims[1])
     got = fx.vmap(f, in_axes=dims[1], out_axes=dims[0])(batch)
     want = np.stack([f(np.take(batch, i, dims[1])) for i in range(3)], dims[0])
@@ -128,7 +131,7 @@ def test_vmap_is_a_loop(name: str, dims: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter", "ppermute of some", "all_to_all", "pbroadcast"])
 def test_numeric_derivatives(name: str) -> None:
-    f = over_devices(OURS, lambda x: LINEAR[name](lax, fnp.sin(x)))
+    f = map_by_shard_map(TRACEFX, lambda x: LINEAR[name](lax, fnp.sin(x)))
     check_grads(f, X[:, :, :4])
 
 
@@ -151,10 +154,10 @@ def test_dtypes(name: str) -> None:
 
         return lib.m.pmap(f, "i")(x)
 
-    agree(program)
+    assert_agrees_with_jax(program)
 
 
-def test_random_keys_move() -> None:
+def test_collectives_on_random_keys() -> None:
     keys = fx.random.split(fx.random.key(0), SIZE)
 
     def f(key: fx.Array) -> tuple[fx.Array, ...]:
@@ -162,16 +165,16 @@ def test_random_keys_move() -> None:
         return tuple([fx.random.key_data(k) for k in moved])
 
     words = np.asarray(fx.random.key_data(keys))
-    for way in (fx.vmap(f, axis_name="i"), fx.pmap(f, "i")):
-        shifted, second, last = way(keys)
+    for mapping in (fx.vmap(f, axis_name="i"), fx.pmap(f, "i")):
+        shifted, second, last = mapping(keys)
         assert np.array_equal(shifted, np.roll(words, 1, 0))
         assert np.array_equal(second, words[[1] * 4])
         assert np.array_equal(last, words[[3] * 4])
 
 
-# ------------------------------------------------------------------ devices that are alone
+# ------------------------------------------------------------------ axes of size 1
 
-ALONE: Final[dict[str, Callable[[Any], Any]]] = {
+SINGLE_MEMBER: Final[dict[str, Callable[[Any], Any]]] = {
     "psum": lambda x: lax.psum(x, "i"),
     "all_gather": lambda x: lax.all_gather(x, "i"),
     "all_gather tiled": lambda x: lax.all_gather(x, "i", tiled=True),
@@ -185,10 +188,10 @@ ALONE: Final[dict[str, Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("axis_names", [{"i"}, {"i", "j"}], ids=lambda names: "".join(sorted(names)))
 @pytest.mark.parametrize("sizes", [(1, 1), (4, 1)], ids=str)
-@pytest.mark.parametrize("name", ALONE)
-def test_alone_along_an_axis(name: str, sizes: tuple[int, int], axis_names: set[str]) -> None:
-    f, x = ALONE[name], X[:1, 0]
-    mesh = OURS.mesh_of(sizes, ("j", "i"))
+@pytest.mark.parametrize("name", SINGLE_MEMBER)
+def test_collectives_along_an_axis_of_size_one(name: str, sizes: tuple[int, int], axis_names: set[str]) -> None:
+    f, x = SINGLE_MEMBER[name], X[:1, 0]
+    mesh = TRACEFX.mesh_of(sizes, ("j", "i"))
     mapped = fx.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P(), axis_names=axis_names, check_vma=False)
     want = fx.vmap(f, axis_name="i")(x[None])[0]
     assert np.array_equal(mapped(x), want)
@@ -199,7 +202,7 @@ def test_alone_along_an_axis(name: str, sizes: tuple[int, int], axis_names: set[
 # ------------------------------------------------------------------ groups
 
 GROUPS: Final = [[0, 2], [3, 1]]
-IN_GROUPS: Final[dict[str, Collective]] = {
+GROUPED: Final[dict[str, Collective]] = {
     "psum": lambda lib, x: lib.psum(x, "i", axis_index_groups=GROUPS),
     "psum of booleans": lambda lib, x: lib.psum(x > 0, "i", axis_index_groups=GROUPS),
     "pmean": lambda lib, x: lib.pmean(x, "i", axis_index_groups=GROUPS),
@@ -217,75 +220,77 @@ IN_GROUPS: Final[dict[str, Collective]] = {
 }
 
 
-@pytest.mark.parametrize("name", IN_GROUPS)
-def test_groups(name: str) -> None:
-    # JAX has no groups under vmap.
-    f, want = IN_GROUPS[name], by_pmap(JAX, lambda x: IN_GROUPS[name](JAX.lax, x))(X)
-    for way in (under_vmap, over_devices, by_pmap):
-        assert_near(way(OURS, lambda x: f(lax, x))(X), want, tolerance_of(name))
+@pytest.mark.parametrize("name", GROUPED)
+def test_axis_index_groups(name: str) -> None:
+    # JAX does not support axis_index_groups under vmap.
+    f, want = GROUPED[name], map_by_pmap(JAX, lambda x: GROUPED[name](JAX.lax, x))(X)
+    for mapping in (map_by_vmap, map_by_shard_map, map_by_pmap):
+        assert_near(mapping(TRACEFX, lambda x: f(lax, x))(X), want, tolerance_of(name))
 
 
 @pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter tiled", "all_to_all"])
-def test_groups_are_transposed(name: str) -> None:
-    f = over_devices(OURS, lambda x: IN_GROUPS[name](lax, x))
-    out, pull = fx.vjp(f, WHOLE)
-    w = whole_numbers(out.shape)
-    assert float(fnp.vdot(out, w)) == float(fnp.vdot(WHOLE, pull(w)[0]))
+def test_transpose_with_axis_index_groups(name: str) -> None:
+    f = map_by_shard_map(TRACEFX, lambda x: GROUPED[name](lax, x))
+    out, pull = fx.vjp(f, INTEGERS_X)
+    w = integer_values(out.shape)
+    assert float(fnp.vdot(out, w)) == float(fnp.vdot(INTEGERS_X, pull(w)[0]))
 
 
 @pytest.mark.parametrize(
-    ("groups", "words"),
+    ("groups", "message"),
     [
         ([[0, 1], [2]], "must contain each of 0 to 3 once"),
         ([[0, 1], [1, 2]], "must contain each of 0 to 3 once"),
         ([[0, 1, 2], [3]], "must have equal sizes"),
     ],
 )
-def test_refused_groups(groups: list[list[int]], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        under_vmap(OURS, lambda x: lax.psum(x, "i", axis_index_groups=groups))(X)
+def test_invalid_axis_index_groups_are_rejected(groups: list[list[int]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        map_by_vmap(TRACEFX, lambda x: lax.psum(x, "i", axis_index_groups=groups))(X)
 
 
 def test_pcast() -> None:
-    agree(lambda lib: over_devices(lib, lambda x: lib.lax.pcast(lib.lax.psum(x, "i"), "i", to="varying"))(X))
+    assert_agrees_with_jax(
+        lambda lib: map_by_shard_map(lib, lambda x: lib.lax.pcast(lib.lax.psum(x, "i"), "i", to="varying"))(X)
+    )
     with pytest.raises(ValueError, match="to must be 'varying'"):
-        under_vmap(OURS, lambda x: lax.pcast(x, "i", to="elsewhere"))(X)
+        map_by_vmap(TRACEFX, lambda x: lax.pcast(x, "i", to="elsewhere"))(X)
     with pytest.raises(NameError, match="pcast: unbound axis name 'k'"):
-        under_vmap(OURS, lambda x: lax.pcast(x, "k", to="varying"))(X)
+        map_by_vmap(TRACEFX, lambda x: lax.pcast(x, "k", to="varying"))(X)
 
 
-# ------------------------------------------------------------------ uneven pieces
+# ------------------------------------------------------------------ ragged_all_to_all
 
 ROWS: Final = 9
-SENT: Final = np.array([[2, 1, 0, 3], [1, 1, 2, 0], [0, 4, 1, 1], [3, 0, 2, 1]], np.int32)
-"""How many rows each member sends to each."""
-STARTS: Final = (np.cumsum(SENT, 1) - SENT).astype(np.int32)
-PLACES: Final = (np.cumsum(SENT, 0) - SENT).astype(np.int32)
+SEND_SIZES: Final = np.array([[2, 1, 0, 3], [1, 1, 2, 0], [0, 4, 1, 1], [3, 0, 2, 1]], np.int32)
+"""The number of rows that each member (first axis) sends to each other member (second axis)."""
+INPUT_OFFSETS: Final = (np.cumsum(SEND_SIZES, 1) - SEND_SIZES).astype(np.int32)
+OUTPUT_OFFSETS: Final = (np.cumsum(SEND_SIZES, 0) - SEND_SIZES).astype(np.int32)
 OPERANDS: Final = np.arange(4 * 6 * 2, dtype=np.float32).reshape(4, 6, 2) + 1
 
 
-def exchanged(x: Any, starts: Any, sent: Any, places: Any, received: Any) -> Any:
-    into = fnp.zeros((ROWS, 2)) - 1
-    return lax.ragged_all_to_all(x, into, starts, sent, places, received, axis_name="i")
+def exchange(x: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any) -> Any:
+    output = fnp.zeros((ROWS, 2)) - 1
+    return lax.ragged_all_to_all(x, output, input_offsets, send_sizes, output_offsets, recv_sizes, axis_name="i")
 
 
-@pytest.mark.parametrize("way", [under_vmap, over_devices, by_pmap], ids=lambda way: way.__name__)
-def test_ragged_all_to_all(way: Callable[..., Any]) -> None:
-    # JAX's runs on few platforms, of which the CPU is none.
+@pytest.mark.parametrize("mapping", [map_by_vmap, map_by_shard_map, map_by_pmap], ids=lambda mapping: mapping.__name__)
+def test_ragged_all_to_all(mapping: Callable[..., Any]) -> None:
+    # The expected values are computed here: JAX's ragged_all_to_all does not run on the CPU.
     want = np.full((SIZE, ROWS, 2), -1, np.float32)
     for source, target in np.ndindex(SIZE, SIZE):
-        n, start, place = SENT[source, target], STARTS[source, target], PLACES[source, target]
-        want[target, place : place + n] = OPERANDS[source, start : start + n]
-    f = way(OURS, exchanged)
-    args = STARTS, SENT, PLACES, SENT.T.copy()
+        n, start, offset = SEND_SIZES[source, target], INPUT_OFFSETS[source, target], OUTPUT_OFFSETS[source, target]
+        want[target, offset : offset + n] = OPERANDS[source, start : start + n]
+    f = mapping(TRACEFX, exchange)
+    args = INPUT_OFFSETS, SEND_SIZES, OUTPUT_OFFSETS, SEND_SIZES.T.copy()
     assert np.array_equal(f(OPERANDS, *args), want)
-    # What is linear in the rows is its own derivative, and each row that is sent has its cotangent back.
-    back = fx.grad(lambda x: fnp.sum(f(x, *args) * np.arange(ROWS, dtype=np.float32)[:, None]))(OPERANDS)
+    # The transpose sends the cotangent of each row back to its source.
+    gradient = fx.grad(lambda x: fnp.sum(f(x, *args) * np.arange(ROWS, dtype=np.float32)[:, None]))(OPERANDS)
     rows = np.zeros_like(OPERANDS)
     for source, target in np.ndindex(SIZE, SIZE):
-        n, start, place = SENT[source, target], STARTS[source, target], PLACES[source, target]
-        rows[source, start : start + n] += np.arange(int(place), int(place + n), dtype=np.float32)[:, None]
-    assert np.array_equal(back, rows)
+        n, start, offset = SEND_SIZES[source, target], INPUT_OFFSETS[source, target], OUTPUT_OFFSETS[source, target]
+        rows[source, start : start + n] += np.arange(int(offset), int(offset + n), dtype=np.float32)[:, None]
+    assert np.array_equal(gradient, rows)
 
 
 def test_ragged_all_to_all_in_groups() -> None:
@@ -300,19 +305,26 @@ def test_ragged_all_to_all_in_groups() -> None:
     assert got.tolist() == [[1, 5], [3, 7], [1, 5], [3, 7]]
 
 
-def test_refused_uneven_pieces() -> None:
-    for wrong, words in ((np.zeros(3, np.int32), "for each of 4 members"), (np.zeros(4, np.float32), "one integer")):
-        with pytest.raises(TypeError, match=words):
-            under_vmap(OURS, lambda x, w=wrong: exchanged(x, w, SENT[0], PLACES[0], SENT[0]))(OPERANDS)
+def test_invalid_ragged_all_to_all_arguments_are_rejected() -> None:
+    for invalid, message in (
+        (np.zeros(3, np.int32), "for each of 4 members"),
+        (np.zeros(4, np.float32), "one integer"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            map_by_vmap(TRACEFX, lambda x, w=invalid: exchange(x, w, SEND_SIZES[0], OUTPUT_OFFSETS[0], SEND_SIZES[0]))(
+                OPERANDS
+            )
     with pytest.raises(TypeError, match="must have rows of one shape and dtype"):
-        under_vmap(OURS, lambda x: exchanged(x[0], SENT[0], SENT[0], PLACES[0], SENT[0]))(OPERANDS)
+        map_by_vmap(TRACEFX, lambda x: exchange(x[0], SEND_SIZES[0], SEND_SIZES[0], OUTPUT_OFFSETS[0], SEND_SIZES[0]))(
+            OPERANDS
+        )
 
 
-# ------------------------------------------------------------------ axes and errors
+# ------------------------------------------------------------------ several axes, errors
 
 
-def test_two_axes_at_once_are_as_one() -> None:
-    # Of two mapped axes each takes its turn; JAX does so on devices only.
+def test_collectives_over_two_axes() -> None:
+    # vmap handles the two axes one after the other; JAX supports this on devices only.
     x = np.arange(64, dtype=np.float32).reshape(4, 2, 8)
 
     def f(x: Any) -> tuple[Any, ...]:
@@ -327,7 +339,7 @@ def test_two_axes_at_once_are_as_one() -> None:
         )
 
     batched = fx.vmap(fx.vmap(f, axis_name="y"), axis_name="x")(x)
-    mesh = OURS.mesh
+    mesh = TRACEFX.mesh
     one = fx.shard_map(
         lambda x: fx.tree.map(lambda out: out[None, None], f(x[0, 0])),
         mesh=mesh,
@@ -339,12 +351,12 @@ def test_two_axes_at_once_are_as_one() -> None:
         assert np.array_equal(got, want)
 
 
-def test_ppermute_along_two_axes_is_for_devices() -> None:
+def test_ppermute_along_two_vmapped_axes_is_rejected() -> None:
     with pytest.raises(ValueError, match="is supported only between devices"):
         fx.vmap(fx.vmap(lambda x: lax.ppermute(x, ("x", "y"), [(0, 1)]), axis_name="y"), axis_name="x")(X)
 
 
-REFUSED: Final[dict[str, tuple[Collective, type[Exception], str]]] = {
+INVALID: Final[dict[str, tuple[Collective, type[Exception], str]]] = {
     "unbound": (lambda lib, x: lib.psum(x, "k"), NameError, "psum: unbound axis name 'k'; in scope are axis 'i'"),
     "unbound index": (lambda lib, x: lib.axis_index("k"), NameError, "'k'; in scope are axis 'i'"),
     "unbound among others": (lambda lib, x: lib.all_gather(x, ("i", "k")), NameError, "'k'; in scope are axis 'i'"),
@@ -362,14 +374,14 @@ REFUSED: Final[dict[str, tuple[Collective, type[Exception], str]]] = {
 }
 
 
-@pytest.mark.parametrize("way", [under_vmap, over_devices, by_pmap], ids=lambda way: way.__name__)
-@pytest.mark.parametrize("what", REFUSED)
-def test_refused(what: str, way: Callable[..., Any]) -> None:
-    f, kind, words = REFUSED[what]
-    with pytest.raises(kind, match=words):
-        way(OURS, lambda x: f(lax, x))(X)
+@pytest.mark.parametrize("mapping", [map_by_vmap, map_by_shard_map, map_by_pmap], ids=lambda mapping: mapping.__name__)
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_arguments_are_rejected(name: str, mapping: Callable[..., Any]) -> None:
+    f, exception, message = INVALID[name]
+    with pytest.raises(exception, match=message):
+        mapping(TRACEFX, lambda x: f(lax, x))(X)
 
 
-def test_no_axis_is_in_scope() -> None:
+def test_collective_without_any_axis_in_scope_is_rejected() -> None:
     with pytest.raises(NameError, match="psum: unbound axis name 'i'; no axis is in scope"):
         lax.psum(X, "i")

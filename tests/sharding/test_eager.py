@@ -1,4 +1,4 @@
-"""Operations on arrays that lie on several devices, one at a time: the numbers are those of one device."""
+"""Eager operations on sharded arrays: the values are those of one device."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import JAX, OURS, Library, parametrize_programs
+from tests.sharding.both import JAX, TRACEFX, Library, parametrize_programs
 from tests.sharding.test_arrays import put
-from tests.sharding.test_jit import agree
+from tests.sharding.test_jit import assert_agrees_with_jax
 from tests.sharding.test_meshes import on
 from tracefx import lax
 from tracefx.sharding import SingleDeviceSharding
@@ -44,9 +44,9 @@ FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_numbers_are_those_of_one_device(name: str) -> None:
+def test_values_match_one_device(name: str) -> None:
     f = FUNCTIONS[name]
-    got, want = fx.tree.leaves(f(put(OURS, "x", "y", x=X))), fx.tree.leaves(f(fnp.asarray(X)))
+    got, want = fx.tree.leaves(f(put(TRACEFX, "x", "y", x=X))), fx.tree.leaves(f(fnp.asarray(X)))
     assert len(got) == len(want) > 0
     for g, w in zip(got, want, strict=True):
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
@@ -54,66 +54,66 @@ def test_the_numbers_are_those_of_one_device(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["elementwise", "sums", "products", "updates", "derivatives"])
-def test_they_stay_on_one_device_that_is_not_the_first(name: str) -> None:
-    where = SingleDeviceSharding(fx.devices()[5])
+def test_results_stay_on_the_device_of_the_operands(name: str) -> None:
+    sharding = SingleDeviceSharding(fx.devices()[5])
     got = fx.tree.leaves(FUNCTIONS[name](fx.device_put(X, fx.devices()[5])))
     for g, w in zip(got, fx.tree.leaves(FUNCTIONS[name](fnp.asarray(X))), strict=True):
-        assert g.sharding == where
+        assert g.sharding == sharding
         assert_near(g, w)
 
 
-def elementwise(q: Library) -> Any:
-    x, y = put(q, "x", x=X), put(q, "y", x=X)
-    return x + 1, x * x, x + y, q.np.sin(y), x + X
+def elementwise(lib: Library) -> Any:
+    x, y = put(lib, "x", x=X), put(lib, "y", x=X)
+    return x + 1, x * x, x + y, lib.np.sin(y), x + X
 
 
-def reductions(q: Library) -> Any:
-    x = put(q, "x", x=X)
-    return q.np.sum(x), q.np.sum(x, 0), q.np.sum(x, 1)
+def reductions(lib: Library) -> Any:
+    x = put(lib, "x", x=X)
+    return lib.np.sum(x), lib.np.sum(x, 0), lib.np.sum(x, 1)
 
 
-def products(q: Library) -> Any:
-    return q.np.matmul(put(q, "x", x=X), X), q.np.matmul(put(q, "x", x=X), put(q, None, "y", x=X))
+def products(lib: Library) -> Any:
+    return lib.np.matmul(put(lib, "x", x=X), X), lib.np.matmul(put(lib, "x", x=X), put(lib, None, "y", x=X))
 
 
-def shapes(q: Library) -> Any:
-    x = put(q, "x", x=X)
+def shapes(lib: Library) -> Any:
+    x = put(lib, "x", x=X)
     return x.T, x.reshape(4, 16), x[:, None]
 
 
 @parametrize_programs([elementwise, reductions, products, shapes])
-def test_results_lie_where_jax_puts_them(program: Any) -> None:
-    agree(program)
+def test_result_shardings_match_jax(program: Any) -> None:
+    assert_agrees_with_jax(program)
 
 
 def test_keys_and_small_dtypes() -> None:
     keys = fx.random.split(fx.random.key(0), 8)
     want = fx.vmap(lambda k: fx.random.normal(k, (3,)))(keys)
-    np.testing.assert_array_equal(fx.vmap(lambda k: fx.random.normal(k, (3,)))(put(OURS, "x", x=keys)), want)
-    small = put(OURS, "x", x=fnp.arange(8, dtype=fnp.int4) % 4)
+    np.testing.assert_array_equal(fx.vmap(lambda k: fx.random.normal(k, (3,)))(put(TRACEFX, "x", x=keys)), want)
+    small = put(TRACEFX, "x", x=fnp.arange(8, dtype=fnp.int4) % 4)
     assert (small + small).tolist() == [0, 2, 4, 6] * 2
-    half = put(OURS, "x", x=fnp.asarray(X, fnp.bfloat16))
+    half = put(TRACEFX, "x", x=fnp.asarray(X, fnp.bfloat16))
     np.testing.assert_array_equal((half * 2).astype("float32"), (fnp.asarray(X, fnp.bfloat16) * 2).astype("float32"))
 
 
-def test_an_operation_is_compiled_once_for_each_way_to_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_are_compiled_once_per_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    over = runtime.compile_spmd
+    compile_spmd = runtime.compile_spmd
 
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def counting(*args: Any, **kwargs: Any) -> Any:
         compiled.append(kwargs["name"])
-        return over(*args, **kwargs)
+        return compile_spmd(*args, **kwargs)
 
-    monkeypatch.setattr(runtime, "compile_spmd", counted)
-    x, y = put(OURS, "x", x=X), put(OURS, "y", x=X)
+    monkeypatch.setattr(runtime, "compile_spmd", counting)
+    x, y = put(TRACEFX, "x", x=X), put(TRACEFX, "y", x=X)
     for _ in range(3):
-        for z in (x, y, put(OURS, "x", x=X)):
+        for z in (x, y, put(TRACEFX, "x", x=X)):
             fnp.arctan2(z, z)
     assert compiled == ["atan2"] * 2
 
 
-def test_mixed_with_arrays_that_go_anywhere() -> None:
-    for library in (OURS, JAX):
+def test_sharded_with_uncommitted_operands() -> None:
+    for library in (TRACEFX, JAX):
         x = put(library, "x", x=X)
         for other in (X, library.np.asarray(X), library.np.asarray(X) * 1):
             assert (x + other).sharding == (other + x).sharding == on(library, "x")

@@ -1,4 +1,4 @@
-"""The worked example: a GPT trained on a mesh, in several processes too, learns what it learns on one device."""
+"""The worked example: a GPT has the same losses on a mesh, and in several processes, as on one device."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ PROJECT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def alone() -> list[float]:
+def single_device_losses() -> list[float]:
     losses = train(SMALL, 8, 6, None)
     assert losses[-1] < losses[0]
     return losses
 
 
-@pytest.mark.parametrize("written", ["jit", "by hand"])
-def test_on_a_mesh_it_learns_what_it_learns_on_one_device(written: str, alone: list[float]) -> None:
+@pytest.mark.parametrize("style", ["jit", "by hand"])
+def test_losses_on_a_mesh_match_one_device(style: str, single_device_losses: list[float]) -> None:
     mesh = fx.make_mesh((4, 2), ("data", "model"))
-    found = train(SMALL, 8, 6, mesh, loss if written == "jit" else by_hand(mesh))
-    # Of 32 bits, and at weights that derivatives have moved.
-    assert_near(np.asarray(found, np.float32), alone, DERIVATIVE)
+    mesh_losses = train(SMALL, 8, 6, mesh, loss if style == "jit" else by_hand(mesh))
+    # The losses are float32, after several gradient steps.
+    assert_near(np.asarray(mesh_losses, np.float32), single_device_losses, DERIVATIVE)
 
 
-def test_weights_stay_in_parts() -> None:
+def test_training_step_keeps_weights_sharded() -> None:
     mesh = fx.make_mesh((4, 2), ("data", "model"))
     part = fx.NamedSharding(mesh, fx.P(None, None, "model"))
     state = new_state(SMALL, 0)
@@ -47,23 +47,28 @@ def test_weights_stay_in_parts() -> None:
     assert moved.params.blocks.up.sharding.is_equivalent_to(part, 3)
 
 
-def losses(said: str) -> list[int]:
-    """What the program says of them, in units of the last digit."""
-    lines = [line.split() for line in said.splitlines() if line.startswith("step")]
+def losses(output: str) -> list[int]:
+    """The losses that the program prints, in units of the last printed digit."""
+    lines = [line.split() for line in output.splitlines() if line.startswith("step")]
     return [int(line[3].replace(".", "")) for line in lines]
 
 
-def test_in_two_processes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_in_two_processes_match_one_process(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
-    monkeypatch.setenv("XLA_FLAGS", " ".join(flags))  # to which the program adds
+    monkeypatch.setenv("XLA_FLAGS", " ".join(flags))  # the program adds its own flags
     main(["--steps", "2", "--alone"])
-    alone = losses(capsys.readouterr().out)
+    expected = losses(capsys.readouterr().out)
     command = [sys.executable, "-m", "demo.parallel", "--steps", "2", "--processes", "2", "--by-hand"]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src"), "XLA_FLAGS": " ".join(flags)}
     run = subprocess.run(
         command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert run.returncode == 0, run.stderr
-    together = losses(run.stdout)
-    assert len(alone) == len(together) == 3
-    assert np.abs(np.subtract(together, alone)).max() <= 1, (together, alone)  # as it may have been rounded up or down
+    actual = losses(run.stdout)
+    assert len(expected) == len(actual) == 3
+    assert np.abs(np.subtract(actual, expected)).max() <= 1, (
+        actual,
+        expected,
+    )  # the last digit may be rounded differently

@@ -1,4 +1,4 @@
-"""Exported programs over several devices: loaded, called on other meshes of as many devices, read by JAX."""
+"""Exported multi-device programs: loaded, called on other meshes of the same size, and deserialized by JAX."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -18,7 +18,7 @@ import tracefx as fx
 import tracefx.lax as fx_lax
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import JAX, OURS, Library, parametrize_programs
+from tests.sharding.both import JAX, TRACEFX, Library, parametrize_programs
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
@@ -27,7 +27,7 @@ from tracefx.xla.runtime import read_portable
 
 X: Final = np.arange(64, dtype=np.float32).reshape(8, 8) / 64
 W: Final = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
-BACKWARD: Final = fx.Mesh(OURS.mesh.devices[::-1], ("a", "b"))
+BACKWARD: Final = fx.Mesh(TRACEFX.mesh.devices[::-1], ("a", "b"))
 FEW: Final = fx.Mesh(fx.devices()[:4], "z")
 
 
@@ -39,159 +39,163 @@ def constrained(library: Library) -> Any:
     return library.m.jit(f)
 
 
-def by_hand(library: Library) -> Any:
+def shard_mapped(library: Library) -> Any:
     def f(x: Any) -> Any:
         return library.lax.psum(x, "x") + library.lax.axis_index("y")
 
-    return library.m.jit(library.over(f, library.P("x"), library.P("y")))
+    return library.m.jit(library.shard_map(f, library.P("x"), library.P("y")))
 
 
-def said(library: Library) -> Any:
+def with_shardings(library: Library) -> Any:
     return library.m.jit(
         lambda x: (x * 2, x + W), in_shardings=on(library, "x"), out_shardings=(on(library, "y"), None)
     )
 
 
 def in_loops(library: Library) -> Any:
-    over = library.over(lambda x: library.lax.psum(x, "x") / 4, library.P("x"), library.P("x"))
+    over = library.shard_map(lambda x: library.lax.psum(x, "x") / 4, library.P("x"), library.P("x"))
     return library.m.jit(lambda x: library.lax.scan(lambda c, _: (over(c), c.sum()), x, None, length=3))
 
 
-PROGRAMS: Final = (constrained, by_hand, said, in_loops)
+PROGRAMS: Final = (constrained, shard_mapped, with_shardings, in_loops)
 
 
-def same(got: Any, want: Any) -> None:
+def assert_equal_trees(got: Any, want: Any) -> None:
     assert fx.tree.structure(got) == fx.tree.structure(want)
     for a, b in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @parametrize_programs(PROGRAMS)
-def test_what_is_loaded_is_the_function(program: Any) -> None:
-    f = program(OURS)
-    it: fx.Exported[..., Any] = fx.export(f)(X)
-    loaded = fx.load(it.serialize())
-    assert loaded.serialize() == it.serialize()
-    assert it.nr_devices == loaded.nr_devices == 8
-    assert (loaded.in_shardings, loaded.out_shardings) == (it.in_shardings, it.out_shardings)
-    for call in (it.call, loaded.call, fx.jit(loaded.call)):
-        same(call(X), f(X))
-        same(call(put(OURS, "x", x=X)), f(X))
+def test_loaded_function_matches_the_original(program: Any) -> None:
+    f = program(TRACEFX)
+    exported: fx.Exported[..., Any] = fx.export(f)(X)
+    loaded = fx.load(exported.serialize())
+    assert loaded.serialize() == exported.serialize()
+    assert exported.nr_devices == loaded.nr_devices == 8
+    assert (loaded.in_shardings, loaded.out_shardings) == (exported.in_shardings, exported.out_shardings)
+    for call in (exported.call, loaded.call, fx.jit(loaded.call)):
+        assert_equal_trees(call(X), f(X))
+        assert_equal_trees(call(put(TRACEFX, "x", x=X)), f(X))
 
 
 @parametrize_programs(PROGRAMS)
-def test_jax_reads_and_runs_it(program: Any) -> None:
+def test_jax_deserializes_and_runs_exported_programs(program: Any) -> None:
     want = program(JAX)(X)
     for platforms in (None, ["cpu", "tpu"]):
-        theirs = jax.export.deserialize(bytearray(fx.export(program(OURS), platforms=platforms)(X).to_jax()))
-        assert theirs.nr_devices == 8
-        for given in (put(JAX, "x", x=X), put(JAX, "y", "x", x=X)):
-            got = theirs.call(given)
+        deserialized = jax.export.deserialize(bytearray(fx.export(program(TRACEFX), platforms=platforms)(X).to_jax()))
+        assert deserialized.nr_devices == 8
+        for x in (put(JAX, "x", x=X), put(JAX, "y", "x", x=X)):
+            got = deserialized.call(x)
             for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
                 assert_near(a, np.asarray(b), SUMMED)
         with pytest.raises(ValueError, match="was exported for 8 devices and is called in a context with 1"):
-            theirs.call(X)
+            deserialized.call(X)
 
 
-def test_shardings_are_those_that_jax_exports() -> None:
-    ours: fx.Exported[..., Any] = fx.export(said(OURS))(X)
-    theirs = jax.export.export(said(JAX))(X)
-    (mine,), (jaxs,) = ours.in_shardings, theirs.in_shardings_jax(JAX.mesh)
-    assert (mine, jaxs) == (on(OURS, "x"), on(JAX, "x"))
-    assert ours.out_shardings == (on(OURS, "y"), None)
-    assert theirs.out_shardings_jax(JAX.mesh) == (on(JAX, "y"), None)
-    assert ours.nr_devices == theirs.nr_devices
-    arrays = fx.export(fx.jit(lambda a, b: a + b))(put(OURS, "x", x=X), X)
-    assert arrays.in_shardings == (on(OURS, "x"), None)
-    types = fx.export(fx.jit(lambda a: a))(fx.ShapeDtypeStruct((8, 8), np.float32, sharding=on(OURS, "y")))
-    assert types.in_shardings == (on(OURS, "y"),)
-    alone = fx.export(fx.jit(fnp.sin))(X)
-    assert (alone.nr_devices, alone.in_shardings, alone.out_shardings) == (1, (None,), (None,))
+def test_exported_shardings_match_jax() -> None:
+    fx_exported: fx.Exported[..., Any] = fx.export(with_shardings(TRACEFX))(X)
+    jax_exported = jax.export.export(with_shardings(JAX))(X)
+    (fx_sharding,), (jax_sharding,) = fx_exported.in_shardings, jax_exported.in_shardings_jax(JAX.mesh)
+    assert (fx_sharding, jax_sharding) == (on(TRACEFX, "x"), on(JAX, "x"))
+    assert fx_exported.out_shardings == (on(TRACEFX, "y"), None)
+    assert jax_exported.out_shardings_jax(JAX.mesh) == (on(JAX, "y"), None)
+    assert fx_exported.nr_devices == jax_exported.nr_devices
+    arrays = fx.export(fx.jit(lambda a, b: a + b))(put(TRACEFX, "x", x=X), X)
+    assert arrays.in_shardings == (on(TRACEFX, "x"), None)
+    types = fx.export(fx.jit(lambda a: a))(fx.ShapeDtypeStruct((8, 8), np.float32, sharding=on(TRACEFX, "y")))
+    assert types.in_shardings == (on(TRACEFX, "y"),)
+    single_device = fx.export(fx.jit(fnp.sin))(X)
+    assert (single_device.nr_devices, single_device.in_shardings, single_device.out_shardings) == (1, (None,), (None,))
 
 
-def test_arguments_come_to_where_they_were_when_it_was_exported() -> None:
-    """As in JAX."""
-    for library in (OURS, JAX):
-        export = library.m.export if library is OURS else jax.export.export
-        it = export(said(library))(X)
-        first, second = it.call(put(library, "y", "x", x=X))
+def test_arguments_are_resharded_to_the_exported_shardings() -> None:
+    """As in JAX, arguments are resharded to the exported input shardings."""
+    for library in (TRACEFX, JAX):
+        export = library.m.export if library is TRACEFX else jax.export.export
+        exported = export(with_shardings(library))(X)
+        first, second = exported.call(put(library, "y", "x", x=X))
         assert first.sharding == on(library, "y")
         np.testing.assert_array_equal(first, X * 2)
         np.testing.assert_array_equal(second, X + W)
 
 
 @parametrize_programs(PROGRAMS)
-def test_called_on_another_mesh(program: Any) -> None:
-    loaded = fx.load(fx.export(program(OURS))(X).serialize())
-    want = program(OURS)(X)
-    there = fx.device_put(X, fx.NamedSharding(BACKWARD, P("a")))
-    got = loaded.call(there)
-    same(got, want)
+def test_call_on_another_mesh(program: Any) -> None:
+    loaded = fx.load(fx.export(program(TRACEFX))(X).serialize())
+    want = program(TRACEFX)(X)
+    sharded = fx.device_put(X, fx.NamedSharding(BACKWARD, P("a")))
+    got = loaded.call(sharded)
+    assert_equal_trees(got, want)
     for x in fx.tree.leaves(got):
         assert x.sharding.devices == BACKWARD.flat
     with fx.set_mesh(BACKWARD):
         got = loaded.call(X)
-    same(got, want)
+    assert_equal_trees(got, want)
     assert {x.sharding.devices for x in fx.tree.leaves(got)} == {BACKWARD.flat}
-    assert loaded.call(there)[0].sharding == loaded.call(there)[0].sharding
+    assert loaded.call(sharded)[0].sharding == loaded.call(sharded)[0].sharding
 
 
-def test_bytes_do_not_depend_on_the_devices() -> None:
-    """They are counted in the order in which the program has them."""
+def test_serialized_bytes_do_not_depend_on_device_ids() -> None:
+    """Exported programs refer to devices by their index in the mesh."""
 
-    def of(mesh: Any) -> bytes:
+    def serialized_for(mesh: Any) -> bytes:
         f = fx.shard_map(lambda x: fx_lax.psum(x, "x"), mesh=mesh, in_specs=P("x"), out_specs=P())
         return fx.export(fx.jit(f))(X).serialize()
 
     forward = fx.Mesh(fx.devices()[:4], "x")
-    assert of(fx.Mesh(fx.devices()[4:], "x")) == of(fx.Mesh(fx.devices()[:4][::-1], "x")) == of(forward)
+    assert (
+        serialized_for(fx.Mesh(fx.devices()[4:], "x"))
+        == serialized_for(fx.Mesh(fx.devices()[:4][::-1], "x"))
+        == serialized_for(forward)
+    )
 
 
-def test_another_number_of_devices_is_refused() -> None:
-    it: fx.Exported[..., Any] = fx.export(by_hand(OURS))(X)
+def test_call_with_another_number_of_devices_is_rejected() -> None:
+    exported: fx.Exported[..., Any] = fx.export(shard_mapped(TRACEFX))(X)
     few = fx.device_put(X, fx.NamedSharding(FEW, P("z")))
     with pytest.raises(ValueError, match="was exported for 8 devices, but its arguments are on 4: call it with arrays"):
-        it.call(few)
+        exported.call(few)
     with fx.set_mesh(FEW), pytest.raises(ValueError, match="exported for 8 devices, but the mesh in use has 4"):
-        it.call(X)
+        exported.call(X)
     small = fx.export(fx.jit(lambda x: fx.lax.with_sharding_constraint(x, fx.NamedSharding(FEW, P("z")))))(X)
     assert small.nr_devices == 4
     assert small.call(few).sharding == few.sharding
     with pytest.raises(ValueError, match="was exported for 4 devices, but its arguments are on 8"):
-        small.call(put(OURS, "x", x=X))
+        small.call(put(TRACEFX, "x", x=X))
 
 
-def test_meshes_of_different_devices_are_refused() -> None:
+def test_constraints_on_different_device_sets_are_rejected() -> None:
     def f(x: Any) -> Any:
         return fx.lax.with_sharding_constraint(
-            fx.lax.with_sharding_constraint(x, on(OURS, "x")), fx.NamedSharding(FEW, P())
+            fx.lax.with_sharding_constraint(x, on(TRACEFX, "x")), fx.NamedSharding(FEW, P())
         )
 
     with pytest.raises(ValueError, match="runs on one set of devices"):
         fx.export(fx.jit(f))(X)
 
 
-def test_what_is_loaded_is_transformed() -> None:
-    f = by_hand(OURS)
+def test_grad_and_vmap_of_loaded_functions() -> None:
+    f = shard_mapped(TRACEFX)
     loaded = fx.load(fx.export(f)(X).serialize())
-    same(fx.grad(lambda x: (loaded.call(x) ** 2).sum())(X), fx.grad(lambda x: (f(x) ** 2).sum())(X))
-    same(fx.vmap(loaded.call)(np.stack([X, W])), fx.vmap(f)(np.stack([X, W])))
+    assert_equal_trees(fx.grad(lambda x: (loaded.call(x) ** 2).sum())(X), fx.grad(lambda x: (f(x) ** 2).sum())(X))
+    assert_equal_trees(fx.vmap(loaded.call)(np.stack([X, W])), fx.vmap(f)(np.stack([X, W])))
 
 
-def test_the_module_says_it() -> None:
-    it: fx.Exported[..., Any] = fx.export(said(OURS))(X)
-    text = it.mlir_module()
+def test_mlir_module_has_shardings() -> None:
+    exported: fx.Exported[..., Any] = fx.export(with_shardings(TRACEFX))(X)
+    text = exported.mlir_module()
     assert "mhlo.num_partitions = 8 : i32" in text
     assert '%arg0: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}' in text
-    assert read_portable(it.mlir_module_serialized).operation.verify()
+    assert read_portable(exported.mlir_module_serialized).operation.verify()
 
 
-def test_closed_over_arrays_are_part_of_it() -> None:
+def test_closed_over_sharded_arrays_are_exported() -> None:
     whole = np.arange(64, dtype=np.float32).reshape(8, 8)
-    spread = put(OURS, "x", x=whole)
-    it = fx.export(fx.jit(lambda x: x @ spread, in_shardings=on(OURS, "y")))(X)
-    assert (it.nr_devices, it.in_shardings) == (8, (on(OURS, "y"),))
-    same(fx.load(it.serialize()).call(whole), whole @ whole)
+    sharded = put(TRACEFX, "x", x=whole)
+    exported = fx.export(fx.jit(lambda x: x @ sharded, in_shardings=on(TRACEFX, "y")))(X)
+    assert (exported.nr_devices, exported.in_shardings) == (8, (on(TRACEFX, "y"),))
+    assert_equal_trees(fx.load(exported.serialize()).call(whole), whole @ whole)
 
 
 ONE_DEVICE: Final = """
@@ -203,11 +207,11 @@ except fx.errors.ParseError as error:
 """
 
 
-def test_it_takes_as_many_devices_to_load(tmp_path: Path) -> None:
+def test_load_with_too_few_devices_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "function"
-    path.write_bytes(fx.export(by_hand(OURS))(X).serialize())
+    path.write_bytes(fx.export(shard_mapped(TRACEFX))(X).serialize())
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ONE_DEVICE, str(path)], stdout=subprocess.PIPE, text=True, env=environment, check=True
     )
-    assert "the mesh is of 8 devices, but there are 1" in told.stdout
+    assert "the mesh is of 8 devices, but there are 1" in process.stdout

@@ -1,4 +1,4 @@
-"""`jit` on arrays that lie on several devices: the numbers and the places are JAX's."""
+"""`jit` on sharded arrays: values and shardings agree with JAX's."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -13,7 +13,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import JAX, OURS, Library, parametrize_programs
+from tests.sharding.both import JAX, TRACEFX, Library, parametrize_programs
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
@@ -24,125 +24,125 @@ X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 W: Final = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
 
 
-def lies(x: Any) -> dict[int, Any]:
+def device_indices(x: Any) -> dict[int, Any]:
     return {device.id: index for device, index in x.sharding.devices_indices_map(x.shape).items()}
 
 
-def agree(program: Any, places: bool = True) -> None:
-    """The numbers are JAX's, and they lie where JAX puts them."""
-    ours, theirs = (jax.tree.leaves(program(library)) for library in (OURS, JAX))
-    assert len(ours) == len(theirs) > 0
-    for got, want in zip(ours, theirs, strict=True):
+def assert_agrees_with_jax(program: Any, check_shardings: bool = True) -> None:
+    """Values agree with JAX's, and by default the shardings too."""
+    actual, expected = (jax.tree.leaves(program(library)) for library in (TRACEFX, JAX))
+    assert len(actual) == len(expected) > 0
+    for got, want in zip(actual, expected, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         assert_near(got, want)
-        if places:
-            assert lies(got) == lies(want), f"{got.sharding} where JAX has {want.sharding}"
+        if check_shardings:
+            assert device_indices(got) == device_indices(want), f"{got.sharding} where JAX has {want.sharding}"
 
 
-# ------------------------------------------------------------------ where inputs and outputs lie
+# ------------------------------------------------------------------ input and output shardings
 
 
-def layer(q: Library) -> Any:
-    return lambda x, w: q.np.tanh(x @ w)
+def layer(lib: Library) -> Any:
+    return lambda x, w: lib.np.tanh(x @ w)
 
 
-def what_arguments_say(q: Library) -> Any:
-    return q.m.jit(layer(q))(put(q, "x", x=X), put(q, None, "y", x=W))
+def sharded_arguments(lib: Library) -> Any:
+    return lib.m.jit(layer(lib))(put(lib, "x", x=X), put(lib, None, "y", x=W))
 
 
-def one_for_each_argument(q: Library) -> Any:
-    return q.m.jit(layer(q), in_shardings=(on(q, "x"), on(q, None, "y")))(X, W)
+def in_shardings_per_argument(lib: Library) -> Any:
+    return lib.m.jit(layer(lib), in_shardings=(on(lib, "x"), on(lib, None, "y")))(X, W)
 
 
-def one_for_all_arguments(q: Library) -> Any:
-    return q.m.jit(layer(q), in_shardings=on(q))(X, W)
+def one_in_sharding(lib: Library) -> Any:
+    return lib.m.jit(layer(lib), in_shardings=on(lib))(X, W)
 
 
-def none_for_an_argument(q: Library) -> Any:
-    return q.m.jit(layer(q), in_shardings=(on(q, "x"), None))(X, W)
+def in_sharding_none(lib: Library) -> Any:
+    return lib.m.jit(layer(lib), in_shardings=(on(lib, "x"), None))(X, W)
 
 
-def trees_of_arguments(q: Library) -> Any:
-    f = q.m.jit(lambda d, w: d["a"] @ w + d["b"], in_shardings=({"a": on(q, "x"), "b": on(q, "y")}, None))
+def in_shardings_tree(lib: Library) -> Any:
+    f = lib.m.jit(lambda d, w: d["a"] @ w + d["b"], in_shardings=({"a": on(lib, "x"), "b": on(lib, "y")}, None))
     return f({"a": X, "b": X[:, :1]}, W)
 
 
-def for_a_whole_branch(q: Library) -> Any:
-    return q.m.jit(lambda d, w: (d["a"] @ w, d["b"]), in_shardings=(on(q, "x"), None))({"a": X, "b": X}, W)
+def in_shardings_tree_prefix(lib: Library) -> Any:
+    return lib.m.jit(lambda d, w: (d["a"] @ w, d["b"]), in_shardings=(on(lib, "x"), None))({"a": X, "b": X}, W)
 
 
-def an_argument_that_lies_so_already(q: Library) -> Any:
-    return q.m.jit(lambda x: x * 2, in_shardings=on(q, "x"))(put(q, "x", x=X))
+def in_sharding_of_the_argument(lib: Library) -> Any:
+    return lib.m.jit(lambda x: x * 2, in_shardings=on(lib, "x"))(put(lib, "x", x=X))
 
 
-def outputs(q: Library) -> Any:
-    where = {"a": on(q, "x"), "b": on(q, "y")}
-    return q.m.jit(lambda x: {"a": x * 2, "b": (x - 1, x + 1)}, out_shardings=where)(X)
+def out_shardings_tree(lib: Library) -> Any:
+    shardings = {"a": on(lib, "x"), "b": on(lib, "y")}
+    return lib.m.jit(lambda x: {"a": x * 2, "b": (x - 1, x + 1)}, out_shardings=shardings)(X)
 
 
-def one_value_in_two_places(q: Library) -> Any:
+def one_value_with_two_out_shardings(lib: Library) -> Any:
     def f(x: Any) -> Any:
         y = x * 2
         return y, y, y
 
-    return q.m.jit(f, out_shardings=(on(q, "x"), on(q, "y"), on(q, "x")))(X)
+    return lib.m.jit(f, out_shardings=(on(lib, "x"), on(lib, "y"), on(lib, "x")))(X)
 
 
-def inputs_handed_through(q: Library) -> Any:
-    f = q.m.jit(lambda x: (x, x, x + 1), out_shardings=(on(q, "y"), on(q, "x"), on(q)))
-    return f(put(q, "x", x=X)), f(X)
+def forwarded_inputs(lib: Library) -> Any:
+    f = lib.m.jit(lambda x: (x, x, x + 1), out_shardings=(on(lib, "y"), on(lib, "x"), on(lib)))
+    return f(put(lib, "x", x=X)), f(X)
 
 
-def constants(q: Library) -> Any:
-    return q.m.jit(lambda x: (q.np.ones((8, 4)), 3.0), out_shardings=(on(q, "y"), on(q)))(put(q, "x", x=X))
+def constants(lib: Library) -> Any:
+    return lib.m.jit(lambda x: (lib.np.ones((8, 4)), 3.0), out_shardings=(on(lib, "y"), on(lib)))(put(lib, "x", x=X))
 
 
-def static_arguments(q: Library) -> Any:
-    f = q.m.jit(lambda x, n, w: x @ w * n, in_shardings=(on(q, "x"), None), static_argnums=1)
+def static_arguments(lib: Library) -> Any:
+    f = lib.m.jit(lambda x, n, w: x @ w * n, in_shardings=(on(lib, "x"), None), static_argnums=1)
     return f(X, 3, W), f(X, 4, W)
 
 
-def specifications(q: Library) -> Any:
-    with q.m.set_mesh(q.mesh):
-        f = q.m.jit(lambda x: (x * 2, x - 1), in_shardings=q.P("x"), out_shardings=(q.P("y"), q.P()))
+def partition_specs(lib: Library) -> Any:
+    with lib.m.set_mesh(lib.mesh):
+        f = lib.m.jit(lambda x: (x * 2, x - 1), in_shardings=lib.P("x"), out_shardings=(lib.P("y"), lib.P()))
         return f(X)
 
 
-def on_some_of_the_devices(q: Library) -> Any:
-    mesh = q.Mesh(np.array(q.m.devices()[4:6]), ("z",))
-    return q.m.jit(lambda x: x * 2)(q.m.device_put(X, q.m.sharding.NamedSharding(mesh, q.P("z"))))
+def subset_of_the_devices(lib: Library) -> Any:
+    mesh = lib.Mesh(np.array(lib.m.devices()[4:6]), ("z",))
+    return lib.m.jit(lambda x: x * 2)(lib.m.device_put(X, lib.m.sharding.NamedSharding(mesh, lib.P("z"))))
 
 
-def on_one_device(q: Library) -> Any:
-    return q.m.jit(layer(q))(q.m.device_put(X, q.m.devices()[3]), W)
+def single_device(lib: Library) -> Any:
+    return lib.m.jit(layer(lib))(lib.m.device_put(X, lib.m.devices()[3]), W)
 
 
-def of_two_meshes(q: Library) -> Any:
-    flat = q.m.sharding.NamedSharding(q.mesh_of((8,), ("z",)), q.P("z"))
-    return q.m.jit(lambda x, y: x + y)(put(q, "x", x=X), q.m.device_put(X, flat))
+def two_meshes(lib: Library) -> Any:
+    flat = lib.m.sharding.NamedSharding(lib.mesh_of((8,), ("z",)), lib.P("z"))
+    return lib.m.jit(lambda x, y: x + y)(put(lib, "x", x=X), lib.m.device_put(X, flat))
 
 
 @parametrize_programs(
     [
-        *(what_arguments_say, one_for_each_argument, one_for_all_arguments, none_for_an_argument, trees_of_arguments),
-        *(for_a_whole_branch, an_argument_that_lies_so_already, outputs, one_value_in_two_places),
-        *(inputs_handed_through, constants, static_arguments, specifications, on_some_of_the_devices, on_one_device),
-        *(of_two_meshes,),
+        *(sharded_arguments, in_shardings_per_argument, one_in_sharding, in_sharding_none, in_shardings_tree),
+        *(in_shardings_tree_prefix, in_sharding_of_the_argument, out_shardings_tree, one_value_with_two_out_shardings),
+        *(forwarded_inputs, constants, static_arguments, partition_specs, subset_of_the_devices, single_device),
+        *(two_meshes,),
     ]
 )
-def test_places(program: Any) -> None:
-    agree(program)
+def test_input_and_output_shardings(program: Any) -> None:
+    assert_agrees_with_jax(program)
 
 
-def test_arguments_by_name_lie_anywhere() -> None:
-    y = fx.jit(lambda x, *, w: x @ w, in_shardings=on(OURS, "x"))(X, w=W)
+def test_in_shardings_do_not_apply_to_keyword_arguments() -> None:
+    y = fx.jit(lambda x, *, w: x @ w, in_shardings=on(TRACEFX, "x"))(X, w=W)
     assert_near(y, X @ W)
-    assert y.sharding == on(OURS, "x")
+    assert y.sharding == on(TRACEFX, "x")
 
 
-def test_a_sharding_may_count_the_devices_in_any_order() -> None:
+def test_sharding_with_devices_in_reverse_order() -> None:
     backwards = fx.NamedSharding(fx.Mesh(fx.devices()[::-1], "all"), P("all"))
-    x = put(OURS, "x", x=X)
+    x = put(TRACEFX, "x", x=X)
     y = fx.jit(lambda x: x * 2, out_shardings=backwards)(x)
     assert y.sharding == backwards
     assert [s.device.id for s in y.addressable_shards] == [7, 6, 5, 4, 3, 2, 1, 0]
@@ -152,7 +152,7 @@ def test_a_sharding_may_count_the_devices_in_any_order() -> None:
     np.testing.assert_array_equal(fx.jit(lambda y: y + 1, in_shardings=backwards)(y), X * 2 + 1)
 
 
-def test_the_mesh_in_use_says_what_a_specification_means() -> None:
+def test_partition_specs_use_the_current_mesh() -> None:
     f = fx.jit(lambda x: x * 2, out_shardings=P("x"))
     one, two = fx.make_mesh((4, 2), ("x", "y")), fx.make_mesh((2, 4), ("x", "y"))
     for mesh in (one, two, one):
@@ -163,125 +163,129 @@ def test_the_mesh_in_use_says_what_a_specification_means() -> None:
         f(X)
 
 
-def test_one_function_follows_its_arguments() -> None:
+def test_jit_follows_the_shardings_of_its_arguments() -> None:
     f = fx.jit(lambda x: x * 2)
-    here = SingleDeviceSharding(fx.devices()[0])
+    first_device = SingleDeviceSharding(fx.devices()[0])
     for parts in (None, ("x",), None, ("y",), ("x",), None):
-        for x, lies in (
-            ((X, here), (fnp.asarray(X), here)) if parts is None else ((put(OURS, *parts, x=X), on(OURS, *parts)),)
+        for x, sharding in (
+            ((X, first_device), (fnp.asarray(X), first_device))
+            if parts is None
+            else ((put(TRACEFX, *parts, x=X), on(TRACEFX, *parts)),)
         ):
             y = f(x)
             np.testing.assert_array_equal(y, X * 2)
-            assert y.sharding == lies
+            assert y.sharding == sharding
 
 
 # ------------------------------------------------------------------ constraints, transformations, control flow
 
 
-def constraint(q: Library) -> Any:
-    return q.m.jit(lambda x: q.lax.with_sharding_constraint(x * 2, on(q, "y")))(X)
+def constraint(lib: Library) -> Any:
+    return lib.m.jit(lambda x: lib.lax.with_sharding_constraint(x * 2, on(lib, "y")))(X)
 
 
-def constraint_of_some_axes(q: Library) -> Any:
-    spec = on(q, q.P.UNCONSTRAINED, "y")
-    return q.m.jit(lambda x: q.lax.with_sharding_constraint(x * 2, spec))(put(q, "x", x=X))
+def constraint_of_some_axes(lib: Library) -> Any:
+    spec = on(lib, lib.P.UNCONSTRAINED, "y")
+    return lib.m.jit(lambda x: lib.lax.with_sharding_constraint(x * 2, spec))(put(lib, "x", x=X))
 
 
-def constraint_at_once(q: Library) -> Any:
-    return q.lax.with_sharding_constraint(put(q, "x", x=X), on(q, "y")), q.lax.with_sharding_constraint(X, on(q, "y"))
+def eager_constraint(lib: Library) -> Any:
+    return lib.lax.with_sharding_constraint(put(lib, "x", x=X), on(lib, "y")), lib.lax.with_sharding_constraint(
+        X, on(lib, "y")
+    )
 
 
-def constraint_in_a_batch(q: Library) -> Any:
-    return q.m.jit(q.m.vmap(lambda x: q.lax.with_sharding_constraint(x * x, on(q, "y"))))(X)
+def constraint_in_a_batch(lib: Library) -> Any:
+    return lib.m.jit(lib.m.vmap(lambda x: lib.lax.with_sharding_constraint(x * x, on(lib, "y"))))(X)
 
 
-def gradient_of_a_constraint(q: Library) -> Any:
-    return q.m.grad(lambda x: q.np.sum(q.lax.with_sharding_constraint(x * x, on(q, "y"))))(X)
+def gradient_of_a_constraint(lib: Library) -> Any:
+    return lib.m.grad(lambda x: lib.np.sum(lib.lax.with_sharding_constraint(x * x, on(lib, "y"))))(X)
 
 
-def within_another(q: Library) -> Any:
-    return q.m.jit(lambda x: q.m.jit(lambda y: y + 1, out_shardings=on(q, "y"))(x) * 2)(put(q, "x", x=X))
+def nested_out_shardings(lib: Library) -> Any:
+    return lib.m.jit(lambda x: lib.m.jit(lambda y: y + 1, out_shardings=on(lib, "y"))(x) * 2)(put(lib, "x", x=X))
 
 
-def within_another_by_its_inputs(q: Library) -> Any:
-    return q.m.jit(lambda x: q.m.jit(lambda y: y + 1, in_shardings=on(q, "y"))(x) * 2)(X)
+def nested_in_shardings(lib: Library) -> Any:
+    return lib.m.jit(lambda x: lib.m.jit(lambda y: y + 1, in_shardings=on(lib, "y"))(x) * 2)(X)
 
 
-def gradient_of_a_jitted(q: Library) -> Any:
-    f = q.m.jit(layer(q), in_shardings=(on(q, "x"), on(q, None, "y")))
-    return q.m.grad(lambda w: q.np.sum(f(X, w)))(W)
+def gradient_of_jit(lib: Library) -> Any:
+    f = lib.m.jit(layer(lib), in_shardings=(on(lib, "x"), on(lib, None, "y")))
+    return lib.m.grad(lambda w: lib.np.sum(f(X, w)))(W)
 
 
-def batch_of_a_jitted(q: Library) -> Any:
-    return q.m.vmap(q.m.jit(lambda x: x * 2, in_shardings=on(q, "x"), out_shardings=on(q, "y")))(X)
+def batch_of_jit(lib: Library) -> Any:
+    return lib.m.vmap(lib.m.jit(lambda x: x * 2, in_shardings=on(lib, "x"), out_shardings=on(lib, "y")))(X)
 
 
-def jitted_gradient(q: Library) -> Any:
-    grad = q.m.grad(lambda w: q.np.sum(q.np.tanh(X @ w)))
-    return q.m.jit(grad, in_shardings=on(q, None, "y"), out_shardings=on(q, "x"))(W)
+def jit_of_gradient(lib: Library) -> Any:
+    grad = lib.m.grad(lambda w: lib.np.sum(lib.np.tanh(X @ w)))
+    return lib.m.jit(grad, in_shardings=on(lib, None, "y"), out_shardings=on(lib, "x"))(W)
 
 
-def scan(q: Library) -> Any:
-    return q.m.jit(lambda x: q.lax.scan(lambda c, r: (c + r, c * 2), q.np.zeros(4), x))(put(q, "x", x=X))
+def scan(lib: Library) -> Any:
+    return lib.m.jit(lambda x: lib.lax.scan(lambda c, r: (c + r, c * 2), lib.np.zeros(4), x))(put(lib, "x", x=X))
 
 
-def loop(q: Library) -> Any:
-    return q.m.jit(lambda x: q.lax.fori_loop(0, 3, lambda i, c: c * 2 + i, x))(put(q, "x", x=X))
+def loop(lib: Library) -> Any:
+    return lib.m.jit(lambda x: lib.lax.fori_loop(0, 3, lambda i, c: c * 2 + i, x))(put(lib, "x", x=X))
 
 
-def loop_at_once(q: Library) -> Any:
-    return q.lax.while_loop(lambda c: q.np.sum(c) < 1000, lambda c: c * 2, put(q, "x", x=X))
+def eager_loop(lib: Library) -> Any:
+    return lib.lax.while_loop(lambda c: lib.np.sum(c) < 1000, lambda c: c * 2, put(lib, "x", x=X))
 
 
-def branch_at_once(q: Library) -> Any:
-    x = put(q, "x", x=X)
-    return q.lax.cond(q.np.sum(x) > 0, lambda c: c * 2, lambda c: c, x)
+def eager_branch(lib: Library) -> Any:
+    x = put(lib, "x", x=X)
+    return lib.lax.cond(lib.np.sum(x) > 0, lambda c: c * 2, lambda c: c, x)
 
 
-def checkpoint(q: Library) -> Any:
-    f = q.m.checkpoint(lambda y: q.np.sin(q.np.sin(y)))
-    return q.m.grad(lambda x: q.np.sum(f(x)))(put(q, "x", x=X))
+def checkpoint(lib: Library) -> Any:
+    f = lib.m.checkpoint(lambda y: lib.np.sin(lib.np.sin(y)))
+    return lib.m.grad(lambda x: lib.np.sum(f(x)))(put(lib, "x", x=X))
 
 
-def custom_rule(q: Library) -> Any:
-    f = q.m.custom_vjp(q.np.sin)
-    f.defvjp(lambda x: (q.np.sin(x), x), lambda x, ct: (3 * ct * q.np.cos(x),))
-    return q.m.grad(lambda x: q.np.sum(f(x)))(put(q, "x", x=X))
+def custom_rule(lib: Library) -> Any:
+    f = lib.m.custom_vjp(lib.np.sin)
+    f.defvjp(lambda x: (lib.np.sin(x), x), lambda x, ct: (3 * ct * lib.np.cos(x),))
+    return lib.m.grad(lambda x: lib.np.sum(f(x)))(put(lib, "x", x=X))
 
 
-def decomposition(q: Library) -> Any:
-    return q.m.jit(lambda x: q.np.linalg.cholesky(x @ x.T + 10 * q.np.eye(8)))(put(q, "x", x=X))
+def decomposition(lib: Library) -> Any:
+    return lib.m.jit(lambda x: lib.np.linalg.cholesky(x @ x.T + 10 * lib.np.eye(8)))(put(lib, "x", x=X))
 
 
-def batch_of_decompositions(q: Library) -> Any:
+def batch_of_decompositions(lib: Library) -> Any:
     def f(x: Any) -> Any:
-        m = x[:, None] * x[:, :, None] + 10 * q.np.eye(4)
-        return q.np.linalg.inv(m), q.np.linalg.cholesky(m), q.np.linalg.eigvalsh(m), q.np.linalg.qr(m)[1]
+        m = x[:, None] * x[:, :, None] + 10 * lib.np.eye(4)
+        return lib.np.linalg.inv(m), lib.np.linalg.cholesky(m), lib.np.linalg.eigvalsh(m), lib.np.linalg.qr(m)[1]
 
-    return q.m.jit(f)(put(q, "x", x=X))
-
-
-def sorting(q: Library) -> Any:
-    return q.m.jit(lambda x: (q.np.sort(-x, 0), q.np.cumsum(x, 0)))(put(q, "x", x=X))
+    return lib.m.jit(f)(put(lib, "x", x=X))
 
 
-def random_numbers(q: Library) -> Any:
-    return q.m.jit(lambda key: q.m.random.normal(key, (8, 4)), out_shardings=on(q, "x"))(q.m.random.key(3))
+def sorting(lib: Library) -> Any:
+    return lib.m.jit(lambda x: (lib.np.sort(-x, 0), lib.np.cumsum(x, 0)))(put(lib, "x", x=X))
 
 
-def nothing_at_all(q: Library) -> Any:
-    return q.m.jit(lambda x: x + 1)(put(q, "x", x=X[:0]))
+def random_numbers(lib: Library) -> Any:
+    return lib.m.jit(lambda key: lib.m.random.normal(key, (8, 4)), out_shardings=on(lib, "x"))(lib.m.random.key(3))
+
+
+def empty_array(lib: Library) -> Any:
+    return lib.m.jit(lambda x: x + 1)(put(lib, "x", x=X[:0]))
 
 
 @parametrize_programs(
     [
-        *(constraint, constraint_of_some_axes, constraint_at_once, constraint_in_a_batch, gradient_of_a_constraint),
-        *(within_another, within_another_by_its_inputs, gradient_of_a_jitted, batch_of_a_jitted, jitted_gradient),
+        *(constraint, constraint_of_some_axes, eager_constraint, constraint_in_a_batch, gradient_of_a_constraint),
+        *(nested_out_shardings, nested_in_shardings, gradient_of_jit, batch_of_jit, jit_of_gradient),
         *(
             scan,
             loop,
-            loop_at_once,
-            branch_at_once,
+            eager_loop,
+            eager_branch,
             checkpoint,
             custom_rule,
             decomposition,
@@ -289,47 +293,47 @@ def nothing_at_all(q: Library) -> Any:
             sorting,
             random_numbers,
         ),
-        *(nothing_at_all,),
+        *(empty_array,),
     ]
 )
 def test_programs(program: Any) -> None:
-    agree(program)
+    assert_agrees_with_jax(program)
 
 
-def closed_over(q: Library) -> Any:
-    x = put(q, "x", x=X)
-    return q.m.jit(lambda y: x + y)(X), q.m.jit(lambda y: x + y)(put(q, "y", x=X))
+def closed_over(lib: Library) -> Any:
+    x = put(lib, "x", x=X)
+    return lib.m.jit(lambda y: x + y)(X), lib.m.jit(lambda y: x + y)(put(lib, "y", x=X))
 
 
-def test_what_is_closed_over_is_a_part_of_the_program() -> None:
-    agree(closed_over, places=False)  # JAX puts it elsewhere
+def test_closed_over_sharded_arrays() -> None:
+    assert_agrees_with_jax(closed_over, check_shardings=False)  # JAX chooses another sharding
 
 
-def test_what_is_closed_over_says_where_a_program_runs() -> None:
-    x = put(OURS, "x", x=X)
-    assert fx.jit(lambda y: x + y)(X).sharding == on(OURS, "x")
+def test_closed_over_arrays_determine_the_devices() -> None:
+    x = put(TRACEFX, "x", x=X)
+    assert fx.jit(lambda y: x + y)(X).sharding == on(TRACEFX, "x")
     compiled = fx.jit(lambda y: (x * y).sum()).lower(X).compile()
     assert [c.kind for c in compiled.collectives()] == ["all-reduce"]
     assert_near(compiled(X), (X * X).sum())
 
 
-def test_decompositions_of_a_batch_send_nothing() -> None:
-    x = put(OURS, "x", x=X[:, None] * X[:, :, None] + 10 * np.eye(4, dtype=np.float32))
+def test_batched_decompositions_need_no_collectives() -> None:
+    x = put(TRACEFX, "x", x=X[:, None] * X[:, :, None] + 10 * np.eye(4, dtype=np.float32))
     for f in (fnp.linalg.cholesky, fnp.linalg.eigh, fnp.linalg.qr, fnp.linalg.svd):
         assert fx.jit(f).lower(x).compile().collectives() == ()
 
 
-# ------------------------------------------------------------------ memory given away
+# ------------------------------------------------------------------ donation
 
 
-def test_shards_give_their_memory_away() -> None:
-    x = put(OURS, "x", x=X) * 1  # whose memory is no longer NumPy's
-    where = [np.asarray(s.data).__array_interface__["data"][0] for s in x.addressable_shards]
+def test_donation_reuses_shard_buffers() -> None:
+    x = put(TRACEFX, "x", x=X) * 1  # a new buffer, not shared with NumPy
+    addresses = [np.asarray(s.data).__array_interface__["data"][0] for s in x.addressable_shards]
     double = fx.jit(lambda x: x * 2, donate_argnums=0)
     memory = double.lower(x).compile().memory_analysis()
     assert memory.alias_bytes == memory.argument_bytes == X.nbytes // 4
     y = double(x)
-    assert [np.asarray(s.data).__array_interface__["data"][0] for s in y.addressable_shards] == where
+    assert [np.asarray(s.data).__array_interface__["data"][0] for s in y.addressable_shards] == addresses
     np.testing.assert_array_equal(y, X * 2)
     assert x.is_deleted()
     with pytest.raises(RuntimeError, match="was deleted, or donated to a program"):
@@ -338,32 +342,32 @@ def test_shards_give_their_memory_away() -> None:
         double(x)
 
 
-def test_an_array_is_given_away_once() -> None:
+def test_donated_array_as_second_argument_is_rejected() -> None:
     f = fx.jit(_named("f", lambda x, y: x + y), donate_argnums=0)
-    x = put(OURS, "x", x=X)
+    x = put(TRACEFX, "x", x=X)
     with pytest.raises(ValueError, match=r"f was given one array, .*, as parameters 0 and 1"):
         f(x, x)
-    np.testing.assert_array_equal(f(x, put(OURS, "x", x=X)), X * 2)
+    np.testing.assert_array_equal(f(x, put(TRACEFX, "x", x=X)), X * 2)
 
 
-def test_the_callers_numbers_are_not_given_away() -> None:
+def test_donation_does_not_modify_host_arrays() -> None:
     host = X.copy()
-    double = fx.jit(lambda x: x * 2, donate_argnums=0, in_shardings=on(OURS, "x"))
-    for given in (host, fnp.asarray(host)):
-        np.testing.assert_array_equal(double(given), X * 2)
+    double = fx.jit(lambda x: x * 2, donate_argnums=0, in_shardings=on(TRACEFX, "x"))
+    for x in (host, fnp.asarray(host)):
+        np.testing.assert_array_equal(double(x), X * 2)
     np.testing.assert_array_equal(host, X)
 
 
 @pytest.mark.parametrize("parts", [("x",), ("x", "y"), ()], ids=str)
-def test_numpys_arrays_are_their_callers_again(parts: Any) -> None:
+def test_numpy_arguments_may_be_modified_after_the_call(parts: Any) -> None:
     host = np.ones((1024, 64), np.float32)
-    same, more = fx.jit(lambda x: (x, x + 1), in_shardings=on(OURS, *parts))(host)
+    same, more = fx.jit(lambda x: (x, x + 1), in_shardings=on(TRACEFX, *parts))(host)
     host[:] = 5
     np.testing.assert_array_equal(same, np.ones_like(host))
     np.testing.assert_array_equal(more, np.full_like(host, 2))
 
 
-# ------------------------------------------------------------------ functions of the host
+# ------------------------------------------------------------------ callbacks
 
 
 def test_callbacks_see_whole_arrays(capfd: pytest.CaptureFixture[str]) -> None:
@@ -378,23 +382,23 @@ def test_callbacks_see_whole_arrays(capfd: pytest.CaptureFixture[str]) -> None:
         fx.debug.print("the sum is {}", x.sum())
         return fx.pure_callback(double, fx.ShapeDtypeStruct(X.shape, "float32"), x) + 1
 
-    np.testing.assert_array_equal(f(put(OURS, "x", x=X)), X * 2 + 1)
+    np.testing.assert_array_equal(f(put(TRACEFX, "x", x=X)), X * 2 + 1)
     assert seen == [X.shape]
     assert capfd.readouterr().out.startswith("the sum is 49.6")
-    keys = put(OURS, "x", x=fx.random.split(fx.random.key(0), 8))
+    keys = put(TRACEFX, "x", x=fx.random.split(fx.random.key(0), 8))
     same = fx.jit(lambda k: fx.pure_callback(lambda k: k, fx.ShapeDtypeStruct(k.shape, k.dtype), k))(keys)
     np.testing.assert_array_equal(fx.random.key_data(same), fx.random.key_data(keys))
 
 
-def test_each_device_calls_for_its_part_where_they_run_apart() -> None:
+def test_callbacks_in_shard_map_see_shards() -> None:
     def f(x: Any) -> Any:
         return fx.pure_callback(lambda a: np.asarray(a) + len(a), fx.ShapeDtypeStruct(x.shape, "float32"), x)
 
-    g = fx.shard_map(f, mesh=OURS.mesh, in_specs=P("x"), out_specs=P("x"))
+    g = fx.shard_map(f, mesh=TRACEFX.mesh, in_specs=P("x"), out_specs=P("x"))
     np.testing.assert_array_equal(fx.jit(g)(X), X + 2)
 
 
-def test_what_a_callback_raises_ends_the_program_on_all_devices() -> None:
+def test_error_in_a_callback_ends_the_program_on_all_devices() -> None:
     error = KeyError("no such thing")
 
     def fail(a: Any) -> Any:
@@ -406,20 +410,20 @@ def test_what_a_callback_raises_ends_the_program_on_all_devices() -> None:
 
     for _ in range(2):
         with pytest.raises(KeyError) as caught:
-            f(put(OURS, "x", x=X))
+            f(put(TRACEFX, "x", x=X))
         assert caught.value is error
 
 
 # ------------------------------------------------------------------ errors
 
 
-def test_arrays_on_other_devices() -> None:
-    x: Any = put(OURS, "x", x=X)
+def test_arguments_on_different_devices_are_rejected() -> None:
+    x: Any = put(TRACEFX, "x", x=X)
     y, z = (fx.device_put(X, fx.devices()[k]) for k in (3, 1))
-    where = "input 0 is on devices 0, 1, 2, 3, 4, 5, 6, 7, but input 1 is on device 3"
-    with pytest.raises(ValueError, match=f"add can't run: {where}. .* move arrays with device_put"):
+    placement = "input 0 is on devices 0, 1, 2, 3, 4, 5, 6, 7, but input 1 is on device 3"
+    with pytest.raises(ValueError, match=f"add can't run: {placement}. .* move arrays with device_put"):
         x + y
-    with pytest.raises(ValueError, match=f"f can't run: {where}"):
+    with pytest.raises(ValueError, match=f"f can't run: {placement}"):
         fx.jit(_named("f", lambda x, y: x + y))(x, y)
     with pytest.raises(ValueError, match="input 0 is on device 1, but input 1 is on device 3"):
         z + y
@@ -434,12 +438,12 @@ def _named(name: str, f: Any) -> Any:
     return f
 
 
-def test_shardings_that_do_not_fit() -> None:
-    x_wise = on(OURS, "x")
+def test_invalid_shardings_are_rejected() -> None:
+    x_wise = on(TRACEFX, "x")
     with pytest.raises(
         ValueError, match=r"input 0, f32\[8,4\], has sharding .*, but in_shardings requests .*P\('x'\)\): move"
     ):
-        fx.jit(lambda x: x, in_shardings=x_wise)(put(OURS, "y", x=X))
+        fx.jit(lambda x: x, in_shardings=x_wise)(put(TRACEFX, "y", x=X))
     with pytest.raises(
         ValueError, match=r"input 0 of f, f32\[6,4\], can't have the sharding .* 4 equal pieces along axis 0"
     ):
@@ -447,7 +451,7 @@ def test_shardings_that_do_not_fit() -> None:
     with pytest.raises(
         ValueError, match=r"input 0 of f, f32\[4\], .* P\('x', 'y'\) has 2 entries, but the array has 1 axes"
     ):
-        fx.jit(_named("f", lambda x: x), in_shardings=on(OURS, "x", "y"))(X[0])
+        fx.jit(_named("f", lambda x: x), in_shardings=on(TRACEFX, "x", "y"))(X[0])
     with pytest.raises(ValueError, match=r"output 0 of f, f32\[3,4\], can't have the sharding"):
         fx.jit(_named("f", lambda x: x[:3]), out_shardings=x_wise)(X)
     with pytest.raises(
@@ -467,8 +471,8 @@ def test_shardings_that_do_not_fit() -> None:
 # ------------------------------------------------------------------ stages
 
 
-def test_a_compiled_program_says_how_its_arrays_lie() -> None:
-    for library in (OURS, JAX):
+def test_shardings_of_compiled_programs() -> None:
+    for library in (TRACEFX, JAX):
         f = library.m.jit(lambda x, w: x @ w, in_shardings=(on(library, "x"), None))
         compiled = f.lower(X, W).compile()
         (args, kwargs), out = compiled.input_shardings, compiled.output_shardings
@@ -481,15 +485,15 @@ def test_a_compiled_program_says_how_its_arrays_lie() -> None:
         assert all(s.device_set == {library.m.devices()[0]} for s in (*args, out))
 
 
-def test_lowered_for_what_shapes_say() -> None:
-    sharding = on(OURS, "x")
+def test_lowering_with_shardings_of_shape_dtype_structs() -> None:
+    sharding = on(TRACEFX, "x")
     compiled = fx.jit(lambda x: x * 2).lower(fx.ShapeDtypeStruct(X.shape, "float32", sharding=sharding)).compile()
-    for given in (put(OURS, "x", x=X), X):
-        assert compiled(given).sharding == sharding
+    for x in (put(TRACEFX, "x", x=X), X):
+        assert compiled(x).sharding == sharding
     with pytest.raises(
         ValueError, match=r"takes input 0, f32\[8,4\], with sharding .*P\('x'\)\), but the argument has .*P\('y'\)\)"
     ):
-        compiled(put(OURS, "y", x=X))
+        compiled(put(TRACEFX, "y", x=X))
     lowered = fx.jit(lambda x: x * 2, out_shardings=sharding).lower(X)
     assert lowered.out_info == fx.ShapeDtypeStruct(X.shape, "float32", sharding=sharding)
     assert "sdy.sharding" in lowered.as_text()
@@ -498,12 +502,12 @@ def test_lowered_for_what_shapes_say() -> None:
     assert lowered.compile().memory_analysis().output_bytes == X.nbytes // 4
 
 
-def test_a_program_for_several_devices_is_compiled_for_them_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spmd_programs_are_not_compiled_for_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "compile_module", lambda *args, **kwargs: pytest.fail("compiled for one device"))
-    np.testing.assert_array_equal(fx.jit(lambda x: x * 7)(put(OURS, "x", x=X)), X * 7)
+    np.testing.assert_array_equal(fx.jit(lambda x: x * 7)(put(TRACEFX, "x", x=X)), X * 7)
 
 
-def test_another_mesh_is_another_program() -> None:
+def test_another_current_mesh_retraces() -> None:
     @fx.jit
     def f(x: fx.Array) -> fx.Array:
         return fx.lax.with_sharding_constraint(x * 2.0, P("i"))

@@ -1,4 +1,4 @@
-"""Meshes, specifications and shardings, as JAX's are."""
+"""Meshes, partition specs and shardings agree with JAX's."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.sharding.both import JAX, OURS, Library
+from tests.sharding.both import JAX, TRACEFX, Library
 from tracefx import P
 from tracefx.sharding import SingleDeviceSharding
 
@@ -42,19 +42,19 @@ def indices(sharding: Any, shape: tuple[int, ...]) -> dict[int, Any]:
 # ------------------------------------------------------------------ meshes
 
 
-def test_a_mesh_says_what_jaxs_does() -> None:
-    ours, theirs = OURS.mesh, JAX.mesh
-    assert dict(ours.shape) == dict(theirs.shape)
-    assert ours.axis_names == theirs.axis_names
-    assert ours.axis_sizes == theirs.axis_sizes
-    assert ours.shape_tuple == theirs.shape_tuple
-    assert (ours.size, ours.empty) == (theirs.size, theirs.empty)
-    assert ours.device_ids.tolist() == theirs.device_ids.tolist()
-    assert [d.id for d in ours.devices.flat] == [d.id for d in theirs.devices.flat]
+def test_mesh_attributes_match_jax() -> None:
+    actual, expected = TRACEFX.mesh, JAX.mesh
+    assert dict(actual.shape) == dict(expected.shape)
+    assert actual.axis_names == expected.axis_names
+    assert actual.axis_sizes == expected.axis_sizes
+    assert actual.shape_tuple == expected.shape_tuple
+    assert (actual.size, actual.empty) == (expected.size, expected.empty)
+    assert actual.device_ids.tolist() == expected.device_ids.tolist()
+    assert [d.id for d in actual.devices.flat] == [d.id for d in expected.devices.flat]
 
 
-def test_meshes_are_values() -> None:
-    mesh = OURS.mesh
+def test_mesh_equality_and_hash() -> None:
+    mesh = TRACEFX.mesh
     assert mesh == fx.Mesh(mesh.devices, mesh.axis_names)
     assert hash(mesh) == hash(fx.Mesh(mesh.devices, mesh.axis_names))
     assert mesh != fx.Mesh(mesh.devices, ("y", "x"))
@@ -63,7 +63,7 @@ def test_meshes_are_values() -> None:
         mesh.devices[0, 0] = None
 
 
-def test_a_mesh_of_the_first_devices() -> None:
+def test_make_mesh() -> None:
     mesh = fx.make_mesh((2, 3), ("a", "b"))
     assert mesh.device_ids.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert fx.make_mesh((2,), ("a",), devices=fx.devices()[4:]).device_ids.tolist() == [4, 5]
@@ -71,9 +71,9 @@ def test_a_mesh_of_the_first_devices() -> None:
     assert fx.get_mesh().empty
 
 
-def test_meshes_that_are_refused() -> None:
+def test_invalid_meshes_are_rejected() -> None:
     devices = fx.devices()
-    with pytest.raises(ValueError, match=r"takes 16 devices, but there are 8; .*device_count=16"):
+    with pytest.raises(ValueError, match=r"needs 16 devices, but there are 8; .*device_count=16"):
         fx.make_mesh((4, 4), ("x", "y"))
     with pytest.raises(ValueError, match=r"2 names \('x', 'y'\) were given for devices of shape \(8,\)"):
         fx.Mesh(devices, ("x", "y"))
@@ -85,10 +85,10 @@ def test_meshes_that_are_refused() -> None:
         fx.Mesh(devices, (3,))  # type: ignore[arg-type]  # on purpose
 
 
-def test_the_mesh_in_use_ends_with_its_block() -> None:
-    mesh = OURS.mesh
-    with fx.set_mesh(mesh) as used:
-        assert fx.get_mesh() is used is mesh
+def test_set_mesh_restores_the_previous_mesh() -> None:
+    mesh = TRACEFX.mesh
+    with fx.set_mesh(mesh) as current:
+        assert fx.get_mesh() is current is mesh
         with pytest.raises(ZeroDivisionError), fx.set_mesh(fx.make_mesh((2,), ("z",))):
             1 // 0  # noqa: B018
         assert fx.get_mesh() is mesh
@@ -97,22 +97,22 @@ def test_the_mesh_in_use_ends_with_its_block() -> None:
         pass
 
 
-# ------------------------------------------------------------------ specifications
+# ------------------------------------------------------------------ partition specs
 
 
-def test_specifications_are_values_like_jaxs() -> None:
-    for F in (P, jax.sharding.PartitionSpec):
-        assert F("x", None) != F("x")
-        assert F(("x",)) == F("x")
-        assert hash(F("x", ("y", "z"))) == hash(F("x", ("y", "z")))
-        assert list(F("x", ("y", "z"), None)) == ["x", ("y", "z"), None]
-        assert (len(F(None)), F("x")[0], F("x") + F("y")) == (1, "x", F("x", "y"))
-        assert pickle.loads(pickle.dumps(F("x", None))) == F("x", None)
+def test_partition_spec_equality_matches_jax() -> None:
+    for Spec in (P, jax.sharding.PartitionSpec):
+        assert Spec("x", None) != Spec("x")
+        assert Spec(("x",)) == Spec("x")
+        assert hash(Spec("x", ("y", "z"))) == hash(Spec("x", ("y", "z")))
+        assert list(Spec("x", ("y", "z"), None)) == ["x", ("y", "z"), None]
+        assert (len(Spec(None)), Spec("x")[0], Spec("x") + Spec("y")) == (1, "x", Spec("x", "y"))
+        assert pickle.loads(pickle.dumps(Spec("x", None))) == Spec("x", None)
     assert repr(P("x", None, ("y", "z"))) == "P('x', None, ('y', 'z'))"
     assert P("x", P.UNCONSTRAINED)[1] is P.UNCONSTRAINED
 
 
-def test_specifications_that_are_refused() -> None:
+def test_invalid_partition_specs_are_rejected() -> None:
     with pytest.raises(ValueError, match="can split one axis of an array only"):
         P("x", "x")
     with pytest.raises(TypeError, match="for each axis of an array it takes None, the name of an axis .* got 3"):
@@ -120,7 +120,7 @@ def test_specifications_that_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"P\('z'\) names the axis 'z', but the axes of Mesh\(x=4, y=2\) are \['x', 'y'\]"
     ):
-        on(OURS, "z")
+        on(TRACEFX, "z")
     with pytest.raises(ValueError, match="z"):
         on(JAX, "z")
 
@@ -129,59 +129,59 @@ def test_specifications_that_are_refused() -> None:
 
 
 @pytest.mark.parametrize("parts", SPECS, ids=str)
-def test_each_device_has_the_part_that_jax_gives_it(parts: Any) -> None:
-    ours, theirs = on(OURS, *parts), on(JAX, *parts)
-    assert indices(ours, SHAPE) == indices(theirs, SHAPE)
-    assert ours.shard_shape(SHAPE) == theirs.shard_shape(SHAPE)
-    assert ours.is_fully_replicated == theirs.is_fully_replicated
-    assert ours.is_fully_addressable == theirs.is_fully_addressable is True
-    assert ours.num_devices == theirs.num_devices
-    assert {d.id for d in ours.device_set} == {d.id for d in theirs.device_set}
-    assert ours.addressable_devices == ours.device_set
-    assert ours.addressable_devices_indices_map(SHAPE) == ours.devices_indices_map(SHAPE)
+def test_shard_indices_match_jax(parts: Any) -> None:
+    actual, expected = on(TRACEFX, *parts), on(JAX, *parts)
+    assert indices(actual, SHAPE) == indices(expected, SHAPE)
+    assert actual.shard_shape(SHAPE) == expected.shard_shape(SHAPE)
+    assert actual.is_fully_replicated == expected.is_fully_replicated
+    assert actual.is_fully_addressable == expected.is_fully_addressable is True
+    assert actual.num_devices == expected.num_devices
+    assert {d.id for d in actual.device_set} == {d.id for d in expected.device_set}
+    assert actual.addressable_devices == actual.device_set
+    assert actual.addressable_devices_indices_map(SHAPE) == actual.devices_indices_map(SHAPE)
 
 
-def test_what_is_equivalent_is_so_in_jax() -> None:
+def test_is_equivalent_to_matches_jax() -> None:
     for a in SPECS:
         for b in SPECS:
-            ours = on(OURS, *a).is_equivalent_to(on(OURS, *b), 2)
-            assert ours == on(JAX, *a).is_equivalent_to(on(JAX, *b), 2), (a, b)
+            actual = on(TRACEFX, *a).is_equivalent_to(on(TRACEFX, *b), 2)
+            assert actual == on(JAX, *a).is_equivalent_to(on(JAX, *b), 2), (a, b)
     flat = fx.NamedSharding(fx.Mesh(fx.devices(), "all"), P("all"))
-    assert flat.is_equivalent_to(on(OURS, ("x", "y")), 1)
+    assert flat.is_equivalent_to(on(TRACEFX, ("x", "y")), 1)
     assert not fx.NamedSharding(fx.Mesh(fx.devices()[::-1], "all"), P("all")).is_equivalent_to(flat, 1)
-    assert on(OURS, "x") != on(OURS, "x", None)  # as values, though they put everything in the same places
+    assert on(TRACEFX, "x") != on(TRACEFX, "x", None)  # unequal, although they are equivalent
 
 
-def test_one_device() -> None:
-    ours, theirs = SingleDeviceSharding(fx.devices()[3]), jax.sharding.SingleDeviceSharding(jax.devices()[3])
-    assert indices(ours, SHAPE) == indices(theirs, SHAPE) == {3: (slice(None), slice(None))}
-    assert indices(ours, ()) == indices(theirs, ()) == {3: ()}
-    assert ours.shard_shape(SHAPE) == SHAPE
-    assert ours.is_fully_replicated
-    assert ours.is_equivalent_to(fx.NamedSharding(fx.Mesh(fx.devices()[3:4], "x"), P("x")), 2)
-    assert ours == SingleDeviceSharding(fx.devices()[3]) != SingleDeviceSharding(fx.devices()[2])
+def test_single_device_sharding() -> None:
+    actual, expected = SingleDeviceSharding(fx.devices()[3]), jax.sharding.SingleDeviceSharding(jax.devices()[3])
+    assert indices(actual, SHAPE) == indices(expected, SHAPE) == {3: (slice(None), slice(None))}
+    assert indices(actual, ()) == indices(expected, ()) == {3: ()}
+    assert actual.shard_shape(SHAPE) == SHAPE
+    assert actual.is_fully_replicated
+    assert actual.is_equivalent_to(fx.NamedSharding(fx.Mesh(fx.devices()[3:4], "x"), P("x")), 2)
+    assert actual == SingleDeviceSharding(fx.devices()[3]) != SingleDeviceSharding(fx.devices()[2])
 
 
-def test_arrays_that_cannot_be_cut() -> None:
+def test_invalid_shapes_for_shardings_are_rejected() -> None:
     with pytest.raises(
         ValueError, match=r"shape \(6, 4\) can't be cut into 4 equal pieces along axis 0, whose size is 6"
     ):
-        on(OURS, "x").shard_shape((6, 4))
+        on(TRACEFX, "x").shard_shape((6, 4))
     with pytest.raises(ValueError, match=r"P\('x', 'y'\) has 2 entries, but the array has 1 axes"):
-        on(OURS, "x", "y").shard_shape((8,))
+        on(TRACEFX, "x", "y").shard_shape((8,))
     with pytest.raises(ValueError, match="leaves it to the compiler"):
-        on(OURS, P.UNCONSTRAINED).shard_shape((8,))
+        on(TRACEFX, P.UNCONSTRAINED).shard_shape((8,))
     with pytest.raises(TypeError, match="mesh"):
         fx.NamedSharding("mesh", P())  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.filterwarnings("ignore:.*context manager has been deprecated:DeprecationWarning")
-def test_a_mesh_is_a_context_manager() -> None:
-    for library in (OURS, JAX):
+def test_mesh_as_context_manager() -> None:
+    for library in (TRACEFX, JAX):
         mesh = library.mesh
 
-        def constrained(F: Library = library) -> Any:
-            return F.m.jit(lambda x: F.lax.with_sharding_constraint(x, F.P("x")))(np.ones(8, np.float32)).sharding
+        def constrained(lib: Library = library) -> Any:
+            return lib.m.jit(lambda x: lib.lax.with_sharding_constraint(x, lib.P("x")))(np.ones(8, np.float32)).sharding
 
         with mesh as entered:
             assert entered is mesh

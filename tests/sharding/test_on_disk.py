@@ -1,4 +1,4 @@
-"""Programs over several devices in the compilation cache: found by later processes that have such devices."""
+"""Multi-device programs in the compilation cache on disk: later processes with the same devices load them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import tracefx as fx
 import tracefx.lax as fx_lax
 import tracefx.numpy as fnp
-from tests.sharding.both import OURS
+from tests.sharding.both import TRACEFX
 from tracefx import P
 from tracefx.serialization.digest import executable_key, value_key
 from tracefx.shardings.named_sharding import ShardingAssignment
@@ -30,49 +30,49 @@ X: Final = np.arange(32, dtype=np.float32).reshape(8, 4)
 
 
 @pytest.fixture(autouse=True)
-def _unedited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is kept once the source was edited, as it may be while tests run."""
+def _constant_source_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is cached after the source was edited, which may happen while tests run."""
     monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"rules")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder that is the cache during the test."""
+def cache_dir(tmp_path: Path) -> Iterator[Path]:
+    """The folder of the compilation cache during the test."""
     with fx.compilation_cache(tmp_path):
         yield tmp_path
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was lowered, and what compiled."""
-    done: list[str] = []
+def build_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Logs each lowering and each compilation."""
+    log: list[str] = []
     compile_spmd = runtime.compile_spmd
 
-    def lowering(*args: Any) -> Any:
-        done.append("lowered")
+    def logged_lower(*args: Any) -> Any:
+        log.append("lowered")
         return lower_spmd(*args)
 
-    def compiling(*args: Any, **kwargs: Any) -> Any:
-        done.append("compiled")
+    def logged_compile(*args: Any, **kwargs: Any) -> Any:
+        log.append("compiled")
         return compile_spmd(*args, **kwargs)
 
-    monkeypatch.setattr(xla_spread, "lower_spmd", lowering)
-    monkeypatch.setattr(runtime, "compile_spmd", compiling)
-    return done
+    monkeypatch.setattr(xla_spread, "lower_spmd", logged_lower)
+    monkeypatch.setattr(runtime, "compile_spmd", logged_compile)
+    return log
 
 
 def on(*parts: Any) -> Any:
-    return fx.NamedSharding(OURS.mesh, P(*parts))
+    return fx.NamedSharding(TRACEFX.mesh, P(*parts))
 
 
 def matmul(x: Any) -> Any:
     return fnp.tanh(x @ x.T) + fnp.linalg.cholesky(fnp.eye(8)), x
 
 
-def by_hand(x: Any) -> Any:
-    """What is written for each device."""
+def shard_mapped(x: Any) -> Any:
+    """A program in `shard_map`."""
     return fx.shard_map(
-        lambda x: fx_lax.psum(x, "x") + fx_lax.axis_index("y"), mesh=OURS.mesh, in_specs=P("x"), out_specs=P("y")
+        lambda x: fx_lax.psum(x, "x") + fx_lax.axis_index("y"), mesh=TRACEFX.mesh, in_specs=P("x"), out_specs=P("y")
     )(x)
 
 
@@ -84,12 +84,12 @@ def random(x: Any) -> Any:
     return x + fx.random.normal(fx.random.key(0), x.shape)
 
 
-PROGRAMS: Final = (matmul, by_hand, constrained, random)
+PROGRAMS: Final = (matmul, shard_mapped, constrained, random)
 
 
-def run(of: Any, *parts: Any) -> list[Any]:
-    """The outputs of a function, compiled as a new process does it."""
-    jaxpr = fx.make_jaxpr(of)(X).jaxpr
+def run(f: Any, *parts: Any) -> list[Any]:
+    """The outputs of a function, compiled without in-memory caches, as in a new process."""
+    jaxpr = fx.make_jaxpr(f)(X).jaxpr
     return list(XlaBackend().compiled(jaxpr, "f", put=True)([fx.device_put(X, on(*parts))]))
 
 
@@ -97,26 +97,26 @@ def files(path: Path) -> list[Path]:
     return sorted(path.glob("*.executable"))
 
 
-@pytest.mark.parametrize("of", PROGRAMS, ids=lambda f: f.__name__)
-def test_what_was_compiled_is_loaded(of: Any, folder: Path, made: list[str]) -> None:
-    first = run(of, "x")
-    assert made == ["lowered", "compiled"]
-    second = run(of, "x")
-    assert made == ["lowered", "compiled"]
-    assert len(files(folder)) == 1
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+def test_compiled_programs_are_loaded(f: Any, cache_dir: Path, build_log: list[str]) -> None:
+    first = run(f, "x")
+    assert build_log == ["lowered", "compiled"]
+    second = run(f, "x")
+    assert build_log == ["lowered", "compiled"]
+    assert len(files(cache_dir)) == 1
     for a, b in zip(first, second, strict=True):
         assert (a.sharding, a.aval) == (b.sharding, b.aval)
         np.testing.assert_array_equal(a, b)
-    run(of, "y")
-    assert made == ["lowered", "compiled"] * 2
+    run(f, "y")
+    assert build_log == ["lowered", "compiled"] * 2
 
 
-def test_by_lower_and_compile(folder: Path, made: list[str]) -> None:
+def test_lower_and_compile_use_the_cache(cache_dir: Path, build_log: list[str]) -> None:
     step = fx.jit(matmul, in_shardings=on("x", "y"), out_shardings=(on("y"), None), donate_argnums=0)
     first = step.lower(X).compile()
     second = step.lower(X).compile()
-    assert made == ["lowered", "compiled", "lowered"]
-    assert len(files(folder)) == 1
+    assert build_log == ["lowered", "compiled", "lowered"]
+    assert len(files(cache_dir)) == 1
     assert first.input_shardings == second.input_shardings
     assert first.output_shardings == second.output_shardings
     assert first.collectives() == second.collectives() != ()
@@ -127,84 +127,86 @@ def test_by_lower_and_compile(folder: Path, made: list[str]) -> None:
 
 
 @pytest.mark.parametrize("harm", [b"", b"no executable", None])
-def test_what_is_damaged_is_compiled_anew(harm: bytes | None, folder: Path, made: list[str]) -> None:
+def test_damaged_entries_are_recompiled(harm: bytes | None, cache_dir: Path, build_log: list[str]) -> None:
     (want, _) = run(matmul, "x")
-    (file,) = files(folder)
+    (file,) = files(cache_dir)
     data = file.read_bytes()
     file.write_bytes(data[:-200] + bytes(200) if harm is None else harm)
     (got, _) = run(matmul, "x")
-    assert made == ["lowered", "compiled"] * 2
+    assert build_log == ["lowered", "compiled"] * 2
     np.testing.assert_array_equal(got, want)
     assert file.read_bytes() != harm
 
 
-def test_what_calls_python_is_not_kept(folder: Path) -> None:
+def test_programs_with_callbacks_are_not_cached(cache_dir: Path) -> None:
     def calls(x: Any) -> Any:
         return fx.pure_callback(lambda x: np.asarray(x) + 1, fx.ShapeDtypeStruct(x.shape, x.dtype), x)
 
     np.testing.assert_array_equal(run(calls, "x")[0], X + 1)
-    assert files(folder) == []
+    assert files(cache_dir) == []
 
 
-def name_of(of: Any, placing: ShardingAssignment, **options: Any) -> bytes | None:
-    return spmd_disk_cache_key(fx.make_jaxpr(of)(X).jaxpr, frozenset(), False, placing, ([False], [True]), options)
+def cache_key_of(f: Any, assignment: ShardingAssignment, **options: Any) -> bytes | None:
+    return spmd_disk_cache_key(fx.make_jaxpr(f)(X).jaxpr, frozenset(), False, assignment, ([False], [True]), options)
 
 
-def test_what_separates_entries() -> None:
-    mesh, devices = OURS.mesh, tuple(OURS.mesh.flat)
+def test_cache_keys_depend_on_program_shardings_and_options() -> None:
+    mesh, devices = TRACEFX.mesh, tuple(TRACEFX.mesh.flat)
     other = fx.Mesh(mesh.devices[::-1], mesh.axis_names)
     backwards = fx.NamedSharding(other, P("x"))
     renamed = fx.NamedSharding(fx.Mesh(mesh.devices, ("a", "b")), P("a"))
     names = {
-        "plain": name_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None))),
-        "program": name_of(constrained, ShardingAssignment(devices, (on("x"),), (None, None))),
-        "input": name_of(matmul, ShardingAssignment(devices, (on("y"),), (None, None))),
-        "anywhere": name_of(matmul, ShardingAssignment(devices, (None,), (None, None))),
-        "output": name_of(matmul, ShardingAssignment(devices, (on("x"),), (on("y"), None))),
-        "order": name_of(matmul, ShardingAssignment(other.flat, (backwards,), (None, None))),
-        "axes": name_of(matmul, ShardingAssignment(devices, (renamed,), (None, None))),
-        "option": name_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None)), xla_cpu_enable_fast_math=True),
+        "plain": cache_key_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None))),
+        "program": cache_key_of(constrained, ShardingAssignment(devices, (on("x"),), (None, None))),
+        "input": cache_key_of(matmul, ShardingAssignment(devices, (on("y"),), (None, None))),
+        "anywhere": cache_key_of(matmul, ShardingAssignment(devices, (None,), (None, None))),
+        "output": cache_key_of(matmul, ShardingAssignment(devices, (on("x"),), (on("y"), None))),
+        "order": cache_key_of(matmul, ShardingAssignment(other.flat, (backwards,), (None, None))),
+        "axes": cache_key_of(matmul, ShardingAssignment(devices, (renamed,), (None, None))),
+        "option": cache_key_of(
+            matmul, ShardingAssignment(devices, (on("x"),), (None, None)), xla_cpu_enable_fast_math=True
+        ),
     }
-    assert name_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None))) == names["plain"]
+    assert cache_key_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None))) == names["plain"]
     assert None not in names.values()
     assert len(set(names.values())) == len(names)
 
 
-class Elsewhere:
+class RemoteDevice:
     """A device of another process."""
 
     id, platform, device_kind, process_index = 1, "cpu", "cpu", 1
 
 
-def test_what_has_no_name() -> None:
+def test_programs_without_cache_keys() -> None:
     first = fx.devices()[0]
-    assert name_of(matmul, ShardingAssignment((first, Elsewhere()), (None,), (None, None))) is None
-    free = ShardingAssignment(
-        tuple(OURS.mesh.flat), (on("x"),), (fx.NamedSharding(OURS.mesh, P(P.UNCONSTRAINED)), None)
+    assert cache_key_of(matmul, ShardingAssignment((first, RemoteDevice()), (None,), (None, None))) is None
+    unconstrained = ShardingAssignment(
+        tuple(TRACEFX.mesh.flat), (on("x"),), (fx.NamedSharding(TRACEFX.mesh, P(P.UNCONSTRAINED)), None)
     )
-    assert name_of(matmul, free) is None
+    assert cache_key_of(matmul, unconstrained) is None
 
 
 def test_meshes_and_devices_have_keys() -> None:
-    """They are parameters of programs."""
-    mesh = OURS.mesh
+    """Meshes and devices are parameters of programs, so they need cache keys."""
+    mesh = TRACEFX.mesh
     keys = [
-        value_key(said)
-        for said in (mesh, fx.Mesh(mesh.devices, ("y", "x")), fx.Mesh(mesh.devices[::-1], ("x", "y")), mesh.flat[0])
+        value_key(value)
+        for value in (mesh, fx.Mesh(mesh.devices, ("y", "x")), fx.Mesh(mesh.devices[::-1], ("x", "y")), mesh.flat[0])
     ]
     assert None not in keys
     assert len(set(keys)) == 4
-    assert value_key(OURS.mesh_of((4, 2), ("x", "y"))) == keys[0]
-    programs = [fx.make_jaxpr(by_hand)(X).jaxpr for _ in "12"]
+    assert value_key(TRACEFX.mesh_of((4, 2), ("x", "y"))) == keys[0]
+    programs = [fx.make_jaxpr(shard_mapped)(X).jaxpr for _ in "12"]
     assert executable_key(programs[0]) == executable_key(programs[1]) is not None
 
 
-def test_one_device_that_is_not_the_first(folder: Path, made: list[str]) -> None:
+def test_programs_on_another_single_device_are_cached(cache_dir: Path, build_log: list[str]) -> None:
     for _ in "12":
         jaxpr = fx.make_jaxpr(lambda x: fnp.sin(x) * 2)(X).jaxpr
         (out,) = XlaBackend().compiled(jaxpr, "f", put=True)([fx.device_put(X, fx.devices()[3])])
         assert out.devices() == {fx.devices()[3]}
-    assert made == ["lowered", "compiled"]
+    assert build_log == ["lowered", "compiled"]
 
 
 SECOND_PROCESS: Final = """
@@ -233,13 +235,13 @@ SECOND_PROCESS: Final = """
 """
 
 
-def test_a_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
+def test_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "TRACEFX_COMPILATION_CACHE_DIR": str(tmp_path),
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
     }
-    told = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", textwrap.dedent(SECOND_PROCESS)],
             stdout=subprocess.PIPE,
@@ -249,6 +251,6 @@ def test_a_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
         ).stdout
         for _ in "12"
     ]
-    assert told[0].startswith("['lower_spmd', 'compile_spmd'] ")
-    assert told[1] == "[]" + told[0].removeprefix("['lower_spmd', 'compile_spmd']")
+    assert outputs[0].startswith("['lower_spmd', 'compile_spmd'] ")
+    assert outputs[1] == "[]" + outputs[0].removeprefix("['lower_spmd', 'compile_spmd']")
     assert len(files(tmp_path)) == 1

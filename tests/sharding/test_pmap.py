@@ -1,4 +1,4 @@
-"""`pmap` against JAX on the same devices."""
+"""`pmap` agrees with JAX on the same devices."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.sharding.both import Library, Program, agree, assert_refused, parametrize_programs
+from tests.sharding.both import Library, Program, assert_agrees_with_jax, assert_both_raise, parametrize_programs
 from tracefx import lax
 from tracefx.testing import check_grads
 
@@ -208,32 +208,32 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 
 @parametrize_programs(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
-    agree(program)
+    assert_agrees_with_jax(program)
 
 
-def test_an_axis_size_is_enough() -> None:
-    # JAX wants an argument that is mapped.
+def test_axis_size_without_mapped_arguments() -> None:
+    # JAX requires a mapped argument.
     got = fx.pmap(lambda x: x + lax.axis_index("i"), "i", in_axes=None, axis_size=4)(1.0)
     assert got.tolist() == [1, 2, 3, 4]
 
 
-def test_in_axes_may_be_a_list() -> None:
-    # As those of vmap; in JAX they may not.
+def test_in_axes_list() -> None:
+    # As for vmap; JAX rejects a list here.
     assert np.array_equal(fx.pmap(lambda x, n: x * n, in_axes=[0, None])(ROWS, 2.0), ROWS * 2)
 
 
-def test_an_axis_of_an_argument_may_be_counted_from_the_end() -> None:
+def test_negative_in_axes() -> None:
     assert np.array_equal(fx.pmap(lambda x: x * 2, in_axes=-1)(ROWS), ROWS.T * 2)
 
 
-def test_the_result_lies_as_its_axis_says() -> None:
+def test_result_sharding_follows_out_axes() -> None:
     got = fx.pmap(lambda x: x + 1, "i", out_axes=1)(ROWS)
     assert got.sharding == fx.NamedSharding(fx.Mesh(fx.devices()[:8], "i"), fx.P(None, "i"))
     assert [shard.data.shape for shard in got.addressable_shards] == [(3, 1)] * 8
     assert [shard.device for shard in got.addressable_shards] == fx.devices()[:8]
 
 
-def test_a_function_is_traced_once_for_all_calls() -> None:
+def test_function_is_traced_once() -> None:
     traced = 0
 
     def f(x: Any) -> Any:
@@ -252,7 +252,7 @@ def test_numeric_derivative() -> None:
     check_grads(f, ROWS / 5)
 
 
-REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
+INVALID: Final[dict[str, tuple[Program, type[Exception], str]]] = {
     "too many": (
         lambda lib: lib.m.pmap(lambda x: x)(np.zeros((9, 2))),
         ValueError,
@@ -274,25 +274,25 @@ REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_refused(what: str) -> None:
-    assert_refused(*REFUSED[what])
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_arguments_are_rejected(name: str) -> None:
+    assert_both_raise(*INVALID[name])
 
 
-def test_more_in_axes_than_arguments() -> None:
+def test_too_many_in_axes_are_rejected() -> None:
     with pytest.raises(ValueError, match="has 2 entries, but there are 1 positional"):
         fx.pmap(lambda x: x, in_axes=(0, None))(ROWS)
 
 
-def test_out_axes_are_counted_from_the_front() -> None:
+def test_negative_out_axes_are_rejected() -> None:
     with pytest.raises(ValueError, match="out_axes must be non-negative, got -1"):
         fx.pmap(lambda x: x, out_axes=-1)(ROWS)
 
 
-def test_pmap_inside_of_pmap() -> None:
+def test_nested_pmap_is_rejected() -> None:
     def nested(lib: Library) -> Any:
         return lib.m.pmap(lambda x: lib.m.pmap(lambda y: y, "j")(x), "i")(ROWS[:4].reshape(4, 1, 3))
 
-    assert_refused(
+    assert_both_raise(
         nested, ValueError, r"with the manual axes \['i'\]: use vmap here, or one shard_map over a mesh with"
     )

@@ -1,4 +1,4 @@
-"""`axis_index` in functions called inside of `pmap` and `shard_map`: jitted, checkpointed, in loops, nested."""
+"""`axis_index` in functions called inside `pmap` and `shard_map`: jitted, checkpointed, in loops, nested."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CALLS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_called_function_knows_its_position(name: str) -> None:
+def test_axis_index_in_called_functions(name: str) -> None:
     f = CALLS[name]
     want = X + np.arange(8).reshape(8, 1)
     np.testing.assert_array_equal(fx.pmap(f, axis_name="i")(X), want)
@@ -40,38 +40,38 @@ def test_a_called_function_knows_its_position(name: str) -> None:
     np.testing.assert_array_equal(gradient(X), 2 * want)
 
 
-def both(x: Any) -> Any:
+def index_along_both(x: Any) -> Any:
     return x * 0 + 10 * lax.axis_index("i") + lax.axis_index("j")
 
 
-def test_positions_along_two_axes() -> None:
+def test_axis_index_along_two_axes() -> None:
     mesh, parts = fx.make_mesh((4, 2), ("i", "j")), P(("i", "j"))
-    f = fx.jit(fx.shard_map(fx.jit(both), mesh=mesh, in_specs=parts, out_specs=parts))
+    f = fx.jit(fx.shard_map(fx.jit(index_along_both), mesh=mesh, in_specs=parts, out_specs=parts))
     assert np.asarray(f(X)).ravel().tolist() == [0, 1, 10, 11, 20, 21, 30, 31]
 
 
-def test_a_nested_shard_map_knows_positions_along_the_outer_axes() -> None:
+def test_axis_index_of_outer_axes_in_nested_shard_map() -> None:
     mesh = fx.make_mesh((4, 2), ("i", "j"))
 
     def along(axis: str) -> Callable[[Any], Any]:
         return fx.shard_map(mesh=mesh, in_specs=P(axis), out_specs=P(axis), axis_names={axis}, check_vma=False)
 
-    f = fx.jit(along("i")(lambda x: along("j")(fx.jit(both))(x)))
+    f = fx.jit(along("i")(lambda x: along("j")(fx.jit(index_along_both))(x)))
     assert np.asarray(f(X)).ravel().tolist() == [0, 1, 10, 11, 20, 21, 30, 31]
 
 
-def test_one_function_under_two_meshes_with_the_same_names() -> None:
+def test_one_function_under_two_meshes_with_the_same_axis_names() -> None:
     f = fx.jit(lambda x: lax.psum(x, "j") + lax.axis_index("i"))
     parts = P(("i", "j"))
     meshes = [fx.make_mesh(shape, ("i", "j")) for shape in ((4, 2), (2, 4))]
-    apart = [fx.shard_map(f, mesh=mesh, in_specs=parts, out_specs=parts) for mesh in meshes]
-    for got, mesh in zip(fx.jit(lambda x: [each(x) for each in apart])(X), meshes, strict=True):
+    mapped = [fx.shard_map(f, mesh=mesh, in_specs=parts, out_specs=parts) for mesh in meshes]
+    for got, mesh in zip(fx.jit(lambda x: [g(x) for g in mapped])(X), meshes, strict=True):
         rows = X.reshape(mesh.shape["i"], -1)
         want = rows.sum(axis=1, keepdims=True) + np.arange(len(rows))[:, None] + np.zeros_like(rows)
         np.testing.assert_array_equal(np.asarray(got).ravel(), want.ravel())
 
 
-def test_positions_are_parameters_only_where_they_are_used() -> None:
+def test_axis_index_is_a_parameter_only_where_used() -> None:
     f = fx.jit(fx.pmap(lambda x: fx.jit(fnp.sin)(x) + fx.jit(index)(x), axis_name="i")).lower(X).as_text()
     assert "@sin(%arg0: tensor<1xf32>) -> tensor<1xf32>" in f
     assert "@index(%arg0: tensor<1xf32>, %arg1: tensor<1xi32>) -> tensor<1xf32>" in f

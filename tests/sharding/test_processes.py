@@ -1,4 +1,4 @@
-"""Several processes, on this machine: they compute together, and none waits for one that is gone."""
+"""Programs over several processes on this machine, and what happens when one of the processes dies."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tests.versions import LOG_OF_DEVICE_ORDERS
 from tracefx.xla.runtime.rendezvous import DistributedError, ProcessInfo, host_rendezvous, join_rendezvous
 
 PROJECT: Final = Path(__file__).parents[2]
-PATIENCE: Final = 120
-"""For how many seconds processes may run before they are said to hang: a machine may have much else to do."""
+TIMEOUT: Final = 120
+"""Seconds after which processes count as hanging; long, because the machine may be busy."""
 
 
 @frozen
-class Ended:
-    """How a process ended and what it said."""
+class ProcessResult:
+    """The exit code and the output of a process."""
 
     code: int | None
-    """None if it had to be killed."""
+    """None if the process had to be killed."""
     out: str
     err: str
 
@@ -45,12 +45,12 @@ def free_port() -> int:
         return port
 
 
-def together(part: str, count: int, devices: int, **variables: str) -> list[Ended]:
-    """Runs a part of `processes.py` in so many processes with so many devices each, which are all over afterwards."""
+def run_processes(part: str, count: int, devices: int, **variables: str) -> list[ProcessResult]:
+    """Runs a part of `processes.py` in `count` processes with `devices` devices each; waits until all have ended."""
     module = "processes_that_end" if part in processes_that_end.PARTS else "processes"
     port = str(free_port())
-    said = os.environ.get("XLA_FLAGS", "").split()
-    flags = [flag for flag in said if "device_count" not in flag]
+    previous_flags = os.environ.get("XLA_FLAGS", "").split()
+    flags = [flag for flag in previous_flags if "device_count" not in flag]
     flags.append(f"--xla_force_host_platform_device_count={devices}")
     paths = [str(PROJECT / "src"), str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "XLA_FLAGS": " ".join(flags), "PYTHONPATH": os.pathsep.join(paths), **variables}
@@ -65,93 +65,93 @@ def together(part: str, count: int, devices: int, **variables: str) -> list[Ende
         )
         for i in range(count)
     ]
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     try:
-        with ThreadPoolExecutor(count) as pool:  # so that none waits for its output to be read
-            return list(pool.map(lambda p: _ended(p, deadline), processes))
+        with ThreadPoolExecutor(count) as pool:  # no process may block on a full output pipe
+            return list(pool.map(lambda p: _wait_for(p, deadline), processes))
     finally:
         for process in processes:
             process.kill()
             process.wait()
 
 
-def _ended(process: subprocess.Popen[str], deadline: float) -> Ended:
+def _wait_for(process: subprocess.Popen[str], deadline: float) -> ProcessResult:
     try:
         out, err = process.communicate(timeout=max(deadline - time.monotonic(), 0.1))
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
-        return Ended(None, out, err)
-    return Ended(process.returncode, out, err)
+        return ProcessResult(None, out, err)
+    return ProcessResult(process.returncode, out, err)
 
 
-def told(ended: Sequence[Ended]) -> str:
-    """Everything that processes said, for messages of failed tests."""
+def format_output(ended: Sequence[ProcessResult]) -> str:
+    """The output of all processes, for the messages of failed assertions."""
     return "\n".join(
-        [f"--- process {i} ended with {e.code}\n{e.out}\n--- and said of errors\n{e.err}" for i, e in enumerate(ended)]
+        [f"--- process {i} ended with {e.code}\n{e.out}\n--- stderr\n{e.err}" for i, e in enumerate(ended)]
     )
 
 
 @pytest.mark.parametrize(("count", "devices"), [(2, 2), (4, 1)])
-def test_processes_compute_what_one_does_and_end_without_a_word(count: int, devices: int) -> None:
-    ended = together("working_together", count, devices)
-    assert [e.code for e in ended] == [0] * count, told(ended)
-    assert all(DONE in e.out and not LOG_OF_DEVICE_ORDERS.sub("", e.err) for e in ended), told(ended)
+def test_programs_over_processes_match_one_process(count: int, devices: int) -> None:
+    ended = run_processes("all_checks", count, devices)
+    assert [e.code for e in ended] == [0] * count, format_output(ended)
+    assert all(DONE in e.out and not LOG_OF_DEVICE_ORDERS.sub("", e.err) for e in ended), format_output(ended)
 
 
-def with_each_dead(part: str) -> list[tuple[Ended, Ended]]:
-    """How two processes end if the first goes, and if the second does: the one that went, and the other."""
-    with ThreadPoolExecutor(2) as pool:  # what they do most is to wait
-        first, second = pool.map(lambda dead: together(part, 2, 1, DEAD=str(dead)), (0, 1))
+def run_with_each_dead(part: str) -> list[tuple[ProcessResult, ProcessResult]]:
+    """Runs two processes twice: the first one dies, then the second. Returns pairs (dead process, other process)."""
+    with ThreadPoolExecutor(2) as pool:  # the processes mostly wait
+        first, second = pool.map(lambda dead: run_processes(part, 2, 1, DEAD=str(dead)), (0, 1))
     return [(first[0], first[1]), (second[1], second[0])]
 
 
-def test_others_end_with_an_error_when_one_is_killed() -> None:
-    for dead, other in with_each_dead("dying"):
-        said = told([dead, other])
-        assert dead.code == 9, said
-        assert other.code not in (0, None), said
-        assert "another task died" in other.err or "ExecutionError" in other.err, said
-        assert "came although" not in other.out, said
+def test_killed_process_ends_the_other_with_an_error() -> None:
+    for dead, other in run_with_each_dead("killed"):
+        output = format_output([dead, other])
+        assert dead.code == 9, output
+        assert other.code not in (0, None), output
+        assert "another task died" in other.err or "ExecutionError" in other.err, output
+        assert "came although" not in other.out, output
 
 
-def test_one_with_an_error_waits_for_none_and_others_learn_of_it() -> None:
-    for dead, other in with_each_dead("failing"):
-        said = told([dead, other])
-        assert dead.code == 1, said
-        assert dead.err.endswith("ValueError: this one went wrong\n"), said
-        assert other.code not in (0, None), said
-        assert "another task died" in other.err, said
+def test_error_in_one_process_ends_the_other_with_an_error() -> None:
+    for dead, other in run_with_each_dead("raising"):
+        output = format_output([dead, other])
+        assert dead.code == 1, output
+        assert dead.err.endswith("ValueError: this one went wrong\n"), output
+        assert other.code not in (0, None), output
+        assert "another task died" in other.err, output
 
 
-def test_one_that_waited_for_long_enough_at_its_end_says_so(tmp_path: Path) -> None:
-    ended = together("leaving", 2, 1, TIRED=str(tmp_path / "tired"))
-    assert [e.code for e in ended] == [0, 0], told(ended)
+def test_shutdown_timeout_raises_an_error(tmp_path: Path) -> None:
+    ended = run_processes("timing_out", 2, 1, TIRED=str(tmp_path / "tired"))
+    assert [e.code for e in ended] == [0, 0], format_output(ended)
 
 
-def test_processes_share_the_programs_on_disk(tmp_path: Path) -> None:
-    ended = together("caching", 2, 1, KEPT=str(tmp_path))
-    assert [e.code for e in ended] == [0, 0], told(ended)
+def test_processes_share_the_compilation_cache(tmp_path: Path) -> None:
+    ended = run_processes("shared_cache", 2, 1, KEPT=str(tmp_path))
+    assert [e.code for e in ended] == [0, 0], format_output(ended)
     assert list(tmp_path.iterdir())
 
 
-# ------------------------------------------------------------------ how they find each other
+# ------------------------------------------------------------------ rendezvous
 
 
 @contextmanager
-def gathering(count: int, *others: ProcessInfo, seconds: float = 10.0) -> Iterator[list[Future[str | None]]]:
-    """Process 0 of `count`, and others, as threads."""
+def rendezvous(count: int, *others: ProcessInfo, seconds: float = 10.0) -> Iterator[list[Future[str | None]]]:
+    """Runs the rendezvous of process 0 of `count`, and of `others`, in threads."""
     address = f"127.0.0.1:{free_port()}"
     with ThreadPoolExecutor(len(others) + 1) as pool:
         first: Callable[[], str | None] = lambda: host_rendezvous(address, ProcessInfo(0, count, "v"), seconds)  # noqa: E731
         futures: list[Future[str | None]] = [pool.submit(first)]
-        for hello in others:
-            futures.append(pool.submit(join_rendezvous, address, hello, 10.0))
+        for info in others:
+            futures.append(pool.submit(join_rendezvous, address, info, 10.0))
         yield futures
 
 
-def test_all_learn_at_which_address_they_are_known() -> None:
-    with gathering(3, ProcessInfo(2, 3, "v"), ProcessInfo(1, 3, "v")) as futures:
+def test_rendezvous_returns_the_address_of_each_process() -> None:
+    with rendezvous(3, ProcessInfo(2, 3, "v"), ProcessInfo(1, 3, "v")) as futures:
         assert [future.result() for future in futures] == ["127.0.0.1"] * 3
     assert host_rendezvous(f"127.0.0.1:{free_port()}", ProcessInfo(0, 1, "v"), 1.0) is None
 
@@ -164,27 +164,27 @@ def test_all_learn_at_which_address_they_are_known() -> None:
         ([ProcessInfo(0, 2, "v")], "two processes say that they are process 0"),
     ],
 )
-def test_what_does_not_fit_is_told_to_all(others: list[ProcessInfo], problem: str) -> None:
-    with gathering(2, *others) as futures:
+def test_inconsistent_process_infos_raise_in_all_processes(others: list[ProcessInfo], problem: str) -> None:
+    with rendezvous(2, *others) as futures:
         for future in futures:
             with pytest.raises(DistributedError, match=problem):
                 future.result()
 
 
-def test_the_missing_are_told_to_those_who_came() -> None:
-    with gathering(4, ProcessInfo(2, 4, "v"), seconds=1.0) as futures:
+def test_rendezvous_timeout_names_missing_processes() -> None:
+    with rendezvous(4, ProcessInfo(2, 4, "v"), seconds=1.0) as futures:
         for future in futures:
             with pytest.raises(DistributedError, match=r"of 4 processes these did not come .* within 1.0 s: \[1, 3\]"):
                 future.result()
 
 
-def test_one_that_cannot_be_reached_is_named() -> None:
+def test_unreachable_coordinator_is_named() -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(DistributedError, match=rf"could not be reached at {address} within 0.3 s \(.*refused"):
         join_rendezvous(address, ProcessInfo(1, 2, "v"), 0.3)
 
 
-def test_one_that_is_no_coordinator_is_told_from_one() -> None:
+def test_server_that_is_no_coordinator_is_detected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         future = pool.submit(join_rendezvous, address, ProcessInfo(1, 2, "v"), 5.0)
@@ -196,7 +196,7 @@ def test_one_that_is_no_coordinator_is_told_from_one() -> None:
             future.result()
 
 
-def test_one_that_talks_of_something_else_is_not_counted() -> None:
+def test_rendezvous_ignores_unrelated_connections() -> None:
     port = free_port()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(host_rendezvous, f"[::]:{port}", ProcessInfo(0, 2, "v"), 20.0)
@@ -207,7 +207,7 @@ def test_one_that_talks_of_something_else_is_not_counted() -> None:
 
 
 def _connected(port: int) -> socket.socket:
-    """A connection, as soon as somebody listens."""
+    """Connects to the port; retries until a server listens there."""
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port))
@@ -215,18 +215,18 @@ def _connected(port: int) -> socket.socket:
             time.sleep(0.05)
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_port_in_use_raises_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(DistributedError, match=f"process 0 can't listen at {address}.*choose another port"):
             host_rendezvous(address, ProcessInfo(0, 2, "v"), 1.0)
 
 
-# ------------------------------------------------------------------ what is asked of initialize
+# ------------------------------------------------------------------ arguments of initialize
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "words"),
+    ("arguments", "error", "message"),
     [
         ({}, ValueError, "there is no num_processes: pass it, or set JAX_NUM_PROCESSES"),
         ({"num_processes": 2}, ValueError, "there is no process_id"),
@@ -246,16 +246,16 @@ def test_a_port_that_is_taken_is_told() -> None:
         ),
     ],
 )
-def test_what_is_missing_or_makes_no_sense_is_told(
-    given: dict[str, Any], error: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+def test_initialize_rejects_missing_or_invalid_arguments(
+    arguments: dict[str, Any], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "SLURM_NTASKS", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(error, match=words):
-        fx.distributed.initialize(**given)
+    with pytest.raises(error, match=message):
+        fx.distributed.initialize(**arguments)
 
 
-def test_the_environment_says_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initialize_reads_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("JAX_COORDINATOR_ADDRESS", "h:1"), ("SLURM_NTASKS", "2"), ("JAX_PROCESS_ID", "7")):
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match="got process_id=7 and num_processes=2"):
@@ -265,14 +265,14 @@ def test_the_environment_says_what_is_not_given(monkeypatch: pytest.MonkeyPatch)
         fx.distributed.initialize()
 
 
-def test_it_is_too_late_after_the_first_program() -> None:
+def test_initialize_after_the_first_program_raises_an_error() -> None:
     np.testing.assert_array_equal(fx.jit(lambda x: x + 1)(np.ones(2)), [2, 2])
     with pytest.raises(RuntimeError, match="devices were asked for already, or a program ran.*call it first"):
         fx.distributed.initialize("127.0.0.1:1", 2, 1)
     assert not fx.distributed.is_initialized()
 
 
-def test_one_process_alone_gathers_and_meets_itself() -> None:
+def test_helpers_in_a_single_process() -> None:
     assert (fx.process_index(), fx.process_count(), fx.process_indices()) == (0, 1, [0])
     np.testing.assert_array_equal(fx.distributed.all_gather(np.arange(3)), [np.arange(3)])
     fx.distributed.barrier("here")

@@ -1,4 +1,4 @@
-"""`shard_map`: values, derivatives and batches, against JAX on the same devices."""
+"""`shard_map`: values, derivatives and batching agree with JAX on the same devices."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -13,7 +13,14 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import OURS, Library, Program, agree, assert_refused, parametrize_programs
+from tests.sharding.both import (
+    TRACEFX,
+    Library,
+    Program,
+    assert_agrees_with_jax,
+    assert_both_raise,
+    parametrize_programs,
+)
 from tracefx import P, lax
 from tracefx.testing import check_grads
 
@@ -23,7 +30,7 @@ V: Final = np.linspace(-1, 1, 8, dtype=np.float32)
 
 
 def layer(lib: Library) -> Any:
-    return lib.over(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
+    return lib.shard_map(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
 
 
 def loss(lib: Library) -> Callable[..., Any]:
@@ -32,7 +39,9 @@ def loss(lib: Library) -> Callable[..., Any]:
 
 
 def product(lib: Library) -> Any:
-    return lib.over(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))(X, W)
+    return lib.shard_map(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))(
+        X, W
+    )
 
 
 def gradient(lib: Library) -> Any:
@@ -56,18 +65,18 @@ def forward(lib: Library) -> Any:
 
 
 def jacobian_forward(lib: Library) -> Any:
-    return lib.m.jacfwd(lambda v: lib.over(lambda v: v * lib.lax.psum(v, "x"), lib.P("x"), lib.P("x"))(v))(V)
+    return lib.m.jacfwd(lambda v: lib.shard_map(lambda v: v * lib.lax.psum(v, "x"), lib.P("x"), lib.P("x"))(v))(V)
 
 
 def jacobian_reverse(lib: Library) -> Any:
-    return lib.m.jacrev(lambda v: lib.over(lambda v: v * lib.lax.psum(v, "x"), lib.P("x"), lib.P("x"))(v))(V)
+    return lib.m.jacrev(lambda v: lib.shard_map(lambda v: v * lib.lax.psum(v, "x"), lib.P("x"), lib.P("x"))(v))(V)
 
 
 def batch_of_rows(lib: Library) -> Any:
     return lib.m.vmap(layer(lib), in_axes=(0, None))(np.stack([X, X + 1]), W)
 
 
-def batches_at_other_axes(lib: Library) -> Any:
+def batch_axes_other_than_zero(lib: Library) -> Any:
     return lib.m.vmap(layer(lib), in_axes=(1, 2), out_axes=2)(np.stack([X, X + 1], 1), np.stack([W, W + 1], 2))
 
 
@@ -75,8 +84,8 @@ def batch_of_weights(lib: Library) -> Any:
     return lib.m.vmap(layer(lib), in_axes=(None, 0))(X, np.stack([W, W + 1]))
 
 
-def batch_along_an_axis_of_the_mesh(lib: Library) -> Any:
-    f = lib.over(lambda x: x + lib.lax.psum(x, "y"), lib.P("y"), lib.P("y"))
+def batch_with_spmd_axis_name(lib: Library) -> Any:
+    f = lib.shard_map(lambda x: x + lib.lax.psum(x, "y"), lib.P("y"), lib.P("y"))
     return lib.m.vmap(f, spmd_axis_name="x")(np.stack([X, X + 1, X + 2, X + 3]))
 
 
@@ -89,7 +98,7 @@ def gradient_of_batch(lib: Library) -> Any:
 
 
 def reductions_along_two_axes(lib: Library) -> Any:
-    return lib.over(
+    return lib.shard_map(
         lambda x: (
             lib.lax.psum(x, ("x", "y")),
             lib.lax.pmean(x, ("y", "x")),
@@ -101,34 +110,34 @@ def reductions_along_two_axes(lib: Library) -> Any:
     )(X)
 
 
-def gathered_along_two_axes(lib: Library) -> Any:
-    return lib.over(
+def all_gather_along_two_axes(lib: Library) -> Any:
+    return lib.shard_map(
         lambda x: (lib.lax.all_gather(x, ("x", "y")), lib.lax.all_gather(x, ("y", "x"), tiled=True, axis=1)),
         lib.P("x", "y"),
         lib.P("x", "y"),
     )(X)
 
 
-def scattered_along_two_axes_tiled(lib: Library) -> Any:
-    return lib.over(
+def psum_scatter_along_two_axes_tiled(lib: Library) -> Any:
+    return lib.shard_map(
         lambda x: lib.lax.psum_scatter(x, ("x", "y"), tiled=True), lib.P(None, ("x", "y")), lib.P(("x", "y"))
     )(np.tile(X, (1, 2)))
 
 
-def scattered_along_two_axes(lib: Library) -> Any:
-    return lib.over(lambda x: lib.lax.psum_scatter(x, ("x", "y")), lib.P(None, ("x", "y")), lib.P(("x", "y")))(
+def psum_scatter_along_two_axes(lib: Library) -> Any:
+    return lib.shard_map(lambda x: lib.lax.psum_scatter(x, ("x", "y")), lib.P(None, ("x", "y")), lib.P(("x", "y")))(
         np.tile(X, (1, 2))
     )
 
 
-def dealt_out_along_two_axes(lib: Library) -> Any:
-    return lib.over(
+def all_to_all_along_two_axes(lib: Library) -> Any:
+    return lib.shard_map(
         lambda x: lib.lax.all_to_all(x, ("x", "y"), 0, 1, tiled=True), lib.P(None, ("x", "y")), lib.P(("x", "y"))
     )(np.tile(X, (1, 2)))
 
 
-def permuted_along_two_axes(lib: Library) -> Any:
-    return lib.over(
+def ppermute_along_two_axes(lib: Library) -> Any:
+    return lib.shard_map(
         lambda x: lib.lax.ppermute(x, ("x", "y"), [(i, (i + 3) % 8) for i in range(8)]),
         lib.P(("x", "y")),
         lib.P(("x", "y")),
@@ -136,19 +145,19 @@ def permuted_along_two_axes(lib: Library) -> Any:
 
 
 def trees_of_specifications(lib: Library) -> Any:
-    return lib.over(
+    return lib.shard_map(
         lambda d, s: {"a": lib.lax.psum(d["x"], "x"), "b": d["y"] * s},
         ({"x": lib.P("x"), "y": lib.P(None, "y")}, lib.P()),
         {"a": lib.P(), "b": lib.P(None, "y")},
     )({"x": X, "y": X}, 2.0)
 
 
-def sums_of_trees(lib: Library) -> Any:
-    return lib.over(lambda d: lib.lax.psum(d, "x"), lib.P("x"), lib.P())({"x": X, "y": (X, X)})
+def psum_of_trees(lib: Library) -> Any:
+    return lib.shard_map(lambda d: lib.lax.psum(d, "x"), lib.P("x"), lib.P())({"x": X, "y": (X, X)})
 
 
-def folds_of_trees(lib: Library) -> Any:
-    return lib.over(
+def reductions_of_trees(lib: Library) -> Any:
+    return lib.shard_map(
         lambda d: (
             lib.lax.pmean(d, "x"),
             lib.lax.pmax(d, "x"),
@@ -159,8 +168,8 @@ def folds_of_trees(lib: Library) -> Any:
     )({"x": X, "y": (X, X)})
 
 
-def moves_of_trees(lib: Library) -> Any:
-    return lib.over(
+def data_movement_of_trees(lib: Library) -> Any:
+    return lib.shard_map(
         lambda d: (
             lib.lax.all_gather(d, "x"),
             lib.lax.ppermute(d, "x", [(0, 1)]),
@@ -172,20 +181,20 @@ def moves_of_trees(lib: Library) -> Any:
     )({"x": X, "y": (X, X)})
 
 
-def no_argument(lib: Library) -> Any:
-    return lib.over(lambda x, n: x * 2, (lib.P("x"), None), lib.P("x"))(X, None)
+def argument_none(lib: Library) -> Any:
+    return lib.shard_map(lambda x, n: x * 2, (lib.P("x"), None), lib.P("x"))(X, None)
 
 
-def argument_the_same_for_all(lib: Library) -> Any:
-    return lib.over(lambda x, w: x @ w, (lib.P("x"), lib.P()), lib.P("x"))(X, W)
+def replicated_argument(lib: Library) -> Any:
+    return lib.shard_map(lambda x, w: x @ w, (lib.P("x"), lib.P()), lib.P("x"))(X, W)
 
 
-def output_of_nothing(lib: Library) -> Any:
-    return lib.over(lambda x: lib.np.ones(3), (lib.P("x"),), lib.P())(X)
+def constant_output(lib: Library) -> Any:
+    return lib.shard_map(lambda x: lib.np.ones(3), (lib.P("x"),), lib.P())(X)
 
 
-def output_of_nothing_cut(lib: Library) -> Any:
-    return lib.over(lambda x: lib.np.ones(3), (lib.P("x"),), lib.P("x"))(X)
+def constant_sharded_output(lib: Library) -> Any:
+    return lib.shard_map(lambda x: lib.np.ones(3), (lib.P("x"),), lib.P("x"))(X)
 
 
 def axis_of_size_one(lib: Library) -> Any:
@@ -196,12 +205,12 @@ def axis_of_size_one(lib: Library) -> Any:
 
 def bfloat16(lib: Library) -> Any:
     x = lib.np.asarray(X).astype("bfloat16")
-    return lib.over(lambda x: lib.lax.psum(x, "x").astype("float32"), lib.P("x"), lib.P())(x)
+    return lib.shard_map(lambda x: lib.lax.psum(x, "x").astype("float32"), lib.P("x"), lib.P())(x)
 
 
 def integers(lib: Library) -> Any:
     x = np.arange(8, dtype=np.int8)
-    return lib.over(
+    return lib.shard_map(
         lambda x: (lib.lax.psum(x, "x"), lib.lax.pmax(x, "x"), lib.lax.all_gather(x, "x", tiled=True)),
         lib.P("x"),
         (lib.P(), lib.P(), lib.P("x")),
@@ -210,7 +219,7 @@ def integers(lib: Library) -> Any:
 
 def booleans(lib: Library) -> Any:
     x = np.arange(8) % 3 == 0
-    return lib.over(
+    return lib.shard_map(
         lambda x: (
             lib.lax.pmax(x, "x"),
             lib.lax.pmin(x, "x"),
@@ -224,22 +233,24 @@ def booleans(lib: Library) -> Any:
 
 def complex_numbers(lib: Library) -> Any:
     x = (X + 1j * X[::-1]).astype(np.complex64)
-    f = lib.over(lambda x: lib.lax.psum(x * x, "x"), lib.P("x"), lib.P())
+    f = lib.shard_map(lambda x: lib.lax.psum(x * x, "x"), lib.P("x"), lib.P())
     return f(x), lib.m.grad(lambda x: lib.np.sum(lib.np.abs(f(x))))(x)
 
 
 def random_keys(lib: Library) -> Any:
     k = lib.m.random.split(lib.m.random.key(0), 8)
-    return lib.over(lambda k: lib.m.vmap(lambda k: lib.m.random.normal(k, (3,)))(k), lib.P("x"), lib.P("x"))(k)
+    return lib.shard_map(lambda k: lib.m.vmap(lambda k: lib.m.random.normal(k, (3,)))(k), lib.P("x"), lib.P("x"))(k)
 
 
 def gathered_keys(lib: Library) -> Any:
     k = lib.m.random.split(lib.m.random.key(0), 8)
-    return lib.over(lambda k: lib.m.random.key_data(lib.lax.all_gather(k, "x", tiled=True)), lib.P("x"), lib.P("x"))(k)
+    return lib.shard_map(
+        lambda k: lib.m.random.key_data(lib.lax.all_gather(k, "x", tiled=True)), lib.P("x"), lib.P("x")
+    )(k)
 
 
-def numbers_of_each(lib: Library) -> Any:
-    return lib.over(
+def random_numbers_per_device(lib: Library) -> Any:
+    return lib.shard_map(
         lambda x: lib.m.random.normal(lib.m.random.fold_in(lib.m.random.key(0), lib.lax.axis_index("x")), (2,))[None],
         lib.P("x"),
         lib.P("x"),
@@ -247,7 +258,7 @@ def numbers_of_each(lib: Library) -> Any:
 
 
 def gradients_of_replicated_weights(lib: Library) -> Any:
-    f = lib.over(
+    f = lib.shard_map(
         lambda w, x: lib.lax.pmean(lib.np.mean(lib.np.tanh(x @ w) ** 2), ("x", "y")),
         (lib.P(), lib.P(("x", "y"))),
         lib.P(),
@@ -265,25 +276,25 @@ PROGRAMS: Final[tuple[Program, ...]] = (
     jacobian_forward,
     jacobian_reverse,
     batch_of_rows,
-    batches_at_other_axes,
+    batch_axes_other_than_zero,
     batch_of_weights,
-    batch_along_an_axis_of_the_mesh,
+    batch_with_spmd_axis_name,
     batch_of_gradients,
     gradient_of_batch,
     reductions_along_two_axes,
-    gathered_along_two_axes,
-    scattered_along_two_axes_tiled,
-    scattered_along_two_axes,
-    dealt_out_along_two_axes,
-    permuted_along_two_axes,
+    all_gather_along_two_axes,
+    psum_scatter_along_two_axes_tiled,
+    psum_scatter_along_two_axes,
+    all_to_all_along_two_axes,
+    ppermute_along_two_axes,
     trees_of_specifications,
-    sums_of_trees,
-    folds_of_trees,
-    moves_of_trees,
-    no_argument,
-    argument_the_same_for_all,
-    output_of_nothing,
-    output_of_nothing_cut,
+    psum_of_trees,
+    reductions_of_trees,
+    data_movement_of_trees,
+    argument_none,
+    replicated_argument,
+    constant_output,
+    constant_sharded_output,
     axis_of_size_one,
     bfloat16,
     integers,
@@ -291,52 +302,52 @@ PROGRAMS: Final[tuple[Program, ...]] = (
     complex_numbers,
     random_keys,
     gathered_keys,
-    numbers_of_each,
+    random_numbers_per_device,
     gradients_of_replicated_weights,
 )
 
 
 @parametrize_programs(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
-    agree(program)
+    assert_agrees_with_jax(program)
 
 
-# ------------------------------------------------------------------ the call
+# ------------------------------------------------------------------ calls and errors
 
 
 def test_as_a_decorator() -> None:
-    @fx.shard_map(mesh=OURS.mesh, in_specs=P("x"), out_specs=P("x"))
+    @fx.shard_map(mesh=TRACEFX.mesh, in_specs=P("x"), out_specs=P("x"))
     def twice(x: Any) -> Any:
         return x * 2
 
     assert np.array_equal(twice(X), X * 2)
 
 
-def test_the_mesh_in_use() -> None:
+def test_shard_map_uses_the_current_mesh() -> None:
     f = fx.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())
-    with fx.set_mesh(OURS.mesh):
+    with fx.set_mesh(TRACEFX.mesh):
         assert_near(f(X), X.reshape(4, 2, 4).sum(0))
     with pytest.raises(ValueError, match="there is no mesh; pass mesh="):
         f(X)
 
 
-def test_results_lie_as_their_specifications_say() -> None:
-    got, total = OURS.over(lambda x: (x, lax.psum(x, "x")), P("x"), (P("x"), P()))(X)
-    assert got.sharding == fx.NamedSharding(OURS.mesh, P("x"))
+def test_result_shardings_follow_out_specs() -> None:
+    got, total = TRACEFX.shard_map(lambda x: (x, lax.psum(x, "x")), P("x"), (P("x"), P()))(X)
+    assert got.sharding == fx.NamedSharding(TRACEFX.mesh, P("x"))
     assert {shard.data.shape for shard in got.addressable_shards} == {(2, 4)}
     assert total.is_fully_replicated
 
 
-def test_a_trace_is_of_one_mesh() -> None:
+def test_traces_are_per_mesh() -> None:
     def size(x: Any) -> Any:
         return x * lax.psum(1, "x")
 
     for n in (2, 4):
-        f = fx.shard_map(size, mesh=OURS.mesh_of((n,), ("x",)), in_specs=P(), out_specs=P())
+        f = fx.shard_map(size, mesh=TRACEFX.mesh_of((n,), ("x",)), in_specs=P(), out_specs=P())
         assert f(np.float32(1)) == n
 
 
-def test_a_function_is_traced_once() -> None:
+def test_function_is_traced_once() -> None:
     traced = 0
 
     def f(x: fx.Array) -> fx.Array:
@@ -344,62 +355,82 @@ def test_a_function_is_traced_once() -> None:
         traced += 1
         return x * 2
 
-    mapped = OURS.over(f, P("x"), P("x"))
+    mapped = TRACEFX.shard_map(f, P("x"), P("x"))
     mapped(X)
     mapped(X + 1)
     assert traced == 1
 
 
-REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
-    "uneven": (lambda lib: lib.over(same, lib.P("x"), lib.P("x"))(X[:6]), ValueError, "axis 0 has size 6, and 'x'"),
+INVALID: Final[dict[str, tuple[Program, type[Exception], str]]] = {
+    "uneven": (
+        lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("x"))(X[:6]),
+        ValueError,
+        "axis 0 has size 6, and 'x'",
+    ),
     "too many parts": (
-        lambda lib: lib.over(same, lib.P("x", None, "y"), lib.P("x"))(X),
+        lambda lib: lib.shard_map(first_argument, lib.P("x", None, "y"), lib.P("x"))(X),
         ValueError,
         "has 2 axes, but .* is for 3",
     ),
     "too many parts out": (
-        lambda lib: lib.over(lambda x: lib.lax.psum(x.sum(), "x"), lib.P("x"), lib.P("x"))(X),
+        lambda lib: lib.shard_map(lambda x: lib.lax.psum(x.sum(), "x"), lib.P("x"), lib.P("x"))(X),
         ValueError,
         "for an output of type .*, which has 0 axes",
     ),
-    "unknown axis": (lambda lib: lib.over(same, lib.P("z"), lib.P("x"))(X), ValueError, "in_specs: .* names 'z'"),
-    "unknown axis out": (lambda lib: lib.over(same, lib.P("x"), lib.P("z"))(X), ValueError, "out_specs: .* names 'z'"),
+    "unknown axis": (
+        lambda lib: lib.shard_map(first_argument, lib.P("z"), lib.P("x"))(X),
+        ValueError,
+        "in_specs: .* names 'z'",
+    ),
+    "unknown axis out": (
+        lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("z"))(X),
+        ValueError,
+        "out_specs: .* names 'z'",
+    ),
     "unknown axis_names": (
-        lambda lib: lib.over(same, lib.P("x"), lib.P("x"), axis_names={"q"})(X),
+        lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("x"), axis_names={"q"})(X),
         ValueError,
         r"axis_names \['q'\] are not axes of",
     ),
     "axis not apart": (
-        lambda lib: lib.over(same, lib.P("y"), lib.P("y"), axis_names={"x"})(X),
+        lambda lib: lib.shard_map(first_argument, lib.P("y"), lib.P("y"), axis_names={"x"})(X),
         ValueError,
         r"names 'y', but the manual axes are \['x'\]",
     ),
-    "another tree": (lambda lib: lib.over(same, (lib.P("x"),), lib.P("x"))(X, X), ValueError, "structure of the arg"),
+    "another tree": (
+        lambda lib: lib.shard_map(first_argument, (lib.P("x"),), lib.P("x"))(X, X),
+        ValueError,
+        "structure of the arg",
+    ),
     "another tree out": (
-        lambda lib: lib.over(lambda x: (x, x), lib.P("x"), (lib.P("x"),))(X),
+        lambda lib: lib.shard_map(lambda x: (x, x), lib.P("x"), (lib.P("x"),))(X),
         ValueError,
         "structure of the output",
     ),
     "no specification": (
-        lambda lib: lib.over(same, "x", lib.P("x"))(X),
+        lambda lib: lib.shard_map(first_argument, "x", lib.P("x"))(X),
         TypeError,
         "must be a PartitionSpec or a",
     ),
     "no mesh": (
-        lambda lib: lib.m.shard_map(same, in_specs=lib.P("x"), out_specs=lib.P("x"))(X),
+        lambda lib: lib.m.shard_map(first_argument, in_specs=lib.P("x"), out_specs=lib.P("x"))(X),
         ValueError,
         "there is no mesh",
     ),
-    "no function": (lambda lib: lib.over(3, lib.P("x"), lib.P("x"))(X), TypeError, "takes a function, got 3"),
+    "no function": (lambda lib: lib.shard_map(3, lib.P("x"), lib.P("x"))(X), TypeError, "takes a function, got 3"),
     "twice along one axis": (
-        lambda lib: lib.over(lib.over(same, lib.P("x"), lib.P("x")), lib.P("x"), lib.P("x"))(X),
+        lambda lib: lib.shard_map(lib.shard_map(first_argument, lib.P("x"), lib.P("x")), lib.P("x"), lib.P("x"))(X),
         ValueError,
         "an enclosing shard_map has the manual axes",
     ),
     "another mesh inside": (
-        lambda lib: lib.over(
+        lambda lib: lib.shard_map(
             lib.m.shard_map(
-                same, mesh=lib.mesh_of((2,), ("z",)), in_specs=lib.P("z"), out_specs=lib.P("z"), check_vma=False
+                first_argument,
+                mesh=lib.mesh_of((2,), ("z",)),
+                in_specs=lib.P("z"),
+                out_specs=lib.P("z"),
+                check_vma=False,
             ),
             lib.P("x"),
             lib.P("x"),
@@ -408,101 +439,109 @@ REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
         "its mesh is Mesh\\(z=2\\), but that of the enclosing shard_map is Mesh\\(x=4, y=2\\)",
     ),
     "a batch that can't be cut": (
-        lambda lib: lib.m.vmap(lib.over(same, lib.P("y"), lib.P("y")), spmd_axis_name="x")(np.stack([X] * 3)),
+        lambda lib: lib.m.vmap(lib.shard_map(first_argument, lib.P("y"), lib.P("y")), spmd_axis_name="x")(
+            np.stack([X] * 3)
+        ),
         ValueError,
         "a batch of 3 cannot be partitioned over",
     ),
     "a batch along an axis that is taken": (
-        lambda lib: lib.m.vmap(lib.over(same, lib.P("y"), lib.P("y")), spmd_axis_name="y")(np.stack([X] * 2)),
+        lambda lib: lib.m.vmap(lib.shard_map(first_argument, lib.P("y"), lib.P("y")), spmd_axis_name="y")(
+            np.stack([X] * 2)
+        ),
         ValueError,
         r"specs already use \['y'\]",
     ),
 }
 
 
-def same(x: Any, *_: Any) -> Any:
+def first_argument(x: Any, *_: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_refused(what: str) -> None:
-    assert_refused(*REFUSED[what])
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_arguments_are_rejected(name: str) -> None:
+    assert_both_raise(*INVALID[name])
 
 
 def test_unbound_axis() -> None:
     with pytest.raises(NameError, match="psum: unbound axis name 'z'; in scope are axis 'x', axis 'y'"):
-        OURS.over(lambda x: lax.psum(x, "z"), P("x"), P())(X)
+        TRACEFX.shard_map(lambda x: lax.psum(x, "z"), P("x"), P())(X)
 
 
-def test_the_name_of_a_batch_that_is_cut() -> None:
-    f = OURS.over(lambda x: lax.psum(x, "i"), P("y"), P("y"))
+def test_axis_name_of_a_partitioned_batch_is_rejected() -> None:
+    f = TRACEFX.shard_map(lambda x: lax.psum(x, "i"), P("y"), P("y"))
     with pytest.raises(ValueError, match="would see only the batch elements on their own device"):
         fx.vmap(f, axis_name="i", spmd_axis_name="x")(np.stack([X] * 4))
     assert np.array_equal(fx.vmap(f, axis_name="i")(np.stack([X] * 4))[1], X * 4)
 
 
 @pytest.mark.parametrize("name", [3, ("x", 3)])
-def test_spmd_axis_name_is_a_name(name: object) -> None:
+def test_invalid_spmd_axis_name_is_rejected(name: object) -> None:
     with pytest.raises(TypeError, match="spmd_axis_name must be the name of an axis of a mesh"):
-        fx.vmap(same, spmd_axis_name=name)  # type: ignore[arg-type]  # which is refused
+        fx.vmap(first_argument, spmd_axis_name=name)  # type: ignore[arg-type]  # invalid on purpose
 
 
 def test_numeric_derivatives() -> None:
-    f = OURS.over(lambda x, w: lax.psum(fnp.tanh(x @ w), "y"), (P("x", "y"), P("y")), P("x"))
+    f = TRACEFX.shard_map(lambda x, w: lax.psum(fnp.tanh(x @ w), "y"), (P("x", "y"), P("y")), P("x"))
     check_grads(f, X, W)
 
 
-def test_constraints_under_a_batch_along_an_axis() -> None:
-    sharding = fx.NamedSharding(OURS.mesh, P(None, "y"))
+def test_sharding_constraints_under_vmap_with_spmd_axis_name() -> None:
+    sharding = fx.NamedSharding(TRACEFX.mesh, P(None, "y"))
 
     def f(x: Any) -> Any:
         return lax.fori_loop(0, 2, lambda i, c: lax.with_sharding_constraint(c * 2, sharding), x)
 
     batch = np.stack([X] * 4)
-    along = str(fx.make_jaxpr(fx.vmap(f, spmd_axis_name="x"))(batch))
-    assert "spec=P('x', None, 'y')" in along
+    text = str(fx.make_jaxpr(fx.vmap(f, spmd_axis_name="x"))(batch))
+    assert "spec=P('x', None, 'y')" in text
     assert "spec=P(UNCONSTRAINED(), None, 'y')" in str(fx.make_jaxpr(fx.vmap(f))(batch))
     got = fx.jit(fx.vmap(f, spmd_axis_name="x"))(batch)
     assert np.array_equal(got, batch * 4)
     assert got.sharding.shard_shape(got.shape) == (1, 8, 2)
 
 
-SPMD: Final[dict[str, Any]] = {
-    "grad": lambda F, f, x: F.m.grad(lambda x: F.np.sum(f(x)))(x),
-    "value_and_grad": lambda F, f, x: F.m.value_and_grad(lambda x: F.np.sum(f(x)))(x),
-    "vjp": lambda F, f, x: F.m.vjp(f, x)[1](F.np.ones(2)),
-    "jvp": lambda F, f, x: F.m.jvp(f, (x,), (x,)),
-    "grad of grad": lambda F, f, x: F.m.grad(lambda x: F.np.sum(F.m.grad(lambda x: F.np.sum(f(x) ** 2))(x)))(x),
+DERIVATIVES: Final[dict[str, Any]] = {
+    "grad": lambda lib, f, x: lib.m.grad(lambda x: lib.np.sum(f(x)))(x),
+    "value_and_grad": lambda lib, f, x: lib.m.value_and_grad(lambda x: lib.np.sum(f(x)))(x),
+    "vjp": lambda lib, f, x: lib.m.vjp(f, x)[1](lib.np.ones(2)),
+    "jvp": lambda lib, f, x: lib.m.jvp(f, (x,), (x,)),
+    "grad of grad": lambda lib, f, x: lib.m.grad(lambda x: lib.np.sum(lib.m.grad(lambda x: lib.np.sum(f(x) ** 2))(x)))(
+        x
+    ),
 }
 
 
 @pytest.mark.parametrize("jitted", [False, True])
-@pytest.mark.parametrize("name", SPMD)
-def test_derivatives_under_a_vmap_whose_batch_lies_along_an_axis(name: str, jitted: bool) -> None:
-    def program(F: Library) -> Any:
-        mesh = F.mesh_of((4, 2), ("v", "i"))
-        f = F.m.shard_map(lambda x: F.np.sum(x**2) * F.np.ones(1), mesh=mesh, in_specs=F.P("i"), out_specs=F.P("i"))
-        mapped = F.m.vmap(lambda x: SPMD[name](F, f, x), spmd_axis_name="v")
-        return (F.m.jit(mapped) if jitted else mapped)(np.arange(16, dtype=np.float32).reshape(4, 4))
-
-    agree(program)
-
-
-def test_the_derivative_by_weights_under_such_a_vmap() -> None:
-    def program(F: Library) -> Any:
-        mesh, spec = F.mesh_of((4, 2), ("v", "i")), F.P("i")
-        f = F.m.shard_map(
-            lambda x, w: F.lax.psum(F.np.sum(x * w), "i"), mesh=mesh, in_specs=(spec, spec), out_specs=F.P()
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_under_vmap_with_spmd_axis_name(name: str, jitted: bool) -> None:
+    def program(lib: Library) -> Any:
+        mesh = lib.mesh_of((4, 2), ("v", "i"))
+        f = lib.m.shard_map(
+            lambda x: lib.np.sum(x**2) * lib.np.ones(1), mesh=mesh, in_specs=lib.P("i"), out_specs=lib.P("i")
         )
-        made = F.m.vmap(F.m.grad(f, (0, 1)), in_axes=(0, None), spmd_axis_name="v")
-        return made(np.arange(16, dtype=np.float32).reshape(4, 4), np.arange(4, dtype=np.float32))
+        mapped = lib.m.vmap(lambda x: DERIVATIVES[name](lib, f, x), spmd_axis_name="v")
+        return (lib.m.jit(mapped) if jitted else mapped)(np.arange(16, dtype=np.float32).reshape(4, 4))
 
-    agree(program)
+    assert_agrees_with_jax(program)
+
+
+def test_weight_gradients_under_vmap_with_spmd_axis_name() -> None:
+    def program(lib: Library) -> Any:
+        mesh, spec = lib.mesh_of((4, 2), ("v", "i")), lib.P("i")
+        f = lib.m.shard_map(
+            lambda x, w: lib.lax.psum(lib.np.sum(x * w), "i"), mesh=mesh, in_specs=(spec, spec), out_specs=lib.P()
+        )
+        gradients = lib.m.vmap(lib.m.grad(f, (0, 1)), in_axes=(0, None), spmd_axis_name="v")
+        return gradients(np.arange(16, dtype=np.float32).reshape(4, 4), np.arange(4, dtype=np.float32))
+
+    assert_agrees_with_jax(program)
 
 
 @pytest.mark.parametrize("outer", [True, False])
-def test_what_is_traced_under_such_a_vmap_is_not_used_elsewhere(outer: bool) -> None:
-    mesh = OURS.mesh_of((4, 2), ("v", "i"))
+def test_traces_under_spmd_axis_name_are_not_reused_elsewhere(outer: bool) -> None:
+    mesh = TRACEFX.mesh_of((4, 2), ("v", "i"))
 
     def f(x: Any) -> Any:
         return (fnp.sin(x * (lax.axis_index("v") + 1.0)) * x).sum()[None]

@@ -1,4 +1,4 @@
-"""Handlers around programs that devices run apart."""
+"""Handlers applied to `shard_map` programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import OURS
+from tests.sharding.both import TRACEFX
 from tracefx import P, handlers, lax
 from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.core.evaluation import eval_jaxpr
@@ -30,10 +30,10 @@ def sines(x: Any) -> Any:
     return (fnp.sin(x) * 2).reshape(4, 2, 4).sum(0)
 
 
-apart: Final = OURS.over(total, P("x"), P())
-"""What `sines` computes, on 4 x 2 devices."""
+shard_mapped: Final = TRACEFX.shard_map(total, P("x"), P())
+"""Computes the same as `sines`, on 4 x 2 devices."""
 
-# ------------------------------------------------------------------ all devices' programs at once
+# ------------------------------------------------------------------ emulation
 
 Case: TypeAlias = tuple[Callable[[Any], Any], Any, Any]
 CASES: Final[dict[str, Case]] = {
@@ -50,9 +50,9 @@ CASES: Final[dict[str, Case]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_at_once(name: str) -> None:
+def test_emulation_matches_shard_map(name: str) -> None:
     f, in_specs, out_specs = CASES[name]
-    mapped = OURS.over(f, in_specs, out_specs)
+    mapped = TRACEFX.shard_map(f, in_specs, out_specs)
     program = fx.make_jaxpr(mapped)(X)
     ((prim, inputs),) = [
         (eqn.prim, eqn.inputs) for eqn in program.jaxpr.eqns if isinstance(eqn.prim, ShardMapPrimitive)
@@ -69,19 +69,19 @@ def test_all_at_once(name: str) -> None:
 # ------------------------------------------------------------------ handlers
 
 
-def test_count_is_of_one_device() -> None:
-    assert handlers.count(apart)(X).by_operation["sin"].transcendentals == 8
+def test_count_is_per_device() -> None:
+    assert handlers.count(shard_mapped)(X).by_operation["sin"].transcendentals == 8
 
 
-def test_taylor() -> None:
+def test_jet() -> None:
     series: Any = [X * 0 + 1, X]
-    got, want = [handlers.jet(f, (X,), (series,)) for f in (apart, sines)]
+    got, want = [handlers.jet(f, (X,), (series,)) for f in (shard_mapped, sines)]
     for a, b in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
         assert_near(a, b)
 
 
 def test_bounds() -> None:
-    got, want = [handlers.bounds(f)(handlers.around(X, 0.1)) for f in (apart, sines)]
+    got, want = [handlers.bounds(f)(handlers.around(X, 0.1)) for f in (shard_mapped, sines)]
     assert_near(got.lo, want.lo)
     assert_near(got.hi, want.hi)
     assert np.all(got.lo <= sines(X))
@@ -90,14 +90,14 @@ def test_bounds() -> None:
 
 def test_sparsity() -> None:
     assert np.array_equal(
-        handlers.jacobian_sparsity(apart)(X).todense(), handlers.jacobian_sparsity(sines)(X).todense()
+        handlers.jacobian_sparsity(shard_mapped)(X).todense(), handlers.jacobian_sparsity(sines)(X).todense()
     )
-    got, want = [handlers.sparse_jacobian(f)(X).todense() for f in (apart, sines)]
+    got, want = [handlers.sparse_jacobian(f)(X).todense() for f in (shard_mapped, sines)]
     assert_near(got, want, ELEMENTARY)
 
 
 def test_laplacian() -> None:
-    got, want = [handlers.laplacian(lambda x, f=f: fnp.sum(f(x)))(X) for f in (apart, sines)]
+    got, want = [handlers.laplacian(lambda x, f=f: fnp.sum(f(x)))(X) for f in (shard_mapped, sines)]
     assert_near(got, want)
 
 
@@ -106,7 +106,7 @@ def test_checkify() -> None:
         handlers.check(fnp.all(x < 3), "too large: {x}", x=x.max())
         return fnp.log(x)
 
-    f = OURS.over(logarithms, P("x"), P("x"))
+    f = TRACEFX.shard_map(logarithms, P("x"), P("x"))
     checked = handlers.checkify(f, errors=handlers.all_checks)
     error, out = checked(X[:, :2] + 0.05)
     assert error.get() is None
@@ -116,29 +116,29 @@ def test_checkify() -> None:
 
 
 def test_explain() -> None:
-    explanation = handlers.explain(apart)(X)
+    explanation = handlers.explain(shard_mapped)(X)
     assert_near(explanation.out, sines(X))
     assert "shard_map" in str(explanation)
     assert "sin" in str(explanation)
 
 
 def test_log(capsys: pytest.CaptureFixture[str]) -> None:
-    assert_near(handlers.log(apart)(X), sines(X))
+    assert_near(handlers.log(shard_mapped)(X), sines(X))
     fx.effects_barrier()
-    shown = capsys.readouterr()
-    assert "sin f32[4,2,4]" in shown.out + shown.err
+    output = capsys.readouterr()
+    assert "sin f32[4,2,4]" in output.out + output.err
 
 
-def test_what_is_sown_on_every_device_is_one_behind_the_other() -> None:
-    f = OURS.over(lambda x: lax.psum(handlers.sow(fnp.sin(x), name="sine"), "x"), P("x"), P())
-    out, found = handlers.reap(f)(X)
+def test_sown_values_of_all_devices_are_concatenated() -> None:
+    f = TRACEFX.shard_map(lambda x: lax.psum(handlers.sow(fnp.sin(x), name="sine"), "x"), P("x"), P())
+    out, sown = handlers.reap(f)(X)
     assert_near(out, sines(X) / 2)
-    # The devices along y have the same rows.
-    assert_near(found["sine"].reshape(4, 2, 2, 4)[:, 0].reshape(8, 4), np.sin(X), ULPS["sin"])
+    # The rows are replicated along y.
+    assert_near(sown["sine"].reshape(4, 2, 2, 4)[:, 0].reshape(8, 4), np.sin(X), ULPS["sin"])
 
 
 def test_autocast() -> None:
-    f = OURS.over(lambda x: lax.psum(x @ x.T, "y"), P("x", "y"), P("x"))
+    f = TRACEFX.shard_map(lambda x: lax.psum(x @ x.T, "y"), P("x", "y"), P("x"))
     got = handlers.autocast(f, handlers.bfloat16)(X)
     assert_near(fnp.asarray(got).astype(fnp.bfloat16), f(X))
 
@@ -149,16 +149,18 @@ def test_key_reuse() -> None:
         return x + fx.random.normal(key, x.shape) + fx.random.normal(key, x.shape)
 
     with pytest.raises(handlers.KeyReuseError):
-        handlers.check_key_reuse(OURS.over(noisy, P("x"), P("x")))(X)
+        handlers.check_key_reuse(TRACEFX.shard_map(noisy, P("x"), P("x")))(X)
 
 
-@pytest.mark.parametrize("way", [fx.grad, fx.jit, fx.vmap], ids=lambda way: way.__name__)
-def test_handlers_stay_under_transformations(way: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "transformation", [fx.grad, fx.jit, fx.vmap], ids=lambda transformation: transformation.__name__
+)
+def test_handlers_under_transformations(transformation: Callable[..., Any]) -> None:
     def f(x: Any) -> Any:
-        return handlers.checkify(lambda x: fnp.sum(apart(x)), errors=handlers.nan_checks)(x)[1]
+        return handlers.checkify(lambda x: fnp.sum(shard_mapped(x)), errors=handlers.nan_checks)(x)[1]
 
     def plain(x: Any) -> Any:
         return fnp.sum(sines(x))
 
-    args = np.stack([X, X + 1]) if way is fx.vmap else X
-    assert_near(way(f)(args), way(plain)(args))
+    args = np.stack([X, X + 1]) if transformation is fx.vmap else X
+    assert_near(transformation(f)(args), transformation(plain)(args))

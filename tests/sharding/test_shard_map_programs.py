@@ -1,4 +1,4 @@
-"""Programs as people write them with `shard_map`, their gradients, and residuals of all kinds, against JAX."""
+"""Typical `shard_map` programs, their gradients, and residuals of various kinds agree with JAX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.sharding.both import Library, Program, agree, parametrize_programs
+from tests.sharding.both import Library, Program, assert_agrees_with_jax, parametrize_programs
 from tracefx.testing.tolerances import DERIVATIVE, SUMMED
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
@@ -16,10 +16,10 @@ WIDE: Final = np.ones((4, 6), np.float32) / 3
 
 
 def layer(lib: Library) -> Any:
-    return lib.over(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
+    return lib.shard_map(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
 
 
-# ------------------------------------------------------------------ what people write
+# ------------------------------------------------------------------ typical programs
 
 
 def ring(lib: Library) -> Any:
@@ -32,7 +32,7 @@ def ring(lib: Library) -> Any:
 
         return lib.lax.scan(step, (x * 0, x), None, length=4)[0][0]
 
-    g = lib.over(f, lib.P("x"), lib.P("x"))
+    g = lib.shard_map(f, lib.P("x"), lib.P("x"))
     return g(X), lib.m.grad(lambda x: lib.np.sum(lib.np.sin(g(x))))(X)
 
 
@@ -42,32 +42,32 @@ def attention(lib: Library) -> Any:
         weights = lib.np.exp(scores - lib.np.max(lib.lax.stop_gradient(scores), -1, keepdims=True))
         return (weights / weights.sum(-1, keepdims=True)) @ lib.lax.all_gather(v, "x", tiled=True)
 
-    g = lib.over(f, (lib.P("x"),) * 3, lib.P("x"))
+    g = lib.shard_map(f, (lib.P("x"),) * 3, lib.P("x"))
     return g(X, X, X), lib.m.grad(lambda k: lib.np.sum(g(X, k, X) ** 2))(X)
 
 
-def experts(lib: Library) -> Any:
+def expert_layers(lib: Library) -> Any:
     def f(x: Any, w: Any) -> Any:
-        mine = lib.np.tanh(lib.lax.all_to_all(x, "x", 1, 0, tiled=True) * w.sum())
-        return lib.lax.all_to_all(mine, "x", 0, 1, tiled=True)
+        local = lib.np.tanh(lib.lax.all_to_all(x, "x", 1, 0, tiled=True) * w.sum())
+        return lib.lax.all_to_all(local, "x", 0, 1, tiled=True)
 
-    g, ws = lib.over(f, (lib.P("x"), lib.P("x")), lib.P("x")), np.arange(4, dtype=np.float32)
+    g, ws = lib.shard_map(f, (lib.P("x"), lib.P("x")), lib.P("x")), np.arange(4, dtype=np.float32)
     return g(X, ws), lib.m.grad(lambda w: lib.np.sum(g(X, w) ** 2))(ws)
 
 
-def weights_cut(lib: Library) -> Any:
+def sharded_weights(lib: Library) -> Any:
     def f(x: Any, a: Any, b: Any) -> Any:
         return lib.lax.psum(lib.np.tanh(x @ a) @ b, "y")
 
-    g = lib.over(f, (lib.P("x"), lib.P(None, "y"), lib.P("y")), lib.P("x"))
+    g = lib.shard_map(f, (lib.P("x"), lib.P(None, "y"), lib.P("y")), lib.P("x"))
     return lib.m.jit(lib.m.grad(lambda ws: lib.np.mean((g(X, *ws) - X) ** 2)))((WIDE, WIDE.T.copy()))
 
 
-def weights_gathered(lib: Library) -> Any:
+def gathered_weights(lib: Library) -> Any:
     def f(x: Any, a: Any) -> Any:
         return lib.lax.pmean(lib.np.mean(lib.np.tanh(x @ lib.lax.all_gather(a, "x", tiled=True)) ** 2), "x")
 
-    g = lib.over(f, (lib.P("x"), lib.P("x")), lib.P())
+    g = lib.shard_map(f, (lib.P("x"), lib.P("x")), lib.P())
     return lib.m.jit(lib.m.grad(lambda a: g(X, a)))(WIDE)
 
 
@@ -80,33 +80,35 @@ def recurrence(lib: Library) -> Any:
         c, ys = lib.lax.scan(step, x[0] * 0, x)
         return lib.lax.psum(lib.np.sum(c), "x"), ys
 
-    g = lib.over(f, (lib.P(), lib.P("x")), (lib.P(), lib.P()))
+    g = lib.shard_map(f, (lib.P(), lib.P("x")), (lib.P(), lib.P()))
     first = lib.m.grad(lambda w: g(w, X)[0])
     every = lib.m.jacrev(lambda w: g(w, X)[1].sum())
     return every(SQUARE), first(SQUARE), lib.m.jvp(first, (SQUARE,), (SQUARE,))
 
 
-# ------------------------------------------------------------------ residuals, and what stands beside
+# ------------------------------------------------------------------ residuals, non-differentiable operands
 
 
-def integers_beside(lib: Library) -> Any:
-    f = lib.over(lambda x, i: lib.lax.psum(x * i, "x"), (lib.P("x"), lib.P("x")), lib.P())
+def integer_argument(lib: Library) -> Any:
+    f = lib.shard_map(lambda x, i: lib.lax.psum(x * i, "x"), (lib.P("x"), lib.P("x")), lib.P())
     return lib.m.grad(lambda x: lib.np.sum(f(x, np.arange(32, dtype=np.int32).reshape(8, 4))))(X)
 
 
 def auxiliary_booleans(lib: Library) -> Any:
     specs = lib.P("x", "y"), (lib.P(), lib.P("x", "y"))
-    return lib.m.value_and_grad(lib.over(lambda x: (lib.lax.psum(x.sum(), ("x", "y")), x > 1), *specs), has_aux=True)(X)
+    return lib.m.value_and_grad(
+        lib.shard_map(lambda x: (lib.lax.psum(x.sum(), ("x", "y")), x > 1), *specs), has_aux=True
+    )(X)
 
 
 def residuals_that_are_booleans(lib: Library) -> Any:
-    f = lib.over(lambda x, w: lib.np.where(x > 1, x @ w @ w.T, 0.0), (lib.P("x"), lib.P()), lib.P("x"))
+    f = lib.shard_map(lambda x, w: lib.np.where(x > 1, x @ w @ w.T, 0.0), (lib.P("x"), lib.P()), lib.P("x"))
     y, pull = lib.m.vjp(f, X, W)
     return y, pull(y)
 
 
-def greatest(lib: Library) -> Any:
-    f = lib.over(lambda x: lib.np.max(x, 1), lib.P("x"), lib.P("x"))
+def row_maxima(lib: Library) -> Any:
+    f = lib.shard_map(lambda x: lib.np.max(x, 1), lib.P("x"), lib.P("x"))
 
     def loss(x: Any) -> Any:
         return lib.np.sum(f(x) ** 2)
@@ -114,8 +116,8 @@ def greatest(lib: Library) -> Any:
     return lib.m.grad(loss)(X), lib.m.hessian(loss)(X[:4, :2])
 
 
-def rows_taken(lib: Library) -> Any:
-    f = lib.over(lambda x, i: x[i], (lib.P(None, "y"), lib.P("x")), lib.P("x", "y"))
+def gathered_rows(lib: Library) -> Any:
+    f = lib.shard_map(lambda x, i: x[i], (lib.P(None, "y"), lib.P("x")), lib.P("x", "y"))
     rows = np.array([0, 0, 1, 1])
     return f(X, np.arange(8)[::-1].copy()), lib.m.grad(lambda x: lib.np.sum(f(x, rows) ** 2))(X)
 
@@ -126,17 +128,17 @@ def closed_over_key(lib: Library) -> Any:
     def f(x: Any) -> Any:
         return x * lib.m.random.uniform(lib.m.random.fold_in(key, lib.lax.axis_index("y")), x.shape)
 
-    g = lib.over(f, lib.P("x", "y"), lib.P("x", "y"))
+    g = lib.shard_map(f, lib.P("x", "y"), lib.P("x", "y"))
     return g(X), lib.m.grad(lambda x: lib.np.sum(g(x)))(X)
 
 
 def batch_of_random_keys(lib: Library) -> Any:
     keys = lib.m.random.split(lib.m.random.key(3), (3, 8))
-    f = lib.over(lib.m.vmap(lambda key: lib.m.random.uniform(key, (2,))), lib.P("x"), lib.P("x"))
+    f = lib.shard_map(lib.m.vmap(lambda key: lib.m.random.uniform(key, (2,))), lib.P("x"), lib.P("x"))
     return lib.m.vmap(f)(keys)
 
 
-# ------------------------------------------------------------------ inside of other transformations
+# ------------------------------------------------------------------ inside other transformations
 
 
 def batch_of_cond_around(lib: Library) -> Any:
@@ -159,7 +161,7 @@ def batch_of_scan_around(lib: Library) -> Any:
 
 def checkpoint_that_saves_everything(lib: Library) -> Any:
     saved = lib.m.checkpoint(lambda x: lib.np.sin(lib.np.sin(x)), policy=lib.m.checkpoint_policies.everything_saveable)
-    f = lib.over(lambda x: lib.lax.psum(saved(x), "x"), lib.P("x"), lib.P())
+    f = lib.shard_map(lambda x: lib.lax.psum(saved(x), "x"), lib.P("x"), lib.P())
     return lib.m.grad(lambda x: lib.np.sum(f(x)))(X)
 
 
@@ -167,13 +169,13 @@ def loop_of_known_length(lib: Library) -> Any:
     def f(x: Any) -> Any:
         return lib.lax.fori_loop(0, 3, lambda i, c: lib.np.sin(c) + lib.lax.pmean(c, "x"), x)
 
-    g = lib.over(f, lib.P("x"), lib.P("x"))
+    g = lib.shard_map(f, lib.P("x"), lib.P("x"))
     return lib.m.jvp(g, (X,), (X,)), lib.m.grad(lambda x: lib.np.sum(g(x)))(X)
 
 
 PROGRAMS: Final[tuple[Program, ...]] = (
-    *(ring, attention, experts, weights_cut, weights_gathered, recurrence),
-    *(integers_beside, auxiliary_booleans, residuals_that_are_booleans, greatest, rows_taken),
+    *(ring, attention, expert_layers, sharded_weights, gathered_weights, recurrence),
+    *(integer_argument, auxiliary_booleans, residuals_that_are_booleans, row_maxima, gathered_rows),
     *(closed_over_key, batch_of_random_keys),
     *(batch_of_cond_around, batch_of_scan_around, checkpoint_that_saves_everything, loop_of_known_length),
 )
@@ -181,5 +183,5 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 
 @parametrize_programs(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
-    # The terms of a softmax's derivative cancel.
-    agree(program, DERIVATIVE if program is attention else SUMMED)
+    # Terms in the derivative of a softmax cancel, which loses precision.
+    assert_agrees_with_jax(program, DERIVATIVE if program is attention else SUMMED)

@@ -1,4 +1,4 @@
-"""Programs over meshes as text, in both styles, and as bytes."""
+"""Programs over meshes: printed in both styles, parsed, and serialized."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.sharding.both import JAX, OURS, Library, agree
+from tests.sharding.both import JAX, TRACEFX, Library, assert_agrees_with_jax
 from tracefx import NamedSharding, P
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array
@@ -27,8 +27,8 @@ X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 
 
 def constrained(lib: Library, spec: Any) -> Callable[[Any], Any]:
-    kind = NamedSharding if lib is OURS else jax.sharding.NamedSharding
-    return lambda x: lib.lax.with_sharding_constraint(x, kind(lib.mesh, spec))
+    sharding_class = NamedSharding if lib is TRACEFX else jax.sharding.NamedSharding
+    return lambda x: lib.lax.with_sharding_constraint(x, sharding_class(lib.mesh, spec))
 
 
 def collectives(lib: Library) -> Callable[[Any], Any]:
@@ -43,7 +43,7 @@ def collectives(lib: Library) -> Callable[[Any], Any]:
             lib.lax.axis_index("x"),
         )
 
-    return lib.over(each, lib.P("x", "y"), lib.P(), check_vma=False)  # type: ignore[no-any-return]  # either library's
+    return lib.shard_map(each, lib.P("x", "y"), lib.P(), check_vma=False)  # type: ignore[no-any-return]  # either library's
 
 
 def other_devices(lib: Library) -> Callable[[Any], Any]:
@@ -56,7 +56,7 @@ def other_devices(lib: Library) -> Callable[[Any], Any]:
 
 PROGRAMS: Final[dict[str, Callable[[Library], Callable[[Any], Any]]]] = {
     "collectives": collectives,
-    "partly apart": lambda lib: lib.over(
+    "partly apart": lambda lib: lib.shard_map(
         lambda x: lib.lax.psum(x, "x"), lib.P("x"), lib.P(), axis_names={"x"}, check_vma=False
     ),
     "other devices": other_devices,
@@ -66,9 +66,9 @@ PROGRAMS: Final[dict[str, Callable[[Library], Callable[[Any], Any]]]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_as_jax_prints(name: str) -> None:
-    ours = fx.make_jaxpr(PROGRAMS[name](OURS))(X)
-    assert ours.jaxpr.text(style="jax") == str(jax.make_jaxpr(PROGRAMS[name](JAX))(X))
+def test_printed_program_matches_jax(name: str) -> None:
+    program = fx.make_jaxpr(PROGRAMS[name](TRACEFX))(X)
+    assert program.jaxpr.text(style="jax") == str(jax.make_jaxpr(PROGRAMS[name](JAX))(X))
 
 
 def func13(lib: Library, ones: bool) -> Callable[..., Any]:
@@ -86,20 +86,20 @@ def func13(lib: Library, ones: bool) -> Callable[..., Any]:
 
 def texts_of_func13(ones: bool) -> tuple[str, str]:
     arr, extra = np.arange(24, dtype=np.float32).reshape(8, 3), np.float32(5)
-    ours = fx.make_jaxpr(func13(OURS, ones))(arr, extra).jaxpr.text(style="jax")
-    # Ours calls the program what the user's function is called, JAX what a function of its own is.
-    return ours, str(jax.make_jaxpr(func13(JAX, ones))(arr, extra)).replace("name=_fun", "name=inner")
+    text = fx.make_jaxpr(func13(TRACEFX, ones))(arr, extra).jaxpr.text(style="jax")
+    # tracefx names the program after the user's function, JAX after one of its own.
+    return text, str(jax.make_jaxpr(func13(JAX, ones))(arr, extra)).replace("name=_fun", "name=inner")
 
 
 def test_func13() -> None:
-    ours, theirs = texts_of_func13(ones=False)
-    assert ours == theirs
-    # What has size 1 is repeated before it is added; in JAX the addition does that.
+    actual, expected = texts_of_func13(ones=False)
+    assert actual == expected
+    # tracefx broadcasts an operand of size 1 before the addition; in JAX the addition does it.
     names, want = [re.findall(r"= (\w+)(?:\[| )", text) for text in texts_of_func13(ones=True)]
-    place = names.index("broadcast_in_dim") + 1
-    assert names[place] == "broadcast_in_dim"
-    assert [*names[:place], *names[place + 1 :]] == want
-    agree(lambda lib: func13(lib, True)(X, 5.0))
+    position = names.index("broadcast_in_dim") + 1
+    assert names[position] == "broadcast_in_dim"
+    assert [*names[:position], *names[position + 1 :]] == want
+    assert_agrees_with_jax(lambda lib: func13(lib, True)(X, 5.0))
 
 
 def run(program: ClosedJaxpr) -> list[fx.Array]:
@@ -107,23 +107,23 @@ def run(program: ClosedJaxpr) -> list[fx.Array]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_is_read_back(name: str) -> None:
-    program = fx.make_jaxpr(PROGRAMS[name](OURS))(X)
+def test_programs_roundtrip_through_text_and_bytes(name: str) -> None:
+    program = fx.make_jaxpr(PROGRAMS[name](TRACEFX))(X)
     assert parse_jaxpr(str(program)) == program.jaxpr
-    again = deserialize(serialize(program))
-    assert again == program
-    for got, want in zip(run(again), run(program), strict=True):
+    restored = deserialize(serialize(program))
+    assert restored == program
+    for got, want in zip(run(restored), run(program), strict=True):
         assert np.array_equal(got, want)
         assert got.sharding == want.sharding
 
 
 def test_text() -> None:
-    f = fx.shard_map(lambda x: x, mesh=OURS.mesh, in_specs=P("x", None), out_specs=P(("x", "y")), check_vma=False)
+    f = fx.shard_map(lambda x: x, mesh=TRACEFX.mesh, in_specs=P("x", None), out_specs=P(("x", "y")), check_vma=False)
     text = str(fx.make_jaxpr(f)(X))
-    for part in ("mesh=Mesh(x=4, y=2)", "in_specs=(P('x', None),)", "out_specs=(P(('x', 'y')),)"):
-        assert part in text
-    assert "Mesh((3, 1, 2, 0, 4, 5, 6, 7), 'a b'=4, y=2)" in str(fx.make_jaxpr(other_devices(OURS))(X))
-    assert "spec=P(UNCONSTRAINED(), 'x')" in str(fx.make_jaxpr(constrained(OURS, P(P.UNCONSTRAINED, "x")))(X))
+    for fragment in ("mesh=Mesh(x=4, y=2)", "in_specs=(P('x', None),)", "out_specs=(P(('x', 'y')),)"):
+        assert fragment in text
+    assert "Mesh((3, 1, 2, 0, 4, 5, 6, 7), 'a b'=4, y=2)" in str(fx.make_jaxpr(other_devices(TRACEFX))(X))
+    assert "spec=P(UNCONSTRAINED(), 'x')" in str(fx.make_jaxpr(constrained(TRACEFX, P(P.UNCONSTRAINED, "x")))(X))
 
 
 TEXT: Final = (
@@ -132,7 +132,7 @@ TEXT: Final = (
 
 
 @pytest.mark.parametrize(
-    ("mesh", "spec", "words"),
+    ("mesh", "spec", "message"),
     [
         (f"Mesh(x={2**60})", "P('x')", "of .* devices, but there are 8"),
         ("Mesh((0, 99), x=2)", "P('x')", r"of devices that aren't here: \[99\]"),
@@ -147,12 +147,12 @@ TEXT: Final = (
         ("Mesh(x=2)", "P('y')", "names the axis 'y'"),
     ],
 )
-def test_refused_text(mesh: str, spec: str, words: str) -> None:
-    with pytest.raises(ParseError, match=words):
+def test_invalid_text_is_rejected(mesh: str, spec: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
         parse_jaxpr(TEXT % (mesh, spec))
 
 
-# The outputs of the collectives differ from device to device, and are said to be the same.
+# Excluded: the outputs of `collectives` vary over devices although its out_specs declare them replicated.
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"collectives"}))
-def test_laws(name: str) -> None:
-    check_function(PROGRAMS[name](OURS), X)
+def test_check_function(name: str) -> None:
+    check_function(PROGRAMS[name](TRACEFX), X)

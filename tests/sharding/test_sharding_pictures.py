@@ -1,4 +1,4 @@
-"""Pictures of shardings on the terminal."""
+"""`debug.visualize_sharding`: pictures of shardings on the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.sharding.both import OURS
+from tests.sharding.both import TRACEFX
 from tests.sharding.test_meshes import on
 
 PICTURES: Final[list[tuple[tuple[int, ...], tuple[Any, ...], str]]] = [
@@ -75,14 +75,14 @@ PICTURES: Final[list[tuple[tuple[int, ...], tuple[Any, ...], str]]] = [
 
 @pytest.mark.parametrize(("shape", "parts", "picture"), PICTURES, ids=str)
 def test_pictures(shape: Any, parts: Any, picture: str, capsys: pytest.CaptureFixture[str]) -> None:
-    fx.debug.visualize_sharding(shape, on(OURS, *parts))
+    fx.debug.visualize_sharding(shape, on(TRACEFX, *parts))
     assert "\n" + capsys.readouterr().out == picture
-    fx.debug.visualize_array_sharding(fx.device_put(np.zeros(shape, np.float32), on(OURS, *parts)))
+    fx.debug.visualize_array_sharding(fx.device_put(np.zeros(shape, np.float32), on(TRACEFX, *parts)))
     assert "\n" + capsys.readouterr().out == picture
 
 
-def test_narrow_pictures_break_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    fx.debug.visualize_sharding((8,), on(OURS, "y"), max_width=16)
+def test_narrow_pictures_wrap_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    fx.debug.visualize_sharding((8,), on(TRACEFX, "y"), max_width=16)
     assert capsys.readouterr().out.splitlines() == [
         "+------+------+",
         "|CPU 0,|CPU 1,|",
@@ -94,18 +94,18 @@ def test_narrow_pictures_break_their_lines(capsys: pytest.CaptureFixture[str]) -
 
 def test_terminals_show_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    fx.debug.visualize_sharding((8,), on(OURS, "y"))
+    fx.debug.visualize_sharding((8,), on(TRACEFX, "y"))
     assert "\x1b[" in capsys.readouterr().out
-    fx.debug.visualize_sharding((8,), on(OURS, "y"), use_color=False)
+    fx.debug.visualize_sharding((8,), on(TRACEFX, "y"), use_color=False)
     assert "\x1b[" not in capsys.readouterr().out
-    fx.debug.visualize_sharding((8,), on(OURS, "y"), color_map=lambda part: (part, part, part, 1.0))
+    fx.debug.visualize_sharding((8,), on(TRACEFX, "y"), color_map=lambda part: (part, part, part, 1.0))
     out = capsys.readouterr().out
     assert "\x1b[48;2;0;0;0m\x1b[97m" in out
     assert "\x1b[48;2;255;255;255m\x1b[30m" in out
 
 
 def test_larger_pictures(capsys: pytest.CaptureFixture[str]) -> None:
-    fx.debug.visualize_array_sharding(fx.device_put(np.zeros(8), on(OURS, "y")), scale=3, min_width=5)
+    fx.debug.visualize_array_sharding(fx.device_put(np.zeros(8), on(TRACEFX, "y")), scale=3, min_width=5)
     assert capsys.readouterr().out.splitlines() == [
         "+---------------+---------------+",
         "|               |               |",
@@ -115,8 +115,8 @@ def test_larger_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_what_has_no_picture() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="can't be cut into 4 equal pieces"):
-        fx.debug.visualize_sharding((6,), on(OURS, "x"))
+        fx.debug.visualize_sharding((6,), on(TRACEFX, "x"))
     with pytest.raises(TypeError, match="takes a concrete array, got .*output_shardings"):
         fx.jit(fx.debug.visualize_array_sharding)(fnp.ones(2))

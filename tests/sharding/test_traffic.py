@@ -1,4 +1,4 @@
-"""What compiled programs say of what they send between devices."""
+"""The collectives of compiled programs: kinds, groups, bytes sent and execution counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.sharding.both import OURS
+from tests.sharding.both import TRACEFX
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P, lax
@@ -25,33 +25,33 @@ def collectives(f: Any, *args: Any, **options: Any) -> tuple[CompiledCollective,
     return fx.jit(f, **options).lower(*args).compile().collectives()
 
 
-def over(f: Any) -> Any:
-    return fx.shard_map(f, mesh=OURS.mesh, in_specs=P("x", "y"), out_specs=P("x", "y"), check_vma=False)
+def shard_mapped(f: Any) -> Any:
+    return fx.shard_map(f, mesh=TRACEFX.mesh, in_specs=P("x", "y"), out_specs=P("x", "y"), check_vma=False)
 
 
-def test_a_product_along_a_split_axis_is_summed_once() -> None:
-    x, w = put(OURS, "x", "y", x=X), put(OURS, "y", x=np.ones((4, 6), np.float32))
-    (found,) = collectives(lambda x, w: x @ w, x, w)
-    assert (found.kind, found.groups, found.execution_count) == ("all-reduce", ROWS, 1)
-    assert [str(aval) for aval in found.types] == ["f32[2,6]"]
-    assert (found.nbytes, found.bytes_sent) == (48, 48)
-    assert found.name == "dot_general"
-    assert str(found) == "all-reduce f32[2,6] over 4 groups of 2, 48 bytes sent by each device, once: dot_general"
+def test_matmul_over_a_sharded_axis_needs_one_all_reduce() -> None:
+    x, w = put(TRACEFX, "x", "y", x=X), put(TRACEFX, "y", x=np.ones((4, 6), np.float32))
+    (collective,) = collectives(lambda x, w: x @ w, x, w)
+    assert (collective.kind, collective.groups, collective.execution_count) == ("all-reduce", ROWS, 1)
+    assert [str(aval) for aval in collective.types] == ["f32[2,6]"]
+    assert (collective.nbytes, collective.bytes_sent) == (48, 48)
+    assert collective.name == "dot_general"
+    assert str(collective) == "all-reduce f32[2,6] over 4 groups of 2, 48 bytes sent by each device, once: dot_general"
 
 
-def test_what_is_split_alike_sends_nothing() -> None:
-    assert collectives(lambda x: fnp.sin(x) * 2, put(OURS, "x", "y", x=X)) == ()
+def test_programs_without_collectives() -> None:
+    assert collectives(lambda x: fnp.sin(x) * 2, put(TRACEFX, "x", "y", x=X)) == ()
     assert collectives(lambda x: x @ x.T, X) == ()
 
 
-def test_bringing_parts_together() -> None:
-    (found,) = collectives(lambda x: x, put(OURS, "x", x=X), out_shardings=on(OURS))
-    assert (found.kind, found.groups) == ("all-gather", COLUMNS)
-    assert (found.nbytes, found.bytes_sent) == (128, 96)
+def test_replicating_needs_one_all_gather() -> None:
+    (collective,) = collectives(lambda x: x, put(TRACEFX, "x", x=X), out_shardings=on(TRACEFX))
+    assert (collective.kind, collective.groups) == ("all-gather", COLUMNS)
+    assert (collective.nbytes, collective.bytes_sent) == (128, 96)
 
 
 @pytest.mark.parametrize(
-    ("f", "kind", "groups", "types", "sent"),
+    ("f", "kind", "groups", "types", "bytes_sent"),
     [
         (lambda x: lax.psum(x, "x"), "all-reduce", COLUMNS, "f32[2,2]", 24),
         (lambda x: lax.psum(x, ("x", "y")), "all-reduce", (tuple(range(8)),), "f32[2,2]", 28),
@@ -61,37 +61,37 @@ def test_bringing_parts_together() -> None:
     ],
     ids=["sum", "sum over both", "gather", "scatter", "permute"],
 )
-def test_every_kind(f: Any, kind: str, groups: Any, types: str, sent: int) -> None:
-    (found,) = collectives(over(f), X)
-    assert (found.kind, found.bytes_sent, ", ".join(map(str, found.types))) == (kind, sent, types)
-    assert tuple(sorted(found.groups)) == groups
-    assert found.name.startswith("shard_map")
+def test_collective_kinds(f: Any, kind: str, groups: Any, types: str, bytes_sent: int) -> None:
+    (collective,) = collectives(shard_mapped(f), X)
+    assert (collective.kind, collective.bytes_sent, ", ".join(map(str, collective.types))) == (kind, bytes_sent, types)
+    assert tuple(sorted(collective.groups)) == groups
+    assert collective.name.startswith("shard_map")
 
 
 def test_all_to_all() -> None:
-    (found,) = collectives(over(lambda x: lax.all_to_all(x, "y", 0, 1, tiled=True)), X)
-    assert (found.kind, found.groups, found.nbytes, found.bytes_sent) == ("all-to-all", ROWS, 16, 8)
+    (collective,) = collectives(shard_mapped(lambda x: lax.all_to_all(x, "y", 0, 1, tiled=True)), X)
+    assert (collective.kind, collective.groups, collective.nbytes, collective.bytes_sent) == ("all-to-all", ROWS, 16, 8)
 
 
-def test_loops_say_how_often() -> None:
-    x = put(OURS, "x", x=X)
+def test_execution_counts_in_loops_and_branches() -> None:
+    x = put(TRACEFX, "x", x=X)
 
-    def known(x: Any) -> Any:
+    def fori(x: Any) -> Any:
         return lax.fori_loop(0, 5, lambda i, c: lax.fori_loop(0, 3, lambda j, d: d + lax.psum(d, "x") * i, c), x)
 
-    assert {c.execution_count for c in collectives(over(known), X)} == {15}
-    found = collectives(lambda x: lax.while_loop(lambda c: fnp.sum(c) < 1000, lambda c: c * 2, x), x)
-    assert [c.execution_count for c in found] == [None]
-    assert "unknown how often" in str(found[0])
-    branches = collectives(over(lambda x: lax.cond(x[0, 0] > 0, lambda x: lax.psum(x, "x"), lambda x: x, x)), X)
+    assert {c.execution_count for c in collectives(shard_mapped(fori), X)} == {15}
+    in_while = collectives(lambda x: lax.while_loop(lambda c: fnp.sum(c) < 1000, lambda c: c * 2, x), x)
+    assert [c.execution_count for c in in_while] == [None]
+    assert "unknown how often" in str(in_while[0])
+    branches = collectives(shard_mapped(lambda x: lax.cond(x[0, 0] > 0, lambda x: lax.psum(x, "x"), lambda x: x, x)), X)
     assert [c.execution_count for c in branches] == [None]
 
 
-def test_devices_by_their_ids() -> None:
+def test_groups_contain_device_ids() -> None:
     mesh = fx.Mesh(fx.devices()[:3:-1], "z")
     x = fx.device_put(X, fx.NamedSharding(mesh, P("z")))
-    (found,) = collectives(fnp.sum, x)
-    assert found.groups == ((7, 6, 5, 4),)
+    (collective,) = collectives(fnp.sum, x)
+    assert collective.groups == ((7, 6, 5, 4),)
 
 
 TEXT: Final = """
@@ -116,21 +116,21 @@ ENTRY %main (p: f32[2]) -> f32[2] {
 """
 
 
-def test_the_forms_that_xla_writes() -> None:
-    found = parse_collectives(TEXT, range(8))
-    assert [(c.kind, str(c.types[0]), len(c.types)) for c in found] == [
+def test_parsing_of_hlo_text() -> None:
+    parsed = parse_collectives(TEXT, range(8))
+    assert [(c.kind, str(c.types[0]), len(c.types)) for c in parsed] == [
         ("all-reduce", "bf16[2,3]", 1),
         ("all-gather", "i4[8]", 1),
         ("all-reduce", "bool[]", 1),
         ("all-reduce", "c64[]", 1),
-        ("collective-permute", str(found[-1].types[0]), 1),
+        ("collective-permute", str(parsed[-1].types[0]), 1),
     ]
-    assert str(found[-1].types[0].dtype) == "float8_e4m3fn"
-    assert [c.groups for c in found] == [
+    assert str(parsed[-1].types[0].dtype) == "float8_e4m3fn"
+    assert [c.groups for c in parsed] == [
         (tuple(range(8)),),
         COLUMNS,
         ROWS,
         ((0, 2), (1, 3), (4, 6), (5, 7)),
         ((0, 2), (1, 3)),
     ]
-    assert [c.name for c in found] == ["f/sum", "", "", "", ""]
+    assert [c.name for c in parsed] == ["f/sum", "", "", "", ""]

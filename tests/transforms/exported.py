@@ -1,4 +1,4 @@
-"""A function that is exported in several tests, and what its trees are made of."""
+"""A model function that several export tests use, and the pytree node classes of its arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Pair(NamedTuple):
 
 @fx.tree.register_pytree_node_class
 class Scaled:
-    """A node with metadata: a number and a name."""
+    """A pytree node with metadata: a scale and a name."""
 
     def __init__(self, value: Any, scale: float, name: str) -> None:
         self.value, self.scale, self.name = value, scale, name
@@ -38,7 +38,7 @@ SMALL: Final = np.array([1, -2], np.int8).astype(ml_dtypes.int4)
 
 @fx.jit
 def model(params: dict[str, ArrayLike], x: ArrayLike, *, scale: ArrayLike) -> dict[str, Any]:
-    """Constants, an output that is an input, one that is a number, trees."""
+    """Returns a pytree with constants, an output that is an input, and a scalar output."""
     h = fnp.tanh(fnp.dot(x, WEIGHTS) + params["b"])
     return {"h": h * scale, "x": x, "rest": [fnp.sum(h), 3.0, fnp.asarray(SMALL).astype("int8"), None]}
 
@@ -52,7 +52,7 @@ def exported() -> fx.Exported[..., dict[str, Any]]:
 
 
 def same(got: object, want: object) -> None:
-    """The same structure, types and bits."""
+    """Asserts equal tree structures, dtypes and bits."""
     a, b = fx.tree.leaves(got), fx.tree.leaves(want)
     assert fx.tree.structure(got) == fx.tree.structure(want)
     for x, y in zip(a, b, strict=True):

@@ -1,4 +1,4 @@
-"""What every public function says to arguments that it cannot take, and that it says so before any work."""
+"""Error messages of public functions for invalid arguments, raised before any work is done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tracefx.numpy as fnp
 from tests.transforms.oracle import Case
 from tracefx.core.handler import ROOT, current
 
-fx: Any = tracefx  # type checkers refuse most of what follows
+fx: Any = tracefx  # untyped, because most calls below are type errors on purpose
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
 I: Final = np.array([3, 1, 2], np.int32)  # noqa: E741
@@ -24,7 +24,7 @@ NO_ARRAY: Final = object()
 
 @frozen(eq=False)
 class Bad:
-    """A call that must fail. `call(f)` gets a function that must not have been called, unless `after` is set."""
+    """A call that must fail. `call(f)` must not call `f`, unless `after` is set."""
 
     call: Callable[[Any], object]
     error: type[Exception] | tuple[type[Exception], ...]
@@ -55,14 +55,14 @@ NOT_FUNCTIONS: Final[dict[str, Callable[[Any], object]]] = {
 
 
 @pytest.mark.parametrize("name", NOT_FUNCTIONS)
-@pytest.mark.parametrize("given", [3.0, [fnp.sin], X], ids=["number", "list", "array"])
-def test_not_a_function(name: str, given: object) -> None:
+@pytest.mark.parametrize("value", [3.0, [fnp.sin], X], ids=["number", "list", "array"])
+def test_transforms_reject_non_callables(name: str, value: object) -> None:
     with pytest.raises(TypeError, match=rf"^{name} takes a function, got "):
-        NOT_FUNCTIONS[name](given)
+        NOT_FUNCTIONS[name](value)
 
 
 TABLE: Final[dict[str, Bad]] = {
-    # ------------------------------------------------------------------ grad and its family
+    # ------------------------------------------------------------------ grad, value_and_grad
     "grad: argnums beyond": Bad(
         lambda f: fx.grad(f, 2)(X, X), ValueError, "argnums 2 names argument 2, but .* 2 positional"
     ),
@@ -362,7 +362,7 @@ TABLE: Final[dict[str, Bad]] = {
     "lower: unknown option": Bad(
         lambda f: fx.jit(lambda x: x * 2).lower(X).compile({"no_such_option": True}), Exception, "no_such_option"
     ),
-    # ------------------------------------------------------------------ the others
+    # ------------------------------------------------------------------ other functions
     "make_jaxpr: static_argnums": Bad(
         lambda f: fx.make_jaxpr(lambda x: f(x), static_argnums=1), ValueError, "static_argnums names argument 1"
     ),
@@ -398,7 +398,7 @@ TABLE: Final[dict[str, Bad]] = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_bad_input(name: str) -> None:
+def test_invalid_arguments_raise(name: str) -> None:
     bad = TABLE[name]
     calls: list[object] = []
 
@@ -412,7 +412,7 @@ def test_bad_input(name: str) -> None:
     assert current() is ROOT
 
 
-def test_messages_name_the_function() -> None:
+def test_error_messages_contain_the_function_name() -> None:
     def loss(x: Any) -> Any:
         return x
 

@@ -35,36 +35,36 @@ def test_agrees_with_jax(name: str) -> None:
     agree(CASES[name])
 
 
-def test_an_array_put_is_on_the_device() -> None:
+def test_device_put_returns_array_with_device_buffer() -> None:
     x = fx.device_put(X)
     assert isinstance(x, ConcreteArray)
     assert x.buffer is not None
     assert fx.device_put(x) is x
 
 
-def test_what_is_put_is_not_the_callers_memory() -> None:
+def test_device_put_copies_numpy_memory() -> None:
     for size in (3, 1 << 20):
-        given = np.ones(size, np.float32)
-        array = fx.device_put(given)
-        given[:] = 2
+        source = np.ones(size, np.float32)
+        array = fx.device_put(source)
+        source[:] = 2
         np.testing.assert_array_equal(np.asarray(array), np.ones(size, np.float32))
 
 
-def test_what_is_got_is_numpys() -> None:
+def test_device_get_returns_read_only_numpy_arrays() -> None:
     got: Any = fx.device_get({"a": fnp.asarray(X) * 2})
     assert type(got["a"]) is np.ndarray
     with pytest.raises(ValueError, match="read-only"):
         got["a"][0] = 1
 
 
-def test_devices() -> None:
+def test_devices_lists_cpu_and_rejects_unknown_backends() -> None:
     (device, *_) = fx.devices()
     assert (device.platform, device.id) == ("cpu", 0)
     with pytest.raises((ValueError, RuntimeError), match="abacus"):
         fx.devices("abacus")
 
 
-class _Foreign:
+class _ForeignArray:
     """An array of another library."""
 
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
@@ -77,18 +77,18 @@ class _Foreign:
         lambda N: {"a": N.ones(2), "b": [1, 2.0, None, np.ones(1), "s", True, N.asarray(3)]},
         lambda N: [np.float32(1), np.int8(2)],
         lambda N: "text",
-        lambda N: _Foreign(),
+        lambda N: _ForeignArray(),
     ],
 )
-def test_device_get_gives_what_jaxs_gives(make: Any) -> None:
-    ours, theirs = fx.device_get(make(fnp)), jax.device_get(make(jnp))
-    assert str(jax.tree.structure(ours)) == str(jax.tree.structure(theirs))
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+def test_device_get_agrees_with_jax(make: Any) -> None:
+    result, expected = fx.device_get(make(fnp)), jax.device_get(make(jnp))
+    assert str(jax.tree.structure(result)) == str(jax.tree.structure(expected))
+    for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
         assert type(a) is type(b)
         np.testing.assert_array_equal(a, b)
 
 
-def test_device_get_leaves_keys_and_tracers() -> None:
+def test_device_get_passes_keys_and_tracers_through() -> None:
     key = fx.random.key(0)
     assert fx.device_get(key) is key
     agree(lambda F, N: F.jit(lambda x: F.device_get({"x": x}))(1.0))

@@ -174,26 +174,26 @@ def test_agrees_with_jax(name: str) -> None:
     agree(CASES[name])
 
 
-# ------------------------------------------------------------------ 64 bits
+# ------------------------------------------------------------------ enable_x64
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_64_bits_where_asked_for(asked: bool) -> None:
-    with fx.enable_x64(asked):
-        ours = fx.value_and_grad(lambda x: fnp.sum(fnp.sin(x)))(X.astype(np.float64))
-    with jax.enable_x64(asked):
-        theirs = jax.value_and_grad(lambda x: jax.numpy.sum(jax.numpy.sin(x)))(X.astype(np.float64))
-    same(ours, theirs)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_value_and_grad_respects_enable_x64(enabled: bool) -> None:
+    with fx.enable_x64(enabled):
+        result = fx.value_and_grad(lambda x: fnp.sum(fnp.sin(x)))(X.astype(np.float64))
+    with jax.enable_x64(enabled):
+        expected = jax.value_and_grad(lambda x: jax.numpy.sum(jax.numpy.sin(x)))(X.astype(np.float64))
+    same(result, expected)
 
 
-# ------------------------------------------------------------------ work done
+# ------------------------------------------------------------------ number of evaluations
 
 
 def wave(x: Any) -> Any:
     return fnp.exp(fnp.sin(x)) * fnp.cos(x)
 
 
-def test_linearize_runs_the_function_once_and_pushing_does_none_of_it() -> None:
+def test_linearize_calls_the_function_once_and_jvp_reuses_residuals() -> None:
     calls = []
 
     def f(x: Any) -> Any:
@@ -202,7 +202,7 @@ def test_linearize_runs_the_function_once_and_pushing_does_none_of_it() -> None:
 
     with handling(CountingHandler(current())) as count:
         _, push = fx.linearize(f, X)
-    assert (count.seen["exp"], count.seen["sin"]) == (1, 2)  # cos's derivative needs the sine too
+    assert (count.seen["exp"], count.seen["sin"]) == (1, 2)  # the derivative of cos needs the sine too
     with handling(CountingHandler(current())) as count:
         push(X)
         push(X)
@@ -211,15 +211,15 @@ def test_linearize_runs_the_function_once_and_pushing_does_none_of_it() -> None:
     assert len(calls) == 1
 
 
-def test_pushing_through_a_linearized_jit_does_none_of_the_functions_work() -> None:
+def test_linearized_jit_contains_only_linear_operations() -> None:
     _, push = fx.linearize(fx.jit(wave), X)
     text = str(fx.make_jaxpr(push)(X))
     assert "mul" in text
     assert all(f" {work} " not in text for work in ("sin", "cos", "exp"))
 
 
-def test_no_arrays_of_zeros_go_through_the_program() -> None:
-    """A constant's tangent, and an output that the cotangent doesn't reach, cost nothing."""
+def test_zero_tangents_and_cotangents_are_symbolic() -> None:
+    """Constants have no tangents, and outputs without a cotangent cost nothing."""
 
     def f(x: Any, y: Any) -> Any:
         fnp.sin(y)
@@ -227,7 +227,7 @@ def test_no_arrays_of_zeros_go_through_the_program() -> None:
 
     with handling(CountingHandler(current())) as count:
         fx.grad(f)(X, X)
-    assert count.seen["cos"] == 0  # sin(y) is evaluated; its derivative, with respect to nothing, is not
+    assert count.seen["cos"] == 0  # sin(y) is evaluated, but not differentiated
     with handling(CountingHandler(current())) as count:
         _, pull = fx.vjp(lambda x: (fnp.sin(x), x * 2.0), X)
         count.seen.clear()
@@ -236,12 +236,12 @@ def test_no_arrays_of_zeros_go_through_the_program() -> None:
     assert both == 2
 
 
-def test_gradients_of_what_is_not_used_are_zeros_of_the_right_type() -> None:
+def test_gradient_of_unused_leaf_is_zeros_of_its_type() -> None:
     g = fx.grad(lambda p: fnp.sum(p["x"]))({"x": X, "unused": M})
     np.testing.assert_array_equal(np.asarray(g["unused"]), np.zeros((2, 3), np.float32))
 
 
-# ------------------------------------------------------------------ laws
+# ------------------------------------------------------------------ identities
 
 
 @pytest.mark.parametrize("f", [wave, lambda x: x / (1 + x * x), lambda x: M @ x], ids=["wave", "rational", "matmul"])
@@ -253,27 +253,27 @@ def test_vjp_is_the_transpose_of_jvp(f: Any) -> None:
     assert_near(np.vdot(np.asarray(jv), w), np.vdot(v, np.asarray(pull(w)[0])))
 
 
-def test_signatures_and_names_survive() -> None:
+def test_transforms_keep_name_and_docstring() -> None:
     def loss(x: Any) -> Any:
         """What it says."""
         return x
 
-    for made in (fx.grad(loss), fx.value_and_grad(loss), fx.jit(loss), fx.vmap(loss), fx.jacfwd(loss)):
-        assert (made.__name__, made.__doc__) == ("loss", "What it says.")
+    for transformed in (fx.grad(loss), fx.value_and_grad(loss), fx.jit(loss), fx.vmap(loss), fx.jacfwd(loss)):
+        assert (transformed.__name__, transformed.__doc__) == ("loss", "What it says.")
 
 
-def test_namedtuples_come_back_as_such() -> None:
+def test_grad_of_namedtuple_is_namedtuple() -> None:
     g = fx.grad(lambda p: fnp.sum(p.left * p.right))(Pair(X, X))
     assert isinstance(g, Pair)
 
 
-def test_jvp_of_integer_and_float_tangents_for_integers() -> None:
-    """float0 is the tangent of an integer; anything else is refused."""
+def test_jvp_refuses_float_tangents_for_integers() -> None:
+    """float0 is the tangent dtype of an integer; other dtypes are refused."""
     with pytest.raises(TypeError, match=r"jvp.*float0\[3\] is needed, got f32\[3\]"):
         fx.jvp(lambda i: i, (I,), (X,))
 
 
-# ------------------------------------------------------------------ numbers that would lose their derivative
+# ------------------------------------------------------------------ conversions that would lose the derivative
 
 LOSSES: Final[dict[str, Any]] = {
     "numpy": lambda x: np.sin(x),
@@ -287,22 +287,22 @@ LOSSES: Final[dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("transform", [fx.grad, fx.jacfwd, lambda f: lambda x: fx.jvp(f, (x,), (x,))])
-def test_a_derivative_is_never_lost_silently(name: str, transform: Any) -> None:
+def test_conversion_of_differentiated_tracer_raises(name: str, transform: Any) -> None:
     with pytest.raises(TypeError, match=r"cannot be made from JVPTracer\(f32\[\].* at .*: it would have no derivative"):
         transform(LOSSES[name])(np.float32(2.0))
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_what_is_not_differentiated_has_its_numbers(name: str) -> None:
-    """Not the value behind `stop_gradient`, nor an argument that is not among the argnums."""
-    two = fnp.asarray(np.float32(2.0))
+def test_undifferentiated_values_are_concrete(name: str) -> None:
+    """Neither a value behind `stop_gradient` nor an argument outside of argnums is traced."""
+    concrete_two = fnp.asarray(np.float32(2.0))
     stopped = fx.grad(lambda x: x * LOSSES[name](stop_gradient(x)))(np.float32(2.0))
-    assert float(stopped) == float(LOSSES[name](two))
-    assert float(fx.grad(lambda x, y: x * LOSSES[name](y))(np.float32(1.0), two)) == float(stopped)
+    assert float(stopped) == float(LOSSES[name](concrete_two))
+    assert float(fx.grad(lambda x, y: x * LOSSES[name](y))(np.float32(1.0), concrete_two)) == float(stopped)
 
 
 @pytest.mark.parametrize("convert", [bool, int])
-def test_what_is_piecewise_constant_may_steer_the_program(convert: Any) -> None:
+def test_bool_and_int_of_differentiated_values_are_allowed(convert: Any) -> None:
     agree(lambda F, N: F.grad(lambda x: x * convert(x))(2.5))
 
 
@@ -313,7 +313,7 @@ def _both(F: Any, N: Any) -> Any:
     return F.vjp(lambda x: (x * 2, (x * 0).astype("int32"), x > 1), N.ones(2))[1]
 
 
-GIVEN: Final[dict[str, Any]] = {
+INTEGER_COTANGENTS: Final[dict[str, Any]] = {
     "float0": lambda N: np.zeros(2, dtypes.float0),
     "int32": lambda N: N.ones(2, "int32"),
     "numpy": lambda N: np.ones(2, np.int32),
@@ -323,13 +323,13 @@ GIVEN: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", INTEGER_COTANGENTS)
 def test_cotangents_of_integer_outputs_have_any_dtype(name: str) -> None:
-    agree(lambda F, N: _both(F, N)((N.ones(2), GIVEN[name](N), GIVEN[name](N))))
+    agree(lambda F, N: _both(F, N)((N.ones(2), INTEGER_COTANGENTS[name](N), INTEGER_COTANGENTS[name](N))))
 
 
 @pytest.mark.parametrize("wrong", [0, np.zeros(3, np.int32), np.zeros(3, dtypes.float0), None], ids=str)
-def test_cotangents_that_are_refused_raise_what_jaxs_raise(wrong: Any) -> None:
+def test_invalid_integer_cotangents_raise_as_in_jax(wrong: Any) -> None:
     for F, N in ((fx, fnp), (jax, jnp)):
         with pytest.raises(ValueError, match="vjp|VJP"):
             _both(F, N)((N.ones(2), wrong, N.ones(2, bool)))
@@ -362,7 +362,7 @@ def test_linear_functions_of_integers_are_transposed(name: str) -> None:
     def case(F: Any, N: Any) -> Any:
         f, x, ct = LINEAR[name](F, N)
         transposed = F.linear_transpose(f, x)
-        return transposed(ct), F.jit(lambda g, ct: g(ct))(transposed, ct)  # it is a tree
+        return transposed(ct), F.jit(lambda g, ct: g(ct))(transposed, ct)  # the transposed function is a pytree
 
     agree(case)
 
@@ -386,6 +386,6 @@ def test_linear_transpose_refuses_functions_between_integers_and_floats(f: Any, 
                 F.linear_transpose(f, x)(f(x))
 
 
-def test_the_leaves_of_a_transpose_are_what_it_closes_over() -> None:
+def test_linear_transpose_leaves_are_closed_over_values() -> None:
     y = fnp.arange(3.0) + 1
     assert [leaf.tolist() for leaf in fx.tree.leaves(fx.linear_transpose(lambda x: x * y, y))] == [[1, 2, 3]]

@@ -1,4 +1,4 @@
-"""What compiled calls do with their arguments' memory, and with arguments that the program doesn't need."""
+"""Dispatch of compiled calls: NumPy arguments, unused arguments, and the fast path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tracefx.numpy as fnp
 Host = np.ndarray[Any, np.dtype[Any]]
 
 
-def test_a_numpy_argument_is_the_callers_again() -> None:
+def test_numpy_argument_can_be_overwritten_after_the_call() -> None:
     @fx.jit
     def long(x: Any) -> Any:
         for _ in range(20):
@@ -41,16 +41,16 @@ def test_a_numpy_argument_is_the_callers_again() -> None:
     ],
     ids=lambda host: f"{host.dtype.str}{list(host.shape)}{'F' if host.flags.fnc else ''}",
 )
-def test_numpy_arguments_of_every_kind(host: Host) -> None:
+def test_numpy_arguments_of_all_dtypes_and_layouts(host: Host) -> None:
     double = fx.jit(lambda x: fnp.logical_not(x) if x.dtype == bool else x + x)
     expected = np.logical_not(host) if host.dtype == bool else host + host
-    for given in (host, fnp.asarray(host), host):
-        out = double(given)
+    for argument in (host, fnp.asarray(host), host):
+        out = double(argument)
         assert out.dtype == fnp.asarray(host).dtype
         np.testing.assert_array_equal(np.asarray(out), expected)
 
 
-def test_the_setting_is_part_of_the_type_of_a_numpy_argument() -> None:
+def test_enable_x64_changes_dtype_of_numpy_arguments() -> None:
     double = fx.jit(lambda x: x + x)
     host = np.array([1.0, 1e-9])
     assert double(host).dtype == np.float32
@@ -60,7 +60,7 @@ def test_the_setting_is_part_of_the_type_of_a_numpy_argument() -> None:
     assert double(host).dtype == np.float32
 
 
-def test_an_argument_that_is_an_output_is_copied_if_it_is_numpys() -> None:
+def test_numpy_argument_returned_as_output_is_copied() -> None:
     host = np.arange(3, dtype=np.float32)
     same, twice = fx.jit(lambda x: (x, x + x))(host)
     host[:] = 9
@@ -68,7 +68,7 @@ def test_an_argument_that_is_an_output_is_copied_if_it_is_numpys() -> None:
     assert twice.tolist() == [0, 2, 4]
 
 
-def test_an_array_that_is_an_output_is_not_copied() -> None:
+def test_array_returned_as_output_is_not_copied() -> None:
     x = fnp.arange(3)
     same, _ = fx.jit(lambda x: (x, x + x))(x)
     assert same is x
@@ -76,23 +76,23 @@ def test_an_array_that_is_an_output_is_not_copied() -> None:
 
 @pytest.mark.parametrize("used", [(), (0,), (1,), (2,), (0, 1), (1, 2), (0, 2)])
 @pytest.mark.parametrize("keep_unused", [False, True])
-def test_arguments_that_are_not_used(used: tuple[int, ...], keep_unused: bool) -> None:
+def test_unused_arguments(used: tuple[int, ...], keep_unused: bool) -> None:
     f = fx.jit(lambda *args: sum([args[i] * 2 for i in used], fnp.zeros(())), keep_unused=keep_unused)
     numbers = [1.0, 10.0, 100.0]
     for args in (numbers, list(fnp.asarray(numbers)), list(np.array(numbers, np.float32))):
         assert float(f(*args)) == sum([2 * 10.0**i for i in used])
 
 
-def test_what_numpy_owns_is_not_given_away() -> None:
+def test_donation_does_not_overwrite_numpy_memory() -> None:
     host = np.arange(4, dtype=np.float32)
-    x = fnp.asarray(host)  # has no buffer yet
+    x = fnp.asarray(host)  # has no device buffer yet
     add = fx.jit(lambda x: x + 1, donate_argnums=0)
     assert add(host).tolist() == add(x).tolist() == [1, 2, 3, 4]
     assert host.tolist() == [0, 1, 2, 3]
     assert x.is_deleted()
 
 
-def test_types_that_are_equal_but_not_one_object_find_one_program() -> None:
+def test_equal_types_share_one_trace() -> None:
     traced = []
 
     @fx.jit
@@ -107,14 +107,14 @@ def test_types_that_are_equal_but_not_one_object_find_one_program() -> None:
     assert len(traced) == 1
 
 
-def test_calls_of_a_program_that_is_at_hand_go_by_everything_that_matters() -> None:
-    """What the shortest way through a call looks at, one after the other, the program of the first call being ready."""
+def test_fast_path_checks_all_conditions() -> None:
+    """Changes, one at a time, each condition that the fast path of a cached call checks."""
     weights = fnp.asarray([1.0, 2.0, 3.0])
     f = fx.jit(lambda x, y: {"sum": x + weights * y})
     x, y = fnp.asarray([1.0, 1.0, 1.0]), fnp.asarray([2.0, 2.0, 2.0])
     for _ in range(3):
         assert f(x, y)["sum"].tolist() == [3, 5, 7]
-    assert f(fnp.asarray([0.0, 0.0, 0.0]), y)["sum"].tolist() == [2, 4, 6]  # in host memory still
+    assert f(fnp.asarray([0.0, 0.0, 0.0]), y)["sum"].tolist() == [2, 4, 6]  # still a host buffer
     assert f(x, fnp.asarray(2.0))["sum"].tolist() == [3, 5, 7]
     assert f(x, y=y)["sum"].tolist() == [3, 5, 7]
     assert f(x, np.full(3, 2, np.float32))["sum"].tolist() == [3, 5, 7]
@@ -128,7 +128,7 @@ def test_calls_of_a_program_that_is_at_hand_go_by_everything_that_matters() -> N
 
 
 @pytest.mark.parametrize("tree", [False, True])
-def test_the_program_at_hand_is_of_one_setting(tree: bool) -> None:
+def test_fast_path_respects_enable_x64(tree: bool) -> None:
     f: Any = fx.jit(lambda x: (x["x"] if tree else x) + fnp.zeros(3))
     x = fnp.asarray([1, 2, 3], dtype=np.int32)
     for _ in range(2):
@@ -138,7 +138,7 @@ def test_the_program_at_hand_is_of_one_setting(tree: bool) -> None:
                     assert f({"x": x} if tree else x).dtype == dtype
 
 
-def test_calls_with_trees_of_two_kinds_take_turns() -> None:
+def test_alternating_tree_structures_are_traced_once_each() -> None:
     traced = []
 
     @fx.jit

@@ -1,4 +1,4 @@
-"""Donated arguments: which arrays are deleted, and what may not be donated."""
+"""Donated arguments: which arrays are deleted, and which are not donated."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_a_donated_array_is_deleted() -> None:
         x + 1  # raises
 
 
-def _donating(F: Any, N: Any, name: str) -> tuple[bool, ...]:
-    """Which arrays are deleted after calls that donate: of an array, of what else came of it."""
+def _deleted_after_donation(F: Any, N: Any, name: str) -> tuple[bool, ...]:
+    """Returns which arrays are deleted after a donating call: the argument, then its outputs or copies."""
     x = N.ones(3) + 1
     if name == "made eagerly":
         F.jit(lambda x: x * 2, donate_argnums=0)(x)
@@ -85,20 +85,22 @@ def _donating(F: Any, N: Any, name: str) -> tuple[bool, ...]:
         "copied before",
     ],
 )
-def test_donation_deletes_what_jaxs_deletes_wherever_it_was_made(name: str, on_device: bool) -> None:
-    class Put:
-        """`fnp` whose arrays have device buffers."""
+def test_donation_deletes_the_same_arrays_as_jax(name: str, on_device: bool) -> None:
+    class DeviceNumpy:
+        """`fnp` with functions that return arrays with device buffers."""
 
         def __getattr__(self, attribute: str) -> Any:
-            made = getattr(fnp, attribute)
-            return made if attribute in ("sum", "copy", "array") else lambda *args: fx.device_put(made(*args))
+            function = getattr(fnp, attribute)
+            return function if attribute in ("sum", "copy", "array") else lambda *args: fx.device_put(function(*args))
 
-    assert _donating(fx, Put() if on_device else fnp, name) == _donating(jax, jnp, name)
+    assert _deleted_after_donation(fx, DeviceNumpy() if on_device else fnp, name) == _deleted_after_donation(
+        jax, jnp, name
+    )
 
 
 @pytest.mark.parametrize("on_device", [False, True])
 @pytest.mark.parametrize("donated", [0, 1, (0, 1)])
-def test_an_array_is_donated_once(donated: int | tuple[int, ...], on_device: bool) -> None:
+def test_donating_an_array_twice_in_one_call_raises(donated: int | tuple[int, ...], on_device: bool) -> None:
     def call(F: Any, N: Any) -> None:
         x = F.device_put(N.ones(3) + 1) if on_device else N.ones(3) + 1
         F.jit(lambda x, y: (x * 2 + y, y * 2), donate_argnums=donated)(x, x)
@@ -109,56 +111,56 @@ def test_an_array_is_donated_once(donated: int | tuple[int, ...], on_device: boo
         call(fx, fnp)
 
 
-def test_a_donated_array_made_eagerly_can_not_be_used_again() -> None:
+def test_use_of_donated_eager_array_raises_as_in_jax() -> None:
     def uses(F: Any, N: Any) -> list[type[Exception]]:
         f = F.jit(lambda x: x * 2, donate_argnums=0)
         x = N.ones(3) + 1
         f(x)
-        found = []
+        errors = []
         for use in (np.asarray, repr, lambda x: x + 1, f):
             with pytest.raises((RuntimeError, ValueError)) as caught:
                 use(x)
-            found.append(caught.type)
-        return found
+            errors.append(caught.type)
+        return errors
 
-    ours, jaxs = uses(fx, fnp), uses(jax, jnp)
-    assert all(issubclass(a, b) for a, b in zip(ours, jaxs, strict=True)), (ours, jaxs)
+    tracefx_errors, jax_errors = uses(fx, fnp), uses(jax, jnp)
+    assert all(issubclass(a, b) for a, b in zip(tracefx_errors, jax_errors, strict=True)), (tracefx_errors, jax_errors)
 
 
-def test_what_was_not_donated_is_not_deleted() -> None:
+def test_undonated_argument_is_not_deleted() -> None:
     x, y = fx.device_put(fnp.asarray(X) + 0), fx.device_put(fnp.asarray(X) + 1)
     fx.jit(lambda x, y: x + y, donate_argnums=1)(x, y)
     np.testing.assert_array_equal(np.asarray(x), X)
 
 
 @pytest.mark.parametrize("size", [3, 4096, 1 << 20])
-def test_numpy_arguments_are_never_given_away(size: int) -> None:
-    given = np.arange(size, dtype=np.float32)
-    kept = given.copy()
+def test_numpy_arguments_are_never_donated(size: int) -> None:
+    argument = np.arange(size, dtype=np.float32)
+    original = argument.copy()
     f = fx.jit(lambda x: x * 2 + 1, donate_argnums=0)
     for _ in range(3):
-        np.testing.assert_array_equal(np.asarray(f(given)), kept * 2 + 1)
-    np.testing.assert_array_equal(given, kept)
+        np.testing.assert_array_equal(np.asarray(f(argument)), original * 2 + 1)
+    np.testing.assert_array_equal(argument, original)
 
 
 @pytest.mark.parametrize("size", [3, 4096, 1 << 20])
-def test_writing_to_a_numpy_argument_afterwards_changes_no_result(size: int) -> None:
-    given = np.arange(size, dtype=np.float32)
-    kept = given.copy()
-    same, more = fx.jit(lambda x: (x, x + 1))(given)
-    given[:] = -1
-    np.testing.assert_array_equal(np.asarray(same), kept)
-    np.testing.assert_array_equal(np.asarray(more), kept + 1)
+def test_writing_to_numpy_argument_after_call_keeps_results(size: int) -> None:
+    argument = np.arange(size, dtype=np.float32)
+    original = argument.copy()
+    same, more = fx.jit(lambda x: (x, x + 1))(argument)
+    argument[:] = -1
+    np.testing.assert_array_equal(np.asarray(same), original)
+    np.testing.assert_array_equal(np.asarray(more), original + 1)
 
 
-def test_arrays_made_from_numpy_arrays_are_given_away_safely() -> None:
+def test_donating_array_of_numpy_memory_keeps_the_numpy_array() -> None:
     source = np.arange(1 << 16, dtype=np.float32)
     array = fnp.asarray(source)
     fx.jit(lambda x: x * 2, donate_argnums=0)(array)
     np.testing.assert_array_equal(source, np.arange(1 << 16, dtype=np.float32))
 
 
-def test_a_transformed_call_donates_nothing() -> None:
+def test_transformed_calls_do_not_donate() -> None:
     x = fx.device_put(fnp.asarray(X) + 0)
     f = fx.jit(lambda x: fnp.sum(x * x), donate_argnums=0)
     fx.grad(f)(x)

@@ -1,5 +1,4 @@
-"""Operations on arrays without elements, and their derivatives and batches: there is nothing to compute, and nothing to
-refuse that JAX does not refuse."""
+"""Operations on empty arrays, their derivatives and batches, against JAX."""
 
 # mypy: untyped-calls-exclude="jax, ml_dtypes"
 
@@ -15,14 +14,14 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.differential.records import OURS, THEIRS, Library
+from tests.differential.records import JAX, TRACEFX, Library
 
-NONE: Final = np.zeros(0, np.int32)
-TWO: Final = np.zeros(2, np.int32)
+NO_INDICES: Final = np.zeros(0, np.int32)
+TWO_INDICES: Final = np.zeros(2, np.int32)
 
 
-def multiplied(x: Any) -> Any:
-    """The rows 0 and 1 of none twice as large: both are out of bounds."""
+def multiply_missing_rows(x: Any) -> Any:
+    """Multiplies rows 0 and 1 of an array without rows by 2: both indices are out of bounds."""
     return x.at[np.array([0, 1])].multiply(2.0)
 
 
@@ -32,15 +31,15 @@ OPERATIONS: Final[dict[str, tuple[Callable[[Library, Any], Any], tuple[int, ...]
     "sort of no vector": (lambda lib, x: lib.numpy.sort(x), (0,)),
     "sort_key_val": (lambda lib, x: lib.lax.sort_key_val(x, 2 * x, 0)[1], (0, 2)),
     "det of no stacks": (lambda lib, x: lib.numpy.linalg.det(x), (0, 4, 4)),
-    "take": (lambda lib, x: lib.numpy.take(x, NONE, 0), (0, 4)),
-    "take of all": (lambda lib, x: lib.numpy.take(x, NONE), (0, 4)),
-    "take of lines without elements": (lambda lib, x: lib.numpy.take(x, TWO, 0), (3, 0)),
+    "take": (lambda lib, x: lib.numpy.take(x, NO_INDICES, 0), (0, 4)),
+    "take of all": (lambda lib, x: lib.numpy.take(x, NO_INDICES), (0, 4)),
+    "take of lines without elements": (lambda lib, x: lib.numpy.take(x, TWO_INDICES, 0), (3, 0)),
     "take_along_axis": (lambda lib, x: lib.numpy.take_along_axis(x, np.zeros((3, 2), np.int32), 1), (3, 0)),
-    "index_take": (lambda lib, x: lib.lax.index_take(x, (NONE,), (1,)), (2, 0, 2)),
-    "index_take at pairs": (lambda lib, x: lib.lax.index_take(x, (NONE, NONE), (0, 1)), (2, 0)),
+    "index_take": (lambda lib, x: lib.lax.index_take(x, (NO_INDICES,), (1,)), (2, 0, 2)),
+    "index_take at pairs": (lambda lib, x: lib.lax.index_take(x, (NO_INDICES, NO_INDICES), (0, 1)), (2, 0)),
     "delete": (lambda lib, x: lib.numpy.delete(x, slice(1, 4, 2)), (0,)),
     "permutation": (lambda lib, x: lib.root.random.permutation(lib.root.random.key(0), x), (0, 4)),
-    "multiply at places": (lambda lib, x: multiplied(lib.numpy.asarray(x)), (0, 4)),
+    "multiply at places": (lambda lib, x: multiply_missing_rows(lib.numpy.asarray(x)), (0, 4)),
     "dirichlet": (lambda lib, x: lib.root.random.dirichlet(lib.root.random.key(0), x, (2,)), (0,)),
 }
 
@@ -62,21 +61,21 @@ def forms(lib: Library, f: Callable[[Library, Any], Any]) -> dict[str, Callable[
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_of_nothing(name: str) -> None:
+def test_operations_on_empty_arrays_agree_with_jax(name: str) -> None:
     f, shape = OPERATIONS[name]
-    x, theirs = fnp.zeros(shape), jnp.zeros(shape)
-    ours, oracle = forms(OURS, f), forms(THEIRS, f)
-    wanted = jax.jit(lambda y: {form: g(y) for form, g in oracle.items()})(theirs)
-    staged = fx.jit(lambda y: {form: g(y) for form, g in ours.items()})(x)
-    for form, want in wanted.items():
-        for got in (ours[form](x), staged[form]):
+    x, jax_x = fnp.zeros(shape), jnp.zeros(shape)
+    tracefx_forms, jax_forms = forms(TRACEFX, f), forms(JAX, f)
+    expected = jax.jit(lambda y: {form: g(y) for form, g in jax_forms.items()})(jax_x)
+    staged = fx.jit(lambda y: {form: g(y) for form, g in tracefx_forms.items()})(x)
+    for form, want in expected.items():
+        for got in (tracefx_forms[form](x), staged[form]):
             assert (got.shape, str(got.dtype)) == (want.shape, str(want.dtype)), form
             np.testing.assert_array_equal(np.asarray(got), np.asarray(want), form)
 
 
 @pytest.mark.parametrize("stacks", [(), (3,)])
-def test_determinants_of_no_rows_are_constant(stacks: tuple[int, ...]) -> None:
-    """JAX has the determinants, and finds no last pivot for their derivatives."""
+def test_det_of_empty_matrix_has_zero_derivatives(stacks: tuple[int, ...]) -> None:
+    """JAX computes these determinants, but cannot differentiate them: there is no last pivot."""
 
     def pushed(x: Any) -> Any:
         return fx.jvp(fnp.linalg.det, (x,), (x,))
@@ -93,24 +92,24 @@ def test_determinants_of_no_rows_are_constant(stacks: tuple[int, ...]) -> None:
         assert pull(x).shape == x.shape
 
 
-def test_what_is_joined_with_nothing_has_derivatives() -> None:
-    """JAX hands XLA the part without elements, with which XLA's CPU ends the process."""
+def test_concat_with_empty_array_is_differentiable() -> None:
+    """JAX passes the empty operand to XLA, whose CPU backend then aborts the process."""
 
     def pulled(x: Any, y: Any) -> Any:
         out, pull = fx.vjp(lambda a, b: fnp.concat([a, b]), x, y)
         return out, *pull(2 * out)
 
     x, y = fnp.arange(3.0), fnp.zeros(0)
-    for found in (pulled(x, y), fx.jit(pulled)(x, y)):
-        assert [part.tolist() for part in found] == [[0.0, 1.0, 2.0], [0.0, 2.0, 4.0], []]
+    for result in (pulled(x, y), fx.jit(pulled)(x, y)):
+        assert [part.tolist() for part in result] == [[0.0, 1.0, 2.0], [0.0, 2.0, 4.0], []]
     nothing = fx.jit(lambda a, b: fnp.concat([a, b]))(fnp.zeros((2, 0)), fnp.zeros((3, 0)))
     assert nothing.shape == (5, 0)
 
 
-def test_windows_that_are_somewhere_in_nothing_are_refused() -> None:
+def test_gather_windows_beyond_empty_operand_are_refused() -> None:
     numbers = fx.lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
     with pytest.raises(TypeError, match=r"gather: axis 0 of a window must have a size from 0 to 0, got \(1,\)"):
         fx.lax.gather(fnp.zeros(0), np.zeros((2, 1), np.int32), numbers, (1,))
     assert fx.lax.gather(fnp.zeros(0), np.zeros((0, 1), np.int32), numbers, (1,)).shape == (0,)
     with pytest.raises(IndexError, match="has no elements to take"):
-        fnp.take(fnp.zeros((0, 4)), TWO, 0)
+        fnp.take(fnp.zeros((0, 4)), TWO_INDICES, 0)

@@ -1,4 +1,4 @@
-"""Exported functions in JAX, and as bytes: JAX's format, hostile ones, those of older versions."""
+"""Serialized exported functions: JAX's format, damaged bytes, files of older versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.core.test_wire import Found
+from tests.core.test_wire import ParsedTable
 from tests.transforms.exported import PARAMS, WEIGHTS, Pair, Scaled, X, exported, model, same
 from tests.versions import EXPORTS_SAY_HAS_NAMED_SHARDINGS
 from tracefx.errors import ParseError, SerializationError
@@ -33,42 +33,42 @@ CHECKSUM: Final = 4
 # ------------------------------------------------------------------ JAX
 
 
-def in_jax(it: fx.Exported[..., Any]) -> jax.export.Exported:
-    """What `jax.export` has, of our fields."""
+def to_jax_exported(exported_fn: fx.Exported[..., Any]) -> jax.export.Exported:
+    """Returns the `jax.export.Exported` with the fields of an exported function of tracefx."""
 
-    def tree(ours: TreeDef) -> Any:
-        return jax.tree.structure(ours.unflatten(range(ours.num_leaves)))
+    def tree(tracefx_side: TreeDef) -> Any:
+        return jax.tree.structure(tracefx_side.unflatten(range(tracefx_side.num_leaves)))
 
-    def avals(ours: Any) -> Any:
-        return tuple([jax.core.ShapedArray(a.shape, a.dtype) for a in ours])
+    def avals(tracefx_side: Any) -> Any:
+        return tuple([jax.core.ShapedArray(a.shape, a.dtype) for a in tracefx_side])
 
     return jax.export.Exported(
-        fun_name=it.fun_name,
-        in_tree=tree(it.in_tree),
-        in_avals=avals(it.in_avals),
-        out_tree=tree(it.out_tree),
-        out_avals=avals(it.out_avals),
-        in_shardings_hlo=(None,) * len(it.in_avals),
-        out_shardings_hlo=(None,) * len(it.out_avals),
+        fun_name=exported_fn.fun_name,
+        in_tree=tree(exported_fn.in_tree),
+        in_avals=avals(exported_fn.in_avals),
+        out_tree=tree(exported_fn.out_tree),
+        out_avals=avals(exported_fn.out_avals),
+        in_shardings_hlo=(None,) * len(exported_fn.in_avals),
+        out_shardings_hlo=(None,) * len(exported_fn.out_avals),
         **({"_has_named_shardings": True} if EXPORTS_SAY_HAS_NAMED_SHARDINGS else {}),
-        _in_named_shardings=(None,) * len(it.in_avals),
-        _out_named_shardings=(None,) * len(it.out_avals),
+        _in_named_shardings=(None,) * len(exported_fn.in_avals),
+        _out_named_shardings=(None,) * len(exported_fn.out_avals),
         nr_devices=1,
-        platforms=it.platforms,
+        platforms=exported_fn.platforms,
         ordered_effects=(),
         unordered_effects=(),
         disabled_safety_checks=(),
-        mlir_module_serialized=it.mlir_module_serialized,
+        mlir_module_serialized=exported_fn.mlir_module_serialized,
         calling_convention_version=9,
-        module_kept_var_idx=it.module_kept_var_idx,
-        uses_global_constants=len(it.platforms) > 1,
+        module_kept_var_idx=exported_fn.module_kept_var_idx,
+        uses_global_constants=len(exported_fn.platforms) > 1,
         _get_vjp=None,
     )
 
 
-def check_in_jax(theirs: jax.export.Exported) -> None:
+def check_in_jax(jax_exported: jax.export.Exported) -> None:
     want = model(PARAMS, X, scale=2.0)
-    for call in (theirs.call, jax.jit(theirs.call)):
+    for call in (jax_exported.call, jax.jit(jax_exported.call)):
         got = call(PARAMS, X, scale=2.0)  # type: ignore[no-untyped-call]  # JAX leaves it unannotated
         assert repr(jax.tree.structure(got)) == repr(fx.tree.structure(want))
         for x, y in zip(jax.tree.leaves(got), fx.tree.leaves(want), strict=True):
@@ -77,33 +77,33 @@ def check_in_jax(theirs: jax.export.Exported) -> None:
 
 
 @pytest.mark.parametrize("platforms", [None, ["cpu"], ["tpu", "cpu", "cuda"]], ids=str)
-def test_jax_runs_it(platforms: list[str] | None) -> None:
-    check_in_jax(in_jax(fx.export(model, platforms=platforms)(PARAMS, X, scale=2.0)))
+def test_jax_export_runs_the_module(platforms: list[str] | None) -> None:
+    check_in_jax(to_jax_exported(fx.export(model, platforms=platforms)(PARAMS, X, scale=2.0)))
 
 
-def test_the_slots_of_jaxs_format() -> None:
-    it = exported()
-    found = Found.root(it.to_jax())
-    assert (found.number(0, "<H"), found.text(1), found.number(14, "<H"), found.number(18, "<I")) == (3, "model", 9, 1)
-    assert bytes(found.numbers(13, "<B")) == it.mlir_module_serialized
-    assert tuple(found.numbers(15, "<H")) == it.module_kept_var_idx
-    assert [len(found.tables(slot)) for slot in (3, 5, 19)] == [4, 5, 5]
-    assert found.numbers(22, "<I") == [0, 0, 1, 2]  # the types of the arguments: weakness doesn't count
-    assert [found.numbers(slot, "<I") for slot in (24, 25)] == [[0] * 4, [0] * 5]
+def test_flatbuffer_fields_of_jax_format() -> None:
+    exported_fn = exported()
+    table = ParsedTable.root(exported_fn.to_jax())
+    assert (table.number(0, "<H"), table.text(1), table.number(14, "<H"), table.number(18, "<I")) == (3, "model", 9, 1)
+    assert bytes(table.numbers(13, "<B")) == exported_fn.mlir_module_serialized
+    assert tuple(table.numbers(15, "<H")) == exported_fn.module_kept_var_idx
+    assert [len(table.tables(slot)) for slot in (3, 5, 19)] == [4, 5, 5]
+    assert table.numbers(22, "<I") == [0, 0, 1, 2]  # the dtypes of the arguments; weak types are not distinguished
+    assert [table.numbers(slot, "<I") for slot in (24, 25)] == [[0] * 4, [0] * 5]
 
 
 @pytest.mark.parametrize("platforms", [None, ["tpu", "cpu", "cuda"]], ids=str)
-def test_jax_reads_it(platforms: list[str] | None) -> None:
+def test_jax_deserializes_to_jax(platforms: list[str] | None) -> None:
     data = fx.export(model, platforms=platforms)(PARAMS, X, scale=2.0).to_jax()
-    theirs = jax.export.deserialize(bytearray(data))
-    check_in_jax(theirs)
-    assert theirs.fun_name == "model"
-    again = jax.export.deserialize(theirs.serialize())
-    assert again.in_avals == theirs.in_avals
+    jax_exported = jax.export.deserialize(bytearray(data))
+    check_in_jax(jax_exported)
+    assert jax_exported.fun_name == "model"
+    again = jax.export.deserialize(jax_exported.serialize())
+    assert again.in_avals == jax_exported.in_avals
     check_in_jax(again)
 
 
-def test_what_jaxs_format_lacks() -> None:
+def test_to_jax_refuses_unsupported_trees_and_dtypes() -> None:
     for tree, message in (
         (Pair(1.0, 2.0), "the arguments of <lambda>: JAX's format does not support Pair"),
         ({1: 2.0}, r"only strings as dict keys, got \[1\]"),
@@ -114,18 +114,18 @@ def test_what_jaxs_format_lacks() -> None:
         fx.export(fx.jit(lambda x: x.astype("int2")))(X).to_jax()
 
 
-# ------------------------------------------------------------------ hostile bytes
+# ------------------------------------------------------------------ damaged bytes
 
 
 @functools.cache
-def small() -> bytes:
-    it = fx.export(fx.jit(lambda p: {"a": Pair(fnp.sin(p.left) + WEIGHTS[0], p.right)}))(
+def small_exported_bytes() -> bytes:
+    exported_fn = fx.export(fx.jit(lambda p: {"a": Pair(fnp.sin(p.left) + WEIGHTS[0], p.right)}))(
         Pair(np.ones(2, np.float32), Scaled(1.0, 2.0, "x"))
     )
-    return it.serialize()
+    return exported_fn.serialize()
 
 
-def function_or_error(content: bytes) -> None:
+def load_or_parse_error(content: bytes) -> None:
     try:
         loaded = fx.load(encode_envelope(EXPORT_MAGIC, EXPORT_VERSION, content))
     except ParseError:
@@ -134,78 +134,82 @@ def function_or_error(content: bytes) -> None:
 
 
 @given(st.data())
-def test_damaged_functions(data: st.DataObject) -> None:
-    content = small()[HEAD:-CHECKSUM]
+def test_damaged_bytes_load_or_raise_parse_error(data: st.DataObject) -> None:
+    content = small_exported_bytes()[HEAD:-CHECKSUM]
     for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(content)))
+        offset = data.draw(st.integers(0, len(content)))
         match data.draw(st.integers(0, 3)):
-            case 0 if at < len(content):
-                content = content[:at] + bytes([content[at] ^ 1 << data.draw(st.integers(0, 7))]) + content[at + 1 :]
+            case 0 if offset < len(content):
+                content = (
+                    content[:offset]
+                    + bytes([content[offset] ^ 1 << data.draw(st.integers(0, 7))])
+                    + content[offset + 1 :]
+                )
             case 1:
-                content = content[:at] + content[at + data.draw(st.integers(1, 5)) :]
+                content = content[:offset] + content[offset + data.draw(st.integers(1, 5)) :]
             case 2:
-                content = content[:at] + b"\x80" * 8 + b"\x10" + content[at + 1 :]
+                content = content[:offset] + b"\x80" * 8 + b"\x10" + content[offset + 1 :]
             case _:
-                content = content[:at] + data.draw(st.binary(max_size=5)) + content[at:]
-    function_or_error(content)
+                content = content[:offset] + data.draw(st.binary(max_size=5)) + content[offset:]
+    load_or_parse_error(content)
 
 
-def test_every_byte_of_the_head() -> None:
-    content = small()[HEAD:-CHECKSUM]
-    for at in range(150):  # the name, the trees, the platforms
+def test_changed_header_bytes_load_or_raise_parse_error() -> None:
+    content = small_exported_bytes()[HEAD:-CHECKSUM]
+    for offset in range(150):  # the name, the pytrees, the platforms
         for value in (0, 1, 2, 6, 7, 15, 127, 128, 255):
-            function_or_error(content[:at] + bytes([value]) + content[at + 1 :])
+            load_or_parse_error(content[:offset] + bytes([value]) + content[offset + 1 :])
 
 
-def test_a_flipped_bit_and_a_cut_are_found() -> None:
-    data = small()
-    for at in range(0, len(data), 7):
+def test_flipped_bits_and_truncation_raise_parse_error() -> None:
+    data = small_exported_bytes()
+    for offset in range(0, len(data), 7):
         with pytest.raises(ParseError):
-            fx.load(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            fx.load(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
         with pytest.raises(ParseError):
-            fx.load(data[:at])
+            fx.load(data[:offset])
     with pytest.raises(ParseError, match="these 9 bytes are not an exported function, which begins with b'tracefx exp"):
         fx.load(b"something")
     with pytest.raises(ParseError, match="a serialized program|not an exported function"):
         fx.load(fx.programs.serialize(fx.make_jaxpr(lambda x: x)(1.0)))
 
 
-def rewritten(it: fx.Exported[..., Any], **changes: Any) -> bytes:
-    """The bytes of an exported function with other fields, which need not fit each other."""
-    return evolve(it, **changes).serialize()
+def rewritten(exported_fn: fx.Exported[..., Any], **changes: Any) -> bytes:
+    """Serializes an exported function with changed, possibly inconsistent fields."""
+    return evolve(exported_fn, **changes).serialize()
 
 
-def test_parts_that_do_not_fit() -> None:
-    it = exported()
-    other = fx.export(fx.jit(lambda x: (x, x)))(1.0)
+def test_inconsistent_fields_raise_parse_error() -> None:
+    exported_fn = exported()
+    other_export = fx.export(fx.jit(lambda x: (x, x)))(1.0)
     with pytest.raises(ParseError, match="the arguments have 1 leaves, but the program has 4"):
-        fx.load(rewritten(it, in_tree=other.in_tree))
+        fx.load(rewritten(exported_fn, in_tree=other_export.in_tree))
     with pytest.raises(ParseError, match="is not a structure of arguments: a tuple, and a dict with names"):
-        fx.load(rewritten(it, in_tree=fx.tree.structure(([1, 2, 3, 4], {}))))
+        fx.load(rewritten(exported_fn, in_tree=fx.tree.structure(([1, 2, 3, 4], {}))))
     with pytest.raises(ParseError, match="is not a structure of arguments"):
-        fx.load(rewritten(it, in_tree=fx.tree.structure(((1, 2, 3), {5: 4}))))
+        fx.load(rewritten(exported_fn, in_tree=fx.tree.structure(((1, 2, 3), {5: 4}))))
     with pytest.raises(ParseError, match="the platforms .* are not some of cpu, cuda, rocm, tpu, each once"):
-        fx.load(rewritten(it, platforms=("cpu", "abacus")))
-    for kept in ((0, 4), (1, 0), (0, 0)):
+        fx.load(rewritten(exported_fn, platforms=("cpu", "abacus")))
+    for kept_inputs in ((0, 4), (1, 0), (0, 0)):
         with pytest.raises(ParseError, match="the inputs that the module takes, .* are not some of 4 in their order"):
-            fx.load(rewritten(it, module_kept_var_idx=kept))
+            fx.load(rewritten(exported_fn, module_kept_var_idx=kept_inputs))
 
 
-def test_programs_with_effects() -> None:
-    found: list[fx.ClosedJaxpr] = []
+def test_loading_program_with_effects_raises() -> None:
+    table: list[fx.ClosedJaxpr] = []
 
     def inside(x: fx.Array) -> fx.Array:
-        found.append(fx.make_jaxpr(lambda x: fx.lax.psum(x, "i"))(x))
+        table.append(fx.make_jaxpr(lambda x: fx.lax.psum(x, "i"))(x))
         return x
 
     fx.vmap(inside, axis_name="i")(fnp.asarray(X))
-    it = fx.export(fx.jit(lambda x: x))(X[0])
-    trace = it._trace
+    exported_fn = fx.export(fx.jit(lambda x: x))(X[0])
+    trace = exported_fn._trace
     with pytest.raises(ParseError, match="the program has effects: axis 'i'"):
-        fx.load(rewritten(it, trace=evolve(trace, jaxpr=found[0].jaxpr)))
+        fx.load(rewritten(exported_fn, trace=evolve(trace, jaxpr=table[0].jaxpr)))
 
 
-def test_modules_that_are_none() -> None:
+def test_invalid_module_raises_only_when_read() -> None:
     loaded = fx.load(rewritten(exported(), mlir_module_serialized=b"ML\xefRnothing"))
     same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
     with pytest.raises(ParseError, match="the StableHLO module of model cannot be read"):

@@ -1,4 +1,4 @@
-"""Exported functions: called where they are loaded, transformed there, on other platforms and in other processes."""
+"""Exported functions: loading, calling, transforming, other platforms, other processes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tracefx.xla import runtime
 ROOT: Final = Path(__file__).parent.parent.parent
 
 
-# ------------------------------------------------------------------ there and back
+# ------------------------------------------------------------------ serialize and load
 
 
-def test_what_is_loaded_is_the_function() -> None:
+def test_loaded_function_equals_exported() -> None:
     loaded = fx.load(exported().serialize())
     same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
     assert loaded.fun_name == "model"
@@ -52,16 +52,16 @@ def test_what_is_loaded_is_the_function() -> None:
     )
 
 
-def test_what_is_loaded_is_transformed() -> None:
+def test_loaded_function_can_be_transformed() -> None:
     loaded = fx.load(exported().serialize())
 
     def loss(f: Callable[..., dict[str, Any]], params: dict[str, ArrayLike]) -> fx.Array:
         return fnp.sum(f(params, X, scale=2.0)["h"] ** 2)
 
-    mine, theirs = functools.partial(loss, loaded.call), functools.partial(loss, model)
-    same(fx.grad(mine)(PARAMS), fx.grad(theirs)(PARAMS))
-    same(fx.jit(fx.grad(mine))(PARAMS), fx.jit(fx.grad(theirs))(PARAMS))
-    same(fx.jvp(mine, (PARAMS,), (PARAMS,)), fx.jvp(theirs, (PARAMS,), (PARAMS,)))
+    exported_loss, original_loss = functools.partial(loss, loaded.call), functools.partial(loss, model)
+    same(fx.grad(exported_loss)(PARAMS), fx.grad(original_loss)(PARAMS))
+    same(fx.jit(fx.grad(exported_loss))(PARAMS), fx.jit(fx.grad(original_loss))(PARAMS))
+    same(fx.jvp(exported_loss, (PARAMS,), (PARAMS,)), fx.jvp(original_loss, (PARAMS,), (PARAMS,)))
     scales = np.array([1.0, 2.0, 3.0], np.float32)
     got = fx.vmap(lambda s: loaded.call(PARAMS, X, scale=s)["h"])(scales)
     np.testing.assert_array_equal(got[2], model(PARAMS, X, scale=np.float32(3))["h"])
@@ -88,7 +88,7 @@ TREES: Final[list[tuple[str, Callable[..., Any], tuple[Any, ...]]]] = [
 
 
 @pytest.mark.parametrize(("f", "args"), [case[1:] for case in TREES], ids=[case[0] for case in TREES])
-def test_trees(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def test_pytrees_survive_serialization(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
     loaded = fx.load(fx.export(fx.jit(f))(*args).serialize())
     got, want = loaded.call(*args), fx.jit(f)(*args)
     assert fx.tree.structure(got) == fx.tree.structure(want)
@@ -120,40 +120,40 @@ PROGRAMS: Final[list[tuple[str, Callable[..., Any], tuple[Any, ...]]]] = [
 
 
 @pytest.mark.parametrize(("f", "args"), [case[1:] for case in PROGRAMS], ids=[case[0] for case in PROGRAMS])
-def test_programs_as_jaxpr_and_as_module(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    it = fx.export(fx.jit(f))(*args)
+def test_jaxpr_and_module_give_same_results(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    exported_fn = fx.export(fx.jit(f))(*args)
     want = fx.jit(f)(*args)
-    same(fx.load(it.serialize()).call(*args), want)
-    for got, expected in zip(run_module(it, *args), map(np.asarray, fx.tree.leaves(want)), strict=True):
+    same(fx.load(exported_fn.serialize()).call(*args), want)
+    for got, expected in zip(run_module(exported_fn, *args), map(np.asarray, fx.tree.leaves(want)), strict=True):
         assert got.dtype == expected.dtype
         wide = np.complex128 if expected.dtype.kind == "c" else np.float64
         assert_near(got.astype(wide), expected.astype(wide), ELEMENTARY)
 
 
-def run_module(it: fx.Exported[..., Any], *args: Any) -> list[Any]:
-    """The leaves that the StableHLO module gives, compiled for what it is."""
-    module = runtime.read_portable(it.mlir_module_serialized)
+def run_module(exported_fn: fx.Exported[..., Any], *args: Any) -> list[Any]:
+    """Returns the output leaves of the StableHLO module, compiled as serialized."""
+    module = runtime.read_portable(exported_fn.mlir_module_serialized)
     executable = runtime.compile_module(module, device=runtime.devices()[0])
     leaves = fx.tree.leaves((args, {}))
-    given = [np.asarray(leaves[i], it.in_avals[i].dtype) for i in it.module_kept_var_idx]
-    return [runtime.buffer_to_numpy(out) for out in executable.execute(executable.put(given))]
+    operands = [np.asarray(leaves[i], exported_fn.in_avals[i].dtype) for i in exported_fn.module_kept_var_idx]
+    return [runtime.buffer_to_numpy(out) for out in executable.execute(executable.put(operands))]
 
 
-def test_inputs_that_are_not_used_are_not_the_modules() -> None:
-    it = exported()
-    assert it.module_kept_var_idx == (0, 2, 3)
-    assert it.mlir_module().count("%arg") > 0
-    assert "%arg3" not in it.mlir_module()
-    assert "dense<[[0.000000e+00, 1.000000e+00]" in it.mlir_module()  # the constants are
+def test_unused_inputs_are_dropped_from_the_module() -> None:
+    exported_fn = exported()
+    assert exported_fn.module_kept_var_idx == (0, 2, 3)
+    assert exported_fn.mlir_module().count("%arg") > 0
+    assert "%arg3" not in exported_fn.mlir_module()
+    assert "dense<[[0.000000e+00, 1.000000e+00]" in exported_fn.mlir_module()  # closed-over constants are in the module
 
 
-def test_static_arguments_become_part_of_it() -> None:
+def test_static_arguments_are_baked_in() -> None:
     power = fx.jit(lambda x, n, *, how: x**n if how == "power" else x * n, static_argnums=1, static_argnames="how")
     loaded = fx.load(fx.export(power)(X, 3, how="power").serialize())
     same(loaded.call(X), power(X, 3, how="power"))
 
 
-def test_methods() -> None:
+def test_jitted_methods_can_be_exported() -> None:
     class Layer:
         weight = 2.0
 
@@ -161,11 +161,11 @@ def test_methods() -> None:
         def __call__(self, x: fx.Array) -> fx.Array:
             return x * self.weight
 
-    it = fx.export(Layer().__call__)(X)
-    same(it.call(X), Layer()(X))
+    exported_fn = fx.export(Layer().__call__)(X)
+    same(exported_fn.call(X), Layer()(X))
 
 
-def test_wide_types_where_they_are_off() -> None:
+def test_x64_export_runs_without_enable_x64() -> None:
     with fx.enable_x64(True):
         data = fx.export(fx.jit(lambda x: x / 3))(1.0).serialize()
     loaded = fx.load(data)
@@ -173,17 +173,17 @@ def test_wide_types_where_they_are_off() -> None:
     assert float(loaded.call(0.1)) == 0.1 / 3
 
 
-def test_it_pickles() -> None:
+def test_exported_functions_pickle() -> None:
     again = pickle.loads(pickle.dumps(exported()))
     same(again.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
 
 
-def test_operations_of_others() -> None:
+def test_user_defined_primitives_are_deserialized() -> None:
     data = fx.programs.serialize(fx.make_jaxpr(lambda x: fx.bind(Scale(2), x))(X))
     assert deserialize(data, Scale).eqns[0].prim == Scale(2)
 
 
-def test_what_is_sown_is_reaped_where_it_is_loaded() -> None:
+def test_loaded_function_can_be_reaped() -> None:
     def f(x: fx.Array) -> fx.Array:
         y = handlers.sow(fnp.sin(x), tag="t", name="y")
         out: fx.Array = handlers.sow({"a": y * 2, "b": (x, None)}, tag="t", name="z")["a"]  # type: ignore[assignment]  # of objects
@@ -196,10 +196,10 @@ def test_what_is_sown_is_reaped_where_it_is_loaded() -> None:
     assert list(got[1]) == ["y", "z"]
 
 
-# ------------------------------------------------------------------ calls that don't fit
+# ------------------------------------------------------------------ invalid calls
 
 
-def test_arguments_of_another_kind() -> None:
+def test_calls_with_other_types_raise() -> None:
     loaded = fx.load(exported().serialize())
     with pytest.raises(TypeError, match="the exported model: arguments does not have the right structure"):
         loaded.call(PARAMS, X)
@@ -209,13 +209,13 @@ def test_arguments_of_another_kind() -> None:
         loaded.call(PARAMS, X, scale=2j)
     with pytest.raises(TypeError, match=r"for args\[1\] of type f32\[4,3\], but called with i32\[4,3\]"):
         loaded.call(PARAMS, X.astype(np.int32), scale=2.0)
-    same(loaded.call(PARAMS, X, scale=2), model(PARAMS, X, scale=2.0))  # a number of Python's
+    same(loaded.call(PARAMS, X, scale=2), model(PARAMS, X, scale=2.0))  # a Python number
 
 
-# ------------------------------------------------------------------ what can't be exported
+# ------------------------------------------------------------------ functions that cannot be exported
 
 
-def test_callbacks_are_refused() -> None:
+def test_callbacks_cannot_be_exported() -> None:
     def f(x: fx.Array) -> fx.Array:
         fx.debug.print("{}", x)
         return x
@@ -233,37 +233,37 @@ KEPT: Final = fx.checkpoint_policies.dots_saveable
 
 
 @fx.custom_jvp
-def ruled(x: fx.Array) -> fx.Array:
+def with_custom_jvp(x: fx.Array) -> fx.Array:
     return fnp.sin(x)
 
 
 @fx.custom_vjp
-def backed(x: fx.Array) -> fx.Array:
+def with_custom_vjp(x: fx.Array) -> fx.Array:
     return fnp.sin(x)
 
 
-ruled.defjvp(lambda primals, tangents: (ruled(*primals), 7.0 * tangents[0]))
-backed.defvjp(lambda x: (backed(x), x), lambda x, ct: (7.0 * ct,))
+with_custom_jvp.defjvp(lambda primals, tangents: (with_custom_jvp(*primals), 7.0 * tangents[0]))
+with_custom_vjp.defvjp(lambda x: (with_custom_vjp(x), x), lambda x, ct: (7.0 * ct,))
 
 
 @pytest.mark.parametrize(
     "f",
-    [ruled, backed, fx.checkpoint(fnp.sin, policy=fx.checkpoint_policies.dots_saveable)],
+    [with_custom_jvp, with_custom_vjp, fx.checkpoint(fnp.sin, policy=fx.checkpoint_policies.dots_saveable)],
     ids=["jvp", "vjp", "policy"],
 )
-def test_rules_are_refused_or_dropped(f: Callable[[fx.Array], fx.Array]) -> None:
-    def through_a_loop(x: fx.Array) -> fx.Array:
+def test_custom_rules_are_refused_or_dropped(f: Callable[[fx.Array], fx.Array]) -> None:
+    def in_loop(x: fx.Array) -> fx.Array:
         return fx.lax.fori_loop(0, 1, lambda _, x: f(x), x)
 
     with pytest.raises(SerializationError, match="functions can't be serialized"):
-        fx.export(fx.jit(through_a_loop))(X)
-    it = fx.export(fx.jit(through_a_loop), drop_rules=True)(X)
-    loaded = fx.load(it.serialize())
+        fx.export(fx.jit(in_loop))(X)
+    exported_fn = fx.export(fx.jit(in_loop), drop_rules=True)(X)
+    loaded = fx.load(exported_fn.serialize())
     same(loaded.call(X), fx.jit(fnp.sin)(X))
     assert_near(fx.grad(lambda x: fnp.sum(loaded.call(x)))(X), np.cos(X), ELEMENTARY)
 
 
-def test_it_closes_over_a_tracer() -> None:
+def test_closed_over_tracer_raises() -> None:
     def f(y: fx.Array) -> fx.Array:
         fx.export(fx.jit(lambda x: x * y))(1.0)
         return y
@@ -272,7 +272,7 @@ def test_it_closes_over_a_tracer() -> None:
         fx.grad(f)(fnp.float32(1.0))
 
 
-def test_bad_options() -> None:
+def test_invalid_options_raise() -> None:
     with pytest.raises(
         TypeError, match=r"export takes a function returned by tracefx.jit, got <function .*export\(tracefx.jit"
     ):
@@ -298,50 +298,50 @@ class Holder:
         return cls(children[0], metadata)
 
 
-def test_metadata_that_have_no_bytes() -> None:
-    it = fx.export(fx.jit(lambda h: h.held))(Holder(1.0, np.sin))
+def test_unserializable_metadata_raises() -> None:
+    exported_fn = fx.export(fx.jit(lambda h: h.held))(Holder(1.0, np.sin))
     with pytest.raises(
         SerializationError, match="the arguments of <lambda>: the metadata .*sin.* of a .*Holder can't be"
     ):
-        it.serialize()
+        exported_fn.serialize()
 
 
-# ------------------------------------------------------------------ platforms and places
+# ------------------------------------------------------------------ platforms and provenance
 
 
-def test_several_platforms() -> None:
-    it = fx.export(model, platforms=["cpu", "tpu"])(PARAMS, X, scale=2.0)
-    assert 'tensor<i32> {jax.global_constant = "_platform_index"}' in it.mlir_module()
-    assert fx.load(it.serialize()).platforms == ("cpu", "tpu")
-    alone = fx.export(model, platforms=["tpu"])(PARAMS, X, scale=2.0)
-    assert alone.mlir_module() == exported().mlir_module()
-    same(alone.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+def test_multi_platform_export() -> None:
+    exported_fn = fx.export(model, platforms=["cpu", "tpu"])(PARAMS, X, scale=2.0)
+    assert 'tensor<i32> {jax.global_constant = "_platform_index"}' in exported_fn.mlir_module()
+    assert fx.load(exported_fn.serialize()).platforms == ("cpu", "tpu")
+    for_tpu = fx.export(model, platforms=["tpu"])(PARAMS, X, scale=2.0)
+    assert for_tpu.mlir_module() == exported().mlir_module()
+    same(for_tpu.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
 
 
-def test_programs_that_depend_on_the_platform() -> None:
+def test_platform_dependent_programs() -> None:
     f = fx.jit(lambda x: fx.lax.platform_dependent(x, cpu=fnp.sin, cuda=fnp.cos))
-    here, there = (fx.export(f, platforms=[p])(X) for p in ("cpu", "cuda"))
-    assert here.mlir_module() != there.mlir_module()
-    same(fx.load(here.serialize()).call(X), fx.jit(fnp.sin)(X))
+    for_cpu, for_cuda = (fx.export(f, platforms=[p])(X) for p in ("cpu", "cuda"))
+    assert for_cpu.mlir_module() != for_cuda.mlir_module()
+    same(fx.load(for_cpu.serialize()).call(X), fx.jit(fnp.sin)(X))
     both = fx.export(f, platforms=["cpu", "cuda"])(X)
     same(fx.load(both.serialize()).call(X), fx.jit(fnp.sin)(X))
     with pytest.raises(NotImplementedError, match="runs on tpu, but there are functions for cpu, cuda only"):
         fx.export(f, platforms=["cpu", "tpu"])(X)
 
 
-def test_places_are_kept_if_asked_for() -> None:
-    without = exported()
-    kept = fx.export(model, provenance=True)(PARAMS, X, scale=2.0)
-    assert b"exported.py" not in without.serialize()
-    assert b"exported.py" in kept.mlir_module_serialized
-    loaded = fx.load(kept.serialize())
+def test_provenance_is_exported_on_request() -> None:
+    without_provenance = exported()
+    with_provenance = fx.export(model, provenance=True)(PARAMS, X, scale=2.0)
+    assert b"exported.py" not in without_provenance.serialize()
+    assert b"exported.py" in with_provenance.mlir_module_serialized
+    loaded = fx.load(with_provenance.serialize())
     assert "exported.py" in str(loaded.jaxpr.eqns[0].source)
-    assert fx.load(without.serialize()).jaxpr.eqns[0].source is None
+    assert fx.load(without_provenance.serialize()).jaxpr.eqns[0].source is None
 
 
 # ------------------------------------------------------------------ another process
 
-ELSEWHERE: Final = """
+LOAD_AND_CALL: Final = """
 import sys, numpy as np, tracefx as fx
 REGISTER
 loaded = fx.load(open(sys.argv[1], "rb").read())
@@ -353,20 +353,20 @@ print("jax" in sys.modules)
 """
 
 
-def elsewhere(script: str, *args: str) -> subprocess.CompletedProcess[str]:
+def run_in_subprocess(script: str, *args: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "7"}
     return subprocess.run(
         [sys.executable, "-c", script, *args], env=environ, capture_output=True, text=True, check=False
     )
 
 
-def test_it_runs_in_another_process(tmp_path: Path) -> None:
+def test_exported_function_runs_in_another_process(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(exported().serialize())
     np.savez(tmp_path / "args.npz", b=np.asarray(PARAMS["b"]), x=X)
     files = [str(tmp_path / name) for name in ("model", "args.npz", "out.npz")]
-    done = elsewhere(ELSEWHERE.replace("REGISTER", ""), *files)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "False\n"
+    process = run_in_subprocess(LOAD_AND_CALL.replace("REGISTER", ""), *files)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "False\n"
     out, want = np.load(tmp_path / "out.npz"), model(PARAMS, X, scale=2.0)
     np.testing.assert_array_equal(out["h"], want["h"])
     np.testing.assert_array_equal(out["total"], want["rest"][0])
@@ -374,7 +374,7 @@ def test_it_runs_in_another_process(tmp_path: Path) -> None:
     np.testing.assert_array_equal(out["slope"], slope)
 
 
-def test_classes_must_be_there(tmp_path: Path) -> None:
+def test_unregistered_node_classes_raise(tmp_path: Path) -> None:
     path = tmp_path / "function"
     script = "import sys, tracefx as fx\nprint(fx.load(open(sys.argv[1], 'rb').read()))"
     for tree, message in (
@@ -385,17 +385,17 @@ def test_classes_must_be_there(tmp_path: Path) -> None:
         (Pair(1.0, 2.0), r"there is no named tuple .*exported.Pair here: import the module that defines it"),
     ):
         path.write_bytes(fx.export(fx.jit(lambda x: x))(tree).serialize())
-        done = elsewhere(script, str(path))
-        assert done.returncode == 1
-        assert "ParseError: an exported function, byte " in done.stderr
-        assert re.search(message, done.stderr)
+        process = run_in_subprocess(script, str(path))
+        assert process.returncode == 1
+        assert "ParseError: an exported function, byte " in process.stderr
+        assert re.search(message, process.stderr)
 
 
-def test_bytes_do_not_depend_on_the_process(tmp_path: Path) -> None:
+def test_serialized_bytes_are_the_same_in_every_process(tmp_path: Path) -> None:
     script = (
         "import sys, tracefx as fx\n"
         "f = fx.export(fx.jit(lambda x: {'a': fx.numpy.sin(x), 'b': x}))(fx.ShapeDtypeStruct((3,), 'float32'))\n"
         "print(f.serialize().hex())"
     )
-    here = fx.export(fx.jit(lambda x: {"a": fnp.sin(x), "b": x}))(fx.ShapeDtypeStruct((3,), "float32"))
-    assert elsewhere(script).stdout == here.serialize().hex() + "\n"
+    expected = fx.export(fx.jit(lambda x: {"a": fnp.sin(x), "b": x}))(fx.ShapeDtypeStruct((3,), "float32"))
+    assert run_in_subprocess(script).stdout == expected.serialize().hex() + "\n"

@@ -68,16 +68,16 @@ def test_hessians(name: str) -> None:
     agree(HESSIANS[name])
 
 
-def test_forwards_an_output_may_be_complex() -> None:
+def test_jacfwd_allows_complex_outputs() -> None:
     agree(lambda F, N: F.jacfwd(lambda x: (N.fft.rfft(x), N.sum(x * 1j) * x[0]))(X))
 
 
-def test_backwards_a_complex_output_is_refused() -> None:
+def test_jacrev_refuses_complex_outputs() -> None:
     with pytest.raises(TypeError, match="output must be a float, got c64"):
         fx.jacrev(lambda x: x * 1j)(X)
 
 
-def test_the_function_is_called_once() -> None:
+def test_jacobians_call_the_function_once() -> None:
     calls = []
 
     def f(x: Any) -> Any:
@@ -89,17 +89,17 @@ def test_the_function_is_called_once() -> None:
     assert len(calls) == 2
 
 
-def test_integers_have_float0_as_grad_gives_it() -> None:
-    """So JAX documents it; its jacrev gives integer zeros."""
+def test_jacobian_of_integer_argument_is_float0() -> None:
+    """As documented by JAX, whose own jacrev returns integer zeros."""
     rows = fx.jacrev(lambda i: i * X, allow_int=True)(np.array([1, 2, 3], np.int32))
     assert (rows.shape, rows.dtype) == ((3, 3), dtypes.float0)
 
 
 @pytest.mark.parametrize("jitted", [False, True])
-def test_integer_outputs_have_zero_columns(jitted: bool) -> None:
+def test_jacobian_of_integer_output_is_zero(jitted: bool) -> None:
     def case(F: Any, N: Any) -> Any:
-        made = F.jacfwd(lambda x, y: {"a": x * 2, "b": (x * 2).astype("int32")}, (0, 1))
-        return (F.jit(made) if jitted else made)(N.ones(2), N.ones((3, 1)))
+        jacobian_f = F.jacfwd(lambda x, y: {"a": x * 2, "b": (x * 2).astype("int32")}, (0, 1))
+        return (F.jit(jacobian_f) if jitted else jacobian_f)(N.ones(2), N.ones((3, 1)))
 
     agree(case)
     agree(lambda F, N: F.jacfwd(lambda x: (x * 2).astype("int8"))(N.ones(2)))

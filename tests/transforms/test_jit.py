@@ -1,4 +1,4 @@
-"""`jit`: against JAX, and when it traces and compiles."""
+"""`jit`: agreement with JAX, cache hits and retraces, compilation."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_agrees_with_jax(name: str) -> None:
     agree(CASES[name])
 
 
-# ------------------------------------------------------------------ when it traces
+# ------------------------------------------------------------------ tracing
 
 
 @final
@@ -99,7 +99,7 @@ class Traced:
 
 @pytest.fixture
 def lowered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the programs lowered."""
+    """Records the names of the lowered programs."""
     names: list[str] = []
 
     def spied(plan: ExecutionPlan, name: str) -> Any:
@@ -112,7 +112,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def keys(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The programs whose executable was looked up by content."""
+    """Records the jaxprs whose executable is looked up by cache key."""
     looked_up: list[object] = []
 
     def spied(jaxpr: Any) -> bytes | None:
@@ -123,7 +123,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return looked_up
 
 
-def test_traces_once() -> None:
+def test_traces_once_per_signature() -> None:
     f = Traced(lambda x: x * 2)
     g = fx.jit(f)
     for _ in range(3):
@@ -139,7 +139,7 @@ SAME: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]]] = {
     "a dict in another order": (({"a": X, "b": 1},), ({"b": 2, "a": X},)),
     "float64, narrowed": ((X,), (X.astype(np.float64),)),
 }
-OTHER: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...], str]]] = {
+RETRACED: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...], str]]] = {
     "shape": ((X,), (X[:2],), r"the argument `args\[0\]` of Traced was f32\[3\] and is f32\[2\]"),
     "rank": ((X,), (X[None],), r"was f32\[3\] and is f32\[1,3\]"),
     "dtype": ((X,), (I,), r"was f32\[3\] and is i32\[3\]"),
@@ -152,7 +152,7 @@ OTHER: Final[dict[str, tuple[tuple[Any, ...], tuple[Any, ...], str]]] = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_does_not_trace_again(name: str) -> None:
+def test_calls_with_equal_types_do_not_retrace(name: str) -> None:
     first, second = SAME[name]
     f = Traced(lambda *args: args)
     g = fx.jit(f)
@@ -162,16 +162,16 @@ def test_does_not_trace_again(name: str) -> None:
     assert g.explain_retrace(*second) == "Traced has a trace for these arguments"
 
 
-@pytest.mark.parametrize("name", OTHER)
-def test_traces_again_and_says_why(name: str) -> None:
-    first, second, why = OTHER[name]
+@pytest.mark.parametrize("name", RETRACED)
+def test_retraces_and_explains_the_cache_miss(name: str) -> None:
+    first, second, reason = RETRACED[name]
     f = Traced(lambda *args: args)
     g = fx.jit(f)
     assert "has not been traced yet" in g.explain_retrace(*first)
     g(*first)
     explained = g.explain_retrace(*second)
     assert f.calls == 1
-    with pytest.raises(AssertionError, match=why):
+    with pytest.raises(AssertionError, match=reason):
         raise AssertionError(explained)
     g(*second)
     assert f.calls == 2
@@ -197,16 +197,16 @@ STATICS: Final = [
 
 
 @pytest.mark.parametrize(("first", "second", "equal"), STATICS)
-@pytest.mark.parametrize("how", ["position", "keyword", "name"])
-def test_static_values_compare_by_type_and_bits(first: object, second: object, equal: bool, how: str) -> None:
+@pytest.mark.parametrize("passed_as", ["position", "keyword", "name"])
+def test_static_values_compare_by_type_and_bits(first: object, second: object, equal: bool, passed_as: str) -> None:
     f = Traced(lambda x, n: x)
 
     def function(x: Any, n: Any) -> Any:
         return f(x, n)
 
-    g = fx.jit(function, static_argnames="n") if how == "name" else fx.jit(function, static_argnums=1)
+    g = fx.jit(function, static_argnames="n") if passed_as == "name" else fx.jit(function, static_argnums=1)
     for n in (first, second, first):
-        g(X, n) if how == "position" else g(X, n=n)
+        g(X, n) if passed_as == "position" else g(X, n=n)
     assert f.calls == (1 if equal else 2)
     if not equal:
         fresh = fx.jit(lambda x, n: x, static_argnums=1)
@@ -223,7 +223,7 @@ def test_positional_and_keyword_static_give_the_same_result() -> None:
 
 
 @pytest.mark.parametrize("call", [lambda g: g(X, [1]), lambda g: g(X, n={}), lambda g: g(X, np.ones(2))])
-def test_statics_must_be_hashable(call: Any) -> None:
+def test_static_arguments_must_be_hashable(call: Any) -> None:
     f = Traced(lambda x, n: x)
 
     def function(x: Any, n: Any) -> Any:
@@ -234,7 +234,7 @@ def test_statics_must_be_hashable(call: Any) -> None:
     assert f.calls == 0
 
 
-def test_settings_that_change_a_trace() -> None:
+def test_configuration_is_part_of_the_trace_key() -> None:
     f = Traced(lambda x: x * 2)
     g = fx.jit(f)
     g(I)
@@ -247,7 +247,7 @@ def test_settings_that_change_a_trace() -> None:
     assert "enable_x64 was False and is True" in explained
 
 
-def test_another_axis_environment_is_another_trace() -> None:
+def test_axis_environment_is_part_of_the_trace_key() -> None:
     f = Traced(lambda x: x * 2)
     g = fx.jit(f)
     fx.vmap(g)(M)
@@ -281,7 +281,7 @@ def test_two_jits_of_a_function_share_its_traces() -> None:
     ],
     ids=["grad", "vmap", "vmap of grad", "grad of grad", "jacfwd", "jacrev", "jvp", "linearize"],
 )
-def test_transformed_calls_repeated_neither_trace_nor_hash_nor_compile(
+def test_repeated_transformed_calls_do_not_trace_hash_or_compile(
     stack: Any, x: Any, lowered: list[str], keys: list[object]
 ) -> None:
     f = Traced(lambda x: fnp.sin(x) * fnp.exp(x))
@@ -308,7 +308,7 @@ def test_equal_programs_are_compiled_once(lowered: list[str]) -> None:
     assert len(lowered) == 1
 
 
-def test_closing_over_a_tracer_traces_for_each_tracer() -> None:
+def test_closed_over_tracer_retraces_for_each_tracer() -> None:
     inner = []
 
     def outer(x: Any) -> Any:
@@ -324,27 +324,27 @@ def test_closing_over_a_tracer_traces_for_each_tracer() -> None:
     assert float(g(4.0)) == 16.0
 
 
-def test_a_trace_that_holds_a_tracer_is_not_kept() -> None:
-    """Kept, it would hand the first call's tracer to the second."""
-    held: list[Any] = []
+def test_trace_that_holds_a_tracer_is_not_cached() -> None:
+    """A cached trace would use the tracer of the first call in the second."""
+    captured: list[Any] = []
 
     @fx.jit
     def f(y: Any) -> Any:
-        return held[-1] * y
+        return captured[-1] * y
 
     def outer(x: Any) -> Any:
-        held.append(x)
+        captured.append(x)
         return f(2.0)
 
     assert [float(fx.grad(outer)(v)) for v in (1.0, 2.0)] == [2.0, 2.0]
     np.testing.assert_array_equal(np.asarray(fx.vmap(outer)(X)), X * 2)
     np.testing.assert_array_equal(np.asarray(fx.jit(outer)(3.0)), 6.0)
-    held.append(5.0)
+    captured.append(5.0)
     assert float(f(2.0)) == 10.0
 
 
 def test_arrays_closed_over_are_arguments_of_the_program(lowered: list[str]) -> None:
-    """Programs that differ in the arrays they close over alone share an executable, and give their own results."""
+    """Programs that differ only in closed-over arrays share an executable and return different results."""
 
     def make(a: Any) -> Any:
         return fx.jit(lambda x: fnp.sin(x) * a * 3.5)
@@ -354,10 +354,10 @@ def test_arrays_closed_over_are_arguments_of_the_program(lowered: list[str]) -> 
     assert len(lowered) == 1
 
 
-# ------------------------------------------------------------------ life and death
+# ------------------------------------------------------------------ lifetime of traces
 
 
-def test_traces_die_with_the_function() -> None:
+def test_traces_are_freed_with_the_function() -> None:
     def f(x: Any) -> Any:
         return x * 2
 
@@ -381,7 +381,7 @@ def test_clear_cache() -> None:
     assert f.calls == 2
 
 
-def test_a_failed_trace_is_not_kept() -> None:
+def test_failed_trace_is_not_cached() -> None:
     fail = [True]
 
     def f(x: Any) -> Any:
@@ -396,7 +396,7 @@ def test_a_failed_trace_is_not_kept() -> None:
     np.testing.assert_array_equal(np.asarray(g(X)), X * 2)
 
 
-def test_disable_jit_runs_the_function_itself() -> None:
+def test_disable_jit_calls_the_python_function() -> None:
     f = Traced(lambda x: x * 2 if x.sum() > 0 else x)
     g = fx.jit(f)
     with fx.disable_jit():
@@ -407,7 +407,7 @@ def test_disable_jit_runs_the_function_itself() -> None:
         g(X)
 
 
-def test_threads_trace_and_compile_side_by_side() -> None:
+def test_concurrent_threads_trace_and_compile() -> None:
     f = Traced(lambda x: fnp.sin(x) * 2)
     g = fx.jit(f)
     results: list[Any] = []
@@ -470,7 +470,7 @@ def test_methods() -> None:
     np.testing.assert_array_equal(np.asarray(fx.vmap(a.apply)(M)), M * 2 + 1)
 
 
-def test_methods_of_what_is_no_tree_say_how_to_go_on() -> None:
+def test_jitted_method_of_non_pytree_raises_helpful_error() -> None:
     with pytest.raises(TypeError, match=r"`?self`?.*static_argnums=0"):
         Model(2.0).plain(X)
 
@@ -478,7 +478,7 @@ def test_methods_of_what_is_no_tree_say_how_to_go_on() -> None:
 # ------------------------------------------------------------------ stages
 
 
-def test_stages() -> None:
+def test_trace_lower_compile_stages() -> None:
     f = fx.jit(lambda x, y: {"out": fnp.sin(x) @ y})
     lowered = f.lower(M, X)
     assert "stablehlo.sine" in lowered.as_text()
@@ -494,20 +494,20 @@ def test_stages() -> None:
     assert traced.out_info == lowered.out_info == {"out": fx.ShapeDtypeStruct((2,), "float32")}
 
 
-def test_lowering_needs_only_types() -> None:
+def test_lowering_accepts_shape_dtype_structs() -> None:
     f = fx.jit(lambda x, n: x * n, static_argnums=1)
     compiled = f.lower(fx.ShapeDtypeStruct((3,), "float32"), 3).compile()
     np.testing.assert_array_equal(np.asarray(compiled(X, 3)), X * 3)
 
 
 @pytest.mark.parametrize("args", [(X[:2],), (I,), ([X],), (1.0,)])
-def test_a_compiled_function_refuses_other_arguments(args: Any) -> None:
+def test_compiled_function_refuses_other_arguments(args: Any) -> None:
     compiled = fx.jit(lambda x: x * 2).lower(X).compile()
     with pytest.raises(TypeError, match="called with other arguments than it was compiled for: .* was .* and is "):
         compiled(*args)
 
 
-def test_a_compiled_function_is_called_with_numbers_only() -> None:
+def test_compiled_function_refuses_tracers() -> None:
     compiled = fx.jit(lambda x: x * 2).lower(X).compile()
     with pytest.raises(TypeError, match="compiled .* cannot be transformed"):
         fx.vmap(compiled)(M)
@@ -515,7 +515,7 @@ def test_a_compiled_function_is_called_with_numbers_only() -> None:
         fx.grad(lambda x: fnp.sum(compiled(x)))(X)
 
 
-def test_unused_inputs_are_left_out_unless_kept() -> None:
+def test_unused_inputs_are_dropped_unless_keep_unused() -> None:
     def f(x: Any, y: Any) -> Any:
         return x * 2
 
@@ -523,7 +523,7 @@ def test_unused_inputs_are_left_out_unless_kept() -> None:
     assert fx.jit(f, keep_unused=True).lower(X, M).as_text().count("tensor<2x3xf32>") > 0
 
 
-def test_inline_leaves_no_call() -> None:
+def test_inline_removes_the_call() -> None:
     def calls(inline: bool) -> list[str]:
         g = fx.jit(lambda x: fnp.sin(x), inline=inline)
         return [e.prim.name for e in fx.make_jaxpr(lambda x: g(x) * 2)(X).eqns]
@@ -532,7 +532,7 @@ def test_inline_leaves_no_call() -> None:
     assert calls(inline=False) == ["jit", "mul"]
 
 
-def test_donation_reaches_the_compiler() -> None:
+def test_donation_is_passed_to_the_compiler() -> None:
     text = fx.jit(lambda x: x + 1, donate_argnums=0).lower(X).as_text()
     assert "tf.aliasing_output" in text
 

@@ -1,4 +1,4 @@
-"""Programs of many equations: no walk over a program is recursive in its length, or more than linear in it."""
+"""Scalability in program length: no pass over a program is recursive in its length or slower than linear."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ LENGTH: Final = 20_000
 VERY_LONG: Final = 100_000
 X = np.float32(0.5)
 WRITTEN_IN_C: Final = {"hash", "compare", "dce, nothing to do"}
-"""Walks that take a few calls in all."""
+"""Passes whose total number of Python calls is checked to be linear in the program's length."""
 
 
 def orbit(length: int) -> Callable[[Any], Any]:
-    """Half of the equations multiply, half add."""
+    """A function with `length` equations, alternating multiplication and addition."""
 
     def f(x: Any) -> Any:
         for _ in range(length // 2):
@@ -45,7 +45,7 @@ def orbit(length: int) -> Callable[[Any], Any]:
     return f
 
 
-def test_a_very_long_program_is_traced_checked_printed_read_reduced_and_evaluated() -> None:
+def test_very_long_program_through_trace_check_print_parse_dce_eval() -> None:
     closed = fx.make_jaxpr(orbit(VERY_LONG))(X)
     assert len(closed.eqns) == VERY_LONG
     check_jaxpr(closed.jaxpr)
@@ -58,25 +58,25 @@ def test_a_very_long_program_is_traced_checked_printed_read_reduced_and_evaluate
     assert hash(again) == hash(closed.jaxpr)
     assert again == closed.jaxpr
     (out,) = eval_jaxpr(closed.jaxpr, closed.consts, [as_value(X)])
-    np.testing.assert_array_equal(to_numpy(out), np.float32(0.5))  # the fixed point, where it starts
+    np.testing.assert_array_equal(to_numpy(out), np.float32(0.5))  # the fixed point of the iteration
 
 
-def test_a_long_function_is_differentiated_batched_and_lowered() -> None:
+def test_long_function_through_grad_vmap_and_lowering() -> None:
     f = orbit(LENGTH)
     traced = fx.jit(f).trace(X)
     np.testing.assert_array_equal(np.asarray(fx.vmap(f)(np.full(3, X))), np.full(3, X))
     _, tangent = fx.jvp(f, (X,), (X,))
-    assert float(tangent) == 0.0  # halved ten thousand times
+    assert float(tangent) == 0.0  # halved ten thousand times: underflows to zero
     gradient = fx.make_jaxpr(fx.grad(f))(X)
     check_jaxpr(gradient.jaxpr)
     assert traced.lower().as_text().count("stablehlo.multiply") == LENGTH // 2
 
 
-# ------------------------------------------------------------------ how much is done for each equation
+# ------------------------------------------------------------------ time per equation
 
 
 def calls(f: Callable[[], object]) -> int:
-    """How many functions are called, those written in C among them."""
+    """Returns the number of function calls, including C functions."""
     count = 0
 
     def note(frame: object, event: str, arg: object) -> None:
@@ -93,9 +93,9 @@ def calls(f: Callable[[], object]) -> int:
 
 
 def is_linear(make: Callable[[int], Any], run: Callable[[Any], object]) -> bool:
-    """Whether four times as many equations take four times as many calls, a tenth more at most.
+    """Returns whether four times as many equations take at most 4.4 times as many calls.
 
-    What the first run does once in a process is left out.
+    The first run is not counted, since it includes work done once per process.
     """
     given = [make(n) for n in (100, 200, 400, 800)]
     run(given[0])
@@ -104,21 +104,21 @@ def is_linear(make: Callable[[int], Any], run: Callable[[Any], object]) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in STAGES if name not in WRITTEN_IN_C])
-def test_each_equation_takes_as_many_calls(name: str) -> None:
+def test_pass_is_linear_in_program_length(name: str) -> None:
     assert is_linear(*STAGES[name])
 
 
-def test_a_walk_that_starts_again_at_each_equation_is_found() -> None:
+def test_linearity_check_detects_quadratic_pass() -> None:
     assert is_linear(range, lambda xs: [abs(x) for x in xs])
     assert not is_linear(range, lambda xs: [abs(y) for x in xs for y in xs[:x]])
 
 
-# ------------------------------------------------------------------ how much is held for each equation
+# ------------------------------------------------------------------ memory per equation
 
 
 @frozen(eq=False)
 class Doubled(Primitive):
-    """Tells how many of its results are alive."""
+    """A primitive that records how many of its results are alive."""
 
     name = "doubled"
     made: list[weakref.ref[NDArray]] = field(factory=list, eq=False)
@@ -136,25 +136,25 @@ class Doubled(Primitive):
         return avals
 
 
-def test_evaluation_holds_no_value_longer_than_something_reads_it() -> None:
+def test_evaluation_frees_values_after_last_use() -> None:
     def f(x: Any, y: Any) -> Any:
         first = bind1(prim, x)
         z = first
         for _ in range(20):
             z = bind1(prim, z)
-        bind1(prim, y)  # read by nothing
+        bind1(prim, y)  # unused
         return bind1(prim, z), first
 
     prim = Doubled()
     closed = fx.make_jaxpr(f)(np.ones(2, np.float32), np.ones(2, np.float32))
     last, first = eval_jaxpr(closed.jaxpr, closed.consts, [as_value(np.ones(2, np.float32))] * 2)
     assert len(prim.alive) == 23
-    assert max(prim.alive) <= 4  # the output, the operand, the result, and what the loop over equations still holds
+    assert max(prim.alive) <= 4  # the output, the operand, the result, and one reference of the evaluation loop
     assert (to_numpy(last)[0], to_numpy(first)[0]) == (2.0**22, 2.0)
 
 
-class Witness:
-    """A parameter that counts the objects of a class when it is printed."""
+class LiveObjectCounter:
+    """A parameter whose `repr` counts the live objects of a class."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -172,8 +172,8 @@ class Watched(Doubled):
     witness: object = None
 
 
-def test_a_program_is_printed_an_equation_at_a_time() -> None:
-    witness = Witness("Cat")
+def test_printing_streams_equations() -> None:
+    witness = LiveObjectCounter("Cat")
     prim = Watched(witness=witness)
 
     def f(x: Any) -> Any:
@@ -183,7 +183,7 @@ def test_a_program_is_printed_an_equation_at_a_time() -> None:
     assert max(witness.counts[-2:]) - min(witness.counts[-2:]) <= 2
 
 
-def test_a_program_is_read_a_word_at_a_time() -> None:
+def test_parsing_streams_tokens() -> None:
     counts: list[int] = []
 
     class Counts(Primitive):

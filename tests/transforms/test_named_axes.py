@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-import tracefx.lax  # so that `fx.lax` is there
+import tracefx.lax  # makes `fx.lax` available
 import tracefx.numpy as fnp
 from tests.transforms.oracle import Case, agree
 
@@ -97,13 +97,13 @@ UNBOUND: Final[dict[str, Case]] = {
 
 
 @pytest.mark.parametrize("name", UNBOUND)
-def test_an_unbound_name_is_a_name_error_when_traced(name: str) -> None:
+def test_unbound_axis_name_raises_name_error(name: str) -> None:
     with pytest.raises(NameError, match="nowhere"):
         UNBOUND[name](fx, fnp)
 
 
-def test_a_jit_that_names_an_axis_is_traced_for_each_environment() -> None:
-    """What was traced under an axis doesn't serve without it, nor under one of another size."""
+def test_jit_with_named_axis_retraces_per_axis_environment() -> None:
+    """A trace under an axis environment is not reused without the axis or with another axis size."""
     f = fx.jit(lambda x: x * fx.lax.axis_size("i"))
     assert np.asarray(fx.vmap(f, axis_name="i")(X)).tolist() == (X * 3).tolist()
     with pytest.raises(NameError):
@@ -111,7 +111,7 @@ def test_a_jit_that_names_an_axis_is_traced_for_each_environment() -> None:
     assert np.asarray(fx.vmap(f, axis_name="i")(X[:2])).tolist() == (X[:2] * 2).tolist()
 
 
-def test_the_inner_of_two_axes_of_one_name_is_meant() -> None:
+def test_inner_axis_shadows_outer_axis_of_same_name() -> None:
     def f(x: Any) -> Any:
         return fx.lax.psum(x, "i")
 

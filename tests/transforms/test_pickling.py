@@ -1,4 +1,4 @@
-"""What transformations give pickles, copies, and goes through other transformations."""
+"""Pickling and copying of transformed functions, `PyTreeDef`s and linear maps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def same(a: object, b: object) -> bool:
     return all(fx.tree.leaves(fx.tree.map(np.array_equal, a, b)))
 
 
-MADE: Final[dict[str, Callable[[Any], Any]]] = {
+TRANSFORMED: Final[dict[str, Callable[[Any], Any]]] = {
     "grad": fx.grad,
     "grad of several": lambda f: fx.grad(f, argnums=(0,)),
     "value_and_grad": fx.value_and_grad,
@@ -64,49 +64,49 @@ MADE: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_functions_pickle(name: str) -> None:
-    made = MADE[name](cube)
-    again = pickle.loads(pickle.dumps(made))
-    assert type(again) is type(made)
-    assert same(again(2.0), made(2.0))
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_transformed_functions_pickle(name: str) -> None:
+    transformed = TRANSFORMED[name](cube)
+    again = pickle.loads(pickle.dumps(transformed))
+    assert type(again) is type(transformed)
+    assert same(again(2.0), transformed(2.0))
     assert (again.__name__, again.__doc__) == ("cube", "The third power.")
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_functions_copy(name: str) -> None:
-    made = MADE[name](lambda x: x**3)  # which doesn't pickle
-    for how in (copy.copy, copy.deepcopy):
-        assert same(how({"f": made})["f"](2.0), made(2.0))
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_transformed_functions_copy(name: str) -> None:
+    transformed = TRANSFORMED[name](lambda x: x**3)  # a lambda, which cannot be pickled
+    for duplicate in (copy.copy, copy.deepcopy):
+        assert same(duplicate({"f": transformed})["f"](2.0), transformed(2.0))
 
 
-def test_what_makes_programs_pickles() -> None:
-    made = fx.make_jaxpr(split, static_argnums=1, return_shape=True)
-    for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
-        assert again(1.0, 2.0) == made(1.0, 2.0)
+def test_make_jaxpr_functions_pickle() -> None:
+    transformed = fx.make_jaxpr(split, static_argnums=1, return_shape=True)
+    for again in (pickle.loads(pickle.dumps(transformed)), copy.deepcopy(transformed)):
+        assert again(1.0, 2.0) == transformed(1.0, 2.0)
         assert repr(again).startswith("MakeJaxpr(static_argnums=(1,), return_shape=True)(<function split")
 
 
-def test_decorated_functions_pickle_by_name() -> None:
+def test_decorated_functions_are_pickled_by_reference() -> None:
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     with pytest.raises((pickle.PicklingError, AttributeError), match="Can't pickle|Can't get"):
         pickle.dumps(fx.grad(lambda x: x))
 
 
-def test_transformed_functions_are_functions() -> None:
-    made = fx.grad(cube)
-    assert inspect.signature(made) == inspect.signature(cube)
-    assert "Grad()(<function cube" in repr(made)
-    untyped: Any = made
+def test_transformed_functions_behave_as_functions() -> None:
+    transformed = fx.grad(cube)
+    assert inspect.signature(transformed) == inspect.signature(cube)
+    assert "Grad()(<function cube" in repr(transformed)
+    untyped: Any = transformed
     with pytest.raises(TypeError, match="unexpected keyword argument 'self'"):
         untyped(2.0, self=3.0)
     assert Model().scaled(2.0) == 6.0
-    assert isinstance(vars(Model)["scaled"], type(made))
-    dies = weakref.ref(fx.grad(lambda x: x))
-    assert dies() is None
+    assert isinstance(vars(Model)["scaled"], type(transformed))
+    reference = weakref.ref(fx.grad(lambda x: x))
+    assert reference() is None
 
 
-def test_structures_pickle() -> None:
+def test_treedefs_pickle() -> None:
     tree = {"a": (1, [None, 2]), "b": fx.tree.Partial(cube, 3.0)}
     treedef = fx.tree.structure(tree)
     for again in (pickle.loads(pickle.dumps(treedef)), copy.copy(treedef), copy.deepcopy(treedef)):
@@ -115,9 +115,9 @@ def test_structures_pickle() -> None:
         assert fx.tree.unflatten(again, [5, 6, 7])["a"] == (5, [None, 6])
 
 
-def test_jaxs_structures_pickle_as_ever() -> None:
+def test_jax_treedefs_still_pickle() -> None:
     treedef = jax.tree.structure({"a": (1, [None, 2])})
-    fx.tree.structure(1)  # loads what pickles ours
+    fx.tree.structure(1)  # registers the pickle support of tracefx
     assert pickle.loads(pickle.dumps(treedef)) == treedef
     assert jax.tree.unflatten(copy.deepcopy(treedef), [1, 2]) == {"a": (1, [None, 2])}
 
@@ -130,10 +130,10 @@ def test_linear_maps_pickle() -> None:
     x, y = fnp.arange(3.0), fnp.asarray(2.0)
     out, pull = fx.vjp(split, x, y)
     _, push = fx.linearize(split, x, y)
-    hows: tuple[Callable[[Any], Any], ...] = (lambda f: pickle.loads(pickle.dumps(f)), copy.copy, copy.deepcopy)
-    for how in hows:
-        assert same(how(pull)(out), pull(out))
-        assert same(how(push)(x, y), push(x, y))
+    duplicates: tuple[Callable[[Any], Any], ...] = (lambda f: pickle.loads(pickle.dumps(f)), copy.copy, copy.deepcopy)
+    for duplicate in duplicates:
+        assert same(duplicate(pull)(out), pull(out))
+        assert same(duplicate(push)(x, y), push(x, y))
 
 
 def test_linear_maps_pass_through_transformations() -> None:
@@ -151,7 +151,7 @@ def test_linear_maps_pass_through_transformations() -> None:
     assert_near(fx.vmap(lambda p, ct: p(ct)[0])(pulls, xs), np.cos(xs) * np.asarray(xs), ELEMENTARY)
 
 
-def test_the_numbers_of_a_linear_map() -> None:
+def test_linear_map_is_a_pytree_of_residuals() -> None:
     _, pull = fx.vjp(fnp.sin, 1.0)
     (cosine,) = fx.tree.leaves(pull)
     assert isinstance(cosine, Array | Literal)

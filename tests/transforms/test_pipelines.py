@@ -45,7 +45,7 @@ def affine(params: Any, x: Any) -> Any:
 
 
 @fx.jit(static_argnums=1)
-def at_the_top(x: Any, n: int) -> Any:
+def module_level(x: Any, n: int) -> Any:
     return x * n
 
 
@@ -64,7 +64,7 @@ PIPELINES: list[tuple[fx.Transform, Callable[[Callable[..., Any]], Callable[...,
 @pytest.mark.parametrize(
     ("pipeline", "nested"), PIPELINES, ids=lambda p: repr(p) if isinstance(p, fx.Transform) else ""
 )
-def test_a_composition_is_nested_calls(
+def test_composition_equals_nested_calls(
     pipeline: fx.Transform, nested: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> None:
     got, want = pipeline(energy)(XS), nested(energy)(XS)
@@ -76,7 +76,7 @@ def test_a_composition_is_nested_calls(
     assert fx.make_jaxpr(pipeline(energy))(XS) == fx.make_jaxpr(nested(energy))(XS)
 
 
-def test_the_outermost_comes_first() -> None:
+def test_leftmost_transform_is_outermost() -> None:
     assert str(fx.make_jaxpr((fx.Jit() @ fx.Grad())(energy))(XS)).count("jit[") == 1
     f = (fx.Vmap(in_axes=1) @ fx.JacFwd())(lambda x: fnp.sin(x))
     assert f(XS).shape == (3, 2, 2)
@@ -84,7 +84,7 @@ def test_the_outermost_comes_first() -> None:
     assert g(XS).shape == (3, 2, 2, 3)
 
 
-def test_jvp_as_a_value() -> None:
+def test_jvp_transform_value() -> None:
     y, dy = (fx.Jit() @ fx.Jvp())(energy)((XS,), (np.ones_like(XS),))
     want, dwant = fx.jvp(energy, (XS,), (np.ones_like(XS),))
     assert_near(y, want, ELEMENTARY)
@@ -105,7 +105,7 @@ def test_jvp_as_a_value() -> None:
         (fx.Jit(inline=True), fx.jit(affine, inline=True)),
     ],
 )
-def test_the_function_is_the_value_called(value: fx.Transform, function: Callable[..., Any]) -> None:
+def test_function_form_equals_calling_the_transform(value: fx.Transform, function: Callable[..., Any]) -> None:
     params = {"w": np.float32(2), "b": np.float32(1)}
     got, want = value(affine)(params, XS), function(params, XS)
     assert trees.structure(got) == trees.structure(want)
@@ -113,7 +113,7 @@ def test_the_function_is_the_value_called(value: fx.Transform, function: Callabl
         np.testing.assert_array_equal(g, w)
 
 
-def test_jit_without_a_function_is_its_value() -> None:
+def test_jit_without_function_returns_the_transform() -> None:
     assert fx.jit(static_argnums=1) == fx.Jit(static_argnums=[1])
     assert isinstance(fx.Jit()(energy), Jitted)
 
@@ -141,16 +141,16 @@ def test_composition_is_associative(a: fx.Transform, b: fx.Transform, c: fx.Tran
 
 
 @pytest.mark.parametrize("a", PARTS)
-def test_the_identity_is_neutral(a: fx.Transform) -> None:
+def test_identity_is_neutral_in_composition(a: fx.Transform) -> None:
     assert fx.IdentityTransform() @ a == a
     assert a @ fx.IdentityTransform() == a
 
 
-def test_the_identity_gives_the_function_itself() -> None:
+def test_identity_returns_the_function_unchanged() -> None:
     assert fx.IdentityTransform()(energy) is energy
 
 
-def test_order_matters() -> None:
+def test_composition_order_matters() -> None:
     assert fx.Jit() @ fx.Grad() != fx.Grad() @ fx.Jit()
 
 
@@ -187,26 +187,26 @@ DIFFERENT: list[tuple[fx.Transform, fx.Transform]] = [
 
 
 @pytest.mark.parametrize(("a", "b"), EQUAL)
-def test_equal_however_written(a: fx.Transform, b: fx.Transform) -> None:
+def test_equal_transforms_compare_equal(a: fx.Transform, b: fx.Transform) -> None:
     assert a == b
     assert hash(a) == hash(b)
     assert repr(a) == repr(b)
 
 
 @pytest.mark.parametrize(("a", "b"), DIFFERENT)
-def test_different(a: fx.Transform, b: fx.Transform) -> None:
+def test_different_transforms_compare_unequal(a: fx.Transform, b: fx.Transform) -> None:
     assert a != b
     assert len({a, b}) == 2
 
 
-def test_a_tree_of_options_is_not_the_users() -> None:
+def test_option_trees_are_copied() -> None:
     axes = {"a": 0}
     transform = fx.Vmap((axes,))
     axes["a"] = 1
     assert transform.in_axes == ({"a": 0},)
 
 
-def test_options_cannot_be_set() -> None:
+def test_transforms_are_immutable() -> None:
     with pytest.raises(AttributeError):
         fx.Jit().inline = True  # type: ignore[misc]  # this is the error
 
@@ -217,25 +217,25 @@ VALUES: list[fx.Transform] = [t for pair in EQUAL + DIFFERENT for t in pair] + [
 
 
 @pytest.mark.parametrize("transform", VALUES, ids=repr)
-def test_what_is_printed_gives_the_value(transform: fx.Transform) -> None:
+def test_repr_evaluates_to_the_transform(transform: fx.Transform) -> None:
     assert eval(repr(transform), {**vars(fx), "Weights": Weights}) == transform
 
 
-def test_only_what_was_chosen_is_printed() -> None:
+def test_repr_omits_default_options() -> None:
     assert repr(fx.Jit() @ fx.Grad(argnums=1) @ fx.Vmap(in_axes=(0, None))) == (
         "Jit() @ Grad(argnums=1) @ Vmap(in_axes=(0, None))"
     )
 
 
 @pytest.mark.parametrize("transform", VALUES, ids=repr)
-def test_copies_are_equal(transform: fx.Transform) -> None:
-    for made in (copy.copy(transform), copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
-        assert made == transform
-        assert hash(made) == hash(transform)
+def test_pickled_and_copied_transforms_are_equal(transform: fx.Transform) -> None:
+    for duplicate in (copy.copy(transform), copy.deepcopy(transform), pickle.loads(pickle.dumps(transform))):
+        assert duplicate == transform
+        assert hash(duplicate) == hash(transform)
 
 
 def in_a_new_process(program: str, pickled: bytes) -> str:
-    """What a fresh interpreter prints, which finds `pickled` in its standard input."""
+    """Returns the output of a new Python process that gets `pickled` on standard input."""
     run = subprocess.run(
         [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(SOURCE)!r})\n{program}"],
         input=pickled,
@@ -246,7 +246,7 @@ def in_a_new_process(program: str, pickled: bytes) -> str:
     return run.stdout.decode().strip()
 
 
-def test_a_pipeline_goes_to_a_new_process() -> None:
+def test_pipeline_is_unpickled_in_a_new_process() -> None:
     pipeline = fx.Jit() @ fx.Vmap(in_axes=({"w": None, "b": 0}, 0), axis_name="i") @ fx.Grad(argnums=1)
     program = """
 import pickle
@@ -262,16 +262,16 @@ print(f(np.array([1, 4], "f")))
     assert in_a_new_process(program, pickle.dumps((pipeline, fx.jit(fnp.sqrt)))) == "[12. 32.]\n[1. 2.]"
 
 
-def test_a_decorated_function_is_pickled_by_name() -> None:
-    assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
-    assert copy.deepcopy(at_the_top) is at_the_top
+def test_decorated_function_is_pickled_by_reference() -> None:
+    assert pickle.loads(pickle.dumps(module_level)) is module_level
+    assert copy.deepcopy(module_level) is module_level
 
 
-def test_another_jitted_function_is_pickled_with_its_options() -> None:
-    made = pickle.loads(pickle.dumps(fx.jit(energy, keep_unused=True)))
-    np.testing.assert_array_equal(made(XS), fx.jit(energy)(XS))
-    assert repr(made) == repr(fx.jit(energy))
-    assert pickle.dumps(made) == pickle.dumps(fx.jit(energy, keep_unused=True))
+def test_undecorated_jitted_function_is_pickled_with_options() -> None:
+    restored = pickle.loads(pickle.dumps(fx.jit(energy, keep_unused=True)))
+    np.testing.assert_array_equal(restored(XS), fx.jit(energy)(XS))
+    assert repr(restored) == repr(fx.jit(energy))
+    assert pickle.dumps(restored) == pickle.dumps(fx.jit(energy, keep_unused=True))
 
 
 def test_a_local_function_cannot_be_pickled() -> None:
@@ -282,20 +282,20 @@ def test_a_local_function_cannot_be_pickled() -> None:
 # ------------------------------------------------------------------ handlers
 
 
-def test_vmap_gives_its_handler() -> None:
+def test_vmap_handler() -> None:
     handler = fx.Vmap(axis_size=3, axis_name="i").over(ROOT)
     assert isinstance(handler, Batch)
     assert handler.inner is ROOT
     assert (handler.axis.size, handler.axis.name) == (3, "i")
 
 
-def test_jvp_gives_its_handler() -> None:
+def test_jvp_handler() -> None:
     handler = fx.Jvp().over(ROOT)
     assert isinstance(handler, JVP)
     assert handler.inner is ROOT
 
 
-def test_a_composition_of_handlers_gives_one_on_the_other() -> None:
+def test_composition_stacks_handlers() -> None:
     composed = (
         fx.Vmap(axis_size=3, axis_name="i") @ fx.IdentityTransform() @ (fx.Vmap(axis_size=2, axis_name="j") @ fx.Jvp())
     )
@@ -305,7 +305,7 @@ def test_a_composition_of_handlers_gives_one_on_the_other() -> None:
     assert fx.IdentityTransform().over(ROOT) is ROOT
 
 
-def test_a_function_under_the_handler_is_the_function_transformed() -> None:
+def test_running_under_the_handler_equals_the_transform() -> None:
     handler = fx.Vmap(axis_size=2).over(ROOT)
     with fx.handling(handler):
         out = fnp.sin(handler.wrap(as_value(XS), 0)).sum()
@@ -317,18 +317,18 @@ def test_a_function_under_the_handler_is_the_function_transformed() -> None:
 @pytest.mark.parametrize(
     "transform", [fx.Jit(), fx.Grad(), fx.Jit() @ fx.Vmap(axis_size=3), fx.Vmap(axis_size=3) @ fx.Grad()]
 )
-def test_others_have_no_handler(transform: fx.Transform) -> None:
+def test_transforms_without_handler_raise(transform: fx.Transform) -> None:
     assert not hasattr(transform, "over")
 
 
-def test_the_handler_of_a_batch_needs_its_size() -> None:
+def test_vmap_handler_needs_axis_size() -> None:
     with pytest.raises(ValueError, match="pass axis_size"):
         fx.Vmap().over(ROOT)
 
 
 # ------------------------------------------------------------------ bad input
 
-untyped: Any = fx  # so that the type checker lets wrong calls pass
+untyped: Any = fx  # untyped, because the calls below are type errors on purpose
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_bad_input(make: Callable[[], object], message: str) -> None:
         make()
 
 
-def test_names_of_axes_may_be_anything_hashable() -> None:
+def test_axis_names_may_be_any_hashable() -> None:
     names: list[Hashable] = ["i", 3, ("a", 1), frozenset({1}), None]
     for name in names:
         assert fx.Vmap(axis_name=name).axis_name == name

@@ -1,4 +1,4 @@
-"""Generated programs under generated stacks of transformations do what JAX does with them."""
+"""Generated programs under generated stacks of transformations, against JAX and algebraic identities."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ FEW: Final = settings(
 
 
 @pytest.fixture(autouse=True)
-def in_64_bits() -> Iterator[None]:
-    """Rounding stays far below the tolerance, whatever a program does to it."""
+def with_x64() -> Iterator[None]:
+    """Runs in 64 bits, so that rounding errors stay far below the tolerance."""
     with fx.enable_x64(), jax.enable_x64(True):
         yield
 
 
 @FEW
 @given(transformed_programs())
-def test_stacks_do_what_jaxs_do(case: TransformedProgram) -> None:
+def test_transform_stacks_agree_with_jax(case: TransformedProgram) -> None:
     inputs = case.inputs()
     want = np.asarray(jax.jit(case.function(jax, jnp))(*inputs))
     got = np.asarray(case.function(fx, fnp)(*inputs))
@@ -43,7 +43,7 @@ def test_stacks_do_what_jaxs_do(case: TransformedProgram) -> None:
 
 @FEW
 @given(transformed_programs())
-def test_stacks_give_well_typed_programs_that_do_the_same(case: TransformedProgram) -> None:
+def test_transform_stacks_trace_to_well_typed_equivalent_programs(case: TransformedProgram) -> None:
     inputs = case.inputs()
     f = case.function(fx, fnp)
     closed = fx.make_jaxpr(f)(*inputs)
@@ -56,7 +56,7 @@ def test_stacks_give_well_typed_programs_that_do_the_same(case: TransformedProgr
 
 @FEW
 @given(transformed_programs())
-def test_vmap_is_a_loop_around_any_stack(case: TransformedProgram) -> None:
+def test_vmap_of_any_stack_equals_loop(case: TransformedProgram) -> None:
     inputs = [np.stack([x, x * 0.5]) for x in case.inputs()]
     f = case.function(fx, fnp)
     loop = [np.asarray(f(*[x[i] for x in inputs])) for i in range(2)]
@@ -65,5 +65,5 @@ def test_vmap_is_a_loop_around_any_stack(case: TransformedProgram) -> None:
 
 @FEW
 @given(transformed_programs())
-def test_reverse_mode_is_the_transpose_of_forward_mode(case: TransformedProgram) -> None:
+def test_vjp_is_transpose_of_jvp(case: TransformedProgram) -> None:
     transpose_is_adjoint(case.function(fx, fnp), *case.inputs())

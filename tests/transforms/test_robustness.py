@@ -1,4 +1,4 @@
-"""Compiled functions in adversity: many threads, many kinds of arguments, failures, and what remains afterwards."""
+"""Robustness of compiled functions: threads, bounded caches, lifetimes, runtime errors, metadata, copies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
 @pytest.fixture
 def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[object]:
-    """How often each program was lowered, by what it computes."""
+    """Counts how often each program is lowered, by its cache key."""
     count: Counter[object] = Counter()
     lower = CompileJob.lower
 
@@ -66,28 +66,28 @@ STACKS: Final[dict[str, Callable[[Any], Callable[[Any], Any]]]] = {
 }
 
 
-def test_sixty_four_threads_run_different_stacks(lowered: Counter[object]) -> None:
-    """Each thread runs all stacks, beginning with another one, on functions that all threads share."""
+def test_64_threads_run_different_transform_stacks(lowered: Counter[object]) -> None:
+    """Each thread runs all transform stacks on shared functions, starting with a different stack."""
 
     def plain(x: Any) -> Any:
         return fnp.sin(x) * 1.375 + x * x
 
     shared = fx.jit(plain)
-    alone = {name: np.asarray(stack(plain)(X)) for name, stack in STACKS.items()}
+    expected = {name: np.asarray(stack(plain)(X)) for name, stack in STACKS.items()}
     lowered.clear()
     names = list(STACKS)
     start = threading.Barrier(64)
 
     def work(i: int) -> dict[str, Any]:
         start.wait()
-        turn = names[i % len(names) :] + names[: i % len(names)]
-        return {name: np.asarray(STACKS[name](shared)(X)) for name in turn}
+        order = names[i % len(names) :] + names[: i % len(names)]
+        return {name: np.asarray(STACKS[name](shared)(X)) for name in order}
 
     with ThreadPoolExecutor(64) as pool:
         results = list(pool.map(work, range(64)))
     for result in results:
         for name in names:
-            assert_near(result[name], alone[name])
+            assert_near(result[name], expected[name])
     assert lowered
     assert set(lowered.values()) == {1}
 
@@ -95,10 +95,10 @@ def test_sixty_four_threads_run_different_stacks(lowered: Counter[object]) -> No
 @final
 @frozen(eq=False)
 class Doubled(Primitive, Lowerable):
-    """An operation that holds a callable, so that programs with it are known by nothing but their object."""
+    """A primitive that holds a callable, so that programs with it have no content-based cache key."""
 
     name = "doubled"
-    held: Callable[[], None]
+    closed_over: Callable[[], None]
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -109,9 +109,9 @@ class Doubled(Primitive, Lowerable):
         return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
 
 
-def test_a_program_without_a_key_is_compiled_once_too(lowered: Counter[object]) -> None:
+def test_program_without_cache_key_is_compiled_once(lowered: Counter[object]) -> None:
     g = fx.jit(lambda x: bind1(Doubled(lambda: None), x))
-    g.trace(X)  # each thread may trace; they agree on one of the traces
+    g.trace(X)  # all threads use the same trace, whichever thread traces first
     start = threading.Barrier(16)
 
     def work(_: int) -> Any:
@@ -124,7 +124,7 @@ def test_a_program_without_a_key_is_compiled_once_too(lowered: Counter[object]) 
     assert list(lowered.values()) == [1]
 
 
-def test_who_waits_for_an_interrupted_computation_tries_again() -> None:
+def test_waiting_thread_retries_interrupted_computation() -> None:
     cache: OnceCache[str, int] = OnceCache(8)
     computing, waiting = threading.Event(), threading.Event()
 
@@ -146,7 +146,7 @@ def test_who_waits_for_an_interrupted_computation_tries_again() -> None:
         assert other.result() == 3
 
 
-def test_who_waits_for_a_failed_computation_is_told() -> None:
+def test_failed_computation_raises_and_is_not_cached() -> None:
     cache: OnceCache[str, int] = OnceCache(8)
 
     def fail() -> int:
@@ -159,10 +159,10 @@ def test_who_waits_for_a_failed_computation_is_told() -> None:
     assert cache.get("key", lambda: 3) == 3
 
 
-# ------------------------------------------------------------------ bounds
+# ------------------------------------------------------------------ bounded caches
 
 
-def test_kinds_of_arguments_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit_module, "MAX_TRACES", 8)
 
     def f(x: Any, n: int = 1) -> Any:
@@ -179,7 +179,7 @@ def test_kinds_of_arguments_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPat
     assert len(g._flat_programs) <= 8
 
 
-def test_derived_programs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_derived_program_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Memo, "LIMIT", 16)
     g = fx.jit(lambda x: x * 2)
     for size in [*range(1, 40), 1]:
@@ -188,7 +188,7 @@ def test_derived_programs_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch
     assert len(g.trace(np.float32(0)).trace.jaxpr.memo._results) <= 16
 
 
-def test_executables_are_kept_up_to_a_bound() -> None:
+def test_once_cache_evicts_least_recently_used() -> None:
     cache: OnceCache[int, int] = OnceCache(4)
     for i in (0, 1, 2, 3, 0, 4):
         cache.get(i, lambda i=i: i)  # type: ignore[misc]  # a default binds the loop's value
@@ -196,20 +196,20 @@ def test_executables_are_kept_up_to_a_bound() -> None:
     assert [cache.get(i, lambda: -1) for i in (0, 2, 3, 4)] == [0, 2, 3, 4]  # 1 was used least recently
 
 
-# ------------------------------------------------------------------ life and death
+# ------------------------------------------------------------------ lifetimes
 
 
-def test_what_a_function_closed_over_dies_with_it() -> None:
-    """Its traces hold it, and so do its derived programs' arguments; executables, which outlive it, must not."""
+def test_closed_over_arrays_are_freed_with_the_function() -> None:
+    """Traces and derived programs refer to closed-over arrays; executables, which outlive the function, must not."""
 
     def make() -> tuple[Any, list[weakref.ref[Any]]]:
-        held = fnp.sum(X)
+        closed_over = fnp.sum(X)
 
         def f(x: Any) -> Any:
-            return fnp.sin(x) * held
+            return fnp.sin(x) * closed_over
 
         g = fx.jit(f)
-        return g, [weakref.ref(each) for each in (held, f, g)]
+        return g, [weakref.ref(each) for each in (closed_over, f, g)]
 
     g, alive = make()
     for stack in STACKS.values():
@@ -221,7 +221,7 @@ def test_what_a_function_closed_over_dies_with_it() -> None:
     assert [each() for each in alive] == [None, None, None]
 
 
-def test_static_arguments_die_with_the_function() -> None:
+def test_static_arguments_are_freed_with_the_function() -> None:
     class Config:
         pass
 
@@ -245,7 +245,7 @@ PRODUCT: Final = 1000
 @final
 @frozen
 class Failing(Primitive, Lowerable):
-    """Calls the host, which fails."""
+    """A primitive that calls a host function, which fails."""
 
     name = "failing"
 
@@ -262,7 +262,7 @@ class Failing(Primitive, Lowerable):
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callbacks for programs, which tracefx doesn't have yet."""
+    """Adds host callbacks to compiled modules."""
     compile_module = runtime.compile_module
 
     def fail(*_: object) -> Sequence[object]:
@@ -281,7 +281,7 @@ def square(x: Any) -> Any:
 
 
 @pytest.mark.usefixtures("failing")
-def test_a_late_error_names_the_function_where_it_is_waited_for() -> None:
+def test_asynchronous_error_names_the_function_when_read() -> None:
     @fx.jit
     def unlucky(x: Any) -> Any:
         return bind1(Failing(), -x)
@@ -293,8 +293,8 @@ def test_a_late_error_names_the_function_where_it_is_waited_for() -> None:
     x = fnp.ones((PRODUCT, PRODUCT))
 
     def enqueued() -> Any:
-        # A program is enqueued while its argument is still being computed. Should this thread be kept from running
-        # for that long, it runs at once, and is tried again.
+        # A program is enqueued while its argument is still being computed. If this thread is paused for that long,
+        # the program runs immediately, and the test tries again.
         for _ in range(50):
             try:
                 return unlucky(square(x))
@@ -314,10 +314,10 @@ def test_a_late_error_names_the_function_where_it_is_waited_for() -> None:
 
 
 @pytest.mark.usefixtures("failing")
-def test_an_error_names_the_function_that_was_called() -> None:
-    """Not the one whose executable it shares because their programs are equal."""
+def test_runtime_error_names_the_called_function() -> None:
+    """Not the function whose executable it shares because their programs are equal."""
 
-    def made(name: str) -> Any:
+    def jitted(name: str) -> Any:
         def f(x: Any) -> Any:
             return bind1(Failing(), x)
 
@@ -326,10 +326,10 @@ def test_an_error_names_the_function_that_was_called() -> None:
 
     for name in ("first", "second"):
         with pytest.raises(ExecutionError, match=f"(?s)the compiled {name} failed: .*the host's own words"):
-            made(name)(X).block_until_ready()
+            jitted(name)(X).block_until_ready()
 
 
-def test_memory_that_there_is_not_is_an_error_with_the_name() -> None:
+def test_out_of_memory_error_names_the_function() -> None:
     @fx.jit
     def huge(x: Any) -> Any:
         return fnp.broadcast_to(x, (1 << 23, 1 << 23))
@@ -338,7 +338,7 @@ def test_memory_that_there_is_not_is_an_error_with_the_name() -> None:
         huge(fnp.ones(())).block_until_ready()
 
 
-def test_a_hundred_nested_functions_under_jit() -> None:
+def test_jit_of_100_nested_functions() -> None:
     f: Any = fx.jit(lambda x: x * 2)
     for _ in range(99):
         f = fx.jit(lambda x, f=f: f(x) + 1)
@@ -346,7 +346,7 @@ def test_a_hundred_nested_functions_under_jit() -> None:
 
 
 HUGE: Final = 10**9
-BEYOND_MEMORY: Final[dict[str, Callable[[], Any]]] = {  # with more bytes than an address has bits for
+BEYOND_MEMORY: Final[dict[str, Callable[[], Any]]] = {  # arrays with more bytes than an address has bits for
     "zeros": lambda: fnp.zeros((HUGE, HUGE)).sum(),
     "full": lambda: fnp.full((HUGE, HUGE), 2.0) + 1,
     "broadcast": lambda: fnp.broadcast_to(fnp.ones(3), (HUGE, HUGE, 3)).max(),
@@ -358,35 +358,35 @@ BEYOND_MEMORY: Final[dict[str, Callable[[], Any]]] = {  # with more bytes than a
 
 
 @pytest.mark.parametrize("name", BEYOND_MEMORY)
-def test_arrays_beyond_the_memory_are_refused_before_any_work(name: str) -> None:
+def test_arrays_larger_than_memory_raise_immediately(name: str) -> None:
     with pytest.raises(MemoryError, match=r"this machine has .* GiB of memory"):
         BEYOND_MEMORY[name]()
 
 
-def test_results_beyond_the_memory_are_an_error_where_they_are_read() -> None:
-    """Programs that run beside Python fail when somebody asks for what they give."""
+def test_results_larger_than_memory_raise_when_read() -> None:
+    """Asynchronous programs fail when their results are read."""
     x = fx.random.normal(fx.random.key(0), (HUGE, HUGE // 1000))
     for read in (np.asarray, str, np.from_dlpack, lambda x: x + 1, lambda x: x.block_until_ready()):
         with pytest.raises(RuntimeError, match="the compiled random.normal failed.*[Mm]emory"):
             read(x)
 
 
-# ------------------------------------------------------------------ what profilers see
+# ------------------------------------------------------------------ metadata for profilers
 
 
 def metadata(text: str) -> set[tuple[str, str, int]]:
-    """The operations of an optimized program: name, file, line."""
+    """Returns the (name, file, line) triples of the operations in an optimized HLO module."""
     names = dict(re.findall(r'^(\d+) "(.*)"$', text.partition("FileNames")[2].partition("FunctionNames")[0], re.M))
-    places = {
+    locations = {
         n: (names[file], int(line))
         for n, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", text, re.M)
     }
     frames = dict(re.findall(r"^(\d+) \{file_location_id=(\d+)", text, re.M))
     used = re.findall(r'metadata=\{op_name="([^"]*)" stack_frame_id=(\d+)\}', text)
-    return {(name, *places[frames[frame]]) for name, frame in used}
+    return {(name, *locations[frames[frame]]) for name, frame in used}
 
 
-def test_the_optimized_program_tells_lines_and_scopes() -> None:
+def test_optimized_program_has_source_lines_and_scopes() -> None:
     def f(x: Any) -> Any:
         with fx.named_scope("encoder"), fx.named_scope("layer"):
             y = fnp.sin(x)
@@ -398,7 +398,7 @@ def test_the_optimized_program_tells_lines_and_scopes() -> None:
     assert ("exp", __file__, first + 3) in seen
 
 
-def test_scopes_of_a_call_and_of_what_it_calls() -> None:
+def test_scopes_of_calls_and_callees() -> None:
     @fx.jit
     def inner(x: Any) -> Any:
         with fx.named_scope("deep"):
@@ -416,7 +416,7 @@ def test_scopes_of_a_call_and_of_what_it_calls() -> None:
     assert "deep/" not in str({op for op in names if "inner" not in op})
 
 
-def test_scopes_of_a_loop_hold_in_its_body() -> None:
+def test_scopes_of_a_loop_apply_to_its_body() -> None:
     def f(x: Any) -> Any:
         def step(carry: Any, x: Any) -> Any:
             with fx.named_scope("deep"):
@@ -441,7 +441,7 @@ DERIVED: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_derived_programs_tell_the_lines_they_come_from(name: str) -> None:
+def test_derived_programs_keep_source_lines(name: str) -> None:
     def f(x: Any) -> Any:
         with fx.named_scope("encoder"):
             y = fnp.sin(x) * x
@@ -450,14 +450,18 @@ def test_derived_programs_tell_the_lines_they_come_from(name: str) -> None:
     first = f.__code__.co_firstlineno
     x = X if name.startswith("vmap") else np.float32(0.5)
     seen = {
-        (op.removeprefix("jit(f)/"), file, line)  # which stands for the call of the inner function
+        (op.removeprefix("jit(f)/"), file, line)  # the prefix stands for the call of the inner function
         for op, file, line in metadata(fx.jit(DERIVED[name](f)).lower(x).compile().as_text())
     }
     assert ("encoder/cos", __file__, first + 2) in seen
     assert ("exp", __file__, first + 3) in seen
     assert {line for op, _, line in seen if op.startswith("encoder/")} == {first + 2}
     assert {line for op, _, line in seen if op.endswith("mul")} <= {first + 2, first + 3}
-    assert ("encoder/add", __file__, first + 2) in seen  # of derivatives: only multiplications are written there
+    assert (
+        "encoder/add",
+        __file__,
+        first + 2,
+    ) in seen  # an addition of cotangents; the function itself only multiplies there
 
 
 # ------------------------------------------------------------------ copies
@@ -477,15 +481,15 @@ class Model:
         return x * self.scale + by
 
 
-@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_work_as_well(how: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copied_programs_and_functions_are_equivalent(duplicate: Callable[[Any], Any]) -> None:
     closed = fx.make_jaxpr(fx.jit(fx.grad(lambda x: fnp.sum(square(x)))))(np.ones((2, 2), np.float32))
-    assert how(closed) == closed
-    assert executable_key(how(closed).jaxpr) == executable_key(closed.jaxpr)
-    fx.check_jaxpr(how(closed))
-    made = square(fnp.ones((2, 2)))
-    np.testing.assert_array_equal(np.asarray(how(made)), made)
-    assert how(made).aval == made.aval
-    assert how(square) is square
-    np.testing.assert_array_equal(how(Model(3.0).shifted)(X, by=1.0), X * 3 + 1)
-    assert how(fx.Jit(donate_argnums=0) @ fx.Grad()) == fx.Jit(donate_argnums=0) @ fx.Grad()
+    assert duplicate(closed) == closed
+    assert executable_key(duplicate(closed).jaxpr) == executable_key(closed.jaxpr)
+    fx.check_jaxpr(duplicate(closed))
+    jitted = square(fnp.ones((2, 2)))
+    np.testing.assert_array_equal(np.asarray(duplicate(jitted)), jitted)
+    assert duplicate(jitted).aval == jitted.aval
+    assert duplicate(square) is square
+    np.testing.assert_array_equal(duplicate(Model(3.0).shifted)(X, by=1.0), X * 3 + 1)
+    assert duplicate(fx.Jit(donate_argnums=0) @ fx.Grad()) == fx.Jit(donate_argnums=0) @ fx.Grad()

@@ -1,4 +1,4 @@
-"""What traced, lowered and compiled calls say of themselves, as JAX's do."""
+"""Attributes of traced, lowered and compiled calls, against JAX."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _stages(F: Any, N: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stage", ["traced", "lowered", "compiled"])
-def test_arguments_and_outputs(stage: str) -> None:
-    def told(F: Any, N: Any) -> Any:
+def test_argument_and_output_info_agrees_with_jax(stage: str) -> None:
+    def describe(F: Any, N: Any) -> Any:
         call = _stages(F, N)[stage]
         infos = [(i.shape, str(i.dtype), i.donated) for i in F.tree.leaves(call.args_info)]
         avals = [(a.shape, str(a.dtype), a.weak_type) for a in F.tree.leaves(call.in_avals)]
@@ -33,18 +33,18 @@ def test_arguments_and_outputs(stage: str) -> None:
         structures = [str(F.tree.structure(t)) for t in (call.args_info, call.in_avals, call.out_info)]
         return infos, avals, outs, structures, str(call.in_tree), str(call.out_tree), call.donate_argnums
 
-    assert told(fx, fnp) == told(jax, jnp)
+    assert describe(fx, fnp) == describe(jax, jnp)
 
 
-def test_traced_calls_have_a_name_and_the_types_of_outputs() -> None:
-    def told(F: Any, N: Any) -> Any:
+def test_traced_call_has_name_and_output_avals() -> None:
+    def describe(F: Any, N: Any) -> Any:
         traced = _stages(F, N)["traced"]
         return traced.fun_name, [(a.shape, str(a.dtype)) for a in F.tree.leaves(traced.out_avals)]
 
-    assert told(fx, fnp) == told(jax, jnp)
+    assert describe(fx, fnp) == describe(jax, jnp)
 
 
-def test_compiled_calls_say_where_outputs_are() -> None:
+def test_compiled_call_has_output_shardings() -> None:
     assert [o.sharding.device_set for o in fx.tree.leaves(_stages(fx, fnp)["compiled"].out_info)] == [
         {fx.devices()[0]}
     ] * 2
@@ -52,13 +52,13 @@ def test_compiled_calls_say_where_outputs_are() -> None:
 
 @pytest.mark.parametrize("dialect", [None, "stablehlo", "hlo"])
 def test_dialects(dialect: str | None) -> None:
-    ours, jaxs = _stages(fx, fnp)["lowered"], _stages(jax, jnp)["lowered"]
-    for lowered in (ours, jaxs):
+    tracefx_stages, jax_stages = _stages(fx, fnp)["lowered"], _stages(jax, jnp)["lowered"]
+    for lowered in (tracefx_stages, jax_stages):
         text = lowered.as_text(dialect)
         assert ("HloModule" if dialect == "hlo" else "stablehlo.sine") in text
         assert lowered.as_text(dialect=dialect, debug_info=False) == text
-    assert type(ours.compiler_ir(dialect)) is type(jaxs.compiler_ir(dialect))
-    assert type(ours.compiler_ir(dialect=dialect)) is type(jaxs.compiler_ir(dialect=dialect))
+    assert type(tracefx_stages.compiler_ir(dialect)) is type(jax_stages.compiler_ir(dialect))
+    assert type(tracefx_stages.compiler_ir(dialect=dialect)) is type(jax_stages.compiler_ir(dialect=dialect))
 
 
 @pytest.mark.parametrize("method", ["as_text", "compiler_ir"])
@@ -69,17 +69,17 @@ def test_unknown_dialects(method: str) -> None:
 
 
 def test_costs_and_memory() -> None:
-    ours, jaxs = _stages(fx, fnp), _stages(jax, jnp)
+    tracefx_stages, jax_stages = _stages(fx, fnp), _stages(jax, jnp)
     for stage in ("lowered", "compiled"):
-        found, wanted = ours[stage].cost_analysis(), jaxs[stage].cost_analysis()
-        assert found["flops"] == wanted["flops"]
-        assert type(found) is type(wanted) is dict
+        cost, expected = tracefx_stages[stage].cost_analysis(), jax_stages[stage].cost_analysis()
+        assert cost["flops"] == expected["flops"]
+        assert type(cost) is type(expected) is dict
     for name in ("argument", "output", "alias", "generated_code"):
         attribute = f"{name}_size_in_bytes"
-        assert getattr(ours["compiled"].memory_analysis(), attribute) == getattr(
-            jaxs["compiled"].memory_analysis(), attribute
+        assert getattr(tracefx_stages["compiled"].memory_analysis(), attribute) == getattr(
+            jax_stages["compiled"].memory_analysis(), attribute
         )
-    memory = ours["compiled"].memory_analysis()
+    memory = tracefx_stages["compiled"].memory_analysis()
     assert memory.temp_size_in_bytes == memory.temp_bytes
     assert memory.peak_memory_in_bytes == memory.peak_bytes
 
@@ -97,7 +97,7 @@ def test_lowering_for_other_platforms(platforms: tuple[str, ...]) -> None:
         assert len({target in text for text in texts}) == 1
 
 
-def test_what_was_lowered_for_others_is_not_compiled_here() -> None:
+def test_module_lowered_for_another_platform_is_not_compiled() -> None:
     traced = fx.jit(lambda x: x + 1).trace(1.0)
     with pytest.raises(ValueError, match="lowered for cuda can't be compiled here"):
         traced.lower(lowering_platforms=("cuda",)).compile()
@@ -128,8 +128,8 @@ def test_unknown_compiler_options() -> None:
 
 
 def test_make_jaxpr_binds_named_axes() -> None:
-    made = fx.make_jaxpr(lambda x: fx.lax.psum(x, ("i", "j")), axis_env=[("i", 4), ("j", 2)])(fnp.ones(2))
-    assert [e.prim.name for e in made.eqns] == ["psum"]
+    closed_jaxpr = fx.make_jaxpr(lambda x: fx.lax.psum(x, ("i", "j")), axis_env=[("i", 4), ("j", 2)])(fnp.ones(2))
+    assert [e.prim.name for e in closed_jaxpr.eqns] == ["psum"]
     with pytest.raises(NameError, match="unbound axis name 'i'"):
         fx.make_jaxpr(lambda x: fx.lax.psum(x, "i"))(1.0)
 

@@ -51,10 +51,10 @@ PROGRAMS: Final[dict[str, Case]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs_are_jaxs(name: str) -> None:
-    """The same operations, on values of the same types."""
+def test_jaxprs_agree_with_jax(name: str) -> None:
+    """The jaxprs have the same primitives with operands and results of the same types."""
 
-    def told(jaxpr: Any) -> list[Any]:
+    def summarize(jaxpr: Any) -> list[Any]:
         def aval(v: Any) -> tuple[Any, ...]:
             return v.aval.shape, v.aval.dtype, v.aval.weak_type
 
@@ -64,7 +64,7 @@ def test_programs_are_jaxs(name: str) -> None:
         return [names, [aval(v) for v in inner.invars], [aval(v) for v in outs]]
 
     case = PROGRAMS[name]
-    assert told(case(fx, fnp)) == told(case(jax, jax.numpy))
+    assert summarize(case(fx, fnp)) == summarize(case(jax, jax.numpy))
 
 
 def test_jaxpr_as_fun() -> None:
@@ -79,19 +79,19 @@ def test_jaxpr_as_fun() -> None:
     assert fx.make_jaxpr(run)(X).eqns == closed.eqns
 
 
-def test_the_function_is_not_run_on_numbers() -> None:
-    seen: list[Any] = []
+def test_staging_calls_the_function_with_tracers() -> None:
+    tracers: list[Any] = []
 
     def f(x: Any) -> Any:
-        seen.append(x)
+        tracers.append(x)
         return x
 
     fx.make_jaxpr(f)(X)
     fx.eval_shape(f, X)
-    assert [type(x).__name__ for x in seen] == ["StageTracer", "StageTracer"]
+    assert [type(x).__name__ for x in tracers] == ["StageTracer", "StageTracer"]
 
 
-def test_static_arguments_of_make_jaxpr_are_named_in_errors_as_others_are() -> None:
+def test_error_messages_name_the_traced_argument() -> None:
     def choose(n: int, x: Any) -> Any:
         return x if x else n
 
@@ -105,7 +105,7 @@ def test_static_arguments_of_make_jaxpr_are_named_in_errors_as_others_are() -> N
         fx.jit(lambda *, p: bool(p["a"][0]))(p={"a": [1.0]})
 
 
-# ------------------------------------------------------------------ names
+# ------------------------------------------------------------------ name scopes
 
 
 def lowered(f: Any) -> str:
@@ -136,17 +136,17 @@ def test_named_scopes_reach_the_optimized_program() -> None:
     assert 'op_name="encoder/' in fx.jit(f).lower(X).compile().as_text()
 
 
-def test_named_scopes_stay_on_what_is_derived() -> None:
+def test_named_scopes_are_kept_in_derived_programs() -> None:
     def f(x: Any) -> Any:
         with fx.named_scope("layer"):
             return fnp.sum(fnp.sin(x))
 
     assert '"layer/cos"' in lowered(fx.grad(f))
 
-    def of_one(x: Any) -> Any:
+    def summed(x: Any) -> Any:
         return f(x[None])
 
-    assert '"layer/sin"' in lowered(fx.vmap(of_one))
+    assert '"layer/sin"' in lowered(fx.vmap(summed))
 
 
 def test_named_call() -> None:
@@ -160,7 +160,7 @@ def test_named_call() -> None:
     assert_near(np.asarray(fx.named_call(block)(X)), np.sin(X), ELEMENTARY)
 
 
-def test_a_scope_ends_when_an_exception_leaves_it() -> None:
+def test_scope_ends_on_exception() -> None:
     def fails() -> None:
         with fx.named_scope("gone"):
             raise KeyError
@@ -170,7 +170,7 @@ def test_a_scope_ends_when_an_exception_leaves_it() -> None:
     assert "gone" not in lowered(fnp.sin)
 
 
-def test_a_scope_may_be_entered_again_inside_itself() -> None:
+def test_scope_is_reentrant() -> None:
     scope = fx.named_scope("again")
 
     def f(x: Any) -> Any:
@@ -183,7 +183,7 @@ def test_a_scope_may_be_entered_again_inside_itself() -> None:
     assert '"cos"' in text
 
 
-def test_names_make_no_difference_to_what_is_compiled() -> None:
+def test_named_scopes_do_not_change_program_equality() -> None:
     def f(x: Any) -> Any:
         with fx.named_scope("a"):
             return fnp.sin(x)
@@ -203,23 +203,29 @@ STRUCTS: Final[dict[str, Case]] = {
 
 
 @pytest.mark.parametrize("name", STRUCTS)
-def test_structs_agree_with_jax(name: str) -> None:
-    ours: Any = STRUCTS[name](fx, fnp)
-    theirs: Any = STRUCTS[name](jax, jnp)
-    assert (ours.shape, ours.dtype, ours.weak_type, ours.sharding, ours.is_ref) == (
-        theirs.shape,
-        theirs.dtype,
-        theirs.weak_type,
-        theirs.sharding,
-        theirs.is_ref,
+def test_shape_dtype_structs_agree_with_jax(name: str) -> None:
+    tracefx_struct: Any = STRUCTS[name](fx, fnp)
+    jax_struct: Any = STRUCTS[name](jax, jnp)
+    assert (
+        tracefx_struct.shape,
+        tracefx_struct.dtype,
+        tracefx_struct.weak_type,
+        tracefx_struct.sharding,
+        tracefx_struct.is_ref,
+    ) == (
+        jax_struct.shape,
+        jax_struct.dtype,
+        jax_struct.weak_type,
+        jax_struct.sharding,
+        jax_struct.is_ref,
     )
 
 
-def test_structs_have_and_keep_shardings() -> None:
-    placed = fx.device_put(fnp.ones(2), fx.devices()[-1])
-    struct = fx.ShapeDtypeStruct.like(placed)
-    assert struct.sharding == (placed.sharding if placed.committed else None)
-    given = fx.ShapeDtypeStruct((2,), "int8", sharding=placed.sharding)
-    assert given.update(shape=(4,)).sharding == placed.sharding
-    assert given.update(sharding=None).sharding is None
-    assert fx.ShapeDtypeStruct.like(given) == given
+def test_shape_dtype_structs_keep_shardings() -> None:
+    device_array = fx.device_put(fnp.ones(2), fx.devices()[-1])
+    struct = fx.ShapeDtypeStruct.like(device_array)
+    assert struct.sharding == (device_array.sharding if device_array.committed else None)
+    with_sharding = fx.ShapeDtypeStruct((2,), "int8", sharding=device_array.sharding)
+    assert with_sharding.update(shape=(4,)).sharding == device_array.sharding
+    assert with_sharding.update(sharding=None).sharding is None
+    assert fx.ShapeDtypeStruct.like(with_sharding) == with_sharding

@@ -99,7 +99,7 @@ def test_agrees_with_jax(name: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
-def test_is_a_loop(axis: int) -> None:
+def test_vmap_equals_loop(axis: int) -> None:
     def f(x: Any) -> Any:
         return fnp.exp(x / 24) @ fnp.ones((x.shape[1], 2)) + fnp.max(x, axis=1, keepdims=True)
 
@@ -107,7 +107,7 @@ def test_is_a_loop(axis: int) -> None:
     assert_near(np.asarray(fx.vmap(f, in_axes=axis)(T)), np.stack(rows), ELEMENTARY)
 
 
-def test_the_function_runs_once_and_sees_one_example() -> None:
+def test_vmapped_function_is_called_once_with_unbatched_shapes() -> None:
     shapes = []
 
     def f(x: Any) -> Any:
@@ -118,15 +118,15 @@ def test_the_function_runs_once_and_sees_one_example() -> None:
     assert shapes == [((3,), 1, 3, 3)]
 
 
-def test_out_axes_none_for_what_differs_along_the_batch() -> None:
+def test_out_axes_none_for_batched_output_is_refused() -> None:
     with pytest.raises(ValueError, match="out_axes is None for an output that differs between batch elements"):
         fx.vmap(lambda x: x, out_axes=None)(M)
 
 
-def test_control_flow_on_what_is_mapped_is_refused() -> None:
+def test_python_control_flow_on_batched_values_is_refused() -> None:
     with pytest.raises(TypeError, match=rf"made by vmap at {__file__}:\d+ .* is traced: only its shape"):
         fx.vmap(lambda x: x if x > 0 else -x)(X)
 
 
-def test_control_flow_on_what_is_not_mapped_works() -> None:
+def test_python_control_flow_on_unbatched_values() -> None:
     agree(lambda F, N: F.vmap(lambda x, y: x if y > 0 else -x, in_axes=(0, None))(X, N.asarray(2.0)))

@@ -1,4 +1,4 @@
-"""What type checkers make of checked, narrowed and shown functions."""
+"""Static types of checked, narrowed and reported functions."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def casts(w: Array, x: Array) -> None:
 
 def shows(w: Array, x: Array) -> None:
     assert_type(progress(loss, every=3)(w, x), Array)
-    with progress(show=told) as bars:
+    with progress(show=report_attributes) as bars:
         assert_type(bars(loss)(w, x), Array)
     progress(loss, show=print)(w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-def told(report: Report) -> None:
+def report_attributes(report: Report) -> None:
     assert_type(report.total, int | None)

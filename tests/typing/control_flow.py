@@ -1,6 +1,6 @@
-"""The types of loops, branches and checkpoints: what users' functions say survives. mypy and pyright check this file.
+"""Static types of loops, branches and checkpoints: the types of users' functions are kept. Checked by mypy and pyright.
 
-Nothing here is run.
+The functions are never called.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def advance(state: State) -> State:
     return state
 
 
-def is_going(state: State) -> Array:
+def continues(state: State) -> Array:
     return state.steps < 3
 
 
@@ -57,9 +57,9 @@ def scans(state: State, xs: Array) -> None:
 
 
 def loops(state: State, x: Array) -> None:
-    assert_type(lax.while_loop(is_going, advance, state), State)
-    assert_type(lax.while_loop(is_going, advance, state, max_steps=3), State)
-    lax.while_loop(is_going, advance, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(lax.while_loop(continues, advance, state), State)
+    assert_type(lax.while_loop(continues, advance, state, max_steps=3), State)
+    lax.while_loop(continues, advance, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(lax.fori_loop(0, 3, counted, state), State)
     assert_type(lax.fori_loop(0, x, counted, state, unroll=2), State)
     lax.fori_loop(0, "3", counted, state)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -97,7 +97,7 @@ def solvers(x: Array, state: State) -> None:
     def newton(f: Any, x: Array) -> Array:
         return x
 
-    found: Array = lax.custom_root(double, x, newton, newton)
+    root: Array = lax.custom_root(double, x, newton, newton)
     solution: Array = lax.custom_linear_solve(double, x, newton, symmetric=True)
-    assert_type((found, solution), tuple[Array, Array])
+    assert_type((root, solution), tuple[Array, Array])
     lax.custom_root(double, state, newton, newton)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

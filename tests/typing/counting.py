@@ -1,4 +1,4 @@
-"""What type checkers make of costs."""
+"""Static types of cost counting."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def counts(w: Array, x: Array) -> None:
     assert_type(COST_RULES.adding(DotGeneral, free), CostRules)
     COST_RULES.adding(
         ScatterOperation, lambda scatter, ins, outs: OperationCost(flops=scatter.arity)
-    )  # an abstract family
+    )  # an abstract class of primitives
     count(loss, branches="mean")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     COST_RULES.adding(ScatterOperation, free)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""What type checkers make of Laplacians and sparse derivatives."""
+"""Static types of Laplacians and sparse derivatives."""
 
 from __future__ import annotations
 

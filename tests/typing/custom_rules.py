@@ -1,4 +1,4 @@
-"""What type checkers make of functions with rules of their own. mypy and pyright read this; nothing here is called."""
+"""Static types of functions with custom rules. Checked by mypy and pyright; the functions are never called."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def batched_rule(axis_size: int, in_batched: list[bool], x: Array) -> tuple[Arra
     return x, in_batched[0]
 
 
-def signatures_are_kept(x: Array) -> None:
+def custom_rules_keep_the_signature(x: Array) -> None:
     assert_type(log1pexp(x), Array)
     assert_type(log1pexp(x, scale=2.0), Array)
     log1pexp()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -48,7 +48,7 @@ def signatures_are_kept(x: Array) -> None:
     assert_type(batched_rule(2, [True], x), tuple[Array, bool])
 
 
-def they_can_be_transformed(x: Array) -> None:
+def transforms_of_custom_rule_functions(x: Array) -> None:
     assert_type(fx.jit(log1pexp)(x, scale=2.0), Array)
     assert_type(fx.grad(log1pexp)(x), Array)
     assert_type(fx.vmap(pair)(x, x), tuple[Array, Array])
@@ -62,24 +62,24 @@ def backward(residuals: None, ct: tuple[Array, Array]) -> tuple[Array, Array]:
     return ct
 
 
-def in_part(tangent: Array, out: Array, x: Array, scale: float) -> Array:
+def partial_tangent(tangent: Array, out: Array, x: Array, scale: float) -> Array:
     return tangent
 
 
-def rules_are_functions() -> None:
+def rules_stay_callable() -> None:
     pair.defvjp(forward, backward)
     pair.defvjp(3, backward)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    log1pexp.defjvps(in_part, None)
+    log1pexp.defjvps(partial_tangent, None)
     log1pexp.defjvp("rule")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
 
 
-def options_come_first(x: Array) -> None:
-    power = fx.custom_jvp(raised, nondiff_argnums=(0,))
+def decorators_with_options(x: Array) -> None:
+    power = fx.custom_jvp(raised_to_power, nondiff_argnums=(0,))
     assert_type(power(3, x), Array)
-    fx.custom_jvp(raised, nondiff_argnames=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    fx.custom_jvp(raised_to_power, nondiff_argnames=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def raised(n: int, x: Array) -> Array:
+def raised_to_power(n: int, x: Array) -> Array:
     return x**n
 
 
@@ -92,7 +92,7 @@ class Model:
         return self.scale * x
 
 
-def methods_bind(x: Array) -> None:
+def custom_rules_on_methods(x: Array) -> None:
     assert_type(Model(2.0).apply(x), Array)
     assert_type(Model.apply(Model(2.0), x), Array)
     Model(2.0).apply("x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -102,7 +102,7 @@ def cotangent(ct: Array) -> Array:
     return ct
 
 
-def functions_that_give_their_gradient(x: Array) -> None:
+def custom_gradient_functions(x: Array) -> None:
     @fx.custom_gradient
     def square(x: Array) -> tuple[Array, Callable[[Array], Array]]:
         return x * x, cotangent

@@ -1,4 +1,4 @@
-"""What type checkers make of exported functions. mypy and pyright read this; the functions are never called."""
+"""Static types of exported functions. Checked by mypy and pyright; the functions are never called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def predict(params: dict[str, Array], x: Array, scale: float = 1.0) -> tuple[Arr
     return params["w"] * x * scale, ""
 
 
-def exporting_keeps_the_signature(params: dict[str, Array], x: Array) -> None:
+def export_keeps_the_signature(params: dict[str, Array], x: Array) -> None:
     exported = fx.export(predict, platforms=["cpu"])(params, fx.ShapeDtypeStruct((3,), "float32"))
     assert_type(exported.call(params, x), tuple[Array, str])
     assert_type(exported.call(params, x, scale=2.0), tuple[Array, str])
@@ -27,17 +27,17 @@ def plain(x: Array) -> Array:
     return x
 
 
-def only_jitted_functions_are_exported(x: Array) -> None:
+def export_requires_jitted_functions(x: Array) -> None:
     fx.export(plain)(x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def what_is_loaded_has_no_signature(data: bytes, x: Array) -> None:
+def loaded_functions_have_no_signature(data: bytes, x: Array) -> None:
     loaded = fx.load(data)
     assert_type(loaded, fx.Exported[..., Any])
     loaded.call(x, anything=x)
 
 
-def programs_as_bytes(closed: fx.ClosedJaxpr) -> None:
+def serialized_programs(closed: fx.ClosedJaxpr) -> None:
     data = programs.serialize(closed, provenance=True)
     assert_type(data, bytes)
     assert_type(programs.deserialize(data), fx.ClosedJaxpr)

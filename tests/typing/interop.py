@@ -1,4 +1,4 @@
-"""Types of functions from JAX and to JAX: they keep the signature."""
+"""Static types of functions imported from JAX and exported to JAX: they keep the signature."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def summed(x: fx.Array) -> fx.Array:
 
 
 def imported(x: jax.Array) -> None:
-    ours = from_jax(scaled)
-    assert_type(ours(x), jax.Array)
-    assert_type(ours(x, by=3.0), jax.Array)
-    assert_type(fx.jit(ours)(x), jax.Array)
-    ours(x, other=3.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    from_jax_scaled = from_jax(scaled)
+    assert_type(from_jax_scaled(x), jax.Array)
+    assert_type(from_jax_scaled(x, by=3.0), jax.Array)
+    assert_type(fx.jit(from_jax_scaled)(x), jax.Array)
+    from_jax_scaled(x, other=3.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     from_jax(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -1,4 +1,4 @@
-"""What type checkers make of the checks. mypy and pyright read this; the functions are never called."""
+"""Static types of `tracefx.testing`. Checked by mypy and pyright; the functions are never called."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def square(x: Array) -> Array:
     return x * x
 
 
-def checks_take_functions_and_trees(x: Array) -> None:
+def checks_accept_functions_and_pytrees(x: Array) -> None:
     assert_type(check_function(square, x), LawReport)
     assert_type(check_function(square, x).passed, tuple[str, ...])
     check_grads(square, x, order=3, modes=["fwd"])
@@ -64,20 +64,20 @@ def checks_take_functions_and_trees(x: Array) -> None:
     vmap_is_a_loop(square, x)
 
 
-def handlers_are_made_from_the_one_below() -> None:
+def handler_factories_take_the_inner_handler() -> None:
     assert_type(check_handler(IdentityHandler), LawReport)
     check_handler(lambda inner: IdentityHandler(inner), square, 2.0, meaning=lambda f: f)
     check_handler(IdentityHandler(fx.current()))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def errors_have_their_evidence(error: LawError) -> None:
+def law_errors_have_evidence(error: LawError) -> None:
     assert_type(error.message, str)
     assert_type(error.reproducer, Reproducer | None)
     if error.reproducer is not None:
         assert_type(error.reproducer.python, str | None)
 
 
-def strategies_say_what_they_draw() -> None:
+def strategies_have_value_types() -> None:
     assert_type(arrays(dtypes.float32, (2,)), SearchStrategy[Array])
     assert_type(broadcastable_arrays(2), SearchStrategy[tuple[Array, ...]])
     assert_type(shapes(), SearchStrategy[tuple[int, ...]])
@@ -92,7 +92,7 @@ def strategies_say_what_they_draw() -> None:
     index_expressions("ij")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def programs_are_run_by_any_library(case: TransformedProgram, library: Any, functions: Any) -> None:
+def generated_programs_accept_any_library(case: TransformedProgram, library: Any, functions: Any) -> None:
     f: Callable[..., Any] = case.function(library, functions)
     assert_type(case.source, str)
     f(*case.inputs())

@@ -1,4 +1,4 @@
-"""What type checkers make of naming, logging and explaining: users' functions keep their types."""
+"""Static types of naming, logging and explaining: the types of users' functions are kept."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ def logs(weights: dict[str, Array], x: Array, texts: list[str]) -> None:
     log(loss, sink=int.__add__)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def wider(found: Explanation[tuple[Array, Array]]) -> Explanation[tuple[Array, Array]]:
-    return found
+def explanation_is_covariant(explanation: Explanation[tuple[Array, Array]]) -> Explanation[tuple[Array, Array]]:
+    return explanation
 
 
 def explains(weights: dict[str, Array], x: Array) -> None:
-    found = explain(model)(weights, x, scale=2.0)
-    assert_type(found, Explanation[State])
-    assert_type(found.out, State)
-    assert_type(found.first(lambda op: op.has_nan), ExplainedOperation | None)
-    assert_type(found.where(lambda op: "float64" in op.dtypes), tuple[ExplainedOperation, ...])
-    assert_type(found.lines, tuple[ExplainedLine, ...])
-    assert_type(found.operations[0].summaries, tuple[Summary, ...])
-    assert_type(wider(found), Explanation[tuple[Array, Array]])
+    explanation = explain(model)(weights, x, scale=2.0)
+    assert_type(explanation, Explanation[State])
+    assert_type(explanation.out, State)
+    assert_type(explanation.first(lambda op: op.has_nan), ExplainedOperation | None)
+    assert_type(explanation.where(lambda op: "float64" in op.dtypes), tuple[ExplainedOperation, ...])
+    assert_type(explanation.lines, tuple[ExplainedLine, ...])
+    assert_type(explanation.operations[0].summaries, tuple[Summary, ...])
+    assert_type(explanation_is_covariant(explanation), Explanation[tuple[Array, Array]])
     assert_type(explain(loss, keep=3)(weights, x).out, Array)

@@ -1,4 +1,4 @@
-"""What type checkers make of probabilistic programs, units and adapted weights: users' functions keep their types."""
+"""Static types of probabilistic programs, units and adapted weights: the types of users' functions are kept."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def handlers(x: Array, sites: dict[str, Site]) -> None:
     fx.grad(log_density(model))({"x": x}, x)
 
 
-def others(x: Array, w: LowRank) -> None:
+def units_and_adapted_weights(x: Array, w: LowRank) -> None:
     assert_type(lora(model)(x), tuple[Array, int])
     assert_type(m / s**2, Unit)
     assert_type(of_unit(x, 1000 * m), Array)

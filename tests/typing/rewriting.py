@@ -1,4 +1,4 @@
-"""What type checkers must say of rules and passes."""
+"""Static types of rewrite rules and passes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ closed = fx.make_jaxpr(negative)(fx.numpy.float32(1))
 # ------------------------------------------------------------------ rules
 
 
-def of_terms(term: Term) -> Term | None:
+def rule_on_terms(term: Term) -> Term | None:
     match term:
         case Apply(Neg(), (Apply(Neg(), (x,)),)):
             assert_type(x, Apply | InputTerm | Literal)
@@ -49,29 +49,29 @@ def of_terms(term: Term) -> Term | None:
 
 
 @rule(Mul)
-def of_arrays(term: Apply) -> fx.Array | None:
+def rule_returning_array(term: Apply) -> fx.Array | None:
     assert_type(term.prim, Primitive)
     x, y = term.operands
     return fx.lax.square(x) if x is y else None
 
 
 @rule()
-def of_several(term: Apply) -> list[fx.Array]:
+def rule_returning_several(term: Apply) -> list[fx.Array]:
     return list(term.outputs)
 
 
-assert_type(of_arrays, RewriteRule)
-rules = [RewriteRule("of terms", of_terms, (Neg,)), of_arrays, of_several]
+assert_type(rule_returning_array, RewriteRule)
+rules = [RewriteRule("of terms", rule_on_terms, (Neg,)), rule_returning_array, rule_returning_several]
 
 
-def refused() -> None:
+def invalid_calls() -> None:
     RewriteRule("gives text", lambda term: "x")  # type: ignore[arg-type,return-value]  # pyright: ignore[reportArgumentType]
     rule("neg")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rewrite(closed.jaxpr.eqns, rules)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
-    rewrite(closed, [of_terms])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    rewrite(closed, [rule_on_terms])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 
-# ------------------------------------------------------------------ passes keep the kind of program
+# ------------------------------------------------------------------ passes return the type of program they get
 
 assert_type(rewrite(closed, rules), fx.ClosedJaxpr)
 assert_type(rewrite(closed.jaxpr, rules, limit=10), fx.Jaxpr)
@@ -88,7 +88,7 @@ assert_type(optimize(closed.jaxpr), fx.Jaxpr)
 assert_type(canonicalize_jaxpr(closed), fx.ClosedJaxpr)
 assert_type(canonicalize_jaxpr(closed.jaxpr), fx.Jaxpr)
 
-# ------------------------------------------------------------------ comparing
+# ------------------------------------------------------------------ comparison
 
 assert_type(diff_jaxprs(closed, closed.jaxpr), JaxprDiff)
 assert_type(equivalent(closed, closed), bool)

@@ -1,6 +1,6 @@
-"""What type checkers make of arrays over devices. mypy and pyright read this; the functions are never called.
+"""Static types of sharded arrays. Checked by mypy and pyright; the functions are never called.
 
-An `ignore` that is not needed is an error in both, so a wrong call that stops being one fails.
+Both report an `ignore` that is not needed, so an invalid call that is no longer rejected fails the check.
 """
 
 from __future__ import annotations

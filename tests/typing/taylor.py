@@ -1,4 +1,4 @@
-"""What type checkers make of `jet` and `derivatives`."""
+"""Static types of `jet` and `derivatives`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pair(x: Array) -> tuple[Array, Array]:
     return fnp.sin(x), fnp.cos(x)
 
 
-def takes(x: Array, y: Array) -> None:
+def jet_and_derivatives(x: Array, y: Array) -> None:
     assert_type(jet(f, (x, y), ([x, None], None)), tuple[Array, Any])
     assert_type(jet(pair, (x,), ([x],), factorial_scaled=False), tuple[tuple[Array, Array], Any])
     assert_type(jet(fx.jit(pair), [x], ([x],)), tuple[tuple[Array, Array], Any])

@@ -1,6 +1,6 @@
-"""What type checkers make of transformed functions. mypy and pyright read this; the functions are never called.
+"""Static types of transformed functions. Checked by mypy and pyright; the functions are never called.
 
-An `ignore` that is not needed is an error in both, so a wrong call that stops being one fails.
+Both report an `ignore` that is not needed, so an invalid call that is no longer rejected fails the check.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def four_and_count(a: Array, b: Params, c: float, d: list[Array]) -> tuple[Array
     return a, ""
 
 
-def nothing() -> float:
+def no_arguments() -> float:
     return 0.0
 
 
@@ -116,7 +116,7 @@ def methods_are_bound(layer: Layer, x: Array) -> None:
     assert_type(layer.rows(x), Array)
     assert_type(layer.named(x), Array)
     assert_type(Layer.apply(layer, x), Array)
-    layer.through_partial(x, 1.0)  # mypy loses what overloads say in a partial application
+    layer.through_partial(x, 1.0)  # mypy loses the overloads in a partial application
     layer.slope(x)
     assert_type(fx.grad(Layer.loss, argnums=1)(layer, x), Array)
     assert_type(fx.grad(layer.loss)(x), Array)
@@ -137,7 +137,7 @@ def vmap_keeps_the_signature(params: Params, x: Array) -> None:
     assert_type(fx.named_call(loss, name="loss")(params, x), Array)
 
 
-def grad_gives_the_argument(a: Array, b: Params, c: float, d: list[Array]) -> None:
+def grad_returns_the_type_of_the_argument(a: Array, b: Params, c: float, d: list[Array]) -> None:
     assert_type(fx.grad(four)(a, b, c, d), Array)
     assert_type(fx.grad(four, 0)(a, b, c, d), Array)
     assert_type(fx.grad(four, 1)(a, b, c, d), Params)
@@ -163,7 +163,7 @@ def grad_with_aux(a: Array, b: Params, c: float, d: list[Array]) -> None:
     assert_type(fx.grad(four_and_count, [2], has_aux=True)(a, b, c, d), tuple[tuple[Any, ...], str])
 
 
-def value_and_grad_gives_both(a: Array, b: Params, c: float, d: list[Array], n: int, ns: Sequence[int]) -> None:
+def value_and_grad_returns_both(a: Array, b: Params, c: float, d: list[Array], n: int, ns: Sequence[int]) -> None:
     assert_type(fx.value_and_grad(four)(a, b, c, d), tuple[Array, Array])
     assert_type(fx.value_and_grad(four, 1)(a, b, c, d), tuple[Array, Params])
     assert_type(fx.value_and_grad(four, 2)(a, b, c, d), tuple[Array, float])
@@ -178,7 +178,7 @@ def value_and_grad_gives_both(a: Array, b: Params, c: float, d: list[Array], n: 
 
 
 def grad_refuses(a: Array, b: Params) -> None:
-    fx.grad(nothing)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    fx.grad(no_arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     fx.grad(loss, has_aux=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     fx.grad(loss, argnums="params")  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
     fx.grad(loss)(a, b)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -249,7 +249,7 @@ def transforms_are_typed(a: Array, b: Params, c: float, d: list[Array]) -> None:
     assert_type(fx.ValueAndGrad(has_aux=True)(loss_and_count)(b, a), tuple[tuple[Array, int], Params])
     assert_type(fx.Jvp()(loss)((b, a, c), (b, a, c)), tuple[Array, Array])
     assert_type(fx.Jvp(has_aux=True)(loss_and_count)((b, a), (b, a)), tuple[Array, Array, int])
-    fx.Grad()(nothing)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    fx.Grad()(no_arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     fx.Grad(1)(square)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     fx.Grad(has_aux=True)(loss)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     fx.Grad(argnums="x")  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -268,7 +268,7 @@ def compositions_are_typed(a: Array, b: Params, c: float, d: list[Array], n: int
     pipeline = fx.Jit() @ fx.Vmap(in_axes=0) @ fx.Grad()
     assert_type(pipeline(loss)(b, a, scale=2.0), Params)
     pipeline(loss)(b)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    pipeline(nothing)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    pipeline(no_arguments)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type((fx.Jit() @ (fx.Vmap() @ fx.Grad(1)))(four)(a, b, c, d), Params)
     assert_type((fx.Jit() @ fx.ValueAndGrad(has_aux=True))(loss_and_count)(b, a), tuple[tuple[Array, int], Params])
     assert_type((fx.Grad() @ fx.Jit() @ fx.Grad())(square)(a), Array)
@@ -279,8 +279,8 @@ def compositions_are_typed(a: Array, b: Params, c: float, d: list[Array], n: int
     fx.Jit() @ square  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnusedExpression]
 
 
-def untyped_functions_stay_callable(f: Callable[..., Any], g: Callable[[Any, Any], Any], x: Array) -> None:
-    # Where several overloads fit, mypy chooses Any; what matters is that the calls are allowed.
+def transforms_of_untyped_functions(f: Callable[..., Any], g: Callable[[Any, Any], Any], x: Array) -> None:
+    # Where several overloads match, mypy infers Any; the test is that the calls are allowed.
     fx.grad(f)(x)
     fx.grad(g, 1)(x, x)
     fx.grad(g, (0, 1))(x, x)
@@ -298,12 +298,12 @@ def untyped_functions_stay_callable(f: Callable[..., Any], g: Callable[[Any, Any
     fx.jvp(lambda y: y * y, (x,), (x,))
 
 
-def any_transform_is_called(transform: fx.Transform, x: Array) -> None:
+def calling_any_transform(transform: fx.Transform, x: Array) -> None:
     assert_type(transform(square), Callable[..., Any])
     assert_type(fx.Jit() @ transform, fx.Transform)
     assert_type(transform @ fx.Jit(), fx.Transform)
-    any_transform_is_called(fx.Jit() @ fx.Grad(), x)
-    any_transform_is_called(fx.Jvp() @ fx.Grad(), x)
+    calling_any_transform(fx.Jit() @ fx.Grad(), x)
+    calling_any_transform(fx.Jvp() @ fx.Grad(), x)
     fx.Transform()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
 
 
@@ -316,5 +316,5 @@ def handlers_are_typed(handler: Batch) -> None:
     (fx.Jit() @ fx.Vmap(axis_size=3)).over(handler)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
-def jitted_is_a_callable(f: Jitted[[Array], Array]) -> Callable[[Array], Array]:
+def jitted_is_assignable_to_callable(f: Jitted[[Array], Array]) -> Callable[[Array], Array]:
     return f

@@ -1,4 +1,4 @@
-"""The device that the tests of the runtime run on."""
+"""Fixture for the device of the runtime tests."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SHAPES: dict[str, Callable[[AnyArray], AnyArray]] = {
 
 
 def values(dtype: np.dtype[np.generic], shape: tuple[int, ...] = (3, 4)) -> AnyArray:
-    """All kinds of values: negative ones, both zeros and a NaN where the dtype has them."""
+    """Returns sample values, with negative numbers, both zeros and NaN where the dtype has them."""
     array = np.random.default_rng(0).integers(-8, 8, shape).astype(np.complex128 if dtype.kind == "c" else np.float64)
     if dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float8_e4", "float8_e5")):
         array.flat[:3] = [-0.0, np.nan, 0.5]

@@ -1,4 +1,4 @@
-"""Compiled programs beside JAX's: no more kernels, arithmetic, traffic or memory, and the same results."""
+"""Compiled programs compared with JAX's: no more kernels, flops, bytes accessed or memory, and equal results."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ from tracefx.xla import runtime
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
-MODELS = models(2)  # each block is compiled alike
+MODELS = models(2)  # all blocks compile to the same code
 CASES = {case.name: case for case in (*MODELS, *EVERYDAY)}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_program_is_no_larger_than_jaxs(case: Case) -> None:
-    ours, theirs = compiled_by(OURS, case), compiled_by(JAX, case)
-    found, wanted = counts(ours), counts(theirs)
+def test_program_is_no_larger_than_in_jax(case: Case) -> None:
+    compiled, jax_compiled = compiled_by(OURS, case), compiled_by(JAX, case)
+    cost, jax_cost = counts(compiled), counts(jax_compiled)
     kernels, flops, accessed = LARGER_PROGRAMS.get(case.name, (0, 0, 0))
     allowed = evolve(
-        wanted,
-        kernels=wanted.kernels + kernels,
-        flops=wanted.flops + flops,
-        bytes_accessed=wanted.bytes_accessed + accessed,
+        jax_cost,
+        kernels=jax_cost.kernels + kernels,
+        flops=jax_cost.flops + flops,
+        bytes_accessed=jax_cost.bytes_accessed + accessed,
     )
-    assert all(a <= b for a, b in zip(astuple(found), astuple(allowed), strict=True)), f"{found} against JAX's {wanted}"
-    results: Any = zip(fx.tree.leaves(ours(*case.arguments)), jax.tree.leaves(theirs(*case.arguments)), strict=True)
+    assert all(a <= b for a, b in zip(astuple(cost), astuple(allowed), strict=True)), f"{cost} against JAX's {jax_cost}"
+    results: Any = zip(
+        fx.tree.leaves(compiled(*case.arguments)), jax.tree.leaves(jax_compiled(*case.arguments)), strict=True
+    )
     for x, y in results:
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
         assert_near(x, y, PROGRAM)
 
 
-def test_a_longer_program_has_larger_counts() -> None:
+def test_longer_program_has_larger_costs() -> None:
     short = Case("short", lambda m: lambda x: m.numpy.sum(x), (np.ones((64, 100), np.float32),))
     long = Case(
         "long", lambda m: lambda x: (x @ x.T, m.numpy.sum(m.numpy.sin(x), axis=0)), (np.ones((64, 100), np.float32),)
@@ -55,7 +57,7 @@ def test_a_longer_program_has_larger_counts() -> None:
     assert (few.flops, few.transcendentals, few.memory) == (6399, 0, 4 * 6400 + 4)
 
 
-def test_kernels_are_what_runs() -> None:
+def test_kernel_count_includes_only_executed_kernels() -> None:
     text = """HloModule m
 
 %add (a: f32[], b: f32[]) -> f32[] {
@@ -90,7 +92,7 @@ ENTRY %main (x: f32[8]) -> (f32[], f32[2,4]) {
     assert kernels(text) == 4
 
 
-def test_numbers_that_rules_bring_are_in_the_program() -> None:
+def test_constants_of_rules_are_literals() -> None:
     functions: list[Any] = [
         *(fx.grad(fnp.abs), fx.grad(lambda x: fnp.maximum(x, 0)), fx.grad(lambda x: fnp.clip(x, 0, 1)), fnp.std),
         *(nn.softplus, fx.grad(nn.relu), nn.logsumexp, lambda x: fnp.logaddexp(x, 0.0)),
@@ -99,17 +101,17 @@ def test_numbers_that_rules_bring_are_in_the_program() -> None:
         assert fx.make_jaxpr(function)(2.0).consts == (), function
 
 
-def test_a_quotient_by_a_number_is_not_kept_for_its_derivative() -> None:
-    def shares(m: Library) -> Any:
+def test_quotient_by_a_constant_has_no_residuals() -> None:
+    def gradient(m: Library) -> Any:
         return m.core.grad(lambda y, x: m.numpy.sum(m.numpy.sin(m.numpy.exp(-3 * x / y))))
 
-    case = Case("", shares, (np.float32(2), np.ones((64, 100), np.float32)))
-    found, wanted = [counts(compiled_by(library, case)) for library in (OURS, JAX)]
-    assert (found.kernels, found.memory) <= (wanted.kernels, wanted.memory)
+    case = Case("", gradient, (np.float32(2), np.ones((64, 100), np.float32)))
+    cost, jax_cost = [counts(compiled_by(library, case)) for library in (OURS, JAX)]
+    assert (cost.kernels, cost.memory) <= (jax_cost.kernels, jax_cost.memory)
 
 
 @pytest.mark.parametrize("y", [1e-25, 2.0, 1e25])
-def test_derivatives_of_a_quotient_by_a_number_stay_in_range(y: float) -> None:
+def test_derivative_of_a_quotient_by_a_constant_does_not_overflow(y: float) -> None:
     x, number = np.array([1.0, -3.0], np.float32) * np.float32(y), np.float32(y)
     _, tangent = fx.jvp(fx.jit(lambda y: x / y), (number,), (np.float32(1),))
     assert_near(tangent, np.array([-1.0, 3.0]) / y, ELEMENTARY)
@@ -120,17 +122,17 @@ def test_derivatives_of_a_quotient_by_a_number_stay_in_range(y: float) -> None:
 # ------------------------------------------------------------------ memory
 
 
-def test_an_array_goes_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_array_is_transferred_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
     host = np.arange(1 << 20, dtype=np.float32)
     x = fnp.asarray(host)
     assert isinstance(x, ConcreteArray)
     where = address(x)
-    puts: list[runtime.Buffer] = []
+    transfers: list[runtime.Buffer] = []
 
     def put(array: Any, device: runtime.Device, *, copy: bool = False) -> runtime.Buffer:
         assert array.nbytes == host.nbytes
-        puts.append(untouched(array, device, copy=copy))
-        return puts[-1]
+        transfers.append(untouched(array, device, copy=copy))
+        return transfers[-1]
 
     untouched = runtime.buffer_from_numpy
     monkeypatch.setattr(runtime, "buffer_from_numpy", put)
@@ -142,13 +144,13 @@ def test_an_array_goes_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> No
         value, _ = slope(x)
         assert first.tolist() == [2.0 * i for i in range(8)]
         assert float(value) == 140.0
-    assert len(puts) == 1
-    assert x.buffer is puts[0]
+    assert len(transfers) == 1
+    assert x.buffer is transfers[0]
     assert address(x) == where  # the device borrows the memory that `asarray` filled
     host[:] = -1.0
     assert float(x[3]) == 3.0
 
 
 def address(x: ConcreteArray) -> int:
-    place: int = x.numpy().__array_interface__["data"][0]
-    return place
+    pointer: int = x.numpy().__array_interface__["data"][0]
+    return pointer

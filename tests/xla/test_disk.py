@@ -1,4 +1,4 @@
-"""Executables on disk: found by later processes, whatever happens to the files meanwhile."""
+"""The compilation cache on disk: hits across processes, damaged files, concurrent writers, eviction, I/O errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tracefx.xla.runtime import bindings, executables
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 NAME: Final = b"n" * 20
 OTHER: Final = b"o" * 20
-OVERHEAD: Final = 28 + 20 + 8 + 32  # bytes of a file beside its content
+OVERHEAD: Final = 28 + 20 + 8 + 32  # bytes of header and checksum
 
 
 def f(x: Any) -> Any:
@@ -46,24 +46,24 @@ def f(x: Any) -> Any:
 
 
 def program(of: Callable[..., Any] = f) -> Jaxpr:
-    """A program that nothing was derived from yet, as a new process has it."""
+    """Returns a new program without cached derived programs, as in a new process."""
     return fx.make_jaxpr(of)(X).jaxpr
 
 
 def run(of: Callable[..., Any] = f) -> Any:
-    """The outputs of a function, compiled as a new process does it."""
+    """Compiles a function as a new process does, and returns its outputs."""
     return XlaBackend().compiled(program(of), "f")([X])
 
 
 @pytest.fixture(autouse=True)
 def _unedited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is kept once the source was edited, as it may be while tests run."""
+    """The cache is off if the source was edited after it was loaded. Ignores edits made during the test run."""
     monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"rules")
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was lowered, and what compiled."""
+def compile_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A log of the calls that lower and compile."""
     done: list[str] = []
     compile_module = runtime.compile_module
 
@@ -82,7 +82,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder that is the cache during the test, and isn't there yet."""
+    """The cache folder during the test, not created yet."""
     path = tmp_path / "some" / "programs"
     with fx.compilation_cache(path):
         yield path
@@ -101,7 +101,7 @@ def in_new_process(text: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-# ------------------------------------------------------------------ what is found, and by whom
+# ------------------------------------------------------------------ hits and cache keys
 
 SECOND_PROCESS: Final = """
     import numpy as np
@@ -140,57 +140,59 @@ SECOND_PROCESS: Final = """
 """
 
 
-def test_a_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
-    told = [in_new_process(SECOND_PROCESS, TRACEFX_COMPILATION_CACHE_DIR=str(tmp_path)).communicate()[0] for _ in "12"]
-    (did, lowered, first), (did_then, lowered_then, second) = [t.splitlines() for t in told]
+def test_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
+    outputs = [
+        in_new_process(SECOND_PROCESS, TRACEFX_COMPILATION_CACHE_DIR=str(tmp_path)).communicate()[0] for _ in "12"
+    ]
+    (did, lowered, first), (did_then, lowered_then, second) = [t.splitlines() for t in outputs]
     assert "'lower', 'compile_module'" in did
     assert lowered == "['lower', 'compile_module']"
     assert did_then == "[]"
-    assert lowered_then == "['lower']"  # `lower()` lowers anew
+    assert lowered_then == "['lower']"  # `lower()` always lowers
     assert first == second
 
 
-def test_off_by_default(made: list[str]) -> None:
+def test_off_by_default(compile_log: list[str]) -> None:
     for _ in range(2):
         run()
-    assert made == ["lowered", "compiled"] * 2
+    assert compile_log == ["lowered", "compiled"] * 2
 
 
-def test_within_a_block(folder: Path, made: list[str]) -> None:
+def test_enabled_by_a_context_manager(folder: Path, compile_log: list[str]) -> None:
     first = run()
-    assert made == ["lowered", "compiled"]
+    assert compile_log == ["lowered", "compiled"]
     second = run()
     with fx.compilation_cache(None):
         third = run()
-    assert made == ["lowered", "compiled"] * 2
+    assert compile_log == ["lowered", "compiled"] * 2
     assert float(first[0]) == float(second[0]) == float(third[0])
     assert len(files(folder)) == 1
     assert folder.stat().st_mode & 0o77 == 0
 
 
-def test_by_an_argument(tmp_path: Path, made: list[str]) -> None:
+def test_enabled_by_an_argument(tmp_path: Path, compile_log: list[str]) -> None:
     g = fx.jit(lambda x: f(x) * 3)
     lowered = g.lower(X)
     texts = [lowered.compile(cache=folder).as_text() for folder in (tmp_path, str(tmp_path))]
-    assert made == ["lowered", "compiled"]
+    assert compile_log == ["lowered", "compiled"]
     assert len(files(tmp_path)) == 1
     assert all("sine" in text for text in texts)
 
 
 @pytest.mark.parametrize(
-    ("bad", "error", "says"),
+    ("call", "error", "message"),
     [
-        (lambda: fx.compilation_cache(3), TypeError, "path of a directory, got 3 of type int"),  # type: ignore[arg-type]  # what is tested
+        (lambda: fx.compilation_cache(3), TypeError, "path of a directory, got 3 of type int"),  # type: ignore[arg-type]  # deliberately wrong
         (lambda: fx.compilation_cache("x", max_bytes=-1), ValueError, "number of bytes for max_bytes, got -1"),
         (lambda: fx.compilation_cache("x", max_bytes=True), ValueError, "number of bytes for max_bytes, got True"),
     ],
 )
-def test_bad_caches(bad: Callable[[], object], error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
-        bad()
+def test_invalid_cache_arguments(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
 
 
-def test_what_separates_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_key_components(monkeypatch: pytest.MonkeyPatch) -> None:
     device = runtime.devices()[0]
     jaxpr = program()
     names = {
@@ -222,7 +224,7 @@ def test_what_separates_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(names.values())) == len(names)
 
 
-def test_the_source_counts_unless_it_was_edited_after_it_was_loaded(tmp_path: Path) -> None:
+def test_cache_key_includes_the_source_unless_edited_after_loading(tmp_path: Path) -> None:
     loaded = time.time()
     digests = [cache_keys.package_digest(tmp_path, loaded)]
     for name, text in (("a.py", "x = 1"), ("a.py", "x = 2"), ("b.py", ""), ("note.txt", "no rule")):
@@ -236,13 +238,13 @@ def test_the_source_counts_unless_it_was_edited_after_it_was_loaded(tmp_path: Pa
     assert cache_keys.package_digest(tmp_path, loaded) is None
 
 
-# ------------------------------------------------------------------ what is not kept
+# ------------------------------------------------------------------ programs that are not cached
 
 
 @final
 @frozen(eq=False)
 class Twice(Primitive, Lowerable):
-    """What a user defines, and may define in another way tomorrow."""
+    """A user-defined primitive, whose lowering may change without notice."""
 
     name = "twice"
     observable: bool = False
@@ -261,46 +263,46 @@ class Twice(Primitive, Lowerable):
         return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
 
 
-def of_users(x: Any) -> Any:
+def user_defined(x: Any) -> Any:
     return bind1(Twice(), x)
 
 
-def test_what_a_users_rule_makes_is_not_kept(folder: Path) -> None:
-    for of in (of_users, lambda x: fx.jit(of_users)(x) + 1):
+def test_user_defined_primitives_are_not_cached(folder: Path) -> None:
+    for of in (user_defined, lambda x: fx.jit(user_defined)(x) + 1):
         jaxpr = program(of)
         np.testing.assert_array_equal(np.asarray(XlaBackend().compiled(jaxpr, "f")([X])[0])[0], run(of)[0][0])
     assert files(folder) == []
 
 
-def test_what_has_effects_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_keys, "is_builtin_only", lambda jaxpr: True)  # as if tracefx had such operations
-    run(of_users)
+def test_effectful_programs_are_not_cached(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_keys, "is_builtin_only", lambda jaxpr: True)  # treats user-defined primitives as built-in
+    run(user_defined)
     assert len(files(folder)) == 1
     run(lambda x: bind1(Twice(observable=True), x))
     assert len(files(folder)) == 1
 
 
-def test_what_calls_the_host_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_with_callbacks_are_not_cached(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xla_backend, "lower", lambda *args: evolve(lower(*args), calls_host=True))
     run()
     assert files(folder) == []
 
 
-# ------------------------------------------------------------------ damage
+# ------------------------------------------------------------------ damaged files
 
 
 def damaged(data: bytes, chance: random.Random) -> Iterator[bytes]:
     for _ in range(150):
-        place = chance.randrange(len(data))
-        yield data[:place] + bytes([data[place] ^ (1 << chance.randrange(8))]) + data[place + 1 :]
-        yield data[:place]
-        yield data[:place] + data[place + 1 :]
+        position = chance.randrange(len(data))
+        yield data[:position] + bytes([data[position] ^ (1 << chance.randrange(8))]) + data[position + 1 :]
+        yield data[:position]
+        yield data[:position] + data[position + 1 :]
         yield data + chance.randbytes(1 + chance.randrange(100))
-        yield data[:place] + chance.randbytes(1) + data[place:]
+        yield data[:position] + chance.randbytes(1) + data[position:]
     yield from (b"", b"\0" * len(data), data * 2, data[1:], data[::-1], b"some other program's file\n")
 
 
-def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
+def test_damaged_file_is_a_miss(tmp_path: Path) -> None:
     cache, chance = as_compilation_cache(tmp_path), random.Random(0)
     DiskCache().store(cache, NAME, chance.randbytes(300))
     (path,) = files(tmp_path)
@@ -312,7 +314,7 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
     assert DiskCache().load(cache, NAME) == whole[56:-32]
 
 
-def test_a_file_under_anothers_name_is_as_good_as_none(tmp_path: Path) -> None:
+def test_file_under_the_name_of_another_is_a_miss(tmp_path: Path) -> None:
     cache = as_compilation_cache(tmp_path)
     DiskCache().store(cache, NAME, b"content")
     files(tmp_path)[0].rename(tmp_path / f"{OTHER.hex()}.executable")
@@ -320,22 +322,22 @@ def test_a_file_under_anothers_name_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["flipped", "cut", "extended", "of another format"])
-def test_what_is_damaged_is_compiled_anew_and_replaced(harm: str, folder: Path, made: list[str]) -> None:
+def test_damaged_entry_is_recompiled_and_replaced(harm: str, folder: Path, compile_log: list[str]) -> None:
     expected = float(run()[0])
     (path,) = files(folder)
     whole = path.read_bytes()
     middle = len(whole) // 2
-    if harm == "of another format":  # whole, but no executable
+    if harm == "of another format":  # a valid file whose content is no executable
         DiskCache().store(as_compilation_cache(folder), bytes.fromhex(path.stem), b"no executable")
     else:
         flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
         path.write_bytes({"flipped": flipped, "cut": whole[:middle], "extended": whole + b"\0"}[harm])
     for _ in range(3):
         assert float(run()[0]) == expected
-    assert made == ["lowered", "compiled"] * 2
+    assert compile_log == ["lowered", "compiled"] * 2
 
 
-def test_a_writer_that_is_killed_leaves_nothing_that_is_read(tmp_path: Path) -> None:
+def test_killed_writer_leaves_no_readable_entry(tmp_path: Path) -> None:
     size = 1 << 26
     text = """
         import sys
@@ -348,7 +350,7 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_read(tmp_path: Path) -> 
             DiskCache().store(CompilationCache(Path(sys.argv[1])), b"n" * 20, b"c" * int(sys.argv[2]))
     """
     command = [sys.executable, "-c", textwrap.dedent(text), str(tmp_path), str(size)]
-    left: list[Path] = []
+    remaining: list[Path] = []
     for _ in range(20):
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
@@ -361,20 +363,20 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_read(tmp_path: Path) -> 
                 time.sleep(0.001)
             writer.send_signal(signal.SIGKILL)
         assert DiskCache().load(as_compilation_cache(tmp_path), NAME) in (None, b"c" * size)
-        left = list(tmp_path.glob("*.partial"))
-        if left:
+        remaining = list(tmp_path.glob("*.partial"))
+        if remaining:
             break
-    assert left  # one of them was killed in the middle of writing
+    assert remaining  # one of them was killed in the middle of writing
     DiskCache().store(as_compilation_cache(tmp_path), NAME, b"small")
-    assert list(tmp_path.glob("*.partial")) == left  # it might still be written to
-    os.utime(left[0], (0, 0))
+    assert list(tmp_path.glob("*.partial")) == remaining  # another process might still write to it
+    os.utime(remaining[0], (0, 0))
     DiskCache().store(as_compilation_cache(tmp_path), NAME, b"small")
     assert list(tmp_path.glob("*.partial")) == []
     assert DiskCache().load(as_compilation_cache(tmp_path), NAME) == b"small"
 
 
-def test_eight_processes_write_at_once(tmp_path: Path) -> None:
-    """There is room for three of the five files they write, so they drop each other's as well."""
+def test_eight_concurrent_writers(tmp_path: Path) -> None:
+    """The cache holds three of the five files that they write, so they also evict each other's."""
     text = f"""
         from pathlib import Path
         from tracefx.core.settings import CompilationCache
@@ -390,68 +392,68 @@ def test_eight_processes_write_at_once(tmp_path: Path) -> None:
         print(found)
     """
     processes = [in_new_process(text, PYTHONWARNINGS="error") for _ in range(8)]
-    told = [p.communicate()[0] for p in processes]
+    outputs = [p.communicate()[0] for p in processes]
     assert [p.returncode for p in processes] == [0] * 8
-    assert all(t.strip().isdigit() for t in told)
-    left = files(tmp_path)
-    assert 1 <= len(left) <= 3
+    assert all(t.strip().isdigit() for t in outputs)
+    remaining = files(tmp_path)
+    assert 1 <= len(remaining) <= 3
     assert list(tmp_path.glob("*.partial")) == []
-    for path in left:
+    for path in remaining:
         name = bytes.fromhex(path.stem)
         assert DiskCache().load(as_compilation_cache(tmp_path), name) == name[:1] * 20_000
 
 
-# ------------------------------------------------------------------ room
+# ------------------------------------------------------------------ eviction
 
 
-def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
+def test_eviction_of_least_recently_used_entries(tmp_path: Path) -> None:
     cache, a_disk = CompilationCache(tmp_path, 3 * (1000 + OVERHEAD)), DiskCache()
     names = [bytes([i]) * 20 for i in range(4)]
     for age, name in zip((30, 20, 10), names, strict=False):
         a_disk.store(cache, name, b"c" * 1000)
         os.utime(tmp_path / f"{name.hex()}.executable", (time.time() - age,) * 2)
-    assert a_disk.load(cache, names[0]) is not None  # the oldest, which is used
+    assert a_disk.load(cache, names[0]) is not None  # the oldest entry; reading it makes it the most recently used
     a_disk.store(cache, names[3], b"c" * 1000)
     assert [a_disk.load(cache, name) is not None for name in names] == [True, False, True, True]
 
 
-def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
+def test_entry_larger_than_the_cache_is_not_stored(tmp_path: Path) -> None:
     cache = CompilationCache(tmp_path, 1000)
     DiskCache().store(cache, NAME, b"c" * 500)
     DiskCache().store(cache, OTHER, b"c" * 1000)
     assert [DiskCache().load(cache, n) for n in (NAME, OTHER)] == [b"c" * 500, None]
 
 
-# ------------------------------------------------------------------ disks that fail
+# ------------------------------------------------------------------ I/O errors
 
 
 def two_results() -> list[float]:
-    """Of two programs, compiled by one backend."""
+    """Runs two programs, compiled by one backend."""
     backend = XlaBackend()
     return [float(backend.compiled(program(of), "f")([X])[0]) for of in (f, lambda x: f(x) + 1)]
 
 
-def test_a_full_disk_costs_one_warning(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_warns_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.warns(RuntimeWarning, match="cannot be written: .*No space left") as told:
+    with pytest.warns(RuntimeWarning, match="cannot be written: .*No space left") as outputs:
         results = two_results()
-    assert len(told) == 1
+    assert len(outputs) == 1
     assert results[1] == results[0] + 1
     assert list(folder.iterdir()) == []
 
 
-def test_a_folder_that_is_none_costs_one_warning(tmp_path: Path) -> None:
+def test_path_that_is_no_folder_warns_once(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("not a folder")
-    with fx.compilation_cache(path), pytest.warns(RuntimeWarning, match="cannot be read") as told:
+    with fx.compilation_cache(path), pytest.warns(RuntimeWarning, match="cannot be read") as outputs:
         two_results()
-    assert len(told) == 1
+    assert len(outputs) == 1
 
 
-def test_a_cache_that_works_warns_of_nothing(folder: Path) -> None:
+def test_working_cache_emits_no_warning(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run()

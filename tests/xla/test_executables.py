@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("optimised")
 # ------------------------------------------------------------------------------------------------ executables
 
 
-def test_an_executable_knows_itself(device: Device) -> None:
+def test_executable_properties(device: Device) -> None:
     executable = doubling(device)
     spec = runtime.ArraySpec((8,), np.dtype(np.float32))
     assert executable.parameters == executable.results == (spec,)
@@ -30,14 +30,14 @@ def test_an_executable_knows_itself(device: Device) -> None:
     assert "f32[8]" in executable.hlo_text()
     costs = executable.cost_analysis()
     assert costs["flops"] == 8
-    assert costs["bytes accessed"] >= 64  # what it takes and gives; more where code is emitted plainly
+    assert costs["bytes accessed"] >= 64  # operands and results; more without XLA's optimizations
     memory = executable.memory_analysis()
     assert (memory.argument_bytes, memory.output_bytes, memory.alias_bytes) == (32, 32, 0)
     assert min(memory.temp_bytes, memory.generated_code_bytes) >= 0
     assert executable.fingerprint == doubling(device).fingerprint is not None
 
 
-def test_several_results_and_none(device: Device) -> None:
+def test_several_results_and_no_results(device: Device) -> None:
     executable = compiled(
         """func.func public @main(%a: tensor<2xf32>, %b: tensor<i32>) -> (tensor<i32>, tensor<2xf32>) {
             return %b, %a : tensor<i32>, tensor<2xf32>
@@ -54,18 +54,18 @@ def test_several_results_and_none(device: Device) -> None:
     assert compiled("func.func public @main() { return }", device).execute([]) == []
 
 
-def test_a_serialized_executable_runs_again(device: Device) -> None:
+def test_serialized_executable_runs(device: Device) -> None:
     loaded = runtime.load_executable(doubling(device).serialize(), device)
     assert loaded.results == (runtime.ArraySpec((8,), np.dtype(np.float32)),)
     ones = runtime.buffer_from_numpy(np.ones(8, np.float32), device)
     assert same(runtime.buffer_to_numpy(loaded.execute([ones])[0]), np.full(8, 2, np.float32))
 
 
-def test_bytes_that_are_no_executable_are_refused(device: Device) -> None:
+def test_deserializing_invalid_bytes_raises(device: Device) -> None:
     data = doubling(device).serialize()
     with pytest.raises(runtime.LoadError, match="no serialized executable"):
         runtime.load_executable(b"something else", device)
-    installed = version("jaxlib").encode()  # replaced by as many bytes, since the header's length is written before it
+    installed = version("jaxlib").encode()  # the replacement has equal length: the header has a length prefix
     with pytest.raises(runtime.LoadError, match="jaxlib 000"):
         runtime.load_executable(data.replace(installed, b"0" * len(installed)), device)
     with pytest.raises(runtime.LoadError, match="header"):
@@ -75,7 +75,7 @@ def test_bytes_that_are_no_executable_are_refused(device: Device) -> None:
 
 
 @pytest.mark.parametrize("attributes", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
-def test_a_donated_buffer_is_reused_and_gone(attributes: str, device: Device) -> None:
+def test_donated_buffer_is_reused_and_deleted(attributes: str, device: Device) -> None:
     executable = doubling(device, attributes)
     ones = np.ones(8, np.float32)
     buffer = runtime.buffer_from_numpy(ones, device, copy=True)
@@ -91,7 +91,7 @@ def test_a_donated_buffer_is_reused_and_gone(attributes: str, device: Device) ->
 
 
 @pytest.mark.parametrize("attributes", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
-def test_donation_writes_to_nobody_elses_memory(attributes: str, device: Device) -> None:
+def test_donation_does_not_write_to_borrowed_memory(attributes: str, device: Device) -> None:
     executable = doubling(device, attributes)
     array = aligned_empty((8,), np.dtype(np.float32))
     array[...] = 1
@@ -105,7 +105,7 @@ def test_donation_writes_to_nobody_elses_memory(attributes: str, device: Device)
     assert np.array_equal(view, np.ones(8, np.float32))
 
 
-def test_a_program_that_xla_refuses(device: Device) -> None:
+def test_compile_error(device: Device) -> None:
     text = """func.func public @main(%a: tensor<f32>) -> tensor<f32> {
         %r = stablehlo.custom_call @nobody_registered_this(%a) {api_version = 4 : i32} : (tensor<f32>) -> tensor<f32>
         return %r : tensor<f32>
@@ -127,7 +127,7 @@ def test_compiler_options(device: Device) -> None:
             runtime.compile_module(module, device=device, compiler_options=bad)
 
 
-def test_wrong_arguments_are_refused(device: Device) -> None:
+def test_wrong_arguments_raise(device: Device) -> None:
     executable = doubling(device)
     with pytest.raises(runtime.ExecutionError, match="0 arguments"):
         executable.execute([])
@@ -147,13 +147,13 @@ def fail(*_: object) -> tuple[object, ...]:
     raise ValueError("the callback's own words")
 
 
-def test_an_error_while_a_program_is_enqueued_is_raised_there(device: Device) -> None:
+def test_error_at_enqueue_time_is_raised_by_the_call(device: Device) -> None:
     executable = runtime.compile_module(runtime.parse_module(CALLBACK), device=device, host_callbacks=[fail])
     with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
         executable.execute([runtime.buffer_from_numpy(np.array(1, np.float32), device)])
 
 
-def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
+def test_asynchronous_error_is_raised_when_awaited(device: Device) -> None:
     kind = "tensor<1000x1000xf32>"
     slow = compiled(
         f"""func.func public @main(%a: {kind}) -> {kind} {{
@@ -182,8 +182,8 @@ def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
     start = runtime.buffer_from_numpy(np.ones((1000, 1000), np.float32), device)
 
     def enqueue() -> list[Buffer]:
-        # XLA enqueues a program only while an argument is still being computed. Should this thread be kept from
-        # running for that long, the product is done, the program runs at once, and it is tried again.
+        # XLA enqueues a program only while an argument is still being computed. If this thread does not run for that
+        # long, the product is ready and the program runs immediately; then the test tries again.
         for _ in range(50):
             try:
                 return failing.execute(slow.execute([start]))
@@ -205,7 +205,7 @@ def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
     runtime.block_until_all_ready([start])
 
 
-def test_a_host_callback_is_called(device: Device) -> None:
+def test_host_callback(device: Device) -> None:
     executable = runtime.compile_module(
         runtime.parse_module(CALLBACK), device=device, host_callbacks=[lambda a: (np.asarray(a) + 1,)]
     )
@@ -272,8 +272,8 @@ def test_eight_threads_build_and_compile(device: Device) -> None:
 # ------------------------------------------------------------------------------------------------ other processes
 
 
-def run_alone(code: str, **environment: str) -> str:
-    """What a fresh process prints in which importing jax raises."""
+def run_without_jax(code: str, **environment: str) -> str:
+    """Runs code in a new process in which importing jax raises, and returns what it prints."""
     refuse = """
         import sys
         class RefuseJax:
@@ -325,10 +325,10 @@ def test_jax_is_never_imported(device: Device) -> None:
             pass
         print(total, tried, "jax" in sys.modules)
     """
-    assert run_alone(code) == "4.0 [] False\n"
+    assert run_without_jax(code) == "4.0 [] False\n"
 
 
-def test_the_number_of_host_devices_is_xlas_flag_and_nothing_is_logged() -> None:
+def test_xla_flag_sets_the_number_of_host_devices_without_logging() -> None:
     code = """
         import ml_dtypes
         import numpy as np
@@ -339,10 +339,10 @@ def test_the_number_of_host_devices_is_xlas_flag_and_nothing_is_logged() -> None
         (result,) = executable.execute([runtime.buffer_from_numpy(np.array(3, ml_dtypes.uint4), last)])
         print(len(runtime.devices()), last.id, runtime.buffer_to_numpy(result), "jax" in sys.modules)
     """
-    assert run_alone(code, XLA_FLAGS="--xla_force_host_platform_device_count=3") == "3 2 3 False\n"
+    assert run_without_jax(code, XLA_FLAGS="--xla_force_host_platform_device_count=3") == "3 2 3 False\n"
 
 
-def test_an_executable_is_loaded_in_another_process(device: Device) -> None:
+def test_executable_loads_in_another_process(device: Device) -> None:
     code = """
         import numpy as np
         from tracefx.xla import runtime
@@ -352,4 +352,4 @@ def test_an_executable_is_loaded_in_another_process(device: Device) -> None:
         device)])[0])[0])
     """
     data = doubling(device).serialize().hex()
-    assert run_alone(f"DATA = {data!r}\n" + textwrap.dedent(code)) == "2.0\n"
+    assert run_without_jax(f"DATA = {data!r}\n" + textwrap.dedent(code)) == "2.0\n"

@@ -1,6 +1,6 @@
-"""What programs for GPUs call: the same kernels as JAX's, with the same types, layouts and attributes.
+"""Programs lowered for GPUs call the same kernels as JAX's, with the same types, layouts and attributes.
 
-No GPU is needed to build a program for one. JAX, told to lower for it, is asked what its programs call.
+Lowering needs no GPU: both libraries lower for the platform, and their custom calls are compared.
 """
 
 # jax leaves some functions that are called here unannotated.
@@ -19,13 +19,13 @@ import jax
 import numpy as np
 import pytest
 from attrs import field, frozen
-from jax.lax import linalg as theirs
+from jax.lax import linalg as jax_linalg
 from typing_extensions import override
 
 import tracefx as fx
 from tests.closeness import JAX_TOLERANCE, assert_near
 from tracefx.core.dtypes import NDArray
-from tracefx.lax import linalg as ours
+from tracefx.lax import linalg
 from tracefx.ops.linalg.eigen import unpack_eigenvectors
 from tracefx.xla import runtime
 from tracefx.xla.emitter import Emitter
@@ -34,11 +34,11 @@ REAL: Final = ("float32", "float64")
 ALL: Final = (*REAL, "complex64", "complex128")
 GPUS: Final = ("cuda", "rocm")
 
-# ------------------------------------------------------------------ what a program calls
+# ------------------------------------------------------------------ the custom calls of a program
 
 
 def calls_of(text: str) -> list[tuple[str, str, Mapping[str, str]]]:
-    """Each custom call: its target, its types, and its attributes but for those that say how it may be cut."""
+    """Returns the target, types and attributes of each custom call, without its sharding rule."""
     found = []
     for line in text.splitlines():
         match = re.search(r"stablehlo\.custom_call @(\w+)\([^)]*\) \{(.*)\} : (.*?)(?: loc\(.*)?$", line)
@@ -52,7 +52,7 @@ def calls_of(text: str) -> list[tuple[str, str, Mapping[str, str]]]:
 
 
 def _attributes(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values of what stands between braces, cut at the commas that are in no bracket and no string."""
+    """Yields the names and values of an MLIR attribute dictionary, split at top-level commas."""
     depth, start = 0, 0
     for i, character in enumerate(text + ","):
         if character in "[{<(":
@@ -65,12 +65,12 @@ def _attributes(text: str) -> Iterator[tuple[str, str]]:
             start = i + 1
 
 
-def our_text(f: Callable[..., Any], args: Sequence[Any], platform: str) -> str:
+def tracefx_text(f: Callable[..., Any], args: Sequence[Any], platform: str) -> str:
     given = [fx.ShapeDtypeStruct(x.shape, x.dtype) for x in args]
     return fx.export(fx.jit(f), platforms=[platform])(*given).mlir_module()
 
 
-def their_text(f: Callable[..., Any], args: Sequence[Any], platform: str) -> str:
+def jax_text(f: Callable[..., Any], args: Sequence[Any], platform: str) -> str:
     with jax.enable_x64(True):
         return str(jax.jit(f).trace(*args).lower(lowering_platforms=(platform,)).as_text())
 
@@ -89,8 +89,8 @@ class Case:
 
     @override
     def __str__(self) -> str:
-        said = [f"{k}={getattr(v, 'name', v)}" for k, v in self.keywords.items()]
-        return f"{self.name}-{'-'.join(['x'.join(map(str, s)) for s in self.shapes])}-{','.join(said)}"
+        options = [f"{k}={getattr(v, 'name', v)}" for k, v in self.keywords.items()]
+        return f"{self.name}-{'-'.join(['x'.join(map(str, s)) for s in self.shapes])}-{','.join(options)}"
 
 
 def case(name: str, *shapes: tuple[int, ...], **keywords: Any) -> Case:
@@ -125,16 +125,16 @@ CASES: Final = (
     Case("cholesky_update", ((4, 4), (4,)), {}, REAL, platforms=("cuda",)),
     *[case("tridiagonal", shape, lower=lower) for shape in ((4, 4), (2, 3, 3)) for lower in (True, False)],
     *[
-        case("tridiagonal_solve", *[(*stack, n)] * 3, (*stack, n, 2), perturb_singular=moved)
+        case("tridiagonal_solve", *[(*stack, n)] * 3, (*stack, n, 2), perturb_singular=perturbed)
         for stack in ((), (3,))
-        for n, moved in ((5, False), (2, True), (2, False))
+        for n, perturbed in ((5, False), (2, True), (2, False))
     ],
     *[case("triangular_solve", (2, 4, 4), (2, 4, 3), left_side=True, transpose_a=turned) for turned in (True, False)],
 )
 
 
 def in_library(keywords: Mapping[str, Any], library: Any) -> dict[str, Any]:
-    """Names of implementations as the members that a library has for them."""
+    """Converts names of implementations to the enum members of a library."""
     kinds = {
         "eig": library.EigImplementation,
         "eigh": library.EighImplementation,
@@ -147,26 +147,26 @@ def in_library(keywords: Mapping[str, Any], library: Any) -> dict[str, Any]:
 
 
 def programs_of(case: Case, dtype: str, platform: str) -> tuple[str, str]:
-    """Our program for a GPU and JAX's."""
+    """Returns the program lowered for a GPU by tracefx and by JAX."""
     with jax.enable_x64(True):
         args = [jax.ShapeDtypeStruct(shape, dtype) for shape in case.shapes]
     f, g = [
         functools.partial(getattr(library, case.name), **in_library(case.keywords, library))
-        for library in (ours, theirs)
+        for library in (linalg, jax_linalg)
     ]
-    return our_text(f, args, platform), their_text(g, args, platform)
+    return tracefx_text(f, args, platform), jax_text(g, args, platform)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_linear_algebra_calls_what_jax_calls(case: Case) -> None:
-    # Every dtype once, and the platforms by turns: how a call depends on one does not depend on the other.
+def test_linear_algebra_calls_the_kernels_of_jax(case: Case) -> None:
+    # Every dtype once, with alternating platforms: the two affect a call independently.
     for i, dtype in enumerate(case.dtypes):
-        our, their = programs_of(case, dtype, case.platforms[i % len(case.platforms)])
-        assert calls_of(our) == calls_of(their)
+        text, jax_text_of_case = programs_of(case, dtype, case.platforms[i % len(case.platforms)])
+        assert calls_of(text) == calls_of(jax_text_of_case)
 
 
-def cuts_of(text: str) -> list[tuple[str, str, str]]:
-    """Of each custom call of a batch: its target, how many axes are the batch's, and which sizes are the same."""
+def sharding_rules_of(text: str) -> list[tuple[str, str, str]]:
+    """Returns the sharding rule of each batched custom call: target, number of batch axes, and equal sizes."""
     found = []
     for line in text.splitlines():
         match = re.search(
@@ -178,16 +178,16 @@ def cuts_of(text: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("name", ["lu", "qr", "eigh", "svd", "cholesky", "tridiagonal"])
-def test_devices_take_parts_of_a_batch_as_in_jax(name: str) -> None:
-    _, their = programs_of(case(name, (6, 5, 5)), "float32", "cuda")
-    jaxpr = fx.make_jaxpr(getattr(ours, name))(np.ones((6, 5, 5), np.float32)).jaxpr
+def test_sharding_rules_of_batched_calls_match_jax(name: str) -> None:
+    _, jax_text_of_case = programs_of(case(name, (6, 5, 5)), "float32", "cuda")
+    jaxpr = fx.make_jaxpr(getattr(linalg, name))(np.ones((6, 5, 5), np.float32)).jaxpr
     emitter = Emitter(runtime.new_module("batch"), "cuda", runtime.devices()[:1] * 2)
     emitter.function("main", jaxpr)
-    assert cuts_of(their)
-    assert cuts_of(str(emitter.module)) == cuts_of(their)
+    assert sharding_rules_of(jax_text_of_case)
+    assert sharding_rules_of(str(emitter.module)) == sharding_rules_of(jax_text_of_case)
 
 
-# ------------------------------------------------------------------ what it makes of what kernels give
+# ------------------------------------------------------------------ postprocessing of kernel results
 
 MADE: Final = (
     *[case("lu", shape) for shape in ((3, 5), (3, 3, 3))],
@@ -207,8 +207,8 @@ MADE: Final = (
 )
 
 
-def invented(target: str, outs: Sequence[runtime.ArraySpec], *arrays: NDArray) -> list[NDArray]:
-    """Numbers in place of a kernel's, the same for the same operands. Some matrices failed, it says."""
+def fake_kernel(target: str, outs: Sequence[runtime.ArraySpec], *arrays: NDArray) -> list[NDArray]:
+    """A fake kernel: returns numbers that depend only on the operands, and reports that some matrices failed."""
     rng = np.random.default_rng(zlib.crc32(b"".join([target.encode(), *[x.tobytes() for x in arrays]])))
     found: list[NDArray] = []
     for out in outs:
@@ -217,7 +217,7 @@ def invented(target: str, outs: Sequence[runtime.ArraySpec], *arrays: NDArray) -
             found.append((numbers[0] + 1j * numbers[1]).astype(out.dtype))
         else:
             found.append(numbers[0].astype(out.dtype))
-    if len(outs) > 1 and outs[-1].shape == outs[0].shape[:-2]:  # how each matrix went
+    if len(outs) > 1 and outs[-1].shape == outs[0].shape[:-2]:  # the status of each matrix
         found[-1] = (np.arange(found[-1].size).reshape(found[-1].shape) % 3 - 1).astype(np.int32)
         if not found[-1].shape:
             found[-1] = np.zeros_like(found[-1])
@@ -225,23 +225,23 @@ def invented(target: str, outs: Sequence[runtime.ArraySpec], *arrays: NDArray) -
 
 
 def run_here(text: str, args: Sequence[NDArray]) -> list[NDArray]:
-    """What a program for a GPU gives on the CPU, where numbers are invented in place of its kernels' results."""
+    """Runs a program for a GPU on the CPU, with fake kernels."""
     functions: list[Any] = []
 
     def calling(match: re.Match[str]) -> str:
         results = match[4].removeprefix("(").removesuffix(")").split(", ")
-        functions.append(functools.partial(invented, match[1], list(map(spec, results))))
+        functions.append(functools.partial(fake_kernel, match[1], list(map(spec, results))))
         return (
             f"stablehlo.custom_call @{runtime.host_call_target('cpu')}({match[2]}) {{api_version = 4 : i32, "
             f"backend_config = {{index = {len(functions) - 1} : ui64}}}} : {match[3]} -> {match[4]}"
         )
 
-    here = re.sub(
+    cpu_text = re.sub(
         r"stablehlo\.custom_call @(\w+)\(([^)]*)\) \{.*\} : (\(.*?\)) -> (.*?)$", calling, text, flags=re.MULTILINE
     )
     assert functions
     with runtime.unknown_location():
-        module = runtime.parse_module(here)
+        module = runtime.parse_module(cpu_text)
     device = runtime.devices()[0]
     program = runtime.compile_host_calling_module(module, functions, device=device)
     return [
@@ -250,7 +250,7 @@ def run_here(text: str, args: Sequence[NDArray]) -> list[NDArray]:
 
 
 def spec(tensor: str) -> runtime.ArraySpec:
-    """The type that MLIR spells `tensor<2x3xcomplex<f32>>`."""
+    """Parses an MLIR type such as `tensor<2x3xcomplex<f32>>`."""
     *shape, element = (
         tensor.removeprefix("tensor<").removesuffix(">").split("x", tensor.count("x") - ("complex" in tensor))
     )
@@ -271,7 +271,7 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDA
 
 @pytest.mark.parametrize("case", MADE, ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
-def test_what_is_made_of_their_results_is_what_jax_makes_of_them(case: Case, dtype: str) -> None:
+def test_postprocessing_of_kernel_results_matches_jax(case: Case, dtype: str) -> None:
     rng = np.random.default_rng(1)
     given = [numbers(rng, shape, dtype) for shape in case.shapes]
     got, want = [run_here(text, given) for text in programs_of(case, dtype, "cuda")]
@@ -280,7 +280,7 @@ def test_what_is_made_of_their_results_is_what_jax_makes_of_them(case: Case, dty
         np.testing.assert_array_equal(x, y)
 
 
-# ------------------------------------------------------------------ what kernels don't do
+# ------------------------------------------------------------------ computations without kernels
 
 
 @pytest.mark.parametrize("dtype", REAL)
@@ -290,7 +290,7 @@ def test_eigenvectors_in_conjugate_pairs_are_unpacked(dtype: str) -> None:
     values, vectors = [np.stack(list(map(np.asarray, parts))) for parts in zip(*found, strict=True)]
     assert (values.imag > 0).any()
     assert (values.imag == 0).any()
-    # As LAPACK and cuSOLVER give them: the real part in the place of the first of a pair, the imaginary one behind it.
+    # As returned by LAPACK and cuSOLVER: a conjugate pair takes two columns, the real and then the imaginary part.
     packed = np.where(values.imag[:, None, :] < 0, -vectors.imag, vectors.real)
     with fx.enable_x64():
         np.testing.assert_array_equal(unpack_eigenvectors(fx.numpy.asarray(values), fx.numpy.asarray(packed)), vectors)
@@ -298,17 +298,17 @@ def test_eigenvectors_in_conjugate_pairs_are_unpacked(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ALL)
 @pytest.mark.parametrize("n", [1, 2])
-def test_few_tridiagonal_equations_are_solved_without_a_kernel(n: int, dtype: str) -> None:
+def test_small_tridiagonal_systems_are_solved_without_a_kernel(n: int, dtype: str) -> None:
     rng = np.random.default_rng(n)
     dl, d, du, b = [numbers(rng, shape, dtype) for shape in (*[(4, n)] * 3, (4, n, 3))]
     if n == 2:
-        d[0, 0] = 0  # which no elimination without an exchange of rows gets over
+        d[0, 0] = 0  # elimination needs to exchange rows
     with fx.enable_x64():
-        there = fx.export(fx.jit(ours.tridiagonal_solve), platforms=["cuda"])(dl, d, du, b)
-        assert "custom_call" not in there.mlir_module()
-        want = ours.tridiagonal_solve(dl, d, du, b)
+        exported = fx.export(fx.jit(linalg.tridiagonal_solve), platforms=["cuda"])(dl, d, du, b)
+        assert "custom_call" not in exported.mlir_module()
+        want = linalg.tridiagonal_solve(dl, d, du, b)
     with jax.enable_x64(True):
-        got = dataclasses.replace(jax.export.deserialize(bytearray(there.to_jax())), platforms=("cpu",)).call(
+        got = dataclasses.replace(jax.export.deserialize(bytearray(exported.to_jax())), platforms=("cpu",)).call(
             *map(jax.numpy.asarray, (dl, d, du, b))
         )
     assert_near(got, want, JAX_TOLERANCE)
@@ -317,43 +317,43 @@ def test_few_tridiagonal_equations_are_solved_without_a_kernel(n: int, dtype: st
 @pytest.mark.parametrize(
     ("name", "platform"), [("schur", "cuda"), ("hessenberg", "cuda"), ("qr", "tpu"), ("svd", "tpu")]
 )
-def test_what_a_platform_lacks_it_says(name: str, platform: str) -> None:
+def test_missing_kernel_raises(name: str, platform: str) -> None:
     x = np.ones((3, 3), np.float32)
     with pytest.raises(NotImplementedError, match=f"calls LAPACK.*can't be compiled for '{platform}'"):
-        fx.export(fx.jit(getattr(ours, name)), platforms=[platform])(x)
+        fx.export(fx.jit(getattr(linalg, name)), platforms=[platform])(x)
 
 
 @pytest.mark.parametrize(
     ("f", "message"),
     [
-        (lambda x: ours.eigh(x, implementation=ours.EighImplementation.QDWH), "QDWH is not supported on GPUs"),
+        (lambda x: linalg.eigh(x, implementation=linalg.EighImplementation.QDWH), "QDWH is not supported on GPUs"),
         (
-            lambda x: ours.eig(x, implementation=ours.EigImplementation.CUSOLVER),
+            lambda x: linalg.eig(x, implementation=linalg.EigImplementation.CUSOLVER),
             "cuSOLVER does not compute left eigenvectors",
         ),
         (
-            lambda x: ours.svd(x, algorithm=ours.SvdAlgorithm.DIVIDE_AND_CONQUER),
+            lambda x: linalg.svd(x, algorithm=linalg.SvdAlgorithm.DIVIDE_AND_CONQUER),
             "DIVIDE_AND_CONQUER is not supported on",
         ),
     ],
 )
-def test_implementations_that_gpus_lack_are_refused(f: Callable[..., Any], message: str) -> None:
+def test_implementation_unsupported_on_gpus_raises(f: Callable[..., Any], message: str) -> None:
     with pytest.raises(NotImplementedError, match=message):
         fx.export(fx.jit(f), platforms=["cuda"])(np.ones((3, 3), np.float32))
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_cusolver_finds_eigenvalues_if_it_is_named_or_there(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cusolver_computes_eigenvalues_if_requested_or_available(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "is_kernel_available", lambda target: target == "cusolver_geev_ffi")
-    which = ours.EigImplementation.CUSOLVER if named else None
+    implementation = linalg.EigImplementation.CUSOLVER if named else None
 
     def f(x: Any) -> Any:
-        return ours.eig(x, compute_left_eigenvectors=False, implementation=which)
+        return linalg.eig(x, compute_left_eigenvectors=False, implementation=implementation)
 
     if not named:
-        ((target, *_),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "rocm"))
+        ((target, *_),) = calls_of(tracefx_text(f, [np.ones((2, 3, 3), np.float32)], "rocm"))
         assert target == "hiphybrid_eig_real"
-    ((target, types, attributes),) = calls_of(our_text(f, [np.ones((2, 3, 3), np.float32)], "cuda"))
+    ((target, types, attributes),) = calls_of(tracefx_text(f, [np.ones((2, 3, 3), np.float32)], "cuda"))
     assert target == "cusolver_geev_ffi"
     real, whole, info = "tensor<2x3x3xf32>", "tensor<2x3xcomplex<f32>>", "tensor<2xi32>"
     assert types == f"({real}) -> ({real}, {whole}, {real}, {real}, {info})"
@@ -364,13 +364,13 @@ def test_cusolver_finds_eigenvalues_if_it_is_named_or_there(named: bool, monkeyp
 
 
 @pytest.mark.parametrize("platform", GPUS)
-def test_programs_for_gpus_call_python_functions_by_another_name(platform: str) -> None:
+def test_callback_target_on_gpus(platform: str) -> None:
     assert runtime.host_call_target(platform) == "xla_ffi_python_gpu_callback"
     with pytest.raises(NotImplementedError, match="programs for 'tpu' can't call Python functions"):
         runtime.host_call_target("tpu")
 
 
-def test_plugins_that_are_not_there_have_no_kernels() -> None:
+def test_missing_plugin_has_no_kernels() -> None:
     with pytest.raises(ValueError, match="there are plug-ins with kernels for cuda, rocm, got 'tpu'"):
         runtime.plugin_kernels("tpu")
     assert runtime.is_gpu_kernel("cusolver_getrf_ffi")
@@ -380,12 +380,12 @@ def test_plugins_that_are_not_there_have_no_kernels() -> None:
     assert not runtime.is_hybrid_kernel("cusolver_getrf_ffi")
 
 
-def test_programs_know_of_kernels_that_compute_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_records_kernels_that_run_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[str] = []
     monkeypatch.setattr(runtime, "initialize_hybrid_kernels", lambda: prepared.append("there"))
     for name, calls in (("lu", False), ("eig", True)):
         emitter = Emitter(runtime.new_module(name), "cuda")
-        emitter.function("main", fx.make_jaxpr(getattr(ours, name))(np.ones((3, 3), np.float32)).jaxpr)
+        emitter.function("main", fx.make_jaxpr(getattr(linalg, name))(np.ones((3, 3), np.float32)).jaxpr)
         lowered = emitter.lowered()
         assert lowered.calls_kernels is calls
         assert not lowered.calls_host

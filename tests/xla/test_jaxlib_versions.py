@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def run_python(code: str, *, before: Path | None = None, **variables: str) -> str:
-    """The output of Python code in a process of its own; modules in the folder `before` come first."""
+    """Runs Python code in a new process and returns its output. The folder `before` precedes others in `sys.path`."""
     path = [*([str(before)] if before else []), str(ROOT / "src"), str(ROOT)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables}
     done = subprocess.run(
@@ -31,7 +31,7 @@ def run_python(code: str, *, before: Path | None = None, **variables: str) -> st
     return done.stdout
 
 
-def test_the_package_asks_for_the_versions_that_are_accepted() -> None:
+def test_package_metadata_matches_the_accepted_versions() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     oldest, first_unsupported = [
         ".".join(map(str, version)) for version in (jaxlib_support.OLDEST, jaxlib_support.FIRST_UNSUPPORTED)
@@ -42,7 +42,7 @@ def test_the_package_asks_for_the_versions_that_are_accepted() -> None:
     assert jaxlib_support.OLDEST <= JAXLIB < jaxlib_support.FIRST_UNSUPPORTED
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ unsupported versions
 
 TWICE: Final = """
     import os, sys
@@ -84,13 +84,13 @@ REFUSED: Final[Mapping[str, tuple[Mapping[str, str], str]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_an_unsupported_jaxlib_is_refused_at_the_first_use(case: str, tmp_path: Path) -> None:
+def test_unsupported_jaxlib_raises_at_first_use(case: str, tmp_path: Path) -> None:
     files, message = REFUSED[case]
     (tmp_path / "jaxlib").mkdir()
     for name, text in files.items():
         (tmp_path / "jaxlib" / f"{name}.py").write_text(text)
-    said = run_python(TWICE, before=tmp_path, CACHE=str(tmp_path / "cache"))
-    assert re.fullmatch(message + NEEDED, said), said
+    output = run_python(TWICE, before=tmp_path, CACHE=str(tmp_path / "cache"))
+    assert re.fullmatch(message + NEEDED, output), output
 
 
 MISSING: Final = """
@@ -106,16 +106,16 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutJaxlib
 """
 
 
-def test_a_missing_jaxlib_is_named(tmp_path: Path) -> None:
-    said = run_python(MISSING + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
-    assert re.fullmatch("jaxlib is not installed" + NEEDED, said), said
+def test_missing_jaxlib_raises(tmp_path: Path) -> None:
+    output = run_python(MISSING + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
+    assert re.fullmatch("jaxlib is not installed" + NEEDED, output), output
 
 
-def test_a_jaxlib_without_some_names_is_incomplete(tmp_path: Path) -> None:
+def test_jaxlib_without_required_names_raises(tmp_path: Path) -> None:
     missing = "import jaxlib._jax; del jaxlib._jax.batched_device_put\n"
-    said = run_python(missing + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
+    output = run_python(missing + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
     incomplete = r"the installed jaxlib \S+ is incomplete \(.*no attribute 'batched_device_put'\)"
-    assert re.fullmatch(incomplete + NEEDED, said), said
+    assert re.fullmatch(incomplete + NEEDED, output), output
 
 
 # ------------------------------------------------------------------ jax in the same process
@@ -147,7 +147,7 @@ def theirs():
 
 
 @pytest.mark.parametrize("order", ["theirs(); ours()", "ours(); theirs(); ours()"])
-def test_programs_with_shardings_run_in_both_libraries_of_one_process(order: str) -> None:
+def test_sharded_programs_of_tracefx_and_jax_in_one_process(order: str) -> None:
     flags = "--xla_force_host_platform_device_count=8"
     calls = order.replace("; ", "\n")
     assert run_python(f"{OURS}\n{THEIRS}\n{calls}\nprint('done')", XLA_FLAGS=flags) == "done\n"

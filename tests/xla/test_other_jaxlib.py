@@ -1,4 +1,4 @@
-"""What one version of jaxlib writes and another reads: cache entries, exported programs and pickles.
+"""Compatibility of files between versions of jaxlib: cache entries, exported programs and pickles.
 
 `make test-latest` sets `TRACEFX_OTHER_PYTHON` to an interpreter with another jaxlib.
 """
@@ -64,7 +64,7 @@ assert_near(values["pullback"](np.ones_like(x))[0], fx.vjp(f, x)[1](np.ones_like
 
 
 def run(python: str, code: str, folder: Path) -> None:
-    """Runs code after `PROGRAM` by an interpreter, which finds this checkout."""
+    """Runs `PROGRAM` followed by `code` in an interpreter that imports tracefx from this checkout."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "XLA_FLAGS": ""}
     command = [python, "-c", PROGRAM + code, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -77,25 +77,25 @@ def entries(folder: Path) -> set[Path]:
 
 def test_the_interpreters_have_different_versions_of_jaxlib() -> None:
     code = "from importlib.metadata import version; print(version('jaxlib'))"
-    said = subprocess.run([OTHER, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    assert said != version("jaxlib")
+    other_version = subprocess.run([OTHER, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert other_version != version("jaxlib")
 
 
 @pytest.mark.parametrize("first", ["other", "own"])
-def test_an_entry_of_another_version_is_neither_taken_nor_lost(first: str, tmp_path: Path) -> None:
+def test_cache_entries_of_versions_coexist(first: str, tmp_path: Path) -> None:
     pythons = [OTHER, sys.executable] if first == "other" else [sys.executable, OTHER]
-    found, outs = [], []
+    cache_files, outs = [], []
     for python in [*pythons, *pythons]:
         run(python, COMPILE, tmp_path)
-        found.append(entries(tmp_path))
+        cache_files.append(entries(tmp_path))
         outs.append(np.load(tmp_path / "out.npy"))
-    assert found[0] < found[1]
-    assert found[1] == found[2] == found[3]  # each finds its own
+    assert cache_files[0] < cache_files[1]
+    assert cache_files[1] == cache_files[2] == cache_files[3]  # each version reads its own entry
     for out in outs[1:]:
         assert_near(out, outs[0])
 
 
-def test_an_executable_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_executable_of_another_version_raises(tmp_path: Path) -> None:
     run(OTHER, COMPILE, tmp_path)
     for entry in entries(tmp_path):
         content = entry.read_bytes()[28 + 20 + 8 : -32]  # the format is described in tracefx/xla/disk_cache.py
@@ -106,7 +106,7 @@ def test_an_executable_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("writer", ["other", "own"])
-def test_exported_programs_and_pickles_are_read(writer: str, tmp_path: Path) -> None:
+def test_exported_programs_and_pickles_load_in_another_version(writer: str, tmp_path: Path) -> None:
     writes, reads = (OTHER, sys.executable) if writer == "other" else (sys.executable, OTHER)
     run(writes, WRITE, tmp_path)
     want: Any = np.array([[4.0, 1.0], [1.0, 3.0]], np.float32)

@@ -1,4 +1,4 @@
-"""The runtime: every dtype there and back, who owns memory, how modules are built."""
+"""The runtime: transfers of every dtype, ownership of memory, DLPack, construction of MLIR modules."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tracefx.xla.runtime import Buffer, Device, ir
 # ------------------------------------------------------------------------------------------------ devices
 
 
-def test_a_device_says_what_it_is(device: Device) -> None:
+def test_device_properties(device: Device) -> None:
     assert (device.id, device.platform, device.device_kind, device.process_index) == (0, "cpu", "cpu", 0)
     assert repr(device) == "CpuDevice(id=0)"
     assert runtime.devices() is runtime.devices()
 
 
-def test_other_platforms_are_refused_by_name() -> None:
+def test_unknown_platform_raises() -> None:
     with pytest.raises(ValueError, match="'gpu'"):
         runtime.client("gpu")
 
@@ -38,7 +38,7 @@ def test_other_platforms_are_refused_by_name() -> None:
 @by_dtype
 @pytest.mark.parametrize("view", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("copy", [False, True], ids=["borrow", "copy"])
-def test_every_dtype_and_shape_there_and_back(
+def test_transfer_round_trip_of_every_dtype_and_shape(
     dtype: np.dtype[np.generic], view: Callable[[AnyArray], AnyArray], copy: bool, device: Device
 ) -> None:
     array = view(values(dtype))
@@ -50,13 +50,13 @@ def test_every_dtype_and_shape_there_and_back(
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.float32, np.complex128])
-def test_foreign_byte_order_becomes_native(dtype: type[np.generic], device: Device) -> None:
+def test_non_native_byte_order_becomes_native(dtype: type[np.generic], device: Device) -> None:
     array = values(np.dtype(dtype))
     swapped = array.astype(np.dtype(dtype).newbyteorder())
     assert same(runtime.buffer_to_numpy(runtime.buffer_from_numpy(swapped, device)), array)
 
 
-def test_a_big_array_there_and_back(device: Device) -> None:
+def test_transfer_round_trip_of_a_large_array(device: Device) -> None:
     array = np.arange(3_000_000, dtype=np.int64).reshape(1000, 3000).T
     assert same(runtime.buffer_to_numpy(runtime.buffer_from_numpy(array, device)), array)
 
@@ -64,13 +64,13 @@ def test_a_big_array_there_and_back(device: Device) -> None:
 @pytest.mark.parametrize(
     "array", [np.array(["a"]), np.array([None]), np.zeros(2, [("float0", "V")])], ids=["str", "object", "float0"]
 )
-def test_dtypes_that_xla_lacks_are_refused(array: AnyArray, device: Device) -> None:
+def test_dtypes_without_an_xla_type_raise(array: AnyArray, device: Device) -> None:
     with pytest.raises(TypeError, match="no element type"):
         runtime.buffer_from_numpy(array, device)
 
 
 @by_dtype
-def test_aligned_memory_is_borrowed_and_read_where_it_lies(dtype: np.dtype[np.generic], device: Device) -> None:
+def test_aligned_memory_is_borrowed_without_a_copy(dtype: np.dtype[np.generic], device: Device) -> None:
     array = aligned_empty((3, 4), dtype)
     array[...] = values(dtype)
     assert address(array) % ALIGNMENT == 0
@@ -79,7 +79,7 @@ def test_aligned_memory_is_borrowed_and_read_where_it_lies(dtype: np.dtype[np.ge
     assert address(runtime.buffer_to_numpy(runtime.buffer_from_numpy(array, device, copy=True))) != address(array)
 
 
-def test_a_copied_array_may_be_written_to_again(device: Device) -> None:
+def test_copied_array_can_be_modified(device: Device) -> None:
     array = aligned_empty((1 << 20,), np.dtype(np.float32))
     array[...] = 1
     buffer = runtime.buffer_from_numpy(array, device, copy=True)
@@ -87,28 +87,28 @@ def test_a_copied_array_may_be_written_to_again(device: Device) -> None:
     assert runtime.buffer_to_numpy(buffer).max() == 1
 
 
-def test_borrowed_memory_lives_as_long_as_the_last_view(device: Device) -> None:
+def test_borrowed_memory_is_released_after_the_last_view(device: Device) -> None:
     class Owned(np.ndarray[tuple[int, ...], np.dtype[np.float32]]):
-        """An array that can be weakly referred to by its own type."""
+        """An array type that supports weak references."""
 
     array = aligned_empty((8,), np.dtype(np.float32)).view(Owned)
     array[...] = 3
-    gone = weakref.ref(array)
+    reference = weakref.ref(array)
     buffer = runtime.buffer_from_numpy(array, device)
     view = runtime.buffer_to_numpy(buffer)
     del array, buffer
     gc.collect()
-    assert gone() is not None
+    assert reference() is not None
     assert np.array_equal(view, np.full(8, 3, np.float32))
     del view
     gc.collect()
     runtime.buffer_to_numpy(
         runtime.buffer_from_numpy(np.zeros(1, np.float32), device)
     )  # jaxlib drops references at its next call
-    assert gone() is None
+    assert reference() is None
 
 
-def test_reading_a_deleted_buffer(device: Device) -> None:
+def test_reading_a_deleted_buffer_raises(device: Device) -> None:
     for dtype in (np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.int4)):
         buffer = runtime.buffer_from_numpy(values(dtype), device)
         assert runtime.is_ready(buffer)
@@ -120,7 +120,7 @@ def test_reading_a_deleted_buffer(device: Device) -> None:
                 read(buffer)
 
 
-def test_a_view_outlives_the_deletion_of_its_buffer(device: Device) -> None:
+def test_view_outlives_the_deletion_of_its_buffer(device: Device) -> None:
     buffer = runtime.buffer_from_numpy(np.arange(8, dtype=np.float32), device, copy=True)
     view = runtime.buffer_to_numpy(buffer)
     runtime.delete_buffer(buffer)
@@ -133,7 +133,7 @@ def test_a_view_outlives_the_deletion_of_its_buffer(device: Device) -> None:
 
 
 class Exporter:
-    """Another library's array: DLPack and nothing else."""
+    """An array of another library, which supports only DLPack."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
@@ -146,7 +146,7 @@ class Exporter:
 
 
 @by_dtype
-def test_dlpack_shares_memory_both_ways(dtype: np.dtype[np.generic], device: Device) -> None:
+def test_dlpack_import_and_export_share_memory(dtype: np.dtype[np.generic], device: Device) -> None:
     buffer = runtime.buffer_from_numpy(values(dtype), device)
     if dtype in PACKED:
         with pytest.raises(BufferError, match=dtype.name):
@@ -161,21 +161,22 @@ def test_dlpack_shares_memory_both_ways(dtype: np.dtype[np.generic], device: Dev
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.bool_, jnp.int32, jnp.float8_e4m3fn])
-def test_arrays_of_jax_come_in(dtype: type[np.generic], device: Device) -> None:
-    theirs = jnp.arange(6).reshape(2, 3).astype(dtype)
+def test_dlpack_import_of_jax_arrays(dtype: type[np.generic], device: Device) -> None:
+    jax_array = jnp.arange(6).reshape(2, 3).astype(dtype)
     assert same(
-        runtime.buffer_to_numpy(runtime.from_dlpack(cast(runtime.SupportsDLPack, theirs), device)), np.asarray(theirs)
+        runtime.buffer_to_numpy(runtime.from_dlpack(cast(runtime.SupportsDLPack, jax_array), device)),
+        np.asarray(jax_array),
     )
 
 
-def test_a_read_only_array_of_numpy_comes_in(device: Device) -> None:
+def test_dlpack_import_of_a_read_only_numpy_array(device: Device) -> None:
     array = aligned_empty((4,), np.dtype(np.float32))
     array[...] = 5
     array.flags.writeable = False
     assert address(runtime.buffer_to_numpy(runtime.from_dlpack(array, device, copy=False))) == address(array)
 
 
-def test_sharing_that_would_need_a_copy_is_refused(device: Device) -> None:
+def test_dlpack_import_that_needs_a_copy_raises(device: Device) -> None:
     array = aligned_empty((5,), np.dtype(np.float32))
     array[...] = 5
     with pytest.raises(BufferError, match="64 bytes"):
@@ -183,7 +184,7 @@ def test_sharing_that_would_need_a_copy_is_refused(device: Device) -> None:
     assert same(runtime.buffer_to_numpy(runtime.from_dlpack(array[1:], device)), array[1:])
 
 
-def test_a_capsule_is_read_once(device: Device) -> None:
+def test_dlpack_capsule_is_consumed_once(device: Device) -> None:
     capsule = runtime.to_dlpack(runtime.buffer_from_numpy(np.zeros(3, np.float32), device))
 
     class Used:
@@ -203,7 +204,7 @@ def test_a_capsule_is_read_once(device: Device) -> None:
 
 @by_dtype
 @pytest.mark.parametrize("view", SHAPES.values(), ids=SHAPES)
-def test_a_constant_is_the_array_it_was_made_of(
+def test_constant_has_the_value_of_its_array(
     dtype: np.dtype[np.generic], view: Callable[[AnyArray], AnyArray], device: Device
 ) -> None:
     array = view(values(dtype))
@@ -221,18 +222,18 @@ def test_a_constant_is_the_array_it_was_made_of(
 
 
 @by_dtype
-def test_a_type_says_its_dtype(dtype: np.dtype[np.generic]) -> None:
+def test_dtype_of_an_mlir_type(dtype: np.dtype[np.generic]) -> None:
     assert runtime.spec_of(runtime.tensor_type((2, 0), dtype)) == runtime.ArraySpec((2, 0), dtype)
 
 
-def test_a_scalar_becomes_a_splat_of_a_shape() -> None:
+def test_splat_constant_from_a_scalar() -> None:
     assert str(runtime.dense_attr(np.array(2, ">i4"), (1000, 1000))) == "dense<2> : tensor<1000x1000xi32>"
     assert str(runtime.dense_attr(np.broadcast_to(np.uint8(2), (9, 9)))) == "dense<2> : tensor<9x9xui8>"
     with pytest.raises(ValueError, match="one element"):
         runtime.dense_attr(np.arange(2), (2, 2))
 
 
-def test_attributes_read_as_they_should() -> None:
+def test_text_of_attributes() -> None:
     assert str(runtime.integer_attr(3)) == "3 : i64"
     assert str(runtime.integer_attr(0, 32)) == "0 : i32"
     assert str(runtime.float_attr(1.5, np.dtype(np.float32))) == "1.500000e+00 : f32"
@@ -249,7 +250,7 @@ def test_attributes_read_as_they_should() -> None:
         runtime.parse_attribute("#stablehlo<comparison_direction LESS>")
 
 
-def test_a_module_prints_and_parses() -> None:
+def test_module_text_round_trip() -> None:
     kind = runtime.tensor_type((2,), np.dtype(np.float32))
     module = runtime.new_module("m")
     with runtime.unknown_location():
@@ -265,7 +266,7 @@ def test_a_module_prints_and_parses() -> None:
     assert "loc(" in runtime.module_text(module, locations=True)
 
 
-def test_operations_stand_where_they_are_put_and_say_where_they_come_from() -> None:
+def test_insertion_points_and_source_locations() -> None:
     kind = runtime.tensor_type((), np.dtype(np.float32))
     module = runtime.new_module("m")
     with runtime.unknown_location():
@@ -284,7 +285,7 @@ def test_operations_stand_where_they_are_put_and_say_where_they_come_from() -> N
     assert "func.func private @main" in text
 
 
-def test_a_wrong_module_is_refused() -> None:
+def test_invalid_module_raises() -> None:
     with pytest.raises(runtime.InvalidModuleError, match="nonsense"):
         runtime.parse_module("nonsense")
     module = runtime.new_module("m")

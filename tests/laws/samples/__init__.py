@@ -1,10 +1,10 @@
-"""Samples of every operation: the operation with its parameters, and operands at which its laws are checked.
+"""Samples of every primitive: the primitive with its parameters, and operands at which its laws are checked.
 
-Operands are within the domain and away from kinks, so that derivatives exist; no two operands of one sample are alike.
-Edge values, other dtypes and other shapes are drawn by the tests.
+Operands are inside the domain and away from kinks, so that derivatives exist; the operands of one sample are distinct.
+Other tests draw edge values, other dtypes and other shapes.
 
-A module has the samples of a group of operations, and for those whose function in JAX has other parameters than their
-own fields, in `REFERENCES`, what makes that function of the operation.
+Each module has the samples of a group of primitives. Its `REFERENCES` map the name of a primitive to a function that
+builds the JAX function from the primitive, for primitives whose parameters differ from those of the JAX function.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _ALL: Final[tuple[Sample, ...]] = (*elementary.SAMPLES, *[sample for group in _G
 REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
     {name: reference for group in _GROUPS for name, reference in group.REFERENCES.items()}
 )
-"""By the names of operations, from their parameters."""
+"""Functions that build the JAX function from a primitive, by the primitive's name."""
 
 
 def _by_name() -> dict[str, list[Sample]]:
-    found: dict[str, list[Sample]] = {}
+    samples_by_name: dict[str, list[Sample]] = {}
     for sample in _ALL:
-        found.setdefault(sample.prim.name, []).append(sample)
-    return found
+        samples_by_name.setdefault(sample.prim.name, []).append(sample)
+    return samples_by_name
 
 
 SAMPLES: Final[Mapping[str, Sequence[Sample]]] = MappingProxyType(_by_name())
-"""By the names of operations."""
+"""The samples of every primitive, by its name."""

@@ -1,6 +1,6 @@
-"""Samples of convolutions and of contractions in groups."""
+"""Samples of convolutions, ragged dot products and scaled dot products."""
 
-# jax leaves some functions that are called here unannotated.
+# Some JAX functions called here are not annotated.
 # mypy: untyped-calls-exclude=jax
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     ),
     make_sample(
         ScaledDot((((1,), (0,)), ((), ())), dtypes.float32),
-        # Integers: in bfloat16 neighbours are too far apart for differences in place of derivatives.
+        # Integers: the spacing of bfloat16 is too large for finite differences.
         (i32([1, 2, 3, 4], [-2, 0, 5, 1]), i32([1], [-3], [2], [0]), i32([1, 2], [3, 4]), i32([2])),
     ),
 )

@@ -1,4 +1,4 @@
-"""Samples of the elementary operations: those on elements, shapes, indices and named axes."""
+"""Samples of elementwise, shape, indexing and collective primitives."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def zeta_of_three(x: Any) -> Any:
 def scattered(kind: type[Primitive], mode: GatherScatterMode) -> Sample:
     fields: Any = kind
     updates = grid(2, 4) / 3
-    unique = kind is ScatterMul  # which has derivatives only then
+    unique = kind is ScatterMul  # the only mode with derivatives
     return make_sample(
         fields(INTO_ROWS, False, unique, mode), (grid(3, 4), PLACES[0], updates), (grid(3, 4), PLACES[1], updates)
     )
 
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    # basis and filling
+    # structural primitives and iota
     make_sample(ConvertElementType(dtypes.float64), (f32([0.5, -2.0]),), (i32(1, -3),)),
     make_sample(ConvertElementType(dtypes.int8), (f32([0.5, -2.0]),), (i32(1, 300),)),
     make_sample(ConvertElementType(dtypes.float32, weak_type=True), (f32([0.5, -2.0]),)),
@@ -100,7 +100,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     make_sample(BroadcastInDim((2,), ()), (0.5,)),
     make_sample(ReduceSum((0, 2)), (grid(2, 3, 2),), (i32([[1, 2]], [[3, 4]]),)),
     make_sample(Iota(dtypes.int32, (2, 3), 1), ()),
-    # element by element
+    # elementwise
     binary_sample(Add(), [0.5, -1.25, 3.0], [2.0, 0.75, -1.0]),
     unary_sample(arithmetic.Neg(), 0.5, -1.25, 3.0),
     binary_sample(arithmetic.Sub(), [0.5, -1.25, 3.0], [2.0, 0.75, -1.0]),

@@ -1,6 +1,6 @@
-"""Samples of windows that move over arrays, folded or searched."""
+"""Samples of window reductions."""
 
-# jax leaves some functions that are called here unannotated.
+# Some JAX functions called here are not annotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations

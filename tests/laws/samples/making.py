@@ -1,4 +1,4 @@
-"""What samples are made of."""
+"""Helpers that build samples."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tracefx.testing import Law, jvp_is_the_derivative, transpose_is_adjoint
 
 Function: TypeAlias = Callable[..., Any]
 Operands: TypeAlias = tuple[Any, ...]
-"""NumPy arrays, which come in with their own dtype, and Python numbers, which are weakly typed."""
+"""NumPy arrays, which keep their dtype, and Python numbers, which become weakly typed."""
 
 
 @final
 @frozen(eq=False)
 class Sample:
-    """An operation and several tuples of operands."""
+    """A primitive and several tuples of operands."""
 
     prim: Primitive
     operands: tuple[Operands, ...]
@@ -36,7 +36,7 @@ def f32(*numbers: Any) -> NDArray:
 
 
 def grid(*shape: int, dtype: Any = np.float32) -> NDArray:
-    """Different numbers between -1 and 1, in no order."""
+    """Distinct numbers between -1 and 1 in shuffled order."""
     count = int(np.prod(shape))
     return (np.random.default_rng(count).permutation(count).reshape(shape) * 2.0 / max(count, 1) - 0.9).astype(dtype)
 
@@ -46,12 +46,12 @@ def i32(*numbers: Any) -> NDArray:
 
 
 def unary_sample(prim: Primitive, *numbers: float) -> Sample:
-    """An operation on numbers, one by one: in an array, and alone as a weakly typed number."""
+    """A sample of a unary elementwise primitive: an array and a weakly typed number."""
     return Sample(prim, ((f32(*numbers),), (numbers[0],)))
 
 
 def binary_sample(prim: Primitive, xs: Sequence[float], ys: Sequence[float]) -> Sample:
-    """An operation on pairs of numbers: two arrays, a number and an array, one weakly typed."""
+    """A sample of a binary elementwise primitive: two arrays, and an array with a weakly typed number."""
     return Sample(prim, ((f32(*xs), f32(*ys)), (f32(*xs), ys[0]), (xs[0], f32(*ys))))
 
 
@@ -60,7 +60,7 @@ def make_sample(prim: Primitive, *operands: Operands) -> Sample:
 
 
 def collective_sample(prim: Primitive, *operands: Operands) -> Sample:
-    """An operation that refers to the axis `i` of size 2, the first axis of its operands here."""
+    """A sample of a collective over the axis `i` of size 2, which is the first axis of the operands."""
 
     def within(*xs: Any) -> Any:
         return fx.vmap(lambda *each: fx.extend.bind1(prim, *each), axis_name="i", axis_size=2)(*xs)
@@ -70,5 +70,5 @@ def collective_sample(prim: Primitive, *operands: Operands) -> Sample:
 
 
 def with_false_derivative(sample: Sample) -> Sample:
-    """A sample of an operation whose derivative is not that of what it computes."""
+    """A sample of a primitive whose derivative intentionally differs from that of the computed function."""
     return evolve(sample, but=frozenset({jvp_is_the_derivative, transpose_is_adjoint}))

@@ -1,6 +1,6 @@
-"""Samples of linear algebra: decompositions, and solutions of equations."""
+"""Samples of linear algebra: decompositions and linear solves."""
 
-# jax leaves some functions that are called here unannotated.
+# Some JAX functions called here are not annotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from tracefx.ops.linalg.tridiagonal_solve import TridiagonalSolve
 
 
 def positive(*shape: int) -> NDArray:
-    """Matrices with different eigenvalues from 1 on, whose triangles are told apart by those who read both."""
+    """Positive definite matrices with distinct eigenvalues, at least 1, and different triangles."""
     x = grid(*shape)
     out = x @ np.swapaxes(x, -1, -2) + np.diag(np.arange(1.0, shape[-1] + 1)).astype(np.float32)
     return np.asarray(np.tril(out) + np.triu(out, 1))
 
 
-def heavy(*shape: int) -> NDArray:
-    """Matrices far from singular."""
+def well_conditioned(*shape: int) -> NDArray:
+    """Well-conditioned matrices."""
     return np.asarray(grid(*shape) + 2 * np.eye(*shape[-2:], dtype=np.float32))
 
 
-def complex_heavy(n: int) -> NDArray:
-    return np.asarray(heavy(n, n) + 0.5j * grid(n, n)[::-1]).astype(np.complex64)
+def complex_well_conditioned(n: int) -> NDArray:
+    return np.asarray(well_conditioned(n, n) + 0.5j * grid(n, n)[::-1]).astype(np.complex64)
 
 
-def _solved(p: Any) -> Function:
+def _triangular_solve(p: Any) -> Function:
     return lambda a, b: jax_linalg.triangular_solve_p.bind(
         a,
         b,
@@ -66,19 +66,19 @@ def _eigh(p: Any) -> Function:
 
 
 def _eig(p: Any) -> Function:
-    asked = {
+    options = {
         "compute_left_eigenvectors": p.compute_left_eigenvectors,
         "compute_right_eigenvectors": p.compute_right_eigenvectors,
     }
-    return lambda x: linalg.eig(x, **asked)
+    return lambda x: linalg.eig(x, **options)
 
 
 def _svd(p: Any) -> Function:
-    def found(x: Any) -> Any:
+    def svd(x: Any) -> Any:
         out = linalg.svd(x, full_matrices=p.full_matrices, compute_uv=p.compute_uv)
         return (out[1], out[0], out[2]) if p.compute_uv else out
 
-    return found
+    return svd
 
 
 REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
@@ -86,7 +86,7 @@ REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
         "cholesky": lambda p: lambda x: linalg.cholesky(x, symmetrize_input=False),
         "cholesky_update": lambda p: linalg.cholesky_update,
         "symmetric_product": _product,
-        "triangular_solve": _solved,
+        "triangular_solve": _triangular_solve,
         "lu": lambda p: linalg.lu,
         "lu_pivots_to_permutation": lambda p: lambda x: linalg.lu_pivots_to_permutation(x, p.permutation_size),
         "geqrf": lambda p: jax_linalg.geqrf,
@@ -108,36 +108,41 @@ DIAGONALS: Final = f32(0.5, -0.25, 0.75), f32(2.0, -3.0, 2.5), f32(0.25, 0.5, -0
 
 SAMPLES: Final[tuple[Sample, ...]] = (
     make_sample(Cholesky(), (positive(3, 3),), (positive(2, 2, 2),)),
-    make_sample(CholeskyUpdate(), (np.triu(heavy(2, 2)), f32(0.5, -0.25))),
+    make_sample(CholeskyUpdate(), (np.triu(well_conditioned(2, 2)), f32(0.5, -0.25))),
     make_sample(SymmetricProduct(0.5, 2.0), (grid(2, 3), grid(2, 2)), (grid(2, 2, 3), grid(2, 2, 2))),
     make_sample(
-        TriangularSolve(False, True, True, False, False), (heavy(3, 3), grid(3, 2)), (heavy(2, 2, 2), grid(2, 2, 3))
+        TriangularSolve(False, True, True, False, False),
+        (well_conditioned(3, 3), grid(3, 2)),
+        (well_conditioned(2, 2, 2), grid(2, 2, 3)),
     ),
-    make_sample(TriangularSolve(True, True, False, False, True), (complex_heavy(2), complex_heavy(2)[::-1])),
-    make_sample(TriangularSolve(False, False, False, True, False), (heavy(2, 2), grid(3, 2))),
-    make_sample(Lu(), (heavy(3, 3),), (heavy(2, 2, 2),)),
-    make_sample(Lu(), (heavy(3, 2),)),
-    make_sample(Lu(), (heavy(2, 3),)),
+    make_sample(
+        TriangularSolve(True, True, False, False, True),
+        (complex_well_conditioned(2), complex_well_conditioned(2)[::-1]),
+    ),
+    make_sample(TriangularSolve(False, False, False, True, False), (well_conditioned(2, 2), grid(3, 2))),
+    make_sample(Lu(), (well_conditioned(3, 3),), (well_conditioned(2, 2, 2),)),
+    make_sample(Lu(), (well_conditioned(3, 2),)),
+    make_sample(Lu(), (well_conditioned(2, 3),)),
     make_sample(LuPivotsToPermutation(4), (i32(2, 3, 2),), (i32([1, 1], [0, 3]),)),
-    make_sample(Geqrf(), (heavy(3, 2),), (heavy(2, 2, 3),)),
-    make_sample(Geqp3(), (heavy(3, 2), i32(0, 0))),
+    make_sample(Geqrf(), (well_conditioned(3, 2),), (well_conditioned(2, 2, 3),)),
+    make_sample(Geqp3(), (well_conditioned(3, 2), i32(0, 0))),
     make_sample(HouseholderProduct(), (grid(3, 2), f32(1.5, 0.5)), (grid(2, 2, 2), grid(2, 2))),
     make_sample(Ormqr(True, False), (grid(3, 2), f32(1.5, 0.5), grid(3, 2) / 2)),
     make_sample(Ormqr(False, True), (grid(3, 2), f32(1.5, 0.5), grid(2, 3))),
-    make_sample(Qr(False, False), (heavy(3, 2),), (heavy(2, 2, 2),)),
-    make_sample(Qr(True, False), (heavy(3, 2),)),
-    make_sample(Qr(True, False), (heavy(2, 3),)),
-    make_sample(Qr(False, True), (heavy(3, 2),)),
+    make_sample(Qr(False, False), (well_conditioned(3, 2),), (well_conditioned(2, 2, 2),)),
+    make_sample(Qr(True, False), (well_conditioned(3, 2),)),
+    make_sample(Qr(True, False), (well_conditioned(2, 3),)),
+    make_sample(Qr(False, True), (well_conditioned(3, 2),)),
     make_sample(Eigh(None, True, True), (positive(3, 3),), (positive(2, 2, 2),)),
-    make_sample(Eig(False, False), (heavy(2, 2),), (complex_heavy(2),)),
-    make_sample(Eig(True, True, True), (heavy(2, 2),)),
-    make_sample(Schur(True), (heavy(2, 2),), (complex_heavy(2),)),
-    make_sample(Hessenberg(), (heavy(3, 3),)),
+    make_sample(Eig(False, False), (well_conditioned(2, 2),), (complex_well_conditioned(2),)),
+    make_sample(Eig(True, True, True), (well_conditioned(2, 2),)),
+    make_sample(Schur(True), (well_conditioned(2, 2),), (complex_well_conditioned(2),)),
+    make_sample(Hessenberg(), (well_conditioned(3, 3),)),
     make_sample(Tridiagonal(True), (positive(3, 3),)),
     make_sample(
         TridiagonalSolve(), (*DIAGONALS, grid(3, 2)), (*[np.stack([x, x[::-1]]) for x in DIAGONALS], grid(2, 3, 1))
     ),
-    make_sample(Svd(None, True, False), (grid(3, 2),), (heavy(2, 2, 2),)),
+    make_sample(Svd(None, True, False), (grid(3, 2),), (well_conditioned(2, 2, 2),)),
     make_sample(Svd(None, True, False), (grid(2, 3),)),
     make_sample(Svd(None, False, False), (grid(3, 2),)),
 )

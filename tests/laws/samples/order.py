@@ -1,6 +1,6 @@
-"""Samples of sorting and of finding the greatest."""
+"""Samples of sorting and top-k primitives."""
 
-# jax leaves some functions that are called here unannotated.
+# Some JAX functions called here are not annotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Samples of the operations that make and use random keys."""
+"""Samples of the primitives for random keys."""
 
 # mypy: untyped-calls-exclude="jax"
 
@@ -79,7 +79,7 @@ REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
 
 
 def _each_key(f: Function, keys: Any, *data: Any) -> Any:
-    """Key by key: JAX's batches of `rbg` draw all numbers from the first one."""
+    """Applies `f` to every key separately: batched `rbg` in JAX draws all numbers from the first key."""
     if not keys.ndim or not keys.shape[0]:
         return f(keys, *data)
     return jax.numpy.stack([_each_key(f, *each) for each in zip(keys, *data, strict=True)])
@@ -90,5 +90,5 @@ def _each_state(state: Any, shape: Any, dtype: Any) -> Any:
         return jax_lax.rng_bit_generator(state, shape, dtype)
     if not state.shape[0]:
         return [state, jax.numpy.zeros((0, *shape), dtype)]
-    found = [_each_state(each, shape, dtype) for each in state]
-    return [jax.numpy.stack([each[i] for each in found]) for i in range(2)]
+    results = [_each_state(each, shape, dtype) for each in state]
+    return [jax.numpy.stack([each[i] for each in results]) for i in range(2)]

@@ -1,6 +1,6 @@
-"""Samples of scatters, of products' upper halves and of elements apart, beyond the elementary ones."""
+"""Samples of scatter_sub, scatter_mul, mulhi and unstack."""
 
-# jax leaves some functions that are called here unannotated.
+# Some JAX functions called here are not annotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter import ScatterMul, ScatterSub
 
 
-def _subtracted(p: Any) -> Function:
+def _scatter_sub(p: Any) -> Function:
     fields = attrs.asdict(p.dimension_numbers)
     return partial(
         lax.scatter_sub,
@@ -34,7 +34,7 @@ def _subtracted(p: Any) -> Function:
 
 
 REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
-    {"scatter-sub": _subtracted, "unstack": lambda p: lambda x: lax.unstack(x, p.axis)}
+    {"scatter-sub": _scatter_sub, "unstack": lambda p: lambda x: lax.unstack(x, p.axis)}
 )
 
 INTO_ROWS: Final = ScatterDimensionNumbers((1,), (0,), (0,))

@@ -1,4 +1,4 @@
-"""What elementwise operations refuse, and the words they do it with."""
+"""Error classes and messages of elementwise primitives for invalid operands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from jax import lax as jax_lax
 
 from tests.compiling import default_compile_options
-from tests.ops.suite import check_refusal
+from tests.ops.suite import check_raises
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.handler import current
@@ -25,14 +25,14 @@ B3: Final = np.zeros(3, np.bool_)
 C3: Final = np.zeros(3, np.complex64)
 H3: Final = np.zeros(3, np.float16)
 
-REFUSED: Final[tuple[tuple[type[Exception], str, str, tuple[object, ...]], ...]] = (
-    # of one dtype, of one shape
+INVALID: Final[tuple[tuple[type[Exception], str, str, tuple[object, ...]], ...]] = (
+    # equal dtypes, equal shapes
     (TypeError, "add one dtype f32[3] and i32[3] astype", "add", (F3, I3)),
     (TypeError, "sub do not broadcast f32[3] and f32[2] axis 0", "sub", (F3, F2)),
     (TypeError, "eq one dtype f32[3] and i32[3]", "eq", (F3, I3)),
     (TypeError, "max do not broadcast f32[3] and f32[2] axis 0", "max", (F3, F2)),
     (TypeError, "and one dtype i32[3] and u8[3]", "bitwise_and", (I3, U3)),
-    # of these dtypes
+    # supported dtypes
     (TypeError, "add takes numbers operand 0 is bool[3]", "add", (B3, B3)),
     (TypeError, "rem takes integers or floats operand 0 is c64[3]", "rem", (C3, C3)),
     (TypeError, "lt takes booleans, integers or floats operand 0 is c64[3]", "lt", (C3, C3)),
@@ -69,19 +69,19 @@ REFUSED: Final[tuple[tuple[type[Exception], str, str, tuple[object, ...]], ...]]
 )
 
 
-@pytest.mark.parametrize(("error", "words", "function", "args"), REFUSED)
-def test_operands_that_do_not_fit(error: type[Exception], words: str, function: str, args: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(("error", "words", "function", "args"), INVALID)
+def test_invalid_operands_raise(error: type[Exception], words: str, function: str, args: tuple[object, ...]) -> None:
     before = current()
-    check_refusal(error, words, lambda: getattr(lax, function)(*args))
+    check_raises(error, words, lambda: getattr(lax, function)(*args))
     assert current() is before
 
 
-# JAX clamps complex numbers by an order it refuses to compare them by.
+# JAX clamps complex numbers, although it raises when asked to compare them.
 ACCEPTED_BY_JAX: Final = {"clamp"}
 
 
-@pytest.mark.parametrize(("error", "words", "function", "args"), REFUSED)
-def test_jax_refuses_them_too(error: type[Exception], words: str, function: str, args: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(("error", "words", "function", "args"), INVALID)
+def test_jax_raises_too(error: type[Exception], words: str, function: str, args: tuple[object, ...]) -> None:
     if function in ACCEPTED_BY_JAX and args[0] is C3:
         with default_compile_options():
             assert jax_lax.clamp(C3, C3, C3).shape == (3,)
@@ -91,25 +91,25 @@ def test_jax_refuses_them_too(error: type[Exception], words: str, function: str,
 
 
 @pytest.mark.parametrize("function", ["sin", "neg", "exp", "abs", "square", "bitwise_not"])
-def test_what_is_no_array(function: str) -> None:
+def test_non_array_arguments_raise(function: str) -> None:
     for bad in ([1.0, 2.0], "1", None, {"a": 1}, object()):
         with pytest.raises(TypeError, match="must be an array or a number"):
             getattr(lax, function)(bad)
 
 
 def test_float0_has_no_arithmetic() -> None:
-    nothing = from_numpy(np.zeros(3, dtypes.float0), dtypes.float0)
-    calls: list[Callable[[], object]] = [lambda: lax.add(nothing, nothing), lambda: lax.sin(nothing)]
+    float0_zeros = from_numpy(np.zeros(3, dtypes.float0), dtypes.float0)
+    calls: list[Callable[[], object]] = [lambda: lax.add(float0_zeros, float0_zeros), lambda: lax.sin(float0_zeros)]
     for call in calls:
         with pytest.raises(TypeError, match=r"operand 0 is float0\[3\]"):
             call()
 
 
-def test_rounding_methods_are_jaxs() -> None:
+def test_rounding_methods_match_jax() -> None:
     assert [(m.name, m.value) for m in RoundingMethod] == [(m.name, m.value) for m in jax_lax.RoundingMethod]
 
 
-def test_a_python_number_takes_the_dtype_beside_it() -> None:
+def test_python_number_takes_the_dtype_of_the_other_operand() -> None:
     for dtype, number in ((dtypes.bfloat16, 1.5), (dtypes.uint8, 200), (dtypes.float64, 2), (dtypes.complex64, 1.0)):
         x = from_numpy(np.ones(2, dtype), dtype)
         for out in (lax.add(x, number), lax.add(number, x)):

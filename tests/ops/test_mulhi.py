@@ -1,4 +1,4 @@
-"""`mulhi` against Python's integers, in programs as users get them."""
+"""`mulhi` compared with Python's integers, in programs compiled with default options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracefx.core.dtypes import DType
 
 INTEGERS: Final = [dtype for dtype in dtypes.ALL_DTYPES if dtypes.is_integer(dtype)]
 
-pytestmark = pytest.mark.usefixtures("optimised")  # what XLA fuses it emits otherwise
+pytestmark = pytest.mark.usefixtures("optimised")  # XLA emits fused computations differently
 
 
 def pairs(dtype: DType) -> tuple[list[int], list[int]]:
@@ -24,13 +24,13 @@ def pairs(dtype: DType) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-def test_the_upper_half_of_products(dtype: DType) -> None:
+def test_mulhi_matches_python_integers(dtype: DType) -> None:
     xs, ys = pairs(dtype)
     want = [x * y >> dtypes.itemsize_bits(dtype) for x, y in zip(xs, ys, strict=True)]
     x, y = np.array(xs, dtype), np.array(ys, dtype)
     with fx.enable_x64():
         fused = fx.jit(lambda x, y: lax.bitwise_or(lax.mulhi(x, y), lax.bitwise_xor(y, y)))
-        spread = fx.jit(lax.mulhi)(x[0], y[:1])
+        broadcast = fx.jit(lax.mulhi)(x[0], y[:1])
         for f in (lax.mulhi, fx.jit(lax.mulhi), fused):
             assert [int(each) for each in np.asarray(f(x, y))] == want
-    assert int(np.asarray(spread)[0]) == want[0]
+    assert int(np.asarray(broadcast)[0]) == want[0]

@@ -1,6 +1,6 @@
-"""Everything that transformations make of a function, as one tree: computed by either library, and compared."""
+"""Applies all transformations to a function and compares tracefx with JAX."""
 
-# jax leaves some functions that are called here unannotated.
+# Some of the jax functions called here have no annotations.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tracefx.passes.dce import dce
 
 Axes: TypeAlias = tuple[int | None, ...]
 FunctionFactory: TypeAlias = Callable[[Any, Any], Callable[..., Any]]
-"""`made(lib, np_)` gives the function in either library."""
+"""`factory(lib, np_)` returns the function to test, written with the given library and its NumPy namespace."""
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
@@ -30,7 +30,7 @@ def normal(*shape: int, seed: int = 0) -> Any:
 
 
 def batch_axes_choices(args: Sequence[Any]) -> Iterator[Axes]:
-    """Every operand batched alone at each of its axes, and all of them at once."""
+    """Yields `in_axes`: each operand batched alone at each of its axes, then all operands batched at axis 0."""
     for i, x in enumerate(args):
         for axis in range(np.ndim(x) + 1):
             yield tuple([axis if j == i else None for j in range(len(args))])
@@ -38,12 +38,12 @@ def batch_axes_choices(args: Sequence[Any]) -> Iterator[Axes]:
 
 
 def stack_batch(np_: Any, args: Sequence[Any], axes: Axes) -> list[Any]:
-    """Two elements, the second another point."""
+    """Returns the operands with a batch of two elements, `x` and `-0.75 * x`, along the given axes."""
     return [x if axis is None else np_.stack([x, -0.75 * x], axis) for x, axis in zip(args, axes, strict=True)]
 
 
 def total(np_: Any, tree: Any, lib: Any) -> Any:
-    """A number that depends on all floats of a tree."""
+    """Returns a scalar that depends on all floating-point leaves of a tree."""
     leaves = lib.tree.leaves(tree)
     floats = [x for x in leaves if np_.issubdtype(np_.asarray(x).dtype, np.floating)]
     return sum([np_.sum(np_.sin(x) * x) for x in floats], np_.float32(0.0))
@@ -58,8 +58,8 @@ def apply_all_transforms(
     reverse: bool = True,
     second: bool = True,
 ) -> dict[str, Any]:
-    """Its value, derivatives of both modes and orders, and batches, of floats `args`; each is a function's value."""
-    places = tuple(range(len(args)))
+    """Returns the value of `f`, its forward- and reverse-mode derivatives and their batched versions, by name."""
+    argnums = tuple(range(len(args)))
 
     def loss(*xs: Any) -> Any:
         return total(np_, f(*xs), lib)
@@ -67,37 +67,37 @@ def apply_all_transforms(
     def pushed(*xs: Any) -> Any:
         return lib.jvp(f, xs, tuple([np_.cos(x) for x in xs]))
 
-    found = {"value": f(*args), "jvp": pushed(*args)}
-    found["linearize"] = lib.linearize(loss, *args)[1](*args)
-    found["jacfwd"] = lib.jacfwd(loss, places)(*args)
-    derivative = lib.grad(loss, places) if reverse else lib.jacfwd(loss, places)
-    found["derivative"] = derivative(*args)
+    results = {"value": f(*args), "jvp": pushed(*args)}
+    results["linearize"] = lib.linearize(loss, *args)[1](*args)
+    results["jacfwd"] = lib.jacfwd(loss, argnums)(*args)
+    derivative = lib.grad(loss, argnums) if reverse else lib.jacfwd(loss, argnums)
+    results["derivative"] = derivative(*args)
     if second:
-        found["second"] = lib.jvp(lambda *xs: derivative(*xs), tuple(args), tuple(args))
-    for each in axes:
-        xs = stack_batch(np_, args, each)
+        results["second"] = lib.jvp(lambda *xs: derivative(*xs), tuple(args), tuple(args))
+    for in_axes in axes:
+        xs = stack_batch(np_, args, in_axes)
 
-        def whole(*xs: Any, each: Axes = each) -> Any:
-            return total(np_, lib.vmap(f, in_axes=each)(*xs), lib)
+        def batched_loss(*xs: Any, in_axes: Axes = in_axes) -> Any:
+            return total(np_, lib.vmap(f, in_axes=in_axes)(*xs), lib)
 
-        found[f"vmap {each}"] = lib.vmap(lambda *xs: (pushed(*xs), derivative(*xs)), in_axes=each)(*xs)
-        found[f"derivative of vmap {each}"] = (lib.grad if reverse else lib.jacfwd)(whole, places)(*xs)
-    return found
+        results[f"vmap {in_axes}"] = lib.vmap(lambda *xs: (pushed(*xs), derivative(*xs)), in_axes=in_axes)(*xs)
+        results[f"derivative of vmap {in_axes}"] = (lib.grad if reverse else lib.jacfwd)(batched_loss, argnums)(*xs)
+    return results
 
 
 def assert_agrees_with_jax(
-    made: FunctionFactory, args: Sequence[Any], axes: Sequence[Axes] = (), *, eager: bool = False, **options: Any
+    factory: FunctionFactory, args: Sequence[Any], axes: Sequence[Axes] = (), *, eager: bool = False, **options: Any
 ) -> None:
-    """Ours, compiled as one program and, if `eager`, each part for itself, is JAX's."""
-    f = made(fx, fnp)
-    want = jax.jit(lambda *xs: apply_all_transforms(jax, jnp, made(jax, jnp), xs, axes, **options))(*args)
+    """Asserts that tracefx computes what JAX does, under one `jit` and, if `eager`, also op by op without it."""
+    f = factory(fx, fnp)
+    want = jax.jit(lambda *xs: apply_all_transforms(jax, jnp, factory(jax, jnp), xs, axes, **options))(*args)
     same(fx.jit(lambda *xs: apply_all_transforms(fx, fnp, f, xs, axes, **options))(*args), want)
     if eager:
         same(apply_all_transforms(fx, fnp, f, [fnp.asarray(x) for x in args], axes, **options), want)
 
 
 def assert_sound(f: Callable[..., Any], *args: Any) -> Jaxpr:
-    """The program of a function: it checks, is what its text says, and stays both under every pass."""
+    """Returns the jaxpr of `f`; asserts that it checks and round-trips through text, also after DCE and CSE."""
     jaxpr = fx.make_jaxpr(f)(*args).jaxpr
     for program in (jaxpr, dce(jaxpr), cse(jaxpr), dce(cse(jaxpr))):
         check_jaxpr(program)
