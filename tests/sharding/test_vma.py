@@ -375,7 +375,24 @@ def programs(draw: st.DrawFn) -> Callable[[Any, Any], Any]:
 @given(programs())
 def test_gradient_inside_matches_gradient_outside(loss: Callable[[Any, Any], Any]) -> None:
     """`grad` inside `shard_map` agrees with `grad` outside."""
+    check_gradient_inside(loss)
 
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        lambda v: lax.all_gather(v, "x")[1],
+        lambda v: lax.ppermute(v, "x", [(0, 1), (1, 2), (2, 0)]),
+        lambda v: lax.all_to_all(fnp.stack([v] * 4), "x", 0, 0)[1],
+    ],
+    ids=["all_gather", "ppermute", "all_to_all"],
+)
+def test_gradient_of_an_exchange_whose_cotangent_is_replicated(exchange: Callable[[Any], Any]) -> None:
+    """The transposed exchange returns different values on different devices, so they must be summed."""
+    check_gradient_inside(lambda w, x: fnp.sum(fnp.sin(lax.psum(exchange(w), "x"))))
+
+
+def check_gradient_inside(loss: Callable[[Any, Any], Any]) -> None:
     def whole(w: Any, x: Any) -> Any:
         return lax.psum(loss(w, x), "x")
 
