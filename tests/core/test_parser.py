@@ -352,7 +352,7 @@ def test_constructor_that_raises() -> None:
 def test_callables_cannot_be_parsed() -> None:
     p = Program(VECTOR)
     p(Custom(lambda: None), *p.invars)
-    with pytest.raises(ParseError, match="<test_programs.*<lambda>> is a value without a text form"):
+    with pytest.raises(ParseError, match="<test_callables.*<lambda>> is a value without a text form"):
         parse(str(p.returns()))
 
 

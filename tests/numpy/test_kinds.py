@@ -177,7 +177,7 @@ def test_issubdtype_of_dtypes_that_only_numpy_has() -> None:
         (np.float32, str), (jnp.bfloat16, object),
     ):  # fmt: skip
         assert fnp.issubdtype(one, other) == jnp.issubdtype(one, other), (one, other)
-    with pytest.raises(TypeError, match="no dtype"):
+    with pytest.raises(TypeError, match="is not a dtype"):
         fnp.issubdtype(1, fnp.floating)  # type: ignore[arg-type]  # tested
 
 
