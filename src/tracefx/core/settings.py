@@ -87,6 +87,10 @@ class Override(Generic[T]):
         except ValueError:
             # The block was entered in another context, e.g. that of a generator which is closed here.
             frame.update()
+        else:
+            outer = frame.outer
+            if innermost is frame and outer is not None and outer is SETTINGS.get() and not outer.has_ended:
+                return  # blocks that end in the reverse order, as nearly all do
         SETTINGS.set(_active(innermost))
 
 
