@@ -34,9 +34,8 @@ class ValueSpec:
         avals: The avals of the arrays.
     """
 
-    tree: TreeDef | None = field(
-        eq=lambda tree: (tree is None, tree)
-    )  # jaxlib's TreeDef raises on comparison with None
+    # jaxlib's TreeDef raises on comparison with None.
+    tree: TreeDef | None = field(eq=lambda tree: (tree is None, tree))
     avals: tuple[ShapedArray, ...]
 
     def same_structure(self, other: ValueSpec) -> bool:
@@ -99,7 +98,7 @@ class TransformedBody:
 
 
 class BodyInterpreter(Protocol):
-    """What a handler offers to a primitive whose bodies it interprets. Its inner handler is current meanwhile."""
+    """The methods of a handler that a primitive calls to transform its bodies, while the inner handler is current."""
 
     has_state: ClassVar[bool]
 

@@ -12,7 +12,7 @@ from tracefx.core.values import Value
 
 
 class BatchRunner(Protocol):
-    """What batching offers to a primitive with function parameters."""
+    """Runs a function parameter of a primitive for a whole batch. Batching provides it."""
 
     @property
     def axis(self) -> MappedAxis:

@@ -85,7 +85,7 @@ class MappedAxis:
 
 
 class Recorder(Protocol):
-    """What partial evaluation offers to a primitive's `partial_eval` rule."""
+    """The interface of partial evaluation that a primitive's `partial_eval` rule calls."""
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         """Defers the primitive: records it as an equation of the unknown half, and returns tracers for its results."""

@@ -1,6 +1,6 @@
-"""The operations that are loaded when a name of theirs is first asked for: what most programs do without.
+"""The names of `tracefx.lax` that are imported lazily, when they are first accessed, by module.
 
-Importing `tracefx.lax` costs what the others need; type checkers see all of it in `__init__.py`.
+Names that most programs use are imported with the package. Type checkers see all names in `__init__.py`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ _NAMES_BY_MODULE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 LAZY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {name: f"tracefx.{room}" for room, names in _NAMES_BY_MODULE.items() for name in names.split()}
+    {name: f"tracefx.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 )
-"""The modules of names."""
+"""The module of each lazy name."""

@@ -1,7 +1,6 @@
-"""The rooms of the namespace that are entered when a name of theirs is first asked for.
+"""The names of `tracefx.numpy` that are imported lazily, when they are first accessed, by module.
 
-What most programs use is there from the start. The rest is listed here by the module that it is in, so that importing
-`tracefx.numpy` costs what those programs need; type checkers see all of it in `__init__.py`.
+Names that most programs use are imported with the package. Type checkers see all names in `__init__.py`.
 """
 
 from __future__ import annotations
@@ -52,6 +51,6 @@ _NAMES_BY_MODULE: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 LAZY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
-    {name: f"tracefx.numpy.{room}" for room, names in _NAMES_BY_MODULE.items() for name in names.split()}
+    {name: f"tracefx.numpy.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 )
-"""The module that has a name; a module that is a namespace itself, as `linalg`, is its own name's."""
+"""The module of each lazy name. A namespace such as `linalg` is listed under its own name."""

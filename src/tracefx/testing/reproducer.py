@@ -20,7 +20,7 @@ from tracefx.errors import ParseError
 from tracefx.programs import VOCABULARY, parse_jaxpr
 from tracefx.testing.errors import LawError, Reproducer
 from tracefx.testing.generated_programs import SOURCE_IMPORTS, SourceFunction
-from tracefx.testing.reduction import Candidate, shrink
+from tracefx.testing.shrinking import Candidate, shrink
 from tracefx.testing.subjects import Subject, encode_numbers, promote_to_64_bits, staged
 from tracefx.testing.tolerances import PROGRAM, Ulps
 
