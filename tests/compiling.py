@@ -7,7 +7,6 @@ the fixture `optimised`: the laws of operations, conversions, edge values. `make
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,7 +42,6 @@ def default_compile_options() -> Iterator[None]:
     """Compiles programs of tracefx and JAX with XLA's defaults, and recompiles those of single operations."""
     tracefx_module = importlib.import_module("tracefx.xla.runtime.executables")
     jax_module = importlib.import_module("jax._src.compiler")
-    operations = importlib.import_module("tracefx.ops.operation")
     tracefx_options, jax_options = tracefx_module._compile_options, jax_module.get_compile_options
 
     def options(device: Any, overrides: Any) -> Any:
@@ -57,12 +55,6 @@ def default_compile_options() -> Iterator[None]:
         patch.setattr(tracefx_module, "_compile_options", options)
         patch.setattr(jax_module, "get_compile_options", get_compile_options)
         patch.setattr(BACKEND, "value", type(BACKEND.value)())
-        # Programs of single operations cache their executables: afterwards, restore the unoptimized ones.
-        patch.setattr(
-            operations,
-            "_one_equation_jaxpr",
-            functools.lru_cache(maxsize=4096)(operations._one_equation_jaxpr.__wrapped__),
-        )
         yield
 
 

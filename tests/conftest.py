@@ -112,7 +112,7 @@ class Heap:
         if "jax" in sys.modules:  # not imported here, since JAX reads its settings at import
             sys.modules["jax"].clear_caches()
         BACKEND.value = type(BACKEND.value)()
-        operation._one_equation_jaxpr.cache_clear()
+        operation.SINGLE_OPERATIONS.clear()
         gc.unfreeze()
 
 

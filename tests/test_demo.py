@@ -15,7 +15,7 @@ from demo import digits
 from demo.checks import difference_from_jax, difference_from_loop
 from demo.picture import draw
 from demo.progress import Progress
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import tree
 
 

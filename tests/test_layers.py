@@ -22,6 +22,7 @@ ORDER = (
     "jaxlib_support",
     "pytrees",
     "core",
+    "lazy_stubs",
     "text",
     "passes",
     "shardings",
@@ -56,6 +57,7 @@ ORDER = (
     "pictures",
     "testing",
     "command",
+    "late_bindings",
     ROOT_MODULE,
     "__main__",
 )
@@ -85,20 +87,19 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.testing.equivalence", "hypothesis.given"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.settings"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
-    ("tracefx.nn", "tracefx.nn.initializers"): "they import random numbers, which many programs do not need",
-    ("tracefx", "tracefx.pictures.notebook_html"): "only notebooks need pages",
+    ("tracefx.lazy_stubs", "<computed>"): "it imports the modules that stubs name",
+    ("tracefx.late_bindings", "tracefx.pictures.notebook_html"): "only notebooks need pages",
     ("tracefx.command", "<computed>"): "the user names the module of the function to show",
-    ("tracefx", "<computed>"): "lazy import of names that most programs do not need",
-    ("tracefx.numpy", "<computed>"): "as above",
-    ("tracefx.lax", "<computed>"): "as above",
-    ("tracefx.scipy", "<computed>"): "as above",
     (
         "tracefx.handlers.progress_reporting.rich_bars",
         "rich.progress",
     ): "an optional dependency, which only progress bars need",
     ("tracefx.interop.jax.plugins", "<computed>"): "plug-ins are third-party modules",
-    ("tracefx", "tracefx.interop.jax.plugins.JaxPlugins"): "it imports jax, which only plug-ins need",
-    ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only compiled programs need",
+    ("tracefx.late_bindings", "tracefx.interop.jax.plugins.JaxPlugins"): "it imports jax, which only plug-ins need",
+    (
+        "tracefx.late_bindings",
+        "tracefx.xla.backend.XlaBackend",
+    ): "the backend loads XLA, which only compiled programs need",
 }
 
 MAX_FILE_LINES = 650
@@ -112,8 +113,6 @@ class Import:
     line: int
     late: bool
     """Whether the import is inside a function, so importing the module does not run it."""
-    typing_only: bool
-    """Whether the import is under `if TYPE_CHECKING:`, so it never runs."""
 
 
 def resolve(module: str, is_package: bool, level: int, name: str | None) -> str:
@@ -127,38 +126,29 @@ def resolve(module: str, is_package: bool, level: int, name: str | None) -> str:
 
 def imports(module: str, is_package: bool, text: str) -> Iterator[Import]:
     """Yields all imports in `text`, with calls of `importlib.import_module("...")` and `__import__`."""
-    yield from _imports_of(module, is_package, ast.parse(text), late=False, typing_only=False)
+    yield from _imports_of(module, is_package, ast.parse(text), late=False)
 
 
-def _imports_of(module: str, is_package: bool, node: ast.AST, *, late: bool, typing_only: bool) -> Iterator[Import]:
+def _imports_of(module: str, is_package: bool, node: ast.AST, *, late: bool) -> Iterator[Import]:
     match node:
         case ast.Import(names=names, lineno=line):
             for alias in names:
-                yield Import(alias.name, line, late, typing_only)
+                yield Import(alias.name, line, late)
         case ast.ImportFrom(module=name, names=names, level=level, lineno=line):
             base = resolve(module, is_package, level, name)
             for alias in names:
-                yield Import(base if alias.name == "*" else f"{base}.{alias.name}", line, late, typing_only)
+                yield Import(base if alias.name == "*" else f"{base}.{alias.name}", line, late)
         case ast.Call(func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module")):
             match node.args:
                 case [ast.Constant(value=str() as target), *_]:
-                    yield Import(target, node.lineno, late, typing_only)
+                    yield Import(target, node.lineno, late)
                 case _:
-                    yield Import("<computed>", node.lineno, late, typing_only)
+                    yield Import("<computed>", node.lineno, late)
         case _:
             pass
     for child in ast.iter_child_nodes(node):
         inside_function = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        guarded = typing_only or (isinstance(node, ast.If) and child in node.body and _is_type_checking(node.test))
-        yield from _imports_of(module, is_package, child, late=inside_function, typing_only=guarded)
-
-
-def _is_type_checking(test: ast.expr) -> bool:
-    match test:
-        case ast.Name(id="TYPE_CHECKING" | "_TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
-            return True
-        case _:
-            return False
+        yield from _imports_of(module, is_package, child, late=inside_function)
 
 
 def layer_of(name: str) -> str | None:
@@ -226,8 +216,7 @@ def import_graph(texts: Mapping[str, tuple[bool, str]]) -> dict[str, list[str]]:
     for module, (is_package, text) in texts.items():
         targets: list[str] = []
         for each in imports(module, is_package, text):
-            # The imports of a namespace under `if TYPE_CHECKING:` are lazy imports at run time.
-            if not each.late and not (is_package and each.typing_only):
+            if not each.late:
                 target = each.target if each.target in texts else each.target.rpartition(".")[0]
                 if target in texts and target != module:
                     targets.append(target)
@@ -242,9 +231,10 @@ def module_name(path: Path) -> tuple[str, bool]:
 
 
 FILES = sorted((SOURCE / PACKAGE).rglob("*.py"))
+STUBS = sorted((SOURCE / PACKAGE).rglob("*.pyi"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: module_name(path)[0])
+@pytest.mark.parametrize("path", [*FILES, *STUBS], ids=lambda path: module_name(path)[0] + path.suffix)
 def test_module_imports_only_permitted_layers(path: Path) -> None:
     module, is_package = module_name(path)
     assert violations(module, is_package, path.read_text(encoding="utf-8")) == []

@@ -16,7 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.numpy.agreement import both, check, f32, i32
 from tracefx import nn
 

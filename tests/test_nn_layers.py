@@ -12,7 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import nn, random
 from tracefx.nn import initializers
 

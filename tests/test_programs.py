@@ -10,7 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax, programs
 
 X = fnp.arange(6.0).reshape(2, 3) / 7

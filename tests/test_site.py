@@ -14,10 +14,10 @@ from playwright.sync_api import sync_playwright
 
 from docs.building.chapters import GUIDES
 from docs.building.docstrings import fenced, first_sentence
-from docs.building.places import with_links
+from docs.building.griffe_extension import linked
 from docs.building.reference import missing, reference
+from docs.building.site_paths import with_links
 from docs.building.sources import find, public
-from docs.building.texts import linked
 from tests.names import names
 from tests.pictures.test_browser import CHROMIUM, OPTIONS
 

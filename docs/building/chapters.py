@@ -19,8 +19,8 @@ class Page:
     """A page of a chapter: the names that are defined in the given modules, and those that are listed."""
 
     title: str
-    rooms: tuple[str, ...] = field(converter=_words, default="")
-    """The defining modules, as suffixes of their names; `.` is the chapter's own module."""
+    modules: tuple[str, ...] = field(converter=_words, default="")
+    """The defining modules, as suffixes of their names."""
     names: tuple[str, ...] = field(converter=_words, default="")
     """Names that are on this page wherever they are defined."""
 
@@ -36,12 +36,6 @@ class Chapter:
 
     module: str
     pages: tuple[Page, ...] = ()
-    with_modules: bool = False
-    """Whether public submodules have pages of this chapter too."""
-
-    @property
-    def has_pages(self) -> bool:
-        return bool(self.pages) or self.with_modules
 
     @property
     def folder(self) -> str:
@@ -84,7 +78,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page(
                 "Arrays and dtypes",
-                "dtype_routines scalar_types external core.array array_api_info .",
+                "dtype_routines scalar_types external core.array array_api_info constants",
                 "static_queries",
             ),
             Page("Creating", "creation sequences interchange diagonals"),
@@ -177,7 +171,13 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.scipy.sparse.linalg"),
     Chapter("tracefx.scipy.spatial.transform"),
     Chapter("tracefx.scipy.special"),
-    Chapter("tracefx.scipy.stats", (Page("Samples", "sample_statistics density_estimation"),), with_modules=True),
+    Chapter(
+        "tracefx.scipy.stats",
+        (
+            Page("Distributions", "location_scale shaped discrete multivariate"),
+            Page("Samples", "sample_statistics density_estimation"),
+        ),
+    ),
     Chapter("tracefx.image"),
     Chapter("tracefx.ops"),
     Chapter("tracefx.tree"),
@@ -196,19 +196,19 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         "tracefx.handlers",
         (
             Page("Intermediate values", "harvest"),
-            Page("Log and explain", "log explain instrumentation array_summary"),
+            Page("Log and explain", "operation_log explanation instrumentation array_summary"),
             Page("Costs", "cost_analysis"),
             Page("Checks", "checking"),
             Page("Key reuse", "key_reuse"),
             Page("Mixed precision", "precision"),
             Page("Taylor series", "taylor"),
-            Page("Laplacians", "laplacian"),
+            Page("Laplacians", "laplacians"),
             Page("Sparsity", "sparsity"),
             Page("Bounds", "intervals"),
             Page("Progress", "progress_reporting"),
             Page("Probabilistic programs", "probabilistic"),
             Page("Units", "quantities units"),
-            Page("Low-rank adaptation", "lora"),
+            Page("Low-rank adaptation", "low_rank"),
         ),
     ),
     Chapter("tracefx.handlers.units"),

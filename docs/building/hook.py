@@ -10,14 +10,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from docs.building.docstrings import shown
-from docs.building.places import PROJECT, guests, with_links
 from docs.building.reference import FOLDER, reference
+from docs.building.site_paths import PROJECT, pages_outside_docs, with_links
 
 _SESSION: Final = re.compile(
     r"^(?P<fence>[ ]*```)python(?P<body>[ ]*\n[ ]*>>> .*?^[ ]*```[ ]*$)", re.MULTILINE | re.DOTALL
 )
-_MADE: Final = reference()
-_GUESTS: Final = {there: path for path, there in guests().items()}
+_REFERENCE: Final = reference()
+_OUTSIDE_DOCS: Final = {on_site: path for path, on_site in pages_outside_docs().items()}
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -30,18 +30,18 @@ def on_config(config: MkDocsConfig) -> None:
 def _pages(below: object) -> object:
     match below:
         case "reference/":
-            return list(_MADE.navigation)
+            return list(_REFERENCE.navigation)
         case "benchmarks/":
-            return ["benchmarks.md", *[file for file in _GUESTS if file.startswith("benchmarks/")]]
+            return ["benchmarks.md", *[file for file in _OUTSIDE_DOCS if file.startswith("benchmarks/")]]
         case _:
             return below
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    for file, text in _MADE.pages.items():
+    for file, text in _REFERENCE.pages.items():
         if files.get_file_from_path(file) is None:
             files.append(File.generated(config, file, content=text))
-    for file, path in _GUESTS.items():
+    for file, path in _OUTSIDE_DOCS.items():
         files.append(File.generated(config, file, content=(PROJECT / path).read_text(encoding="utf-8")))
 
 
@@ -55,7 +55,7 @@ def _for_search(file: str) -> dict[str, Any]:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     file = page.file.src_uri
     page.meta.update(_for_search(file))
-    if page.file.generated_by is None or file in _GUESTS:
-        markdown = with_links(markdown, _GUESTS.get(file, f"docs/{file}"))
-        markdown += f"\n{_MADE.pages.get(file, '')}"
+    if page.file.generated_by is None or file in _OUTSIDE_DOCS:
+        markdown = with_links(markdown, _OUTSIDE_DOCS.get(file, f"docs/{file}"))
+        markdown += f"\n{_REFERENCE.pages.get(file, '')}"
     return _SESSION.sub(lambda match: f"{match['fence']}pycon{shown(match['body'])}", markdown)

@@ -50,21 +50,21 @@ class Entry:
 
 @final
 @frozen
-class Places:
+class NameLinks:
     """The pages and entries of all public names."""
 
-    homes: Mapping[str, str]
+    canonical_names: Mapping[str, str]
     """The public name that documents a definition, by the path of the definition."""
-    files: Mapping[str, str]
+    pages: Mapping[str, str]
     """The page of each public name."""
-    parts: Mapping[str, str]
+    identifiers: Mapping[str, str]
     """The mkdocstrings identifiers of the public names that have an entry of their own."""
 
     def link(self, path: str, file: str, shown: str) -> str:
         """Returns a Markdown link from the page `file` to a public name."""
-        if path in self.parts:
-            return f"[`{shown}`][{self.parts[path]}]"
-        there = posixpath.relpath(self.files[path], posixpath.dirname(file))
+        if path in self.identifiers:
+            return f"[`{shown}`][{self.identifiers[path]}]"
+        there = posixpath.relpath(self.pages[path], posixpath.dirname(file))
         return f"[`{shown}`]({there}#{path})"
 
 
@@ -76,14 +76,14 @@ class Reference:
     pages: Mapping[str, str]
     navigation: Sequence[NavItem]
     entries: Sequence[Entry] = field(repr=False)
-    places: Places
+    links: NameLinks
 
     def names_of(self, module: str) -> dict[str, str]:
         """Returns the mkdocstrings identifiers of the names below a module, such as `numpy.sum` below the root."""
         prefix = f"{module}."
         return {
             path.removeprefix(prefix): identifier
-            for path, identifier in self.places.parts.items()
+            for path, identifier in self.links.identifiers.items()
             if path.startswith(prefix)
         }
 
@@ -101,11 +101,7 @@ def subjects(chapter: Chapter) -> dict[Page, list[Entry]]:
     for entry in entries(chapter.module):
         found[_page(chapter, entry)].append(entry)
     for page, about in found.items():
-        about.sort(key=lambda entry: _place(page, entry))
-    if chapter.with_modules:
-        for name in public(home(chapter.module)):
-            if find(home(chapter.module), name).is_module:
-                found[Page(name)] = entries(f"{chapter.module}.{name}")
+        about.sort(key=lambda entry: _sort_key(page, entry))
     return {page: about for page, about in found.items() if about}
 
 
@@ -124,49 +120,49 @@ def reference() -> Reference:
                 files[entry.path] = _file(chapter, page)
                 everything.append(entry)
     parts = {e.path: _identifier(e) for e in everything if e.has_own_part and homes[e.found.path] == e.path}
-    places = Places(homes, files, parts)
+    links = NameLinks(homes, files, parts)
     made = {f"{FOLDER}/index.md": _overview(list(here))}
     navigation: list[NavItem] = [f"{FOLDER}/index.md"]
     for chapter, pages in here.items():
-        made |= {_file(chapter, page): _text(chapter, page, about, places) for page, about in pages.items()}
-        if chapter.has_pages:
-            made[_index(chapter)] = _contents(chapter, pages, places)
+        made |= {_file(chapter, page): _text(chapter, page, about, links) for page, about in pages.items()}
+        if chapter.pages:
+            made[_index(chapter)] = _contents(chapter, pages, links)
             below = [{page.title: _file(chapter, page)} for page in pages]
             navigation.append({chapter.folder: [_index(chapter), *below]})
         else:
             navigation.append({chapter.folder: _index(chapter)})
     made[TYPES_FILE] = _types()
-    return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything, places)
+    return Reference(made, [*navigation, {TYPES_TITLE: TYPES_FILE}], everything, links)
 
 
 def _index(chapter: Chapter) -> str:
     """Returns the path of the first page of a chapter, or of its only one."""
-    return f"{FOLDER}/{chapter.folder}/index.md" if chapter.has_pages else f"{FOLDER}/{chapter.folder}.md"
+    return f"{FOLDER}/{chapter.folder}/index.md" if chapter.pages else f"{FOLDER}/{chapter.folder}.md"
 
 
 def _file(chapter: Chapter, page: Page) -> str:
-    return f"{FOLDER}/{chapter.folder}/{page.file}" if chapter.has_pages else _index(chapter)
+    return f"{FOLDER}/{chapter.folder}/{page.file}" if chapter.pages else _index(chapter)
 
 
 def _title(module: str) -> str:
     return f"# `{module}`\n\n{fenced(read(home(module)).docstring)}\n\n"
 
 
-def _text(chapter: Chapter, page: Page, about: Sequence[Entry], places: Places) -> str:
+def _text(chapter: Chapter, page: Page, about: Sequence[Entry], links: NameLinks) -> str:
     module = about[0].module
-    if module == chapter.module and chapter.has_pages:
+    if module == chapter.module and chapter.pages:
         title = f"# {page.title}\n\nNames of `{module}`.\n\n"
     else:
         title = _title(module)
     file = _file(chapter, page)
-    return title + _guide(file) + _body(about, places, file)
+    return title + _guide(file) + _body(about, links, file)
 
 
-def _contents(chapter: Chapter, pages: Mapping[Page, Sequence[Entry]], places: Places) -> str:
+def _contents(chapter: Chapter, pages: Mapping[Page, Sequence[Entry]], links: NameLinks) -> str:
     text = _title(chapter.module) + _guide(_index(chapter))
     for page, about in pages.items():
-        links = [places.link(entry.path, _index(chapter), entry.name) for entry in about]
-        text += f"## [{page.title}]({page.file})\n\n{' · '.join(links)}\n\n"
+        links_of_page = [links.link(entry.path, _index(chapter), entry.name) for entry in about]
+        text += f"## [{page.title}]({page.file})\n\n{' · '.join(links_of_page)}\n\n"
     return text
 
 
@@ -182,16 +178,17 @@ def _guide(file: str) -> str:
 def _page(chapter: Chapter, entry: Entry) -> Page:
     module = entry.found.module
     named = [page for page in chapter.pages if entry.name in page.names]
-    own = [page for page in chapter.pages if "." in page.rooms and module == home(chapter.module)]
-    foreign = [page for page in chapter.pages if "external" in page.rooms and not module.startswith("tracefx")]
-    by_room = [page for page in chapter.pages if any(f".{room}." in f".{module}." for room in page.rooms)]
-    return next(iter([*named, *own, *foreign, *by_room, MORE]))
+    foreign = [page for page in chapter.pages if "external" in page.modules and not module.startswith("tracefx")]
+    by_module = [
+        page for page in chapter.pages if any(f".{module_suffix}." in f".{module}." for module_suffix in page.modules)
+    ]
+    return next(iter([*named, *foreign, *by_module, MORE]))
 
 
-def _place(page: Page, entry: Entry) -> tuple[int, bool]:
-    """The sort key of a name on a page: the position of its module in `page.rooms`, and functions before classes."""
-    rooms = [place for place, room in enumerate(page.rooms) if f".{room}." in f".{entry.found.module}."]
-    return min(rooms, default=len(page.rooms)), isinstance(entry.found.statement, ast.ClassDef)
+def _sort_key(page: Page, entry: Entry) -> tuple[int, bool]:
+    """The sort key of a name on a page: the position of its module in `page.modules`, and functions before classes."""
+    positions = [i for i, suffix in enumerate(page.modules) if f".{suffix}." in f".{entry.found.module}."]
+    return min(positions, default=len(page.modules)), isinstance(entry.found.statement, ast.ClassDef)
 
 
 def _overview(chapters: Sequence[Chapter]) -> str:
@@ -216,17 +213,17 @@ def _types() -> str:
 # ------------------------------------------------------------------ a page
 
 
-def _body(about: Sequence[Entry], places: Places, file: str) -> str:
+def _body(about: Sequence[Entry], links: NameLinks, file: str) -> str:
     parts: list[str] = []
     for entry in about:
-        if entry.path in places.parts:
-            identifier = places.parts[entry.path]
+        if entry.path in links.identifiers:
+            identifier = links.identifiers[entry.path]
             anchor = f'<a id="{entry.path}"></a>\n\n' if identifier != entry.path else ""
             parts.append(f"{anchor}::: {identifier}\n")
     rows = [
-        f'| <a id="{entry.path}"></a>`{entry.name}` | {_said(entry, places, file)} |'
+        f'| <a id="{entry.path}"></a>`{entry.name}` | {_table_cell(entry, links, file)} |'
         for entry in about
-        if entry.path not in places.parts
+        if entry.path not in links.identifiers
     ]
     if rows:
         title = "## Other names and values" if parts else "## Names"
@@ -240,14 +237,14 @@ def _identifier(entry: Entry) -> str:
     return entry.found.path if hidden else entry.path
 
 
-def _said(entry: Entry, places: Places, file: str) -> str:
+def _table_cell(entry: Entry, links: NameLinks, file: str) -> str:
     """Returns the table cell of a name: its alias target or its value."""
     found = entry.found
-    other = places.homes[found.path]
+    other = links.canonical_names[found.path]
     if other == entry.path and found.same_as is not None:
-        other = places.homes.get(find(found.module, found.same_as).path, other)
+        other = links.canonical_names.get(find(found.module, found.same_as).path, other)
     if other != entry.path:
-        return f"the same as {places.link(other, file, other)}"
+        return f"the same as {links.link(other, file, other)}"
     return _value(entry)
 
 
@@ -268,4 +265,5 @@ def _cell(text: str) -> str:
 def missing(names: Iterable[str], made: Reference) -> list[str]:
     """Returns the names in `names` that are on no page."""
     there = {entry.path for entry in made.entries} | {chapter.module for chapter in CHAPTERS}
+    there |= {f"{entry.path}.{member}" for entry in made.entries for member in entry.found.members}
     return [name for name in names if name not in there]

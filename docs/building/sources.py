@@ -61,6 +61,13 @@ class Found:
         return isinstance(self.statement, ast.FunctionDef | ast.ClassDef)
 
     @property
+    def members(self) -> list[str]:
+        """The names that are defined in the body of a class."""
+        if not isinstance(self.statement, ast.ClassDef):
+            return []
+        return list(_bindings(self.statement.body))
+
+    @property
     def is_type_alias(self) -> bool:
         match self.statement:
             case ast.AnnAssign(annotation=ast.Name("TypeAlias")):
@@ -95,6 +102,15 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
                 yield statement, ""
 
 
+def _bindings(body: Sequence[ast.stmt]) -> Iterator[str]:
+    for statement in body:
+        match statement:
+            case ast.FunctionDef(name) | ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]):
+                yield name
+            case _:
+                pass
+
+
 @functools.cache
 def read(module: str) -> Module:
     """Parses the module of this name. Raises ImportError if there is none."""
@@ -102,6 +118,9 @@ def read(module: str) -> Module:
     if file is None:
         raise ImportError(f"there is no module {module} in {SOURCE.name}")
     tree = ast.parse(file.read_text(encoding="utf-8"))
+    docstring = ast.get_docstring(tree) or ""
+    if (stub := file.with_suffix(".pyi")).exists():
+        tree = ast.parse(stub.read_text(encoding="utf-8"))
     bound: dict[str, Defining | Import] = {}
     described: dict[str, str] = {}
     for statement, below in _statements(tree.body):
@@ -120,7 +139,7 @@ def read(module: str) -> Module:
                     bound[alias.asname or alias.name] = Import(source, alias.name, alias.asname == alias.name)
             case _:
                 pass
-    return Module(module, ast.get_docstring(tree) or "", bound, described)
+    return Module(module, docstring, bound, described)
 
 
 def find(module: str, name: str) -> Found:

@@ -61,7 +61,7 @@ class SerializationError(TypeError):
 
 
 class HandlerStateError(RuntimeError):
-    """A `with handling(...)` block is entered twice, or left while another handler is current."""
+    """A `with handling(...)` block is entered twice or left out of order, or an `Interpreter` does not run."""
 
 
 class TypePromotionError(TypeError, ValueError):

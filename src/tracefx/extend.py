@@ -19,6 +19,8 @@ from tracefx.core.array import Array as Array
 from tracefx.core.array import ArrayLike as ArrayLike
 from tracefx.core.avals import ShapedArray as ShapedArray
 from tracefx.core.body_transform import BodyInterpreter as BodyInterpreter
+from tracefx.core.body_transform import BodyKind as BodyKind
+from tracefx.core.body_transform import BodyName as BodyName
 from tracefx.core.body_transform import BodyTransformable as BodyTransformable
 from tracefx.core.body_transform import CollectedSpec as CollectedSpec
 from tracefx.core.body_transform import TransformedBody as TransformedBody
@@ -49,6 +51,7 @@ from tracefx.core.literal import Literal as Literal
 from tracefx.core.primitive import Batchable as Batchable
 from tracefx.core.primitive import Differentiable as Differentiable
 from tracefx.core.primitive import Expandable as Expandable
+from tracefx.core.primitive import ExtractsWindow as ExtractsWindow
 from tracefx.core.primitive import MappedAxis as MappedAxis
 from tracefx.core.primitive import Primitive as Primitive
 from tracefx.core.primitive import Recorder as Recorder
@@ -60,6 +63,8 @@ from tracefx.core.values import Value as Value
 from tracefx.core.values import as_value as as_value
 from tracefx.core.values import get_aval as get_aval
 from tracefx.core.values import to_numpy as to_numpy
+from tracefx.core.varying import HasTypedBodies as HasTypedBodies
+from tracefx.core.varying import HasVmaRule as HasVmaRule
 from tracefx.errors import EscapedTracerError as EscapedTracerError
 from tracefx.errors import HandlerStateError as HandlerStateError
 from tracefx.errors import JaxprTypeError as JaxprTypeError

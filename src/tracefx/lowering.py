@@ -201,8 +201,8 @@ class Builder(Protocol):
         jaxpr: Jaxpr,
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
-        ins: Sequence[NamedSharding],
-        given: Sequence[NamedSharding],
+        in_shardings: Sequence[NamedSharding],
+        out_shardings: Sequence[NamedSharding],
         axes: Sequence[str],
     ) -> list[IrValue]:
         """Emits an SPMD program that runs on each device's shards (`shard_map`).
@@ -211,8 +211,8 @@ class Builder(Protocol):
             jaxpr: The program on shards.
             operands: The global operands.
             outs: The avals of the global results.
-            ins: The shardings of the operands.
-            given: The shardings of the results.
+            in_shardings: The shardings of the operands.
+            out_shardings: The shardings of the results.
             axes: The manual mesh axes.
         """
         ...

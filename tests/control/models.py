@@ -12,15 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import tree_util
 
-from tests.control.networks import (
-    Model,
-    adam,
-    bidirectional_gru,
-    clipped_and_straight,
-    lstm,
-    rnn,
-    transformer,
-)
+from tests.control.networks import Model, adam, bidirectional_gru, clipped_and_straight, lstm, rnn, transformer
 from tests.control.transform_checks import normal
 
 # ------------------------------------------------------------------ differential equations

@@ -15,12 +15,13 @@ from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.cases import agrees_with_jax
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_agree, assert_near, assert_same
 from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
-from tests.transforms.oracle import agree, same
+from tests.jaxprs import primitive_names
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.core.handler import current
-from tracefx.core.jaxpr import Atom, Jaxpr
+from tracefx.core.jaxpr import Atom
 from tracefx.passes.dce import dce
 from tracefx.transforms.checkpointing import checkpoint_name
 
@@ -78,7 +79,7 @@ def test_policy_callable_gets_primitive_and_avals() -> None:
         return bool(prim.name == "sin")
 
     f = fx.checkpoint(lambda x: fnp.exp(fnp.sin(x)).sum(), policy=policy)
-    same(fx.grad(f)(X), jax.grad(lambda x: jnp.exp(jnp.sin(x)).sum())(X))
+    assert_same(fx.grad(f)(X), jax.grad(lambda x: jnp.exp(jnp.sin(x)).sum())(X), JAX_TRANSFORM_TOLERANCE)
     assert ("sin", "f32[3,2]") in seen
 
 
@@ -127,15 +128,6 @@ def test_dots_policies_distinguish_batch_dimensions() -> None:
     x, y = normal(2, 3, 4), normal(2, 4, 5)
     assert residuals(f(fx.checkpoint_policies.dots_saveable), x, y) == [(2, 3, 5)]
     assert residuals(f(fx.checkpoint_policies.dots_with_no_batch_dims_saveable), x, y) == []
-
-
-def primitive_names(jaxpr: Jaxpr) -> list[str]:
-    names = []
-    for eqn in jaxpr.eqns:
-        names.append(eqn.prim.name)
-        for body in getattr(eqn.prim, "jaxprs", tuple)():
-            names += primitive_names(body)
-    return names
 
 
 def test_unsaved_values_are_recomputed_once_and_saved_ones_are_not() -> None:
@@ -217,8 +209,7 @@ def test_policies_apply_inside_branches(policy: str, which: int) -> None:
     f = fx.checkpoint(branches, policy=POLICIES[policy](fx.checkpoint_policies))
     assert residuals(f, W, X) == [X.shape] * IN_BRANCHES[policy]
     for got in (fx.grad(f, (0, 1))(W, X), fx.jit(fx.grad(f, (0, 1)))(W, X)):
-        for g, want in zip(got, plain, strict=True):
-            assert_near(g, want)
+        assert_near(got, plain)
 
 
 def test_bounded_while_loop_inside_checkpoint() -> None:
@@ -230,7 +221,7 @@ def test_bounded_while_loop_inside_checkpoint() -> None:
 
         return fx.jit(fx.grad(lambda w: wrap(g)(w).sum()))(W)
 
-    same(f(fx.checkpoint), f(lambda g: g))
+    assert_same(f(fx.checkpoint), f(lambda g: g), JAX_TRANSFORM_TOLERANCE)
 
 
 # ------------------------------------------------------------------ arguments
@@ -246,7 +237,7 @@ def test_static_arguments_pytrees_and_keywords() -> None:
         h = lib.checkpoint(lambda x, *, k: x * k)
         return pairs, h(2.0, k=3.0), lib.grad(lambda x: h(x, k=x))(2.0), lib.jit(lib.grad(lambda x: h(x, k=x)))(2.0)
 
-    agree(case)
+    assert_agree(case)
     g = fx.checkpoint(lambda x, how: fnp.sin(x) if how == "sin" else x, static_argnames="how")
     assert float(g(0.5, how="other")) == 0.5
 
@@ -261,18 +252,16 @@ def test_checkpoint_as_decorator() -> None:
     assert fx.remat is fx.checkpoint
 
 
-def test_closed_over_tracers() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(x: Any, y: Any) -> Any:
-            return lib.checkpoint(lambda z: np_.sin(z * x) * y)(x + y)
+@agrees_with_jax
+def test_closed_over_tracers(lib: Any, np_: Any) -> Any:
+    def f(x: Any, y: Any) -> Any:
+        return lib.checkpoint(lambda z: np_.sin(z * x) * y)(x + y)
 
-        def g(y: Any) -> Any:
-            return lib.grad(lambda x: f(x, y))(y)
+    def g(y: Any) -> Any:
+        return lib.grad(lambda x: f(x, y))(y)
 
-        y = np_.asarray([0.5, -1.5], "float32")
-        return lib.vmap(g)(y), lib.vmap(lib.grad(g))(y), lib.jit(lib.vmap(lib.grad(g)))(y)
-
-    agree(case)
+    y = np_.asarray([0.5, -1.5], "float32")
+    return lib.vmap(g)(y), lib.vmap(lib.grad(g))(y), lib.jit(lib.vmap(lib.grad(g)))(y)
 
 
 def test_function_is_traced_once() -> None:
@@ -386,12 +375,10 @@ def test_memory_of_checkpointed_steps() -> None:
     "flags", [(True, False), (False, True), (False, {"a": False}), (True, {"a": False}), [True, True]]
 )
 @pytest.mark.parametrize("jitted", [False, True])
-def test_prevent_cse_of_each_argument(flags: Any, jitted: bool) -> None:
-    def case(F: Any, N: Any) -> Any:
-        f = F.grad(F.checkpoint(lambda x, y: N.sin(x) * y["a"], prevent_cse=flags))
-        return (F.jit(f) if jitted else f)(1.0, {"a": 2.0})
-
-    agree(case)
+@agrees_with_jax
+def test_prevent_cse_of_each_argument(F: Any, N: Any, flags: Any, jitted: bool) -> Any:
+    f = F.grad(F.checkpoint(lambda x, y: N.sin(x) * y["a"], prevent_cse=flags))
+    return (F.jit(f) if jitted else f)(1.0, {"a": 2.0})
 
 
 @pytest.mark.parametrize(

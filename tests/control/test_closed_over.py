@@ -15,8 +15,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.transforms.oracle import agree
+from tests.cases import agrees_with_jax
+from tests.comparison import assert_near
 from tracefx.custom_derivatives import ClosedOverTracerError
 from tracefx.testing.tolerances import ELEMENTARY
 
@@ -47,52 +47,38 @@ FACTORIES: Final = pytest.mark.parametrize("factory", [times_sin_jvp, times_sin_
 Factory = Callable[[Any], Any]
 SIN, SLOPE = np.sin(np.float32(0.75)), 10 * np.cos(np.float32(0.75))
 Y: Final = np.float32(0.75)
+A: Final = fnp.asarray(X)
 
 CLOSED_OVER: Final[dict[str, tuple[Callable[[Factory], Any], Any]]] = {
-    "vmap": (lambda f: fx.vmap(lambda x: f(x)(Y))(fnp.asarray(X)), X * SIN),
-    "vmap of jit": (lambda f: fx.vmap(lambda x: fx.jit(f(x))(Y))(fnp.asarray(X)), X * SIN),
-    "jit of vmap of jit": (lambda f: fx.jit(fx.vmap(lambda x: fx.jit(f(x))(Y)))(fnp.asarray(X)), X * SIN),
-    "grad in vmap": (lambda f: fx.vmap(lambda x: fx.grad(f(x))(Y))(fnp.asarray(X)), X * SLOPE),
-    "grad of jit in vmap": (lambda f: fx.vmap(lambda x: fx.grad(fx.jit(f(x)))(Y))(fnp.asarray(X)), X * SLOPE),
-    "jvp of jit in vmap": (
-        lambda f: fx.vmap(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1])(fnp.asarray(X)),
-        X * SLOPE * Y,
-    ),
-    "vmap in grad": (
-        lambda f: fx.grad(lambda y: fx.vmap(lambda x: f(x)(y))(fnp.asarray(X)).sum())(Y),
-        X.sum() * SLOPE,
-    ),
+    "vmap": (lambda f: fx.vmap(lambda x: f(x)(Y))(A), X * SIN),
+    "vmap of jit": (lambda f: fx.vmap(lambda x: fx.jit(f(x))(Y))(A), X * SIN),
+    "jit of vmap of jit": (lambda f: fx.jit(fx.vmap(lambda x: fx.jit(f(x))(Y)))(A), X * SIN),
+    "grad in vmap": (lambda f: fx.vmap(lambda x: fx.grad(f(x))(Y))(A), X * SLOPE),
+    "grad of jit in vmap": (lambda f: fx.vmap(lambda x: fx.grad(fx.jit(f(x)))(Y))(A), X * SLOPE),
+    "jvp of jit in vmap": (lambda f: fx.vmap(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1])(A), X * SLOPE * Y),
+    "vmap in grad": (lambda f: fx.grad(lambda y: fx.vmap(lambda x: f(x)(y))(A).sum())(Y), X.sum() * SLOPE),
     "vmap in jit in grad": (
         lambda f: fx.grad(lambda y: fx.jit(lambda x, y: fx.vmap(lambda x: f(x)(y))(x).sum())(X, y))(Y),
         X.sum() * SLOPE,
     ),
     "jit in grad": (lambda f: fx.grad(lambda y: fx.jit(lambda x, y: f(x)(y))(X[0], y))(Y), X[0] * SLOPE),
-    "grad in jit": (lambda f: fx.jit(lambda x: fx.grad(f(x))(Y))(fnp.asarray(X[0])), X[0] * SLOPE),
+    "grad in jit": (lambda f: fx.jit(lambda x: fx.grad(f(x))(Y))(A[0]), X[0] * SLOPE),
     "grad of grad of jit": (
         lambda f: fx.grad(fx.grad(lambda y: fx.jit(lambda x, y: f(x)(y))(X[0], y)))(Y),
         -X[0] * 10 * SIN,
     ),
-    "jvp in jit": (lambda f: fx.jit(lambda x: fx.jvp(f(x), (Y,), (Y,))[1])(fnp.asarray(X[0])), X[0] * SLOPE * Y),
-    "jvp in vmap in jit": (
-        lambda f: fx.jit(fx.vmap(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1]))(fnp.asarray(X)),
-        X * SLOPE * Y,
-    ),
+    "jvp in jit": (lambda f: fx.jit(lambda x: fx.jvp(f(x), (Y,), (Y,))[1])(A[0]), X[0] * SLOPE * Y),
+    "jvp in vmap in jit": (lambda f: fx.jit(fx.vmap(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1]))(A), X * SLOPE * Y),
     "grad of jvp in jit": (
-        lambda f: fx.jit(lambda x: fx.grad(lambda t: fx.jvp(f(x), (Y,), (t,))[1])(Y))(fnp.asarray(X[0])),
+        lambda f: fx.jit(lambda x: fx.grad(lambda t: fx.jvp(f(x), (Y,), (t,))[1])(Y))(A[0]),
         X[0] * SLOPE,
     ),
-    "jvp in jit in vmap": (
-        lambda f: fx.vmap(fx.jit(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1]))(fnp.asarray(X)),
-        X * SLOPE * Y,
-    ),
+    "jvp in jit in vmap": (lambda f: fx.vmap(fx.jit(lambda x: fx.jvp(fx.jit(f(x)), (Y,), (Y,))[1]))(A), X * SLOPE * Y),
     "two batches": (
-        lambda f: fx.vmap(lambda x: fx.vmap(lambda y: fx.grad(f(x))(y))(fnp.full(2, Y)))(fnp.asarray(X)),
+        lambda f: fx.vmap(lambda x: fx.vmap(lambda y: fx.grad(f(x))(y))(fnp.full(2, Y)))(A),
         np.stack([X, X], 1) * SLOPE,
     ),
-    "a jitted call inside": (
-        lambda f: fx.vmap(lambda x: fx.grad(f(fx.jit(lambda z: z * 1.0)(x)))(Y))(fnp.asarray(X)),
-        X * SLOPE,
-    ),
+    "a jitted call inside": (lambda f: fx.vmap(lambda x: fx.grad(f(fx.jit(lambda z: z * 1.0)(x)))(Y))(A), X * SLOPE),
 }
 
 
@@ -109,8 +95,8 @@ DIFFERENTIATED: Final[dict[str, Callable[[Factory], Any]]] = {
     "grad of jit": lambda f: fx.grad(fx.jit(lambda x: f(x)(Y)))(1.0),
     "jit of grad": lambda f: fx.jit(fx.grad(lambda x: f(x)(Y)))(1.0),
     "a jitted function": lambda f: fx.grad(lambda x: fx.jit(f(x))(Y))(1.0),
-    "vmap of grad": lambda f: fx.vmap(fx.grad(lambda x: f(x)(Y)))(fnp.asarray(X)),
-    "grad of vmap": lambda f: fx.grad(lambda z: fx.vmap(lambda x: f(x)(Y))(z).sum())(fnp.asarray(X)),
+    "vmap of grad": lambda f: fx.vmap(fx.grad(lambda x: f(x)(Y)))(A),
+    "grad of vmap": lambda f: fx.grad(lambda z: fx.vmap(lambda x: f(x)(Y))(z).sum())(A),
     "jvp": lambda f: fx.jvp(lambda x: f(x)(Y), (1.0,), (1.0,)),
 }
 
@@ -128,26 +114,24 @@ def test_closed_over_value_without_tangent_is_allowed() -> None:
     assert_near(gradient(2.0), 10 * np.cos(2.0) * 2.0, ELEMENTARY)
 
 
-def test_closure_convert_turns_differentiated_closed_over_values_into_arguments() -> None:
-    def minimize(lib: Any, np_: Any) -> Any:
-        @partial(lib.custom_vjp, nondiff_argnums=(0,))
-        def solved(objective: Any, x: Any, *consts: Any) -> Any:
-            return objective(x, *consts)
+@agrees_with_jax
+def test_closure_convert_turns_differentiated_closed_over_values_into_arguments(lib: Any, np_: Any) -> Any:
+    @partial(lib.custom_vjp, nondiff_argnums=(0,))
+    def solved(objective: Any, x: Any, *consts: Any) -> Any:
+        return objective(x, *consts)
 
-        def bwd(objective: Any, res: Any, ct: Any) -> Any:
-            x, consts = res
-            return ct * x, *[3 * ct * h for h in consts]
+    def bwd(objective: Any, res: Any, ct: Any) -> Any:
+        x, consts = res
+        return ct * x, *[3 * ct * h for h in consts]
 
-        solved.defvjp(lambda objective, x, *consts: (solved(objective, x, *consts), (x, consts)), bwd)
+    solved.defvjp(lambda objective, x, *consts: (solved(objective, x, *consts), (x, consts)), bwd)
 
-        def f(c: Any) -> Any:
-            converted, consts = lib.closure_convert(lambda x: x * c, np_.float32(2.0))
-            return solved(converted, np_.float32(2.0), *consts)
+    def f(c: Any) -> Any:
+        converted, consts = lib.closure_convert(lambda x: x * c, np_.float32(2.0))
+        return solved(converted, np_.float32(2.0), *consts)
 
-        c = np_.float32(5.0)
-        return lib.grad(f)(c), lib.jit(lib.grad(f))(c), lib.vmap(lib.grad(lib.jit(f)))(np_.asarray(X))
-
-    agree(minimize)
+    c = np_.float32(5.0)
+    return lib.grad(f)(c), lib.jit(lib.grad(f))(c), lib.vmap(lib.grad(lib.jit(f)))(np_.asarray(X))
 
 
 def test_converted_function_checks_the_structure_of_its_arguments() -> None:

@@ -14,10 +14,12 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.cases import agrees_with_jax
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_agree, assert_same
 from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
-from tests.transforms.oracle import agree, same
+from tests.errors import error_message
+from tests.jaxprs import all_equations
 from tracefx.control.cond import Cond
-from tracefx.core.handler import current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.passes.dce import dce
 
@@ -82,22 +84,22 @@ def test_nested() -> None:
     assert_agrees_with_jax(nested, (np.float32(0.5), np.float32(-0.5), X), [(0, None, None), (None, 0, 0)], eager=True)
 
 
-def test_index_is_clamped() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        branches = [lambda x: x, lambda x: x + 1, lambda x: x * 5]
-        run = lib.jit(lambda i: lib.lax.switch(i, branches, 3.0))
-        indices: list[Any] = [-7, -1, 0, 1, 2, 3, 99]
-        results = [lib.lax.switch(i, branches, 3.0) for i in indices] + [run(i) for i in indices]
-        batch = lib.vmap(lambda i: lib.lax.switch(i, branches, 3.0))(np_.array(indices))
-        small = lib.lax.switch(np.uint8(200), branches, 3.0), lib.lax.switch(np.int8(-3), branches, 3.0)
-        return results, batch, small
-
-    agree(case)
+@agrees_with_jax
+def test_index_is_clamped(lib: Any, np_: Any) -> Any:
+    branches = [lambda x: x, lambda x: x + 1, lambda x: x * 5]
+    run = lib.jit(lambda i: lib.lax.switch(i, branches, 3.0))
+    indices: list[Any] = [-7, -1, 0, 1, 2, 3, 99]
+    results = [lib.lax.switch(i, branches, 3.0) for i in indices] + [run(i) for i in indices]
+    batch = lib.vmap(lambda i: lib.lax.switch(i, branches, 3.0))(np_.array(indices))
+    small = lib.lax.switch(np.uint8(200), branches, 3.0), lib.lax.switch(np.int8(-3), branches, 3.0)
+    return results, batch, small
 
 
 def test_switch_with_one_or_no_branch() -> None:
-    agree(lambda lib, np_: lib.lax.switch(5, [lambda x: x * 2], 3.0))
-    agree(lambda lib, np_: lib.jit(lambda i: lib.grad(lambda x: lib.lax.switch(i, [lambda x: x * x], x))(3.0))(2))
+    assert_agree(lambda lib, np_: lib.lax.switch(5, [lambda x: x * 2], 3.0))
+    assert_agree(
+        lambda lib, np_: lib.jit(lambda i: lib.grad(lambda x: lib.lax.switch(i, [lambda x: x * x], x))(3.0))(2)
+    )
     for lib in (fx, jax):
         with pytest.raises(ValueError, match="(?i)branch"):
             lib.lax.switch(0, [], 1.0)
@@ -105,8 +107,8 @@ def test_switch_with_one_or_no_branch() -> None:
 
 @pytest.mark.parametrize("pred", [True, False, 0, 2, -1, 0.0, 0.5, np.bool_(True), np.int8(0), np.float32(3)])
 def test_numeric_predicates(pred: Any) -> None:
-    agree(lambda lib, np_: lib.lax.cond(pred, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))
-    agree(lambda lib, np_: lib.jit(lambda p: lib.lax.cond(p, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))(pred))
+    assert_agree(lambda lib, np_: lib.lax.cond(pred, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))
+    assert_agree(lambda lib, np_: lib.jit(lambda p: lib.lax.cond(p, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))(pred))
 
 
 FORMS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -127,80 +129,62 @@ FORMS: Final[dict[str, Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_call_signatures(form: str) -> None:
-    agree(lambda lib, np_: FORMS[form](lib.lax))
-    agree(lambda lib, np_: lib.jit(lambda: FORMS[form](lib.lax))())
+    assert_agree(lambda lib, np_: FORMS[form](lib.lax))
+    assert_agree(lambda lib, np_: lib.jit(lambda: FORMS[form](lib.lax))())
     with fx.disable_jit():
         got: Any = fx.tree.map(fnp.asarray, FORMS[form](fx.lax))
-    same(got, FORMS[form](jax.lax))
+    assert_same(got, FORMS[form](jax.lax), JAX_TRANSFORM_TOLERANCE)
 
 
-def test_result_and_operand_dtypes() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(p: Any, *xs: Any) -> Any:
-            return lib.lax.cond(p, lambda *xs: xs, lambda *xs: (*[x + x for x in xs[:-1]], ~xs[-1]), *xs)
+@agrees_with_jax
+def test_result_and_operand_dtypes(lib: Any, np_: Any) -> Any:
+    def f(p: Any, *xs: Any) -> Any:
+        return lib.lax.cond(p, lambda *xs: xs, lambda *xs: (*[x + x for x in xs[:-1]], ~xs[-1]), *xs)
 
-        xs = (
-            np.int8(3),
-            np.uint32(4),
-            np.float16(0.5),
-            np_.asarray(1.5, "bfloat16"),
-            np.complex64(1 + 2j),
-            np.bool_(True),
-        )
-        batch = lib.vmap(f, (0, *(None,) * 6))(np.array([True, False]), *xs)
-        return [f(p, *xs) for p in (True, False)], batch
-
-    agree(case)
+    xs = (np.int8(3), np.uint32(4), np.float16(0.5), np_.asarray(1.5, "bfloat16"), np.complex64(1 + 2j), np.bool_(True))
+    batch = lib.vmap(f, (0, *(None,) * 6))(np.array([True, False]), *xs)
+    return [f(p, *xs) for p in (True, False)], batch
 
 
-def test_weakly_typed_results_are_promoted_to_strong_types() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(p: Any) -> Any:
-            return lib.lax.cond(p, lambda: (1.0, 1.0), lambda: (np_.float32(2), 2.0))
+@agrees_with_jax
+def test_weakly_typed_results_are_promoted_to_strong_types(lib: Any, np_: Any) -> Any:
+    def f(p: Any) -> Any:
+        return lib.lax.cond(p, lambda: (1.0, 1.0), lambda: (np_.float32(2), 2.0))
 
-        return f(True), f(False), lib.jit(f)(True), lib.vmap(f)(np.array([True, False]))
-
-    agree(case)
+    return f(True), f(False), lib.jit(f)(True), lib.vmap(f)(np.array([True, False]))
 
 
 def test_integer_operands_do_not_prevent_differentiation() -> None:
     def factory(lib: Any, np_: Any) -> Any:
-        def f(x: Any) -> Any:
-            return lib.lax.cond(x > 0, lambda x, n: (x * n, n + 1), lambda x, n: (x, n), x, np.int32(3))
-
-        return f
+        return lambda x: lib.lax.cond(x > 0, lambda x, n: (x * n, n + 1), lambda x, n: (x, n), x, np.int32(3))
 
     assert_agrees_with_jax(factory, (np.float32(0.5),), [(0,)], eager=True)
 
 
 @pytest.mark.parametrize("p", [True, False])
-def test_closed_over_tracers(p: bool) -> None:
+@agrees_with_jax
+def test_closed_over_tracers(lib: Any, np_: Any, p: bool) -> Any:
     """Tracers of each transformation, at each nesting depth."""
 
-    def case(lib: Any, np_: Any) -> Any:
-        def f(x: Any, y: Any) -> Any:
-            return lib.lax.cond(p, lambda z: z * x + y, lambda z: lib.lax.cond(y > 0, lambda: x, lambda: y * y), x + y)
+    def f(x: Any, y: Any) -> Any:
+        return lib.lax.cond(p, lambda z: z * x + y, lambda z: lib.lax.cond(y > 0, lambda: x, lambda: y * y), x + y)
 
-        def g(y: Any) -> Any:
-            return lib.grad(lambda x: f(x, y))(y)
+    def g(y: Any) -> Any:
+        return lib.grad(lambda x: f(x, y))(y)
 
-        y = np_.asarray([0.5, -1.5], "float32")
-        return lib.vmap(g)(y), lib.jit(lib.vmap(g))(y), lib.vmap(lib.grad(g))(y), lib.jvp(lib.vmap(g), (y,), (y,))
-
-    agree(case)
+    y = np_.asarray([0.5, -1.5], "float32")
+    return lib.vmap(g)(y), lib.jit(lib.vmap(g))(y), lib.vmap(lib.grad(g))(y), lib.jvp(lib.vmap(g), (y,), (y,))
 
 
-def test_linear_transpose() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(p: Any) -> Any:
-            def linear(x: Any) -> Any:
-                return lib.lax.cond(p, lambda x: (x[::-1] * 2, x), lambda x: (x, np_.zeros(2, "float32")), x)
+@agrees_with_jax
+def test_linear_transpose(lib: Any, np_: Any) -> Any:
+    def f(p: Any) -> Any:
+        def linear(x: Any) -> Any:
+            return lib.lax.cond(p, lambda x: (x[::-1] * 2, x), lambda x: (x, np_.zeros(2, "float32")), x)
 
-            return lib.linear_transpose(linear, X)((X, X * 3))
+        return lib.linear_transpose(linear, X)((X, X * 3))
 
-        return [f(p) for p in (True, False)] + [lib.jit(f)(p) for p in (True, False)]
-
-    agree(case)
+    return [f(p) for p in (True, False)] + [lib.jit(f)(p) for p in (True, False)]
 
 
 # ------------------------------------------------------------------ platform_dependent
@@ -217,10 +201,10 @@ def on_platforms(lib: Any, np_: Any) -> Any:
 
 def test_platform_dependent() -> None:
     assert_agrees_with_jax(on_platforms, (X,), [(0,), (1,)], eager=True)
-    agree(lambda lib, np_: lib.lax.platform_dependent(X, cpu=lambda x: x * 2))
-    agree(lambda lib, np_: lib.jit(lambda x: lib.lax.platform_dependent(x, default=lambda x: x * 2))(X))
+    assert_agree(lambda lib, np_: lib.lax.platform_dependent(X, cpu=lambda x: x * 2))
+    assert_agree(lambda lib, np_: lib.jit(lambda x: lib.lax.platform_dependent(x, default=lambda x: x * 2))(X))
     with fx.disable_jit():
-        same(on_platforms(fx, fnp)(X), on_platforms(jax, jnp)(X))
+        assert_same(on_platforms(fx, fnp)(X), on_platforms(jax, jnp)(X), JAX_TRANSFORM_TOLERANCE)
     assert_sound(on_platforms(fx, fnp), X)
 
     def loss(x: Any) -> Any:
@@ -243,13 +227,7 @@ def test_missing_platforms_and_mismatched_results_are_rejected() -> None:
 
 def conds(jaxpr: Jaxpr) -> list[Cond]:
     """Returns all `cond` primitives of a jaxpr, including those of its sub-jaxprs."""
-    prims = []
-    for eqn in jaxpr.eqns:
-        if isinstance(eqn.prim, Cond):
-            prims.append(eqn.prim)
-        for body in getattr(eqn.prim, "jaxprs", tuple)():
-            prims += conds(body)
-    return prims
+    return [eqn.prim for eqn in all_equations(jaxpr) if isinstance(eqn.prim, Cond)]
 
 
 def names(jaxpr: Jaxpr) -> list[str]:
@@ -367,19 +345,11 @@ def test_with_jit_disabled_only_the_chosen_branch_runs() -> None:
     with fx.disable_jit():
         assert float(f(True, 2.0)) == 2.0
         assert float(lax.switch(9, [fail, note], 3.0)) == 3.0
-        agree(lambda lib, np_: lib.vmap(three(lib, np_))(np.array([0, 1], np.float32), np.stack([X, X])))
+        assert_agree(lambda lib, np_: lib.vmap(three(lib, np_))(np.array([0, 1], np.float32), np.stack([X, X])))
     assert seen == [2.0, 3.0]
 
 
 # ------------------------------------------------------------------ invalid arguments
-
-
-def error_message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
-    before = current()
-    with pytest.raises(kind) as caught:
-        run()
-    assert current() is before
-    return str(caught.value)
 
 
 def left(x: Any) -> Any:
@@ -441,7 +411,7 @@ def test_exception_in_a_branch_restores_the_context() -> None:
         lambda: fx.vmap(fx.grad(lambda x: lax.cond(x > 0, bad, bad, x)))(X),
     ):
         assert error_message(run, KeyError) == "'mine'"
-    same(lax.cond(True, lambda x: x, lambda x: x, 1.0), jnp.asarray(1.0))
+    assert_same(lax.cond(True, lambda x: x, lambda x: x, 1.0), jnp.asarray(1.0), JAX_TRANSFORM_TOLERANCE)
 
 
 def test_passing_both_operands_and_operand_is_rejected() -> None:
@@ -497,7 +467,7 @@ def test_gradient_of_vmapped_cond_is_finite_where_the_other_branch_has_an_infini
         lambda lib, f: lib.grad(lib.checkpoint(f), argnums=(0, 1)),
         lambda lib, f: lib.jit(lib.hessian(f)),
     ):
-        agree(lambda lib, np_, transformed=transformed: transformed(lib, batched(lib, np_))(x, w))  # type: ignore[misc]
+        assert_agree(lambda lib, np_, transformed=transformed: transformed(lib, batched(lib, np_))(x, w))  # type: ignore[misc]
     assert all(np.isfinite(np.asarray(g)).all() for g in fx.grad(function, argnums=(0, 1))(x, w))
 
 
@@ -510,12 +480,10 @@ def test_vmap_does_not_broadcast_unbatched_operands() -> None:
 
 
 @pytest.mark.parametrize("jitted", [False, True])
-def test_vmap_keeps_an_operand_unbatched_that_every_branch_returns(jitted: bool) -> None:
-    def call(F: Any, N: Any) -> Any:
-        def f(x: Any, y: Any) -> Any:
-            return F.lax.cond(x > 0, lambda x, y: (y, x), lambda x, y: (y, x), x, y)
+@agrees_with_jax
+def test_vmap_keeps_an_operand_unbatched_that_every_branch_returns(F: Any, N: Any, jitted: bool) -> Any:
+    def f(x: Any, y: Any) -> Any:
+        return F.lax.cond(x > 0, lambda x, y: (y, x), lambda x, y: (y, x), x, y)
 
-        mapped = F.vmap(f, in_axes=(0, None), out_axes=(None, 0))
-        return (F.jit(mapped) if jitted else mapped)(N.arange(2.0), N.arange(3.0))
-
-    agree(call)
+    mapped = F.vmap(f, in_axes=(0, None), out_axes=(None, 0))
+    return (F.jit(mapped) if jitted else mapped)(N.arange(2.0), N.arange(3.0))

@@ -16,8 +16,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.transforms.oracle import agree, same
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_agree, assert_near, assert_same
+from tests.errors import assert_errors
 from tracefx.custom_derivatives import ClosedOverTracerError
 from tracefx.testing.tolerances import ELEMENTARY
 
@@ -89,7 +89,7 @@ def trees(lib: Any, np_: Any) -> Any:
 
 @pytest.mark.parametrize("case", [values, forward_mode, trees], ids=lambda case: case.__name__)
 def test_custom_vmap_agrees_with_jax(case: Callable[[Any, Any], Any]) -> None:
-    agree(case)
+    assert_agree(case)
 
 
 REVERSE: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
@@ -111,7 +111,7 @@ REVERSE: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
 def test_gradient_under_vmap_differentiates_the_rule(stack: str) -> None:
     """JAX has no reverse mode here: the expected value is the derivative of what the rule computes."""
     got = REVERSE[stack](fx, fnp, cosine_in_a_batch(fx, fnp))
-    same(got, REVERSE[stack](jax, jnp, lambda x, y: jnp.cos(x) * y))
+    assert_same(got, REVERSE[stack](jax, jnp, lambda x, y: jnp.cos(x) * y), JAX_TRANSFORM_TOLERANCE)
 
 
 def test_gradient_without_vmap_differentiates_the_function() -> None:
@@ -167,7 +167,7 @@ def test_function_with_batching_and_derivative_rules() -> None:
             lib.jit(lib.vmap(lib.jit(f)))(x, y),
         )
 
-    agree(case)
+    assert_agree(case)
     with pytest.raises(AttributeError, match="object has no attribute 'defjvp'"):
         fx.custom_vjp(fx.custom_batching.custom_vmap(fnp.sin)).defjvp  # type: ignore[attr-defined]  # noqa: B018
 
@@ -211,12 +211,11 @@ def test_closed_over_values_may_be_traced() -> None:
 
 def test_batched_or_differentiated_closed_over_values_are_rejected() -> None:
     x = fnp.asarray(X)
-    with pytest.raises(ClosedOverTracerError, match="closed-over"):
-        fx.vmap(lambda x: closing(x)(x))(x)
-    with pytest.raises(ClosedOverTracerError, match="closes over"):
-        fx.vmap(lambda x: fx.jit(closing(x))(x))(x)
-    with pytest.raises(ClosedOverTracerError, match="closure_convert"):
-        fx.grad(lambda x: closing(x)(x))(1.0)
+    assert_errors(
+        (lambda: fx.vmap(lambda x: closing(x)(x))(x), ClosedOverTracerError, "closed-over"),
+        (lambda: fx.vmap(lambda x: fx.jit(closing(x))(x))(x), ClosedOverTracerError, "closes over"),
+        (lambda: fx.grad(lambda x: closing(x)(x))(1.0), ClosedOverTracerError, "closure_convert"),
+    )
 
 
 # ------------------------------------------------------------------ invalid rules
@@ -233,14 +232,12 @@ def test_rule_output_and_out_batched_structures_are_checked() -> None:
         mapped(lambda n, b, x: {"a": x})
     with pytest.raises(ValueError, match="out_batched of .* must have the structure"):
         mapped(lambda n, b, x: ({"a": x}, {"b": True}))
-    with pytest.raises(TypeError, match=r"\['a'\] is batched must be a bool, got 0"):
-        mapped(lambda n, b, x: ({"a": x}, {"a": 0}))
-    with pytest.raises(ValueError, match=r"f32\[2\] does not have the size 3"):
-        mapped(lambda n, b, x: ({"a": fnp.ones(2)}, True))
-    with pytest.raises(TypeError, match="structure"):
-        mapped(lambda n, b, x: (x, True))
-    with pytest.raises(TypeError, match=r"(?s)\['a'\] *f32\[\] *f32\[3\]"):
-        mapped(lambda n, b, x: ({"a": x}, False))
+    assert_errors(
+        (lambda: mapped(lambda n, b, x: ({"a": x}, {"a": 0})), TypeError, r"\['a'\] is batched must be a bool, got 0"),
+        (lambda: mapped(lambda n, b, x: ({"a": fnp.ones(2)}, True)), ValueError, r"f32\[2\] does not have the size 3"),
+        (lambda: mapped(lambda n, b, x: (x, True)), TypeError, "structure"),
+        (lambda: mapped(lambda n, b, x: ({"a": x}, False)), TypeError, r"(?s)\['a'\] *f32\[\] *f32\[3\]"),
+    )
 
 
 # ------------------------------------------------------------------ sequential_vmap
@@ -259,7 +256,7 @@ def test_sequential_vmap_lowers_to_a_loop() -> None:
             lib.vmap(lambda x: lib.jvp(lambda x: f(x, {"a": x}), (x,), (x,)))(x),
         )
 
-    agree(case)
+    assert_agree(case)
     f = fx.custom_batching.sequential_vmap(lambda x: fnp.sin(x) * x)
     assert_near(fx.vmap(fx.grad(f))(fnp.asarray(X)), np.cos(X) * X + np.sin(X))
     program = str(fx.make_jaxpr(fx.vmap(f))(fnp.asarray(X)))

@@ -17,7 +17,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.transforms.oracle import agree, same
+from tests.cases import agrees_with_jax
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_agree, assert_same
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 TWO: Final = np.float32(2.0)
@@ -59,14 +60,11 @@ def of_two(lib: Any, np_: Any) -> Any:
     def g(x: Any, y: Any) -> Any:
         return inner(x) * y, np_.cos(y)
 
-    def fwd(x: Any, y: Any) -> Any:
-        return g(x, y), (x, y)
-
     def bwd(res: Any, ct: Any) -> Any:
         x, y = res
         return 3 * ct[0] * y * inner(x), ct[0] * inner(x) - 5 * ct[1] * np_.sin(y)
 
-    g.defvjp(fwd, bwd)
+    g.defvjp(lambda x, y: (g(x, y), (x, y)), bwd)
     return lambda x: g(x, x * 0.5)[0]
 
 
@@ -126,13 +124,13 @@ def _stacked(stack: Any, lib: Any, np_: Any, function: Any) -> Any:
 @pytest.mark.parametrize("function", list(FUNCTIONS))
 @pytest.mark.parametrize("stack", list(STACKS))
 def test_custom_derivatives_under_a_stack_of_transformations(stack: str, function: str) -> None:
-    agree(lambda lib, np_: _stacked(STACKS[stack], lib, np_, FUNCTIONS[function]))
+    assert_agree(lambda lib, np_: _stacked(STACKS[stack], lib, np_, FUNCTIONS[function]))
 
 
 @pytest.mark.parametrize("function", ["log1pexp", "with_defjvps"])
 @pytest.mark.parametrize("stack", list(FORWARD))
 def test_forward_mode_through_custom_jvp(stack: str, function: str) -> None:
-    agree(lambda lib, np_: _stacked(FORWARD[stack], lib, np_, FUNCTIONS[function]))
+    assert_agree(lambda lib, np_: _stacked(FORWARD[stack], lib, np_, FUNCTIONS[function]))
 
 
 def _as_custom_jvp(lib: Any, np_: Any) -> Any:
@@ -149,7 +147,7 @@ def _as_custom_jvp(lib: Any, np_: Any) -> Any:
 @pytest.mark.parametrize("stack", list(FORWARD))
 def test_forward_mode_through_custom_vjp_is_the_transpose_of_the_backward_rule(stack: str) -> None:
     got = _stacked(FORWARD[stack], fx, fnp, doubled)
-    same(got, _stacked(FORWARD[stack], jax, jnp, _as_custom_jvp))
+    assert_same(got, _stacked(FORWARD[stack], jax, jnp, _as_custom_jvp), JAX_TRANSFORM_TOLERANCE)
 
 
 # ------------------------------------------------------------------ examples of JAX's documentation
@@ -393,26 +391,15 @@ def methods(lib: Any, np_: Any) -> Any:
 
 
 DOCUMENTED: Final = (
-    clip_gradient,
-    clip_by_arrays,
-    nondiff_functions,
-    nondiff_tracers,
-    nondiff_names,
-    keywords_and_defaults,
-    pytrees,
-    integers,
-    safe_at_zero,
-    control_flow_on_values,
-    custom_gradient_functions,
-    unbatched_operands,
-    batched_tangents_of_an_unbatched_output,
-    methods,
+    *(clip_gradient, clip_by_arrays, nondiff_functions, nondiff_tracers, nondiff_names, keywords_and_defaults),
+    *(pytrees, integers, safe_at_zero, control_flow_on_values, custom_gradient_functions, unbatched_operands),
+    *(batched_tangents_of_an_unbatched_output, methods),
 )
 
 
 @pytest.mark.parametrize("case", DOCUMENTED, ids=lambda case: case.__name__)
 def test_custom_derivatives_agree_with_jax(case: Callable[[Any, Any], Any]) -> None:
-    agree(case)
+    assert_agree(case)
 
 
 # ------------------------------------------------------------------ symbolic zeros
@@ -483,17 +470,15 @@ def zeros_in_vjp_rules(lib: Any, np_: Any) -> Any:
 
 @pytest.mark.parametrize("case", [zeros_in_a_jvp_rule, zeros_in_vjp_rules], ids=lambda case: case.__name__)
 def test_symbolic_zeros_agree_with_jax(case: Callable[[Any, Any], Any]) -> None:
-    agree(case)
+    assert_agree(case)
 
 
-def test_zero_from_primal() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        values = {"a": np_.asarray(X), "b": (np_.arange(2), np.float32(1.0))}
-        symbolic = lib.custom_derivatives.zero_from_primal(values, symbolic_zeros=True)
-        zeros = lib.custom_derivatives.zero_from_primal({"a": values["a"]})
-        return zeros, [(z.shape, str(z.dtype)) for z in (symbolic["a"], *symbolic["b"])]
-
-    agree(case)
+@agrees_with_jax
+def test_zero_from_primal(lib: Any, np_: Any) -> Any:
+    values = {"a": np_.asarray(X), "b": (np_.arange(2), np.float32(1.0))}
+    symbolic = lib.custom_derivatives.zero_from_primal(values, symbolic_zeros=True)
+    zeros = lib.custom_derivatives.zero_from_primal({"a": values["a"]})
+    return zeros, [(z.shape, str(z.dtype)) for z in (symbolic["a"], *symbolic["b"])]
 
 
 def test_vjp_residuals_may_contain_values_that_are_no_arrays() -> None:

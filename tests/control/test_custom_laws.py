@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.laws.examples import limit_examples
 from tracefx.testing import LAWS, check_function
 from tracefx.testing.generated_programs import TransformedProgram

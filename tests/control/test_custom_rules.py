@@ -19,9 +19,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_agree, assert_near
+from tests.errors import assert_errors
 from tests.interpreters.stacks import CountingHandler
-from tests.transforms.oracle import agree
 from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.custom_derivatives import NotLinearError
@@ -187,19 +187,13 @@ def linear_functions(lib: Any, np_: Any) -> Any:
 @pytest.mark.parametrize(
     "case",
     [
-        in_a_branch,
-        in_a_while_loop,
-        a_fixed_point,
-        named_axes,
-        rematerialized,
-        other_axes,
-        unused_outputs,
-        linear_functions,
+        *(in_a_branch, in_a_while_loop, a_fixed_point, named_axes, rematerialized, other_axes),
+        *(unused_outputs, linear_functions),
     ],
     ids=lambda case: case.__name__,
 )
 def test_custom_rules_agree_with_jax(case: Callable[[Any, Any], Any]) -> None:
-    agree(case)
+    assert_agree(case)
 
 
 def test_linear_transpose_with_a_call_that_is_linear_in_one_argument() -> None:
@@ -237,8 +231,7 @@ def test_custom_rules_in_a_scan_agree_with_the_unrolled_loop(index: int) -> None
         pushed = fx.vmap(lambda x: fx.jvp(f, (x,), (x,)))
         return [fx.vmap(f)(x), fx.jit(fx.vmap(first))(x), fx.vmap(second)(x), *pushed(x), fx.vmap(fx.jacfwd(first))(x)]
 
-    for got, want in zip(derivatives(scanned), derivatives(unrolled), strict=True):
-        assert_near(got, want)
+    assert_near(derivatives(scanned), derivatives(unrolled))
 
 
 # ------------------------------------------------------------------ custom_vjp with a nonlinear backward pass
@@ -320,57 +313,39 @@ def test_forward_mode_allows_python_control_flow_on_residuals() -> None:
 # ------------------------------------------------------------------ invalid rules and calls
 
 
-def assert_raises(error: type[Exception], message: str, use: Callable[[], Any]) -> None:
-    with pytest.raises(error, match=message):
-        use()
-
-
 def test_missing_rules_are_reported() -> None:
     f: Any = fx.custom_jvp(lambda x: x)
-    assert_raises(AttributeError, r"custom_jvp of <lambda>.*defjvp", lambda: f(1.0))
     g: Any = fx.custom_vjp(fnp.sin)
-    assert_raises(AttributeError, r"custom_vjp of sin.*defvjp", lambda: g(1.0))
     h: Any = fx.custom_batching.custom_vmap(fnp.sin)
-    assert_raises(AttributeError, r"custom_vmap of sin.*def_vmap", lambda: h(1.0))
+    assert_errors(
+        (lambda: f(1.0), AttributeError, r"custom_jvp of <lambda>.*defjvp"),
+        (lambda: g(1.0), AttributeError, r"custom_vjp of sin.*defvjp"),
+        (lambda: h(1.0), AttributeError, r"custom_vmap of sin.*def_vmap"),
+    )
 
 
-def with_jvp(rule: Callable[..., Any], fun: Callable[..., Any] = lambda x: {"a": x, "b": x}) -> Any:
-    f: Any = fx.custom_jvp(fun)
-    f.__name__ = f._name = "f"
-    f.defjvp(rule)
-    return f
+OUT: Final = {"a": fnp.ones(2), "b": fnp.ones(2)}
+WRONG_JVP_RULES: Final[dict[str, Callable[..., Any]]] = {
+    r"must return a pair \(output, tangent of the output\), got 3.0": lambda p, t: 3.0,
+    r"(?s)first difference is at the root.*keys \['a', 'b'\].*keys \['a'\]": lambda p, t: ({"a": p[0]}, {"a": p[0]}),
+    r"(?s)leaf.*\['b'\] *f32\[2\] *f32\[3\]": lambda p, t: ({"a": p[0], "b": fnp.ones(3)}, OUT),
+    r"(?s)tangent needed.*tangent given.*\['a'\] *f32\[2\] *i32\[2\]": lambda p, t: (
+        OUT,
+        {"a": fnp.arange(2), "b": p[0]},
+    ),
+    r"(?s)the tangent of its output.*keys \['a', 'b'\].*tuple of length 2": lambda p, t: (OUT, (p[0], p[0])),
+}
+"""Rules for a function that returns a dict `{"a": x, "b": x}`, by their errors."""
 
 
-def in_jvp(f: Any) -> Callable[[], Any]:
+@pytest.mark.parametrize("message", WRONG_JVP_RULES)
+def test_jvp_rule_outputs_must_match_the_function(message: str) -> None:
     """The rule's outputs are compared with the function's where both are traced."""
-    return lambda: fx.jvp(fx.jit(lambda x: f(x)), (fnp.ones(2),), (fnp.ones(2),))
-
-
-def test_jvp_rule_outputs_must_match_the_function() -> None:
-    out = {"a": fnp.ones(2), "b": fnp.ones(2)}
-    assert_raises(
-        TypeError, r"must return a pair \(output, tangent of the output\), got 3.0", in_jvp(with_jvp(lambda p, t: 3.0))
-    )
-    assert_raises(
-        TypeError,
-        r"(?s)first difference is at the root.*keys \['a', 'b'\].*keys \['a'\]",
-        in_jvp(with_jvp(lambda p, t: ({"a": p[0]}, {"a": p[0]}))),
-    )
-    assert_raises(
-        TypeError,
-        r"(?s)leaf.*\['b'\] *f32\[2\] *f32\[3\]",
-        in_jvp(with_jvp(lambda p, t: ({"a": p[0], "b": fnp.ones(3)}, out))),
-    )
-    assert_raises(
-        TypeError,
-        r"(?s)tangent needed.*tangent given.*\['a'\] *f32\[2\] *i32\[2\]",
-        in_jvp(with_jvp(lambda p, t: (out, {"a": fnp.arange(2), "b": p[0]}))),
-    )
-    assert_raises(
-        TypeError,
-        r"(?s)the tangent of its output.*keys \['a', 'b'\].*tuple of length 2",
-        in_jvp(with_jvp(lambda p, t: (out, (p[0], p[0])))),
-    )
+    f: Any = fx.custom_jvp(lambda x: {"a": x, "b": x})
+    f.__name__ = f._name = "f"
+    f.defjvp(WRONG_JVP_RULES[message])
+    with pytest.raises(TypeError, match=message):
+        fx.jvp(fx.jit(lambda x: f(x)), (fnp.ones(2),), (fnp.ones(2),))
 
 
 def with_vjp(fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
@@ -379,28 +354,33 @@ def with_vjp(fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Any:
     return lambda: fx.grad(fx.jit(lambda x: f(x, {"w": x}).sum()))(fnp.ones(2))
 
 
-def test_vjp_rule_outputs_must_match_the_function() -> None:
+def multiplied(x: Any, d: Any) -> Any:
+    return x * d["w"], None
+
+
+WRONG_VJP_RULES: Final[dict[str, tuple[Callable[..., Any], Callable[..., Any]]]] = {
+    r"must return a pair \(output, residuals\)": (lambda x, d: x, lambda r, ct: (ct, None)),
+    r"(?s)f32\[2\] *f32\[3\]": (lambda x, d: (fnp.ones(3), None), lambda r, ct: (ct, None)),
+    r"a tuple with one cotangent per argument": (multiplied, lambda r, ct: (ct,)),
+    r"tuple with one cotangent per argument": (multiplied, lambda r, ct: ct),
+    r"(?s)disagree at.*\[1\].*'w'.*'v'": (multiplied, lambda r, ct: (ct, {"v": ct})),
+    r"(?s)\[1\]\['w'\].*argument  : f32\[2\]\n  cotangent : f32\[3\]": (
+        multiplied,
+        lambda r, ct: (ct, {"w": fnp.ones(3)}),
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_VJP_RULES)
+def test_vjp_rule_outputs_must_match_the_function(message: str) -> None:
+    with pytest.raises(ValueError if "cotangent :" in message else TypeError, match=message):
+        with_vjp(*WRONG_VJP_RULES[message])()
+
+
+def test_vjp_rules_may_return_none_and_lists() -> None:
     ones = fnp.ones(2)
-
-    def fwd(x: Any, d: Any) -> Any:
-        return x * d["w"], None
-
-    assert_raises(
-        TypeError, r"must return a pair \(output, residuals\)", with_vjp(lambda x, d: x, lambda r, ct: (ct, None))
-    )
-    assert_raises(
-        TypeError, r"(?s)f32\[2\] *f32\[3\]", with_vjp(lambda x, d: (fnp.ones(3), None), lambda r, ct: (ct, None))
-    )
-    assert_raises(TypeError, r"a tuple with one cotangent per argument", with_vjp(fwd, lambda r, ct: (ct,)))
-    assert_raises(TypeError, r"a tuple with one cotangent per argument", with_vjp(fwd, lambda r, ct: ct))
-    assert_raises(TypeError, r"(?s)disagree at.*\[1\].*'w'.*'v'", with_vjp(fwd, lambda r, ct: (ct, {"v": ct})))
-    assert_raises(
-        ValueError,
-        r"(?s)\[1\]\['w'\].*argument  : f32\[2\]\n  cotangent : f32\[3\]",
-        with_vjp(fwd, lambda r, ct: (ct, {"w": fnp.ones(3)})),
-    )
-    assert with_vjp(fwd, lambda r, ct: (ones, None))().tolist() == [1.0, 1.0]
-    assert with_vjp(fwd, lambda r, ct: [ones, {"w": ones}])().tolist() == [2.0, 2.0]
+    assert with_vjp(multiplied, lambda r, ct: (ones, None))().tolist() == [1.0, 1.0]
+    assert with_vjp(multiplied, lambda r, ct: [ones, {"w": ones}])().tolist() == [2.0, 2.0]
 
 
 def test_calls_that_match_no_signature_are_rejected() -> None:
@@ -410,17 +390,19 @@ def test_calls_that_match_no_signature_are_rejected() -> None:
 
     f.defjvp(lambda p, t: (f(*p), t[0]))
     assert float(f(3.0)) == 6.0
-    assert_raises(TypeError, "custom_jvp of f: scale can be passed by keyword only", lambda: f(1.0, scale=3.0))
-    assert_raises(TypeError, "custom_jvp of f: missing a required argument: 'x'", lambda: f())  # type: ignore[call-arg]
-    assert_raises(TypeError, r"custom_jvp of f: arguments\[0\] must be an array", lambda: f("x"))
-    assert_raises(ValueError, "nondiff_argnums names argument 3", lambda: fx.custom_jvp(f.fun, nondiff_argnums=(3,)))
-    assert_raises(ValueError, "nondiff_argnames names 'y'", lambda: fx.custom_jvp(f.fun, nondiff_argnames="y"))
     g = fx.custom_jvp(lambda n, x: x, nondiff_argnums=0)
-    assert_raises(TypeError, "use defjvp with nondiff_argnums", lambda: g.defjvps(None))
-    assert_raises(TypeError, "custom_vjp takes a function, got 3", lambda: fx.custom_vjp(3))  # type: ignore[arg-type]
     h = fx.custom_jvp(lambda x, y: x * y)
     h.defjvps(None)
-    assert_raises(TypeError, "1 rules, but it is called with 2 arguments", lambda: fx.grad(h)(1.0, 2.0))
+    assert_errors(
+        (lambda: f(1.0, scale=3.0), TypeError, "custom_jvp of f: scale can be passed by keyword only"),
+        (lambda: f(), TypeError, "custom_jvp of f: missing a required argument: 'x'"),  # type: ignore[call-arg]
+        (lambda: f("x"), TypeError, r"custom_jvp of f: arguments\[0\] must be an array"),
+        (lambda: fx.custom_jvp(f.fun, nondiff_argnums=(3,)), ValueError, "nondiff_argnums names argument 3"),
+        (lambda: fx.custom_jvp(f.fun, nondiff_argnames="y"), ValueError, "nondiff_argnames names 'y'"),
+        (lambda: g.defjvps(None), TypeError, "use defjvp with nondiff_argnums"),
+        (lambda: fx.custom_vjp(3), TypeError, "custom_vjp takes a function, got 3"),  # type: ignore[arg-type]
+        (lambda: fx.grad(h)(1.0, 2.0), TypeError, "1 rules, but it is called with 2 arguments"),
+    )
 
 
 def test_methods_are_bound_and_names_are_preserved() -> None:

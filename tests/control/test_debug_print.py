@@ -136,11 +136,7 @@ FORMATS: Final[Sequence[tuple[str, tuple[object, ...], dict[str, object]]]] = (
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize(("fmt", "args", "kwargs"), FORMATS, ids=[f[0] for f in FORMATS])
 def test_formats_are_interpreted_as_in_jax(
-    fmt: str,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    compiled: bool,
-    capsys: pytest.CaptureFixture[str],
+    fmt: str, args: tuple[object, ...], kwargs: dict[str, object], compiled: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(m: Library) -> str:
         def program() -> None:
@@ -175,9 +171,7 @@ def test_invalid_formats_are_rejected(
             m.print(fmt, *args, **kwargs)
 
 
-def test_f_string_with_a_tracer_prints_it_and_is_rejected_with_arguments(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_f_string_with_a_tracer_prints_it_and_is_rejected_with_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     fx.jit(lambda x: fx.debug.print(f"{x}"))(1.0)
     assert capsys.readouterr().out == "StageTracer(f32[])\n"
     with pytest.raises(ValueError, match="remove the f"):

@@ -12,19 +12,9 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
+from tracefx import extend
 from tracefx.core.effects import DebugEffect, IOEffect
-from tracefx.extend import (
-    Builder,
-    Effect,
-    Effects,
-    IrValue,
-    Lowerable,
-    NDArray,
-    Primitive,
-    ShapedArray,
-    bind1,
-)
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.transforms.checkpointing import checkpoint
 from tracefx.transforms.conditionals import cond
@@ -207,13 +197,13 @@ def test_batched_predicates_run_debug_effects_for_all_elements_and_reject_io_eff
 
 @final
 @frozen
-class Ticking(Effect):
+class Ticking(extend.Effect):
     ordered: bool = True
 
 
 @final
 @frozen(eq=False)
-class Tick(Primitive, Lowerable):
+class Tick(extend.Primitive, extend.Lowerable):
     """A user-defined primitive that calls the host."""
 
     name = "tick"
@@ -221,20 +211,20 @@ class Tick(Primitive, Lowerable):
 
     @property
     @override
-    def effects(self) -> Effects:
+    def effects(self) -> extend.Effects:
         return frozenset({Ticking()})
 
     @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+    def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
         self.log.append(float(args[0]))
         return args
 
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
         return avals
 
     @override
-    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+    def lower(self, builder: extend.Builder, *operands: extend.IrValue) -> Sequence[extend.IrValue]:
         return builder.host_call(self.impl, operands, [x.aval for x in operands], has_side_effect=True)
 
 
@@ -243,9 +233,9 @@ def test_effects_of_user_defined_primitives_keep_their_order(compiled: bool) -> 
     def f(log: Log) -> Callable[[Any], Any]:
         def step(c: Any, x: Any) -> tuple[Any, None]:
             log.show(10 * x)
-            return c + bind1(Tick(log.entries), x), None
+            return c + extend.bind1(Tick(log.entries), x), None
 
-        return lambda x: scan(step, bind1(Tick(log.entries), x), fnp.arange(3.0))[0] + 0 * log.show(x)
+        return lambda x: scan(step, extend.bind1(Tick(log.entries), x), fnp.arange(3.0))[0] + 0 * log.show(x)
 
     out, entries = run_logged(f, fnp.float32(7), compiled)
     assert float(out) == 10

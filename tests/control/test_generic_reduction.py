@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax
 from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.vocabulary import VOCABULARY
@@ -32,10 +32,6 @@ def product(a: Any, b: Any) -> Any:
     return a * b + 0.0
 
 
-def close(got: Any, want: Any) -> None:
-    assert_near(np.asarray(got), np.asarray(want))
-
-
 @pytest.mark.parametrize("n", range(8))
 def test_noncommutative_reduction_combines_elements_in_order(n: int) -> None:
     """Composition of affine maps doesn't commute; an initial value other than the identity is applied once."""
@@ -48,7 +44,7 @@ def test_noncommutative_reduction_combines_elements_in_order(n: int) -> None:
     for a, b in zip(slopes, offsets, strict=True):
         want = compose(want, (a, b))
     both, _ = fx.jvp(lambda x: lax.reduce((x, offsets), (3.0, 5.0), compose, (0,)), (slopes,), (slopes,))
-    close(both, want)
+    assert_near(both, want)
 
 
 def test_gradients_agree_with_prod() -> None:
@@ -56,10 +52,10 @@ def test_gradients_agree_with_prod() -> None:
     zeros = X * (X[1, 2] != X)
     f = fx.grad(lambda x, start: lax.reduce(x, start, product, (0, 1)), (0, 1))
     got, of_start = f(zeros, 2.0)
-    close(got, 2 * jax.grad(jnp.prod)(zeros))
+    assert_near(got, 2 * jax.grad(jnp.prod)(zeros))
     assert of_start == 0.0
     assert not np.asarray(got)[0].any()
-    close(fx.hessian(lambda x: lax.reduce(x, 1.0, product, (1,))[0])(X), jax.hessian(lambda x: x.prod(1)[0])(X))
+    assert_near(fx.hessian(lambda x: lax.reduce(x, 1.0, product, (1,))[0])(X), jax.hessian(lambda x: x.prod(1)[0])(X))
 
 
 def windows_of(x: Any, f: Callable[[Any], Any], initial: float) -> Any:
@@ -77,11 +73,11 @@ def test_windows_have_gradients() -> None:
     def reference(x: Any) -> Any:
         return windows_of(x, jnp.prod, 1.0)
 
-    close(windowed(X), reference(X))
-    close(fx.jacrev(windowed)(X), jax.jacrev(reference)(X))
-    close(fx.jit(fx.jacfwd(windowed))(X), jax.jacrev(reference)(X))
+    assert_near(windowed(X), reference(X))
+    assert_near(fx.jacrev(windowed)(X), jax.jacrev(reference)(X))
+    assert_near(fx.jit(fx.jacfwd(windowed))(X), jax.jacrev(reference)(X))
     weights = np.arange(6.0, dtype=np.float32).reshape(3, 2)
-    close(
+    assert_near(
         fx.hessian(lambda x: (windowed(x) * weights).sum())(X), jax.hessian(lambda x: (reference(x) * weights).sum())(X)
     )
 
@@ -89,11 +85,11 @@ def test_windows_have_gradients() -> None:
 def test_vmap_over_initial_values() -> None:
     initials = np.array([1.0, 2.0, -1.0], np.float32)
     result = fx.vmap(lambda x, s: lax.reduce(x, s, product, (1,)), (0, 0))(XS, initials)
-    close(result, XS.prod(2) * initials[:, None])
+    assert_near(result, XS.prod(2) * initials[:, None])
     result = fx.vmap(lambda s: lax.reduce_window(X, s, product, (3, 4)))(initials)
-    close(result, X.prod() * initials[:, None, None])
+    assert_near(result, X.prod() * initials[:, None, None])
     result = fx.vmap(lambda x: lax.reduce_window(x, 1.0, product, (3, 1)), in_axes=2, out_axes=2)(XS.transpose(1, 2, 0))
-    close(result, XS.prod(1)[:, None].transpose(1, 2, 0))
+    assert_near(result, XS.prod(1)[:, None].transpose(1, 2, 0))
 
 
 def test_reduction_function_may_close_over_values() -> None:
@@ -102,9 +98,9 @@ def test_reduction_function_may_close_over_values() -> None:
     known = fx.make_jaxpr(lambda x: lax.reduce(x, 0.0, lambda a, b: a + b + 0 * scale, (0,)))(X)
     assert [type(eqn.prim) for eqn in known.eqns] == [Reduce]
     traced = fx.jit(lambda s: lax.reduce(X, 0.0, lambda a, b: a + s * b, (1,)))(1.0)
-    close(traced, X.sum(1))
+    assert_near(traced, X.sum(1))
     table = fx.numpy.array([0.0, 1.0])
-    close(lax.reduce(X, 0.0, lambda a, b: a + b * table[1], (1,)), X.sum(1))
+    assert_near(lax.reduce(X, 0.0, lambda a, b: a + b * table[1], (1,)), X.sum(1))
     scale_gradient = fx.grad(lambda s: lax.reduce_window(X, 0.0, lambda a, b: a + b + s * 0, (3, 4)).sum())(1.0)
     assert scale_gradient == 0.0
 
@@ -126,7 +122,7 @@ def test_handlers_interpret_the_reduction_function() -> None:
 
     error, out = checkify(f)(X[:1] * 0 + 1)
     assert error.get() is None
-    close(out, np.zeros(4))
+    assert_near(out, np.zeros(4))
     assert count(f)(X).flops > 0
 
 

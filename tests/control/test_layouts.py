@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax
 from tracefx.testing.tolerances import PROGRAM
 

@@ -11,8 +11,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.transforms.oracle import agree
+from tests.cases import agrees_with_jax
+from tests.comparison import assert_near
 from tracefx.custom_derivatives import linear_call
 from tracefx.testing.tolerances import ELEMENTARY
 
@@ -28,36 +28,32 @@ def transposed(lib: Any, f: Any, one: Any) -> Any:
     return lambda y: lib.linear_transpose(f, one)(y)[0]
 
 
-def test_custom_transpose_is_used_and_transposes_back() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        one = np_.float32(1.0)
+@agrees_with_jax
+def test_custom_transpose_is_used_and_transposes_back(lib: Any, np_: Any) -> Any:
+    one = np_.float32(1.0)
 
-        def f(x: Any) -> Any:
-            return x + divided(lib, np_.float32(3.0), x)
+    def f(x: Any) -> Any:
+        return x + divided(lib, np_.float32(3.0), x)
 
-        once = transposed(lib, f, one)
-        twice = transposed(lib, once, one)
-        back = lib.jit(transposed(lib, lib.jit(f), one))
-        return f(one), once(one), twice(one), transposed(lib, twice, one)(one), lib.grad(f)(one), back(one)
-
-    agree(case)
+    once = transposed(lib, f, one)
+    twice = transposed(lib, once, one)
+    back = lib.jit(transposed(lib, lib.jit(f), one))
+    return f(one), once(one), twice(one), transposed(lib, twice, one)(one), lib.grad(f)(one), back(one)
 
 
-def test_pytree_arguments() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def forwards(r: Any, x: Any) -> Any:
-            return {"y": x["a"] * r[0], "z": x["b"] * r[1]}
+@agrees_with_jax
+def test_pytree_arguments(lib: Any, np_: Any) -> Any:
+    def forwards(r: Any, x: Any) -> Any:
+        return {"y": x["a"] * r[0], "z": x["b"] * r[1]}
 
-        def backwards(r: Any, ct: Any) -> Any:
-            return {"a": ct["y"] * r[0] * 2, "b": ct["z"] * r[1] * 3}
+    def backwards(r: Any, ct: Any) -> Any:
+        return {"a": ct["y"] * r[0] * 2, "b": ct["z"] * r[1] * 3}
 
-        def f(x: Any) -> Any:
-            return lib.custom_derivatives.linear_call(forwards, backwards, (X, X + 1), x)
+    def f(x: Any) -> Any:
+        return lib.custom_derivatives.linear_call(forwards, backwards, (X, X + 1), x)
 
-        x = {"a": np_.asarray(X), "b": np_.asarray(X)}
-        return f(x), lib.vjp(f, x)[1](f(x)), lib.jit(lambda x: lib.vjp(f, x)[1](f(x)))(x)
-
-    agree(case)
+    x = {"a": np_.asarray(X), "b": np_.asarray(X)}
+    return f(x), lib.vjp(f, x)[1](f(x)), lib.jit(lambda x: lib.vjp(f, x)[1](f(x)))(x)
 
 
 def test_vmap_and_derivatives_with_respect_to_residuals() -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_same
 from tests.laws.examples import SECONDS, limit_examples
 from tracefx.control import while_loop
 from tracefx.control.cond import Cond
@@ -57,10 +58,7 @@ def evaluate_without_jit(case: TransformedProgram, shift: float = 0.0) -> Any:
         return np.asarray(case.function(fx, fnp)(*[x + shift for x in inputs(case)]))
 
 
-def close(got: Any, want: Any) -> None:
-    got, want = np.asarray(got), np.asarray(want)
-    assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    assert_near(got, want, PROGRAM)
+close = partial(assert_same, tolerance=PROGRAM, weak=False)
 
 
 @limit_examples(16)
@@ -184,13 +182,13 @@ def plant_scan_transposed_in_the_wrong_direction(patch: pytest.MonkeyPatch) -> N
 
 
 def plant_scan_reversed_when_pruned(patch: pytest.MonkeyPatch) -> None:
-    original = Scan._pruned
+    original = Scan.prune
 
     def wrong(self: Scan, used_outs: Mask) -> tuple[Scan, Mask, Mask]:
         op, used, outs = original(self, used_outs)
         return (op if all(used_outs) else evolve(op, reverse=not op.reverse)), used, outs
 
-    patch.setattr(Scan, "_pruned", wrong)
+    patch.setattr(Scan, "prune", wrong)
 
 
 def plant_cond_with_swapped_derivatives(patch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_agree
 from tests.control.transform_checks import normal
-from tests.transforms.oracle import agree
+from tests.jaxprs import primitive_names
 from tracefx.control.scan import Scan
-from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr import Eqn, Jaxpr
 from tracefx.passes.dce import dce
 
 W: Final = normal(4, 4)
@@ -22,17 +23,6 @@ XS: Final = normal(3, 4)
 
 def program(f: Callable[..., Any], *args: Any) -> Jaxpr:
     return dce(fx.make_jaxpr(f)(*args).jaxpr)
-
-
-def names(jaxpr: Jaxpr) -> list[str]:
-    """Returns the primitive names of all equations, including those of sub-jaxprs."""
-    result = []
-    for eqn in jaxpr.eqns:
-        result.append(eqn.prim.name)
-        if isinstance(eqn.prim, HasSubjaxprs):
-            for body in eqn.prim.jaxprs():
-                result += names(body)
-    return result
 
 
 def scans(jaxpr: Jaxpr) -> list[tuple[Eqn, Scan]]:
@@ -59,13 +49,13 @@ def rnn(w: Any, h: Any, xs: Any) -> Any:
 
 def test_backward_scan_does_not_recompute_the_forward_steps() -> None:
     gradient = program(fx.value_and_grad(rnn, (0, 1, 2)), W, H, XS)
-    assert names(gradient).count("tanh") == 1
+    assert primitive_names(gradient).count("tanh") == 1
     assert (
-        names(gradient).count("dot_general") == 3
+        primitive_names(gradient).count("dot_general") == 3
     )  # in the forward pass, the backward pass, and for the weight's cotangent
     (first, _), (last, backwards) = scans(gradient)
     assert backwards.reverse
-    assert "tanh" not in names(backwards.jaxpr)
+    assert "tanh" not in primitive_names(backwards.jaxpr)
     assert gradient.eqns.index(first) < gradient.eqns.index(last)
 
 
@@ -111,7 +101,7 @@ def test_cotangents_of_weight_slices_are_contracted_after_the_loop(layer: Callab
     loop, backwards = scans(program(gradient_function(fx, fnp), *args))[-1]
     assert shapes(backwards)[1] == [(2, 4)]
     assert all(aval.shape[1:] != (8, 4) for aval in [out.aval for out in loop.outs])
-    agree(lambda lib, np_: (gradient_function(lib, np_)(*args), lib.jit(gradient_function(lib, np_))(*args)))
+    assert_agree(lambda lib, np_: (gradient_function(lib, np_)(*args), lib.jit(gradient_function(lib, np_))(*args)))
 
 
 def test_cotangents_without_contraction_are_summed_in_the_loop() -> None:
@@ -128,12 +118,12 @@ def test_loop_invariant_values_are_computed_once() -> None:
 
     gradient = program(fx.grad(f, (0, 1)), H, H)
     for _, loop in scans(gradient)[1:]:
-        assert not {"sin", "cos", "exp"} & set(names(loop.jaxpr))
+        assert not {"sin", "cos", "exp"} & set(primitive_names(loop.jaxpr))
     (_, first), _ = scans(gradient)
-    assert names(first.jaxpr).count("cos") == 0
+    assert primitive_names(first.jaxpr).count("cos") == 0
     # Each step saves its incoming state, and nothing that is loop-invariant.
     assert [a.shape for a in first.jaxpr.out_avals[first.num_carry :]] == [(4,)]
-    assert names(gradient).count("cos") == 1
+    assert primitive_names(gradient).count("cos") == 1
 
 
 def test_xs_and_outputs_are_reused_as_residuals() -> None:
@@ -163,8 +153,8 @@ def test_cheap_arithmetic_on_residuals_is_recomputed_instead_of_saved() -> None:
     gradient = program(fx.grad(f), H, XS)
     (_, first), (_, backwards) = scans(gradient)
     assert len(first.jaxpr.outs) - first.num_carry == 2  # the exponential and the incoming state
-    assert names(gradient).count("exp") == 1
-    assert "div" in names(backwards.jaxpr)
+    assert primitive_names(gradient).count("exp") == 1
+    assert "div" in primitive_names(backwards.jaxpr)
 
 
 def test_linear_part_does_not_carry_counters() -> None:
@@ -180,12 +170,12 @@ def test_linear_part_does_not_carry_counters() -> None:
     linear = program(push, H)
     (_, loop) = scans(linear)[0]
     assert shapes(loop)[1] == [(4,)]
-    assert "sin" not in names(linear)
+    assert "sin" not in primitive_names(linear)
 
-    def loss(h: Any) -> Any:
+    def last(h: Any) -> Any:
         return f(h)[2].sum()
 
-    gradient = program(fx.grad(loss), H)
+    gradient = program(fx.grad(last), H)
     assert shapes(scans(gradient)[-1][1])[1] == [(4,)]
 
 
@@ -193,11 +183,11 @@ def test_only_requested_arguments_are_differentiated() -> None:
     def f(a: Any, b: Any) -> Any:
         return fx.lax.scan(lambda c, x: ((fnp.sin(c[0]) + x, fnp.exp(c[1])), None), (a, b), XS)[0]
 
-    def loss(a: Any) -> Any:
+    def first(a: Any) -> Any:
         return f(a, a)[0].sum()
 
-    gradient = program(fx.grad(loss), H)
-    assert "exp" not in names(gradient)
+    gradient = program(fx.grad(first), H)
+    assert "exp" not in primitive_names(gradient)
     pushed = program(lambda a: fx.jvp(lambda a: f(a, H), (a,), (a,)), H)
     (_, loop) = scans(pushed)[0]
     assert len(shapes(loop)[1]) == 3  # two states and one tangent
@@ -215,10 +205,10 @@ def test_dce_removes_unused_results_carries_and_operands() -> None:
         return fx.lax.scan(step, (h, h, h), (xs, xs))
 
     (_, loop) = scans(program(lambda *args: f(*args)[0][2], H, XS, H))[0]
-    assert sorted(names(loop.jaxpr)) == ["mul", "sin"]
+    assert sorted(primitive_names(loop.jaxpr)) == ["mul", "sin"]
     assert shapes(loop) == ([], [(4,), (4,)], [])
     (_, loop) = scans(program(lambda *args: f(*args)[1][0], H, XS, H))[0]
-    assert names(loop.jaxpr) == ["exp"]
+    assert primitive_names(loop.jaxpr) == ["exp"]
     assert shapes(loop) == ([], [], [(4,)])
     assert not scans(program(lambda *args: (f(*args), args[0])[1], H, XS, H))
 
@@ -231,7 +221,7 @@ def test_dce_in_nested_bodies() -> None:
 
         return fx.lax.scan(outer, h, XS)[0]
 
-    assert not {"sin", "exp"} & set(names(program(f, H)))
+    assert not {"sin", "exp"} & set(primitive_names(program(f, H)))
 
 
 # ------------------------------------------------------------------ batches

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import jax
@@ -13,10 +12,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.cases import agrees_with_jax
+from tests.comparison import assert_agree, assert_near
 from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
-from tests.transforms.oracle import agree
-from tracefx.core.handler import current
+from tests.errors import error_message
 
 lax: Any = fx.lax  # `Any`, since tests also call them with wrong types
 
@@ -28,14 +27,12 @@ M: Final = (normal(3, 3, seed=1) * 0.1 + 2 * np.eye(3)).astype(np.float32)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_associative_scan_lengths(reverse: bool) -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(xs: Any) -> Any:
-            return lib.lax.associative_scan(np_.add, xs, reverse=reverse, axis=1)
+@agrees_with_jax
+def test_associative_scan_lengths(lib: Any, np_: Any, reverse: bool) -> Any:
+    def f(xs: Any) -> Any:
+        return lib.lax.associative_scan(np_.add, xs, reverse=reverse, axis=1)
 
-        return [lib.jit(f)(normal(2, n)) for n in (0, 1, 2, 3, 4, 5, 8, 13)]
-
-    agree(case)
+    return [lib.jit(f)(normal(2, n)) for n in (0, 1, 2, 3, 4, 5, 8, 13)]
 
 
 def test_associative_scan_of_a_noncommutative_function() -> None:
@@ -51,11 +48,13 @@ def test_associative_scan_of_a_noncommutative_function() -> None:
 
 
 def test_associative_scan_axes_and_dtypes() -> None:
-    agree(lambda lib, np_: [lib.lax.associative_scan(np_.multiply, normal(2, 3, 2), axis=a) for a in (0, 1, 2, -1, -2)])
-    agree(lambda lib, np_: lib.lax.associative_scan(np_.maximum, np.array([3, 1, 4, 1, 5], np.int8)))
-    agree(lambda lib, np_: lib.lax.associative_scan(np_.logical_or, np.array([False, True, False])))
+    assert_agree(
+        lambda lib, np_: [lib.lax.associative_scan(np_.multiply, normal(2, 3, 2), axis=a) for a in (0, 1, 2, -1, -2)]
+    )
+    assert_agree(lambda lib, np_: lib.lax.associative_scan(np_.maximum, np.array([3, 1, 4, 1, 5], np.int8)))
+    assert_agree(lambda lib, np_: lib.lax.associative_scan(np_.logical_or, np.array([False, True, False])))
     with fx.disable_jit():
-        agree(lambda lib, np_: lib.lax.associative_scan(np_.add, normal(5)))
+        assert_agree(lambda lib, np_: lib.lax.associative_scan(np_.add, normal(5)))
 
 
 def test_associative_scan_rejects_invalid_arguments() -> None:
@@ -94,33 +93,31 @@ def test_linear_solve_eagerly() -> None:
     assert_near(solved(fx, fnp)(M, B), np.linalg.solve(M, B))
 
 
-def test_symmetric_linear_solve_with_pytrees_and_aux() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(d: Any, b: Any) -> Any:
-            def solve(matvec: Any, b: Any) -> Any:
-                return {"x": b["x"] / d, "y": (b["y"][0] / 2,)}, {"steps": 3, "size": np_.sum(b["x"])}
+@agrees_with_jax
+def test_symmetric_linear_solve_with_pytrees_and_aux(lib: Any, np_: Any) -> Any:
+    def f(d: Any, b: Any) -> Any:
+        def solve(matvec: Any, b: Any) -> Any:
+            return {"x": b["x"] / d, "y": (b["y"][0] / 2,)}, {"steps": 3, "size": np_.sum(b["x"])}
 
-            def matvec(x: Any) -> Any:
-                return {"x": d * x["x"], "y": (2 * x["y"][0],)}
+        def matvec(x: Any) -> Any:
+            return {"x": d * x["x"], "y": (2 * x["y"][0],)}
 
-            return lib.lax.custom_linear_solve(matvec, b, solve, symmetric=True, has_aux=True)
+        return lib.lax.custom_linear_solve(matvec, b, solve, symmetric=True, has_aux=True)
 
-        def loss(d: Any, b: Any) -> Any:
-            x, _ = f(d, b)
-            return np_.sum(x["x"] ** 2) + x["y"][0] ** 2
+    def loss(d: Any, b: Any) -> Any:
+        x, _ = f(d, b)
+        return np_.sum(x["x"] ** 2) + x["y"][0] ** 2
 
-        b = {"x": np_.asarray(B), "y": (np_.float32(3),)}
-        d = np_.asarray(B) ** 2 + 1
-        return f(d, b), lib.jit(lib.grad(loss, (0, 1)))(d, b), lib.vmap(f, (0, None))(d * M, b)
-
-    agree(case)
+    b = {"x": np_.asarray(B), "y": (np_.float32(3),)}
+    d = np_.asarray(B) ** 2 + 1
+    return f(d, b), lib.jit(lib.grad(loss, (0, 1)))(d, b), lib.vmap(f, (0, None))(d * M, b)
 
 
 def test_only_reverse_mode_requires_transpose_solve() -> None:
     def f(lib: Any) -> Any:
         return lambda b: lib.lax.custom_linear_solve(lambda x: 2 * x, b, lambda _, b: b / 2).sum()
 
-    agree(lambda lib, np_: lib.jvp(f(lib), (B,), (B,)))
+    assert_agree(lambda lib, np_: lib.jvp(f(lib), (B,), (B,)))
     assert "transpose_solve" in error_message(lambda: fx.grad(f(fx))(B))
     with pytest.raises(TypeError):
         jax.grad(f(jax))(B)
@@ -180,41 +177,37 @@ def test_root_agrees_with_jax() -> None:
     assert_agrees_with_jax(cube_root, (np.float32(5),), [], eager=True)
 
 
-def test_root_under_nested_transformations() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        f = cube_root(lib, np_)
-        a = np_.asarray([5.0, 9.0], "float32")
-        return (
-            lib.vmap(lib.grad(f))(a),
-            lib.jit(lib.vmap(lib.grad(lib.grad(f))))(a),
-            lib.grad(lambda a: np_.sum(lib.vmap(f)(a)))(a),
-            lib.jit(lib.hessian(f))(np.float32(5)),
-        )
-
-    agree(case)
+@agrees_with_jax
+def test_root_under_nested_transformations(lib: Any, np_: Any) -> Any:
+    f = cube_root(lib, np_)
+    a = np_.asarray([5.0, 9.0], "float32")
+    return (
+        lib.vmap(lib.grad(f))(a),
+        lib.jit(lib.vmap(lib.grad(lib.grad(f))))(a),
+        lib.grad(lambda a: np_.sum(lib.vmap(f)(a)))(a),
+        lib.jit(lib.hessian(f))(np.float32(5)),
+    )
 
 
-def test_root_of_a_system_with_aux() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(m: Any, b: Any) -> Any:
-            def solve(f: Any, x: Any) -> Any:
-                x = lib.lax.fori_loop(0, 60, lambda _, x: {"x": x["x"] - 0.4 * f(x)["x"]}, x)
-                return x, {"size": np_.sum(x["x"])}
+@agrees_with_jax
+def test_root_of_a_system_with_aux(lib: Any, np_: Any) -> Any:
+    def f(m: Any, b: Any) -> Any:
+        def solve(f: Any, x: Any) -> Any:
+            x = lib.lax.fori_loop(0, 60, lambda _, x: {"x": x["x"] - 0.4 * f(x)["x"]}, x)
+            return x, {"size": np_.sum(x["x"])}
 
-            def tangent_solve(g: Any, y: Any) -> Any:
-                def inner(g: Any, y: Any) -> Any:
-                    return {"x": richardson(lib, np_, lambda v: g({"x": v})["x"], y["x"])}
+        def tangent_solve(g: Any, y: Any) -> Any:
+            def inner(g: Any, y: Any) -> Any:
+                return {"x": richardson(lib, np_, lambda v: g({"x": v})["x"], y["x"])}
 
-                return lib.lax.custom_linear_solve(g, y, inner, inner)
+            return lib.lax.custom_linear_solve(g, y, inner, inner)
 
-            return lib.lax.custom_root(lambda x: {"x": m @ x["x"] - b}, {"x": b}, solve, tangent_solve, has_aux=True)
+        return lib.lax.custom_root(lambda x: {"x": m @ x["x"] - b}, {"x": b}, solve, tangent_solve, has_aux=True)
 
-        def loss(m: Any, b: Any) -> Any:
-            return np_.sum(f(m, b)[0]["x"] ** 2)
+    def loss(m: Any, b: Any) -> Any:
+        return np_.sum(f(m, b)[0]["x"] ** 2)
 
-        return f(M, B)[0], lib.jit(lib.grad(loss, (0, 1)))(M, B), lib.jit(lib.vmap(lib.grad(loss), (None, 0)))(M, M)
-
-    agree(case)
+    return f(M, B)[0], lib.jit(lib.grad(loss, (0, 1)))(M, B), lib.jit(lib.vmap(lib.grad(loss), (None, 0)))(M, M)
 
 
 def test_root_rejects_invalid_arguments() -> None:
@@ -223,11 +216,3 @@ def test_root_rejects_invalid_arguments() -> None:
 
     assert "must have the same structure" in error_message(lambda: root(lambda x: (x,), lambda f, x: x))
     assert "f32[2]" in error_message(lambda: root(lambda x: x, lambda f, x: x[:2]))
-
-
-def error_message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
-    before = current()
-    with pytest.raises(kind) as caught:
-        run()
-    assert current() is before
-    return str(caught.value)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -15,11 +14,12 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.cases import agrees_with_jax
+from tests.comparison import assert_agree, assert_near
 from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
-from tests.transforms.oracle import agree
+from tests.errors import error_message
+from tests.jaxprs import all_equations, primitive_names
 from tracefx.control.while_loop import While
-from tracefx.core.handler import current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.passes.dce import dce
 from tracefx.testing.tolerances import ELEMENTARY
@@ -73,19 +73,17 @@ def test_loop_without_steps() -> None:
     assert_agrees_with_jax(powers, (W, X, np.float32(0)), [(None, 0, None)], reverse=False)
 
 
-def test_carry_dtypes() -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(n: Any) -> Any:
-            def step(c: Any) -> Any:
-                k, ok, z, b, d = c
-                return k + np.uint8(1), ~ok, z * z, b + b, {"none": None, "k": d["k"] - 1}
+@agrees_with_jax
+def test_carry_dtypes(lib: Any, np_: Any) -> Any:
+    def f(n: Any) -> Any:
+        def step(c: Any) -> Any:
+            k, ok, z, b, d = c
+            return k + np.uint8(1), ~ok, z * z, b + b, {"none": None, "k": d["k"] - 1}
 
-            init = np.uint8(0), True, np.complex64(1 + 0.5j), np_.asarray(1.5, "bfloat16"), {"none": None, "k": n}
-            return lib.lax.while_loop(lambda c: c[0] < 3, step, init)
+        init = np.uint8(0), True, np.complex64(1 + 0.5j), np_.asarray(1.5, "bfloat16"), {"none": None, "k": n}
+        return lib.lax.while_loop(lambda c: c[0] < 3, step, init)
 
-        return f(2), lib.jit(f)(2), lib.vmap(f)(np.arange(3))
-
-    agree(case)
+    return f(2), lib.jit(f)(2), lib.vmap(f)(np.arange(3))
 
 
 def test_weakly_typed_carries_are_promoted() -> None:
@@ -98,58 +96,52 @@ def test_weakly_typed_carries_are_promoted() -> None:
 
         return f(np.float32(2)), lib.jit(f)(np.float32(2))
 
-    agree(case)
+    assert_agree(case)
     # The first is promoted to the second's type, and the second to the type of the summand.
     a, b = lax.while_loop(lambda c: c[1] < 5, lambda c: (c[1], c[1] + np.float32(2)), (0, 0.0))
     assert (str(a.dtype), float(a), str(b.dtype), float(b)) == ("float32", 4.0, "float32", 6.0)
 
 
-def test_vmap_with_batched_conditions_constants_and_carries() -> None:
+@agrees_with_jax
+def test_vmap_with_batched_conditions_constants_and_carries(lib: Any, np_: Any) -> Any:
     """Batches the condition alone, its constants, the body's constants, or a carry that becomes batched later."""
 
-    def case(lib: Any, np_: Any) -> Any:
-        def f(limit: Any, a: Any, x: Any) -> Any:
-            # The second carry becomes batched only after the first.
-            def step(c: Any) -> Any:
-                return c[0] + a, c[1] + c[0], c[2], c[3] + 1
+    def f(limit: Any, a: Any, x: Any) -> Any:
+        # The second carry becomes batched only after the first.
+        def step(c: Any) -> Any:
+            return c[0] + a, c[1] + c[0], c[2], c[3] + 1
 
-            return lib.lax.while_loop(lambda c: c[0] < limit, step, (x, 0.0, a, 0))
+        return lib.lax.while_loop(lambda c: c[0] < limit, step, (x, 0.0, a, 0))
 
-        one, many = np.float32(1.5), np_.asarray([1.0, 4.0, 2.5], "float32")
-        results = []
-        for axes in ((0, None, None), (None, 0, None), (None, None, 0), (0, 0, None)):
-            args = [many if a == 0 else one for a in axes]
-            results.append(lib.vmap(f, axes)(*args))
-            results.append(
-                lib.jit(lib.vmap(lib.vmap(f, axes), axes))(*[np_.stack([x, x]) if x.ndim else x for x in args])
-            )
-        return results
-
-    agree(case)
+    one, many = np.float32(1.5), np_.asarray([1.0, 4.0, 2.5], "float32")
+    results = []
+    for axes in ((0, None, None), (None, 0, None), (None, None, 0), (0, 0, None)):
+        args = [many if a == 0 else one for a in axes]
+        results.append(lib.vmap(f, axes)(*args))
+        results.append(lib.jit(lib.vmap(lib.vmap(f, axes), axes))(*[np_.stack([x, x]) if x.ndim else x for x in args]))
+    return results
 
 
 @pytest.mark.parametrize("stack", ["jvp", "vmap", "jacfwd of jacfwd", "vmap of jvp", "jvp of vmap", "linearize", "jit"])
-def test_closed_over_tracers_of_every_transformation(stack: str) -> None:
-    def case(lib: Any, np_: Any) -> Any:
-        def f(y: Any) -> Any:
-            return lib.lax.while_loop(lambda c: np_.abs(c * c - y) > 1e-3, lambda c: 0.5 * (c + y / c), np.float32(1))
+@agrees_with_jax
+def test_closed_over_tracers_of_every_transformation(lib: Any, np_: Any, stack: str) -> Any:
+    def f(y: Any) -> Any:
+        return lib.lax.while_loop(lambda c: np_.abs(c * c - y) > 1e-3, lambda c: 0.5 * (c + y / c), np.float32(1))
 
-        one, many = np.float32(2), np_.asarray([2.0, 9.0], "float32")
+    one, many = np.float32(2), np_.asarray([2.0, 9.0], "float32")
 
-        def pushed(y: Any) -> Any:
-            return lib.jvp(f, (y,), (y,))
+    def pushed(y: Any) -> Any:
+        return lib.jvp(f, (y,), (y,))
 
-        return {
-            "jvp": lambda: pushed(one),
-            "vmap": lambda: lib.vmap(f)(many),
-            "jacfwd of jacfwd": lambda: lib.jacfwd(lib.jacfwd(f))(one),
-            "vmap of jvp": lambda: lib.vmap(pushed)(many),
-            "jvp of vmap": lambda: lib.jvp(lib.vmap(f), (many,), (many,)),
-            "linearize": lambda: lib.linearize(f, one)[1](one),
-            "jit": lambda: lib.jit(f)(one),
-        }[stack]()
-
-    agree(case)
+    return {
+        "jvp": lambda: pushed(one),
+        "vmap": lambda: lib.vmap(f)(many),
+        "jacfwd of jacfwd": lambda: lib.jacfwd(lib.jacfwd(f))(one),
+        "vmap of jvp": lambda: lib.vmap(pushed)(many),
+        "jvp of vmap": lambda: lib.jvp(lib.vmap(f), (many,), (many,)),
+        "linearize": lambda: lib.linearize(f, one)[1](one),
+        "jit": lambda: lib.jit(f)(one),
+    }[stack]()
 
 
 def test_nested_while_loops() -> None:
@@ -197,13 +189,10 @@ def bounded(lib: Any, np_: Any, max_steps: int) -> Any:
         return lib.lax.scan(conditional_step, init, None, length=max_steps)[0]
 
     def f(w: Any, x: Any, limit: Any) -> Any:
-        def condition(c: Any) -> Any:
-            return np_.sum(c["y"] * c["y"]) < limit
-
         def step(c: Any) -> Any:
             return {"n": c["n"] + 1, "y": np_.tanh(c["y"] @ w) + c["y"] * 1.5, "none": None}
 
-        return loop(condition, step, {"n": 0, "y": x, "none": None})
+        return loop(lambda c: np_.sum(c["y"] * c["y"]) < limit, step, {"n": 0, "y": x, "none": None})
 
     return f
 
@@ -248,40 +237,23 @@ def test_reverse_mode_without_max_steps_is_an_error_that_names_it() -> None:
         jax.grad(lambda x: counted(jax, jnp)(W, x)[1].sum())(X)
 
 
-def test_reverse_mode_around_loops_that_need_no_derivative() -> None:
+@agrees_with_jax
+def test_reverse_mode_around_loops_that_need_no_derivative(lib: Any, np_: Any) -> Any:
     """A loop that depends on no differentiated argument, and an integer loop."""
 
-    def case(lib: Any, np_: Any) -> Any:
-        def f(x: Any) -> Any:
-            n, y = counted(lib, np_)(W, X)
-            k = lib.lax.while_loop(lambda k: k < n, lambda k: k + 1, (x > 0).astype("int32"))
-            return np_.sum(y) * x * k
+    def f(x: Any) -> Any:
+        n, y = counted(lib, np_)(W, X)
+        k = lib.lax.while_loop(lambda k: k < n, lambda k: k + 1, (x > 0).astype("int32"))
+        return np_.sum(y) * x * k
 
-        return lib.grad(f)(np.float32(0.5)), lib.jit(lib.grad(f))(np.float32(0.5))
-
-    agree(case)
+    return lib.grad(f)(np.float32(0.5)), lib.jit(lib.grad(f))(np.float32(0.5))
 
 
 # ------------------------------------------------------------------ jaxprs
 
 
 def whiles(jaxpr: Jaxpr) -> list[While]:
-    prims = []
-    for eqn in jaxpr.eqns:
-        if isinstance(eqn.prim, While):
-            prims.append(eqn.prim)
-        for body in getattr(eqn.prim, "jaxprs", tuple)():
-            prims += whiles(body)
-    return prims
-
-
-def names(jaxpr: Jaxpr) -> list[str]:
-    result = []
-    for eqn in jaxpr.eqns:
-        result.append(eqn.prim.name)
-        for body in getattr(eqn.prim, "jaxprs", tuple)():
-            result += names(body)
-    return result
+    return [eqn.prim for eqn in all_equations(jaxpr) if isinstance(eqn.prim, While)]
 
 
 def test_jaxprs_check_and_round_trip() -> None:
@@ -310,7 +282,7 @@ def test_dce_removes_unused_carries() -> None:
         return lax.while_loop(lambda c: c[0] < 3, step, (0, x, x, x, x))[3]
 
     (loop,) = whiles(dce(fx.make_jaxpr(f)(X).jaxpr))
-    assert names(loop.body_jaxpr) == ["add", "mul"]
+    assert primitive_names(loop.body_jaxpr) == ["add", "mul"]
     assert len(loop.body_jaxpr.outs) == 2
     unused = fx.make_jaxpr(lambda x: (f(x), x)[1])(X).jaxpr
     assert not whiles(dce(unused))
@@ -319,9 +291,11 @@ def test_dce_removes_unused_carries() -> None:
 def test_vmap_with_unbatched_condition_needs_no_select() -> None:
     same_for_all = fx.make_jaxpr(fx.vmap(counted(fx, fnp), (None, 0)))(W, W).jaxpr
     (loop,) = whiles(same_for_all)
-    assert "select_n" not in names(same_for_all)
+    assert "select_n" not in primitive_names(same_for_all)
     assert [a.shape for a in loop.body_jaxpr.out_avals] == [(), (2, 2)]
-    assert "select_n" in names(fx.make_jaxpr(fx.vmap(powers(fx, fnp), (None, 0, None)))(W, W, np.float32(9)).jaxpr)
+    assert "select_n" in primitive_names(
+        fx.make_jaxpr(fx.vmap(powers(fx, fnp), (None, 0, None)))(W, W, np.float32(9)).jaxpr
+    )
 
 
 def test_vmap_keeps_invariant_carries_unbatched() -> None:
@@ -352,7 +326,7 @@ def test_linearize_keeps_carries_known_that_depend_on_known_values() -> None:
 
     loops = whiles(dce(fx.make_jaxpr(program)(X).jaxpr))
     assert len(loops) == 1
-    assert "sin" not in names(loops[0].body_jaxpr)
+    assert "sin" not in primitive_names(loops[0].body_jaxpr)
 
 
 def test_condition_and_body_are_traced_once() -> None:
@@ -408,14 +382,6 @@ def test_with_jit_disabled_every_step_runs_in_python() -> None:
 
 
 # ------------------------------------------------------------------ invalid arguments
-
-
-def error_message(run: Callable[[], Any], kind: type[Exception] = TypeError) -> str:
-    before = current()
-    with pytest.raises(kind) as caught:
-        run()
-    assert current() is before
-    return str(caught.value)
 
 
 def test_carry_type_and_structure_mismatch_is_rejected() -> None:
@@ -517,16 +483,13 @@ INVARIANT: Final[dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", INVARIANT)
 def test_invariant_carries_have_the_derivative_of_the_identity(name: str) -> None:
-    agree(INVARIANT[name])
+    assert_agree(INVARIANT[name])
 
 
 @pytest.mark.parametrize("step", [lambda y, z: (y, y * z), lambda y, z: (z, y)], ids=["read", "exchanged"])
 def test_reverse_mode_through_changed_carries_is_rejected(step: Any) -> None:
-    def f(x: Any) -> Any:
-        return sum(_loop(fx, step, (x, x))[1:])
-
     with pytest.raises(ValueError, match="through carries that steps of lax.while_loop change"):
-        fx.grad(f)(2.0)
+        fx.grad(lambda x: sum(_loop(fx, step, (x, x))[1:]))(2.0)
 
 
 # ------------------------------------------------------------------ bounds of fori_loop
@@ -544,12 +507,10 @@ REFUSED_BOUNDS: Final = [(0, 3.0), (0.0, 3), (True, 3), (0j, 3), (0j, 3j), ([0],
 
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("disabled", [False, True])
-def test_fori_loop_bounds_agree_with_jax(name: str, disabled: bool) -> None:
-    def call(F: Any, N: Any) -> Any:
-        with F.disable_jit(disabled):
-            return N.asarray(BOUNDS[name](F, N))
-
-    agree(call)
+@agrees_with_jax
+def test_fori_loop_bounds_agree_with_jax(F: Any, N: Any, name: str, disabled: bool) -> Any:
+    with F.disable_jit(disabled):
+        return N.asarray(BOUNDS[name](F, N))
 
 
 @pytest.mark.parametrize(("lower", "upper"), REFUSED_BOUNDS, ids=str)
@@ -559,9 +520,7 @@ def test_fori_loop_rejects_invalid_bounds(lower: Any, upper: Any) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(0, 0), (3, 0)])
-def test_loop_without_steps_with_jit_disabled(bounds: tuple[int, int]) -> None:
-    def call(F: Any, N: Any) -> Any:
-        with F.disable_jit():
-            return F.lax.fori_loop(*bounds, lambda i, c: (c[0] + i, c[1]), (N.zeros(2), N.ones(3)))
-
-    agree(call)
+@agrees_with_jax
+def test_loop_without_steps_with_jit_disabled(F: Any, N: Any, bounds: tuple[int, int]) -> Any:
+    with F.disable_jit():
+        return F.lax.fori_loop(*bounds, lambda i, c: (c[0] + i, c[1]), (N.zeros(2), N.ones(3)))

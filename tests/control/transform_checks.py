@@ -14,7 +14,7 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.transforms.oracle import same
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_same
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse
@@ -91,9 +91,15 @@ def assert_agrees_with_jax(
     """Asserts that tracefx computes what JAX does, under one `jit` and, if `eager`, also op by op without it."""
     f = factory(fx, fnp)
     want = jax.jit(lambda *xs: apply_all_transforms(jax, jnp, factory(jax, jnp), xs, axes, **options))(*args)
-    same(fx.jit(lambda *xs: apply_all_transforms(fx, fnp, f, xs, axes, **options))(*args), want)
+    assert_same(
+        fx.jit(lambda *xs: apply_all_transforms(fx, fnp, f, xs, axes, **options))(*args), want, JAX_TRANSFORM_TOLERANCE
+    )
     if eager:
-        same(apply_all_transforms(fx, fnp, f, [fnp.asarray(x) for x in args], axes, **options), want)
+        assert_same(
+            apply_all_transforms(fx, fnp, f, [fnp.asarray(x) for x in args], axes, **options),
+            want,
+            JAX_TRANSFORM_TOLERANCE,
+        )
 
 
 def assert_sound(f: Callable[..., Any], *args: Any) -> Jaxpr:

@@ -293,3 +293,29 @@ def programs(draw: st.DrawFn, depth: int = 2) -> Jaxpr:
             case _:
                 p(Add(), x, draw(LITERALS))
     return p.returns(*draw(st.lists(st.sampled_from(vectors) | LITERALS, max_size=3)))
+
+
+@st.composite
+def permuted_programs(draw: st.DrawFn) -> Jaxpr:
+    """Draws jaxprs whose variables are not numbered in order."""
+    jaxpr = draw(programs(depth=0))
+    order = draw(st.permutations(range(jaxpr.var_count)))
+
+    def new(v: Var) -> Var:
+        return Var(order[v.index], v.aval)
+
+    def atom(x: Atom) -> Atom:
+        return new(x) if isinstance(x, Var) else x
+
+    eqns = [Eqn(e.prim, tuple(map(atom, e.inputs)), tuple(map(new, e.outs))) for e in jaxpr.eqns]
+    invars = tuple(map(new, jaxpr.constvars)), tuple(map(new, jaxpr.invars))
+    return Jaxpr(*invars, tuple(eqns), tuple(map(atom, jaxpr.outs)))
+
+
+def nested_calls(body: Jaxpr, depth: int = 60) -> Jaxpr:
+    """Returns programs nested in each other, each of which calls the next twice: `2**depth` bodies if not shared."""
+    for _ in range(depth):
+        p = Program(VECTOR)
+        (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
+        body = p.returns(x)
+    return body

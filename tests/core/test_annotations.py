@@ -12,7 +12,8 @@ import pytest
 from attrs import field, frozen
 
 from tracefx.core.dtypes import DType
-from tracefx.text.field_annotations import AnnotationResolver, FieldInfo, matches_annotation
+from tracefx.text.field_annotations import AnnotationResolver, matches_annotation
+from tracefx.text.fields import FieldInfo
 
 N = TypeVar("N", bound=int)
 C = TypeVar("C", int, str)
@@ -45,56 +46,24 @@ class Dims:
 
 
 FITTING: Final[list[tuple[Any, object]]] = [
-    *(
-        (None, None),
-        (None, type(None)),
-        (1, int),
-        (1.0, float),
-        (1, float),
-        (1, complex),
-        (1.0, complex),
-        (1j, complex),
-    ),
-    *((True, bool), ("a", str), (b"a", bytes), ("anything", Any), ((), object), (1, int | None), (None, int | None)),
-    *((None, N | None), ("a", C | None), ("x", Literal["x", 1]), (1, Literal["x", 1])),
+    *((None, None), (None, type(None)), (1, int), (1.0, float), (1, float), (1, complex), (1.0, complex)),
+    *((1j, complex), (True, bool), ("a", str), (b"a", bytes), ("anything", Any), ((), object), (1, int | None)),
+    *((None, int | None), (None, N | None), ("a", C | None), ("x", Literal["x", 1]), (1, Literal["x", 1])),
     *(((), tuple[int, ...]), ((1, 2), tuple[int, ...]), ((1, "a"), tuple[int, str]), ((), tuple[()])),
-    *(
-        (((1, 2), (3, 4)), tuple[tuple[int, int], ...]),
-        (frozenset({"a"}), frozenset[str]),
-        (frozenset(), frozenset[int]),
-    ),
-    *(
-        (np.dtype("int8"), DType),
-        (np.dtype("int8"), np.dtype),
-        ((1, "a"), Hashable),
-        ("i", Hashable),
-        (print, Callable),
-    ),
-    *((print, Callable[..., object]), ((1, 2), Sequence[int]), (Mode.A, Mode), (Round.UP, Round), (Pair(1), Pair)),
-    *(
-        (Pair(1), tuple),
-        (Dims(()), Dims | Pair),
-        (3, N),
-        (3, C),
-        ("a", C),
-        ((), F),
-        (1, Final[int]),
-        (1, ClassVar[int]),
-    ),
-    *((1, typing.Annotated[int, "m"]), (Dims(()), Sized), (5, "a string that names nothing")),
+    *((((1, 2), (3, 4)), tuple[tuple[int, int], ...]), (frozenset({"a"}), frozenset[str])),
+    *((frozenset(), frozenset[int]), (np.dtype("int8"), DType), (np.dtype("int8"), np.dtype), ((1, "a"), Hashable)),
+    *(("i", Hashable), (print, Callable), (print, Callable[..., object]), ((1, 2), Sequence[int]), (Mode.A, Mode)),
+    *((Round.UP, Round), (Pair(1), Pair), (Pair(1), tuple), (Dims(()), Dims | Pair), (3, N), (3, C), ("a", C)),
+    *(((), F), (1, Final[int]), (1, ClassVar[int]), (1, typing.Annotated[int, "m"]), (Dims(()), Sized)),
+    (5, "a string that names nothing"),
 ]
 OTHERS: Final[list[tuple[Any, object]]] = [
     *((0, None), (True, int), (1, bool), (1.0, int), (True, float), (1j, float), ("a", bytes), (Round.UP, int)),
-    *(
-        ("1", int | None),
-        (True, Literal[1]),
-        ("y", Literal["x", 1]),
-        ((True,), tuple[int, ...]),
-        ([1], tuple[int, ...]),
-    ),
-    *(((1,), tuple[int, str]), ((1, 2), tuple[int, str]), ((1,), tuple[()]), ((1, (2,)), tuple[tuple[int, ...], ...])),
-    *((frozenset({1}), frozenset[str]), ({"a"}, frozenset[str]), ("int8", DType), ([], Hashable), (1, Callable)),
-    *((1, Mode), (1, Round), ((1, 2), Pair), ((1, 2), Dims), ("a", N), (1.0, C), (1, Sequence[int]), ((), Mapping)),
+    *(("1", int | None), (True, Literal[1]), ("y", Literal["x", 1]), ((True,), tuple[int, ...])),
+    *(([1], tuple[int, ...]), ((1,), tuple[int, str]), ((1, 2), tuple[int, str]), ((1,), tuple[()])),
+    *(((1, (2,)), tuple[tuple[int, ...], ...]), (frozenset({1}), frozenset[str]), ({"a"}, frozenset[str])),
+    *(("int8", DType), ([], Hashable), (1, Callable), (1, Mode), (1, Round), ((1, 2), Pair), ((1, 2), Dims)),
+    *(("a", N), (1.0, C), (1, Sequence[int]), ((), Mapping)),
 ]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import ELEMENTARY
 

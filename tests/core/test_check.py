@@ -12,22 +12,7 @@ from attrs import evolve, field, frozen
 from hypothesis import given
 from typing_extensions import override
 
-from tests.core.programs import (
-    F32,
-    SCALAR,
-    VECTOR,
-    WEAK,
-    Add,
-    Call,
-    Log,
-    Printing,
-    Program,
-    Sin,
-    Split,
-    Switch,
-    chain,
-    programs,
-)
+from tests.core import programs as examples
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
@@ -38,7 +23,7 @@ from tracefx.core.values import from_numpy
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
 
-A, B, C = (Var(i, VECTOR) for i in range(3))
+A, B, C = (Var(i, examples.VECTOR) for i in range(3))
 
 
 def error_message(jaxpr: Jaxpr | ClosedJaxpr) -> str:
@@ -51,7 +36,7 @@ def first_line(jaxpr: Jaxpr) -> str:
     return error_message(jaxpr).splitlines()[0]
 
 
-@given(programs())
+@given(examples.programs())
 def test_valid_programs(jaxpr: Jaxpr) -> None:
     check_jaxpr(jaxpr)
 
@@ -60,19 +45,19 @@ def test_valid_programs(jaxpr: Jaxpr) -> None:
 
 
 def test_unbound_variable() -> None:
-    assert first_line(Jaxpr((), (A,), (Eqn(Sin(), (C,), (B,)),), ())) == (
+    assert first_line(Jaxpr((), (A,), (Eqn(examples.Sin(), (C,), (B,)),), ())) == (
         "equation 0 of 1: operand 0: variable c is used here but bound nowhere before"
     )
     assert error_message(Jaxpr((), (A,), (), (A, B))) == "output 1: variable b is used here but bound nowhere before"
 
 
 def test_variable_used_before_its_equation() -> None:
-    eqns = (Eqn(Sin(), (C,), (B,)), Eqn(Sin(), (A,), (C,)))
+    eqns = (Eqn(examples.Sin(), (C,), (B,)), Eqn(examples.Sin(), (A,), (C,)))
     assert "operand 0: variable c is used here but bound nowhere before" in first_line(Jaxpr((), (A,), eqns, ()))
 
 
 def test_negative_variable_numbers() -> None:
-    minus = Var(-1, VECTOR)
+    minus = Var(-1, examples.VECTOR)
     assert "bound nowhere" in error_message(Jaxpr((), (A,), (), (minus,)))
     assert "number -1, in a program of 1 variables" in error_message(Jaxpr((), (minus,), (), ()))
 
@@ -82,8 +67,8 @@ def test_negative_variable_numbers() -> None:
     [
         (Jaxpr((A,), (A,), (), ()), "an input"),
         (Jaxpr((A, A), (), (), ()), "a constant"),
-        (Jaxpr((), (A, B), (Eqn(Sin(), (A,), (A,)),), ()), "an output of sin"),
-        (Jaxpr((), (B,), (Eqn(Split(2), (B,), (A, A)),), ()), "an output of split"),
+        (Jaxpr((), (A, B), (Eqn(examples.Sin(), (A,), (A,)),), ()), "an output of sin"),
+        (Jaxpr((), (B,), (Eqn(examples.Split(2), (B,), (A, A)),), ()), "an output of split"),
     ],
 )
 def test_variable_bound_twice(jaxpr: Jaxpr, what: str) -> None:
@@ -91,46 +76,46 @@ def test_variable_bound_twice(jaxpr: Jaxpr, what: str) -> None:
 
 
 def test_variable_numbers_are_dense() -> None:
-    jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (C,)),), ())
+    jaxpr = Jaxpr((), (A,), (Eqn(examples.Sin(), (A,), (C,)),), ())
     assert first_line(jaxpr) == (
         "equation 0 of 1: an output of sin is variable c, number 2, in a program of 2 variables: "
         "they are numbered from 0 to 1"
     )
-    check_jaxpr(Jaxpr((), (B,), (Eqn(Sin(), (B,), (A,)),), (A,)))
+    check_jaxpr(Jaxpr((), (B,), (Eqn(examples.Sin(), (B,), (A,)),), (A,)))
 
 
 # ------------------------------------------------------------------ types
 
 
 def test_type_of_a_use_differs_from_the_binder() -> None:
-    used = Var(0, ShapedArray((4,), F32))
+    used = Var(0, ShapedArray((4,), examples.F32))
     assert "operand 0: variable a is used as f32[4], but it was bound as f32[3]" in error_message(
-        Jaxpr((), (A,), (Eqn(Sin(), (used,), (B,)),), ())
+        Jaxpr((), (A,), (Eqn(examples.Sin(), (used,), (B,)),), ())
     )
-    assert error_message(Jaxpr((), (Var(0, SCALAR),), (), (Var(0, WEAK),))) == (
+    assert error_message(Jaxpr((), (Var(0, examples.SCALAR),), (), (Var(0, examples.WEAK),))) == (
         "output 0: variable a is used as f32[]*, but it was bound as f32[]"
     )
 
 
 def test_type_of_an_output_differs_from_the_primitive() -> None:
-    a, b = Var(0, WEAK), Var(1, SCALAR)
-    assert first_line(Jaxpr((), (a,), (Eqn(Sin(), (a,), (b,)),), ())) == (
+    a, b = Var(0, examples.WEAK), Var(1, examples.SCALAR)
+    assert first_line(Jaxpr((), (a,), (Eqn(examples.Sin(), (a,), (b,)),), ())) == (
         "equation 0 of 1: sin gives f32[]*, but variable b is f32[]"
     )
 
 
 def test_wrong_number_of_outputs() -> None:
     assert "split has 3 outputs, but 1 variables take them" in error_message(
-        Jaxpr((), (A,), (Eqn(Split(3), (A,), (B,)),), ())
+        Jaxpr((), (A,), (Eqn(examples.Split(3), (A,), (B,)),), ())
     )
 
 
 def test_invalid_operands() -> None:
     whole = Var(0, ShapedArray((), np.dtype("int32")))
-    jaxpr = Jaxpr((), (whole,), (Eqn(Sin(), (whole,), (Var(1, whole.aval),)),), ())
+    jaxpr = Jaxpr((), (whole,), (Eqn(examples.Sin(), (whole,), (Var(1, whole.aval),)),), ())
     assert "sin doesn't take these operands: TypeError: sin needs floats, got i32[]" in error_message(jaxpr)
     assert "sin doesn't take these operands: ValueError" in error_message(
-        Jaxpr((), (A,), (Eqn(Sin(), (A, A), (B,)),), ())
+        Jaxpr((), (A,), (Eqn(examples.Sin(), (A, A), (B,)),), ())
     )
 
 
@@ -152,18 +137,21 @@ BOOL: Final = ShapedArray((), np.dtype("bool"))
     [
         (1.5, INT8, "literal 1.5 doesn't fit i8[], which stores it as 1"),
         (2, BOOL, "literal 2 doesn't fit bool[], which stores it as 1"),
-        (0.0, VECTOR, "literal 0.0 has the type f32[3], but literals are scalars"),
-        (np.float64(0), SCALAR, "literal np.float64(0.0) is a float64; literals hold Python's"),
+        (0.0, examples.VECTOR, "literal 0.0 has the type f32[3], but literals are scalars"),
+        (np.float64(0), examples.SCALAR, "literal np.float64(0.0) is a float64; literals hold Python's"),
     ],
 )
 def test_invalid_literals(val: Scalar, aval: ShapedArray, problem: str) -> None:
     literal = Literal(val, aval)
     assert problem in error_message(Jaxpr((), (), (), (literal,)))
-    assert f"operand 0: {problem}" in error_message(Jaxpr((), (), (Eqn(Sin(), (literal,), (Var(0, aval),)),), ()))
+    assert f"operand 0: {problem}" in error_message(
+        Jaxpr((), (), (Eqn(examples.Sin(), (literal,), (Var(0, aval),)),), ())
+    )
 
 
 @pytest.mark.parametrize(
-    ("val", "aval"), [(1, INT8), (True, BOOL), (-128, INT8), (1, SCALAR), (float("nan"), WEAK), (True, INT8)]
+    ("val", "aval"),
+    [(1, INT8), (True, BOOL), (-128, INT8), (1, examples.SCALAR), (float("nan"), examples.WEAK), (True, INT8)],
 )
 def test_valid_literals(val: Scalar, aval: ShapedArray) -> None:
     check_jaxpr(Jaxpr((), (), (), (Literal(val, aval),)))
@@ -181,15 +169,15 @@ def test_constants() -> None:
 
 
 def ill_typed_body() -> Jaxpr:
-    return Jaxpr((), (A,), (Eqn(Sin(), (A,), (B,)), Eqn(Sin(), (C,), (C,))), (B,))
+    return Jaxpr((), (A,), (Eqn(examples.Sin(), (A,), (B,)), Eqn(examples.Sin(), (C,), (C,))), (B,))
 
 
 def program_with(prim: Primitive) -> Jaxpr:
-    return Jaxpr((), (A,), (Eqn(Sin(), (A,), (B,)), Eqn(prim, (B,), (C,))), (C,))
+    return Jaxpr((), (A,), (Eqn(examples.Sin(), (A,), (B,)), Eqn(prim, (B,), (C,))), (C,))
 
 
 def test_errors_in_sub_jaxprs() -> None:
-    head, rest = error_message(program_with(Call("f", ill_typed_body()))).split("\n", 1)
+    head, rest = error_message(program_with(examples.Call("f", ill_typed_body()))).split("\n", 1)
     assert head == (
         "equation 1 of 2: in the body of jit: "
         "equation 1 of 2: operand 0: variable c is used here but bound nowhere before"
@@ -200,14 +188,14 @@ def test_errors_in_sub_jaxprs() -> None:
             b:f32[3] = sin a
         --> c:f32[3] = jit[label='f' jaxpr={ ... }] b""")
     assert "in body 1 of cond: equation 1 of 2: operand 0" in error_message(
-        program_with(Switch((chain(1), ill_typed_body())))
+        program_with(examples.Switch((examples.chain(1), ill_typed_body())))
     )
 
 
 def test_sub_jaxpr_has_no_constants() -> None:
     body = Jaxpr((A,), (B,), (), (B,))
     assert "the body of jit has 1 constants of its own; they must be inputs" in error_message(
-        program_with(Call("f", body))
+        program_with(examples.Call("f", body))
     )
 
 
@@ -222,11 +210,7 @@ def test_shared_sub_jaxpr_is_checked_once() -> None:
             checked_avals.extend(avals)
             return avals
 
-    body = chain(1, Counted())
-    for _ in range(60):
-        p = Program(VECTOR)
-        (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
-        body = p.returns(x)
+    body = examples.nested_calls(examples.chain(1, Counted()))
     checked_avals.clear()
     check_jaxpr(body)
     check_jaxpr(body)
@@ -262,13 +246,13 @@ def test_primitive_has_the_effects_of_its_sub_jaxprs() -> None:
         def with_jaxprs(self, *jaxprs: Jaxpr) -> Quiet:
             return evolve(self, body=jaxprs[0])
 
-    p = Program(VECTOR)
-    p(Log("x"), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    p(examples.Log("x"), *p.invars)
     body = p.returns(*p.invars)
     assert "the body of quiet has effects that quiet itself doesn't declare: printing" in error_message(
         program_with(Quiet(body))
     )
-    check_jaxpr(program_with(Quiet(body, frozenset({Printing()}))))
+    check_jaxpr(program_with(Quiet(body, frozenset({examples.Printing()}))))
 
 
 # ------------------------------------------------------------------ messages
@@ -284,8 +268,8 @@ def test_primitive_has_the_effects_of_its_sub_jaxprs() -> None:
     ],
 )  # fmt: skip
 def test_message_shows_neighbouring_equations(bad: int, shown: Sequence[str]) -> None:
-    jaxpr = chain(6)
-    eqns = tuple([evolve(e, prim=Add()) if i == bad else e for i, e in enumerate(jaxpr.eqns)])
+    jaxpr = examples.chain(6)
+    eqns = tuple([evolve(e, prim=examples.Add()) if i == bad else e for i, e in enumerate(jaxpr.eqns)])
     head, *rest = error_message(evolve(jaxpr, eqns=eqns)).splitlines()
     assert head.startswith(f"equation {bad} of 6: add doesn't take these operands: ValueError")
     assert rest == list(shown)
@@ -293,15 +277,15 @@ def test_message_shows_neighbouring_equations(bad: int, shown: Sequence[str]) ->
 
 def test_message_shows_the_user_line() -> None:
     source = current_provenance()  # this line
-    jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=source),), ())
+    jaxpr = Jaxpr((), (A,), (Eqn(examples.Sin(), (A,), (A,), source=source),), ())
     assert source is not None
     location = source.resolve()
     assert error_message(jaxpr).splitlines()[-1] == f"written at {location}: source = current_provenance()  # this line"
     assert location.function == "test_message_shows_the_user_line"
     missing_file = SourceLocation("no such file", 3, "f")
-    jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=missing_file),), ())
+    jaxpr = Jaxpr((), (A,), (Eqn(examples.Sin(), (A,), (A,), source=missing_file),), ())
     assert error_message(jaxpr).splitlines()[-1] == "written at no such file:3 (f)"
 
 
 def test_long_program() -> None:
-    check_jaxpr(chain(5000))
+    check_jaxpr(examples.chain(5000))

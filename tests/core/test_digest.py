@@ -36,6 +36,7 @@ from tests.core.programs import (
     Switch,
     Window,
     chain,
+    nested_calls,
     programs,
 )
 from tracefx.core.avals import ShapedArray
@@ -218,11 +219,7 @@ def test_long_program() -> None:
 
 
 def test_shared_sub_jaxpr_is_visited_once() -> None:
-    body = chain(1)
-    for _ in range(60):
-        p = Program(VECTOR)
-        (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
-        body = p.returns(x)
+    body = nested_calls(chain(1))
     assert key(body) == key(parse_jaxpr(str(body), VOCABULARY))
 
 

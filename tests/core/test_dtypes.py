@@ -123,13 +123,8 @@ def test_real_dtype() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        dtypes.short_name,
-        dtypes.kind,
-        dtypes.itemsize_bits,
-        dtypes.tangent_dtype,
-        dtypes.real_dtype,
-        dtypes.finfo,
-        dtypes.iinfo,
+        *(dtypes.short_name, dtypes.kind, dtypes.itemsize_bits, dtypes.tangent_dtype, dtypes.real_dtype),
+        *(dtypes.finfo, dtypes.iinfo),
     ],
 )
 def test_unsupported_dtypes_raise(function: Callable[[DType], object]) -> None:
@@ -174,24 +169,9 @@ def test_defaults_and_narrowing(x64: bool) -> None:
 @pytest.mark.parametrize(
     "x",
     [
-        None,
-        3,
-        1.5,
-        str,
-        object,
-        list,
-        "datetime64[s]",
-        "U5",
-        "no such dtype",
-        np.dtype([("x", np.float32)]),
-        {"names": ["x"], "formats": ["f4"]},
-        [("x", "f4")],
-        np.dtype(("f4", (2,))),
-        np.void,
-        np.floating,
-        np.longdouble,
-        ml_dtypes.complex32,
-        np.zeros(2, np.float32),
+        *(None, 3, 1.5, str, object, list, "datetime64[s]", "U5", "no such dtype", np.dtype([("x", np.float32)])),
+        *({"names": ["x"], "formats": ["f4"]}, [("x", "f4")], np.dtype(("f4", (2,))), np.void, np.floating),
+        *(np.longdouble, ml_dtypes.complex32, np.zeros(2, np.float32)),
     ],
     ids=repr,
 )

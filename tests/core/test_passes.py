@@ -11,21 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from tests.core.programs import (
-    SCALAR,
-    VECTOR,
-    WEAK,
-    Add,
-    Call,
-    Log,
-    Program,
-    Scale,
-    Sin,
-    Split,
-    Switch,
-    chain,
-    programs,
-)
+from tests.core import programs as examples
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
@@ -36,7 +22,7 @@ from tracefx.passes.cse import cse
 from tracefx.passes.dce import Prunable, dce, prune
 from tracefx.passes.rebuilding import renumber
 
-ONE: Final = Literal(1.0, WEAK)
+ONE: Final = Literal(1.0, examples.WEAK)
 Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]
 PASSES: Final[Sequence[Pass]] = (dce, cse, renumber, lambda jaxpr: prune(jaxpr)[0])
 
@@ -72,12 +58,12 @@ class SymbolicEvaluator:
         return [read(x) for x in jaxpr.outs]
 
     def apply(self, prim: Primitive, operands: tuple[int, ...], n: int) -> list[int]:
-        if isinstance(prim, Call):
+        if isinstance(prim, examples.Call):
             return self.run(prim.jaxpr, (), operands)
-        if isinstance(prim, Switch):
+        if isinstance(prim, examples.Switch):
             branches = [self.run(b, (), operands) for b in prim.branches]
             return [self.term("switch", *outs) for outs in zip(*branches, strict=True)]
-        if isinstance(prim, Log):
+        if isinstance(prim, examples.Log):
             self.log.append((prim, operands))
         return [self.term(prim, operands, i) for i in range(n)]
 
@@ -92,16 +78,16 @@ def symbolic_results(*jaxprs: Jaxpr) -> list[tuple[list[int], list[tuple[Primiti
 
 
 def test_symbolic_results_distinguish_programs() -> None:
-    same, other = symbolic_results(chain(2), chain(3))
+    same, other = symbolic_results(examples.chain(2), examples.chain(3))
     assert same != other
-    assert symbolic_results(chain(2), chain(2))[0] == symbolic_results(chain(2))[0]
+    assert symbolic_results(examples.chain(2), examples.chain(2))[0] == symbolic_results(examples.chain(2))[0]
 
 
 # ------------------------------------------------------------------ laws
 
 
 @pytest.mark.parametrize("transform", [dce, cse, renumber], ids=["dce", "cse", "renumber"])
-@given(jaxpr=programs())
+@given(jaxpr=examples.programs())
 def test_passes_preserve_programs_and_are_idempotent(transform: Pass, jaxpr: Jaxpr) -> None:
     result = transform(jaxpr)
     check_jaxpr(result)
@@ -113,7 +99,7 @@ def test_passes_preserve_programs_and_are_idempotent(transform: Pass, jaxpr: Jax
     assert [v.index for v in binders(result)] == list(range(result.var_count))
 
 
-@given(jaxpr=programs(), data=st.data())
+@given(jaxpr=examples.programs(), data=st.data())
 def test_dce_and_prune_preserve_used_outputs(jaxpr: Jaxpr, data: st.DataObject) -> None:
     used = data.draw(st.lists(st.booleans(), min_size=len(jaxpr.outs), max_size=len(jaxpr.outs)))
     result = dce(jaxpr, used)
@@ -141,7 +127,7 @@ def binders(jaxpr: Jaxpr) -> list[Var]:
     return [*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outs]]
 
 
-@given(programs())
+@given(examples.programs())
 def test_unchanged_program_is_the_same_object(jaxpr: Jaxpr) -> None:
     assert renumber(jaxpr) is jaxpr
 
@@ -150,12 +136,12 @@ def test_unchanged_program_is_the_same_object(jaxpr: Jaxpr) -> None:
 
 
 def test_dce_removes_unused_equations() -> None:
-    p = Program(VECTOR, SCALAR, consts=[SCALAR])
+    p = examples.Program(examples.VECTOR, examples.SCALAR, consts=[examples.SCALAR])
     x, _ = p.invars
-    (b,) = p(Sin(), x)
-    p(Sin(), *p(Add(), x, b))
-    (c, _, d) = p(Split(3), b)
-    p(Split(2), c)
+    (b,) = p(examples.Sin(), x)
+    p(examples.Sin(), *p(examples.Add(), x, b))
+    (c, _, d) = p(examples.Split(3), b)
+    p(examples.Split(2), c)
     jaxpr = p.returns(d, ONE)
     assert str(dce(jaxpr)) == (
         "{ lambda a:f32[]; b:f32[3] c:f32[]. let\n"
@@ -167,10 +153,10 @@ def test_dce_removes_unused_equations() -> None:
 
 
 def test_prune_reports_used_inputs() -> None:
-    p = Program(VECTOR, SCALAR, VECTOR, consts=[SCALAR])
+    p = examples.Program(examples.VECTOR, examples.SCALAR, examples.VECTOR, consts=[examples.SCALAR])
     x, _, z = p.invars
-    (b,) = p(Sin(), z)
-    (c,) = p(Sin(), x)
+    (b,) = p(examples.Sin(), z)
+    (c,) = p(examples.Sin(), x)
     jaxpr = p.returns(b, c)
     pruned, used_inputs = prune(jaxpr, (True, False))
     assert used_inputs == (False, False, True)
@@ -181,13 +167,13 @@ def test_prune_reports_used_inputs() -> None:
 
 
 def test_dce_keeps_observable_effects() -> None:
-    p = Program(VECTOR)
-    (b,) = p(Sin(), *p.invars)
-    p(Log("kept"), b)
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Sin(), *p.invars)
+    p(examples.Log("kept"), b)
     jaxpr = p.returns()
     assert dce(jaxpr) is jaxpr
-    outer = Program(VECTOR)
-    outer(Call("f", jaxpr), *outer.invars)
+    outer = examples.Program(examples.VECTOR)
+    outer(examples.Call("f", jaxpr), *outer.invars)
     calling = outer.returns()
     assert dce(calling) is calling
 
@@ -203,32 +189,32 @@ def test_dce_removes_unobservable_effects() -> None:
 
         @override
         def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-            return [SCALAR]
+            return [examples.SCALAR]
 
-    p = Program()
+    p = examples.Program()
     first, second = p(Index()), p(Index())
     assert dce(p.returns()).eqns == ()
     assert len(cse(p.returns(*first, *second)).eqns) == 1
 
 
 def test_dce_in_sub_jaxprs() -> None:
-    p = Program(VECTOR)
-    p(Sin(), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    p(examples.Sin(), *p.invars)
     wasteful = p.returns(*p.invars)
-    p = Program(VECTOR)
-    (x,) = p(Call("f", wasteful), *p(Call("f", wasteful), *p.invars))
+    p = examples.Program(examples.VECTOR)
+    (x,) = p(examples.Call("f", wasteful), *p(examples.Call("f", wasteful), *p.invars))
     first, second = dce(p.returns(x)).eqns
-    assert isinstance(first.prim, Call)
-    assert isinstance(second.prim, Call)
+    assert isinstance(first.prim, examples.Call)
+    assert isinstance(second.prim, examples.Call)
     assert first.prim.jaxpr is second.prim.jaxpr
     assert first.prim.jaxpr.eqns == ()
 
 
 def test_dce_mask_of_wrong_length_raises() -> None:
     with pytest.raises(ValueError, match="used_outs has 2 entries for a program of 1 outputs"):
-        dce(chain(1), [True, False])
+        dce(examples.chain(1), [True, False])
     with pytest.raises(ValueError, match="used_outs has 0 entries"):
-        prune(chain(1), [])
+        prune(examples.chain(1), [])
 
 
 def test_dce_prunes_outputs_and_operands_of_primitives() -> None:
@@ -249,12 +235,12 @@ def test_dce_prunes_outputs_and_operands_of_primitives() -> None:
             body, used_inputs = prune(self.body, used_outs)
             return (self if body is self.body else evolve(self, body=body)), used_inputs, used_outs
 
-    body = Program(VECTOR, SCALAR)
-    (s,) = body(Sin(), body.invars[0])
-    (t,) = body(Sin(), body.invars[1])
-    p = Program(VECTOR, SCALAR)
+    body = examples.Program(examples.VECTOR, examples.SCALAR)
+    (s,) = body(examples.Sin(), body.invars[0])
+    (t,) = body(examples.Sin(), body.invars[1])
+    p = examples.Program(examples.VECTOR, examples.SCALAR)
     x, y = p.invars
-    (u,) = p(Sin(), x)
+    (u,) = p(examples.Sin(), x)
     _, w = p(Lean(body.returns(s, t)), u, y)
     jaxpr = p.returns(w)
     result, used_inputs = prune(jaxpr)
@@ -268,11 +254,11 @@ def test_dce_prunes_outputs_and_operands_of_primitives() -> None:
 
 
 def test_cse_merges_equal_equations() -> None:
-    p = Program(VECTOR)
+    p = examples.Program(examples.VECTOR)
     (x,) = p.invars
-    (a,), (b,) = p(Sin(), x), p(Sin(), x)
-    (c,), (d,) = p(Add(), a, x), p(Add(), b, x)
-    (e,) = p(Add(), x, a)
+    (a,), (b,) = p(examples.Sin(), x), p(examples.Sin(), x)
+    (c,), (d,) = p(examples.Add(), a, x), p(examples.Add(), b, x)
+    (e,) = p(examples.Add(), x, a)
     assert str(cse(p.returns(a, b, c, d, e))) == (
         "{ lambda ; a:f32[3]. let\n"
         "    b:f32[3] = sin a\n"
@@ -283,31 +269,31 @@ def test_cse_merges_equal_equations() -> None:
 
 
 def test_cse_compares_parameters_and_literals_by_type_and_bits() -> None:
-    p = Program(VECTOR)
+    p = examples.Program(examples.VECTOR)
     (x,) = p.invars
     outs: list[Atom] = []
     for value in (1, 1.0, True, 0.0, -0.0, (1,), (True,)):
-        outs += p(Scale(value), x)
-    for literal in (ONE, Literal(1.0, SCALAR), Literal(0.0, SCALAR), Literal(-0.0, SCALAR)):
-        outs += p(Add(), x, literal)
+        outs += p(examples.Scale(value), x)
+    for literal in (ONE, Literal(1.0, examples.SCALAR), Literal(0.0, examples.SCALAR), Literal(-0.0, examples.SCALAR)):
+        outs += p(examples.Add(), x, literal)
     jaxpr = p.returns(*outs)
     assert cse(jaxpr) is jaxpr
-    p = Program(VECTOR)
-    twice = p.returns(*p(Scale(float("nan")), *p.invars), *p(Scale(float("nan")), *p.invars))
+    p = examples.Program(examples.VECTOR)
+    twice = p.returns(*p(examples.Scale(float("nan")), *p.invars), *p(examples.Scale(float("nan")), *p.invars))
     assert len(cse(twice).eqns) == 1
 
 
 def test_cse_keeps_effectful_equations() -> None:
-    p = Program(VECTOR)
-    p(Log("x"), *p.invars)
-    p(Log("x"), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    p(examples.Log("x"), *p.invars)
+    p(examples.Log("x"), *p.invars)
     jaxpr = p.returns()
     assert cse(jaxpr) is jaxpr
 
 
 def test_cse_merges_equal_sub_jaxprs() -> None:
-    p = Program(VECTOR)
-    outs = [*p(Call("f", chain(2)), *p.invars), *p(Call("f", chain(2)), *p.invars)]
+    p = examples.Program(examples.VECTOR)
+    outs = [*p(examples.Call("f", examples.chain(2)), *p.invars), *p(examples.Call("f", examples.chain(2)), *p.invars)]
     assert len(cse(p.returns(*outs)).eqns) == 1
 
 
@@ -315,19 +301,19 @@ def test_cse_merges_equal_sub_jaxprs() -> None:
 
 
 def test_renumber() -> None:
-    a, b, c = (Var(i, VECTOR) for i in (5, 0, 2))
-    jaxpr = Jaxpr((), (a,), (Eqn(Sin(), (a,), (b,)), Eqn(Sin(), (b,), (c,))), (c, ONE))
+    a, b, c = (Var(i, examples.VECTOR) for i in (5, 0, 2))
+    jaxpr = Jaxpr((), (a,), (Eqn(examples.Sin(), (a,), (b,)), Eqn(examples.Sin(), (b,), (c,))), (c, ONE))
     assert str(renumber(jaxpr)) == ("{ lambda ; a:f32[3]. let b:f32[3] = sin a; c:f32[3] = sin b in (c, 1.0:f32[]*) }")
-    p = Program(VECTOR)
-    (x,) = p(Call("f", jaxpr), *p.invars)[:1]
+    p = examples.Program(examples.VECTOR)
+    (x,) = p(examples.Call("f", jaxpr), *p.invars)[:1]
     (eqn,) = renumber(p.returns(x)).eqns
-    assert isinstance(eqn.prim, Call)
+    assert isinstance(eqn.prim, examples.Call)
     assert eqn.prim.jaxpr is renumber(jaxpr)
 
 
 @pytest.mark.parametrize("transform", PASSES, ids=["dce", "cse", "renumber", "prune"])
 def test_long_programs(transform: Pass) -> None:
-    jaxpr = chain(5000)
+    jaxpr = examples.chain(5000)
     assert transform(jaxpr) is jaxpr
     unused = evolve(jaxpr, outs=jaxpr.invars)
     assert len(dce(unused).eqns) == 0
@@ -335,13 +321,10 @@ def test_long_programs(transform: Pass) -> None:
 
 @pytest.mark.parametrize("transform", [dce, renumber, lambda j: prune(j)[0]], ids=["dce", "renumber", "prune"])
 def test_shared_sub_jaxpr_is_visited_once(transform: Pass) -> None:
-    p = Program(VECTOR)
-    p(Sin(), *p.invars)
-    body = evolve(p.returns(*p.invars), invars=(Var(7, VECTOR),), outs=(Var(7, VECTOR),), eqns=())
-    for _ in range(60):
-        p = Program(VECTOR)
-        (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
-        body = p.returns(x)
+    p = examples.Program(examples.VECTOR)
+    p(examples.Sin(), *p.invars)
+    body = evolve(p.returns(*p.invars), invars=(Var(7, examples.VECTOR),), outs=(Var(7, examples.VECTOR),), eqns=())
+    body = examples.nested_calls(body)
     result = transform(body)
     check_jaxpr(result)
     assert len(str(result).splitlines()) < 60 * 6

@@ -12,27 +12,7 @@ from attrs import frozen
 from hypothesis import given
 from typing_extensions import override
 
-from tests.core.programs import (
-    I32,
-    SCALAR,
-    VECTOR,
-    WEAK,
-    Add,
-    Call,
-    Custom,
-    Dims,
-    Log,
-    Many,
-    Mode,
-    Program,
-    Scale,
-    Sin,
-    Split,
-    Switch,
-    Window,
-    chain,
-    programs,
-)
+from tests.core import programs as examples
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
@@ -40,7 +20,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.values import from_numpy
 from tracefx.text.printer import HasJaxParams, format_eqn, format_jaxpr, letters, variable_name
 
-ONE: Final = Literal(1.0, WEAK)
+ONE: Final = Literal(1.0, examples.WEAK)
 
 
 def lines(text: str) -> str:
@@ -48,8 +28,8 @@ def lines(text: str) -> str:
 
 
 def doubled() -> Jaxpr:
-    p = Program(VECTOR)
-    (b,) = p(Add(), *p.invars, *p.invars)
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Add(), *p.invars, *p.invars)
     return p.returns(b)
 
 
@@ -57,8 +37,8 @@ def doubled() -> Jaxpr:
 
 
 def test_short_program_is_on_one_line() -> None:
-    p = Program(VECTOR)
-    (b,) = p(Add(), ONE, p.invars[0])
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Add(), ONE, p.invars[0])
     jaxpr = p.returns(b)
     assert str(jaxpr) == "{ lambda ; a:f32[3]. let b:f32[3] = add 1.0:f32[]* a in (b,) }"
     assert jaxpr.text("jax") == "{ lambda ; a:f32[3]. let b:f32[3] = add 1.0:f32[] a in (b,) }"
@@ -66,10 +46,10 @@ def test_short_program_is_on_one_line() -> None:
 
 
 def test_longer_program_is_on_several_lines() -> None:
-    p = Program(VECTOR, WEAK, consts=[SCALAR])
-    (d,) = p(Add(), p.invars[1], p.invars[0])
-    p(Sin(), d)
-    (f,) = p(Sin(), p.constvars[0])
+    p = examples.Program(examples.VECTOR, examples.WEAK, consts=[examples.SCALAR])
+    (d,) = p(examples.Add(), p.invars[1], p.invars[0])
+    p(examples.Sin(), d)
+    (f,) = p(examples.Sin(), p.constvars[0])
     text = lines("""
         { lambda a:f32[]; b:f32[3] c:f32[]*. let
             d:f32[3] = add c b
@@ -91,9 +71,9 @@ def test_program_without_equations_inputs_and_outputs() -> None:
 
 
 def test_equations_without_operands_or_outputs() -> None:
-    p = Program(VECTOR)
-    p(Log("hi"), *p.invars)
-    p(Split(0))
+    p = examples.Program(examples.VECTOR)
+    p(examples.Log("hi"), *p.invars)
+    p(examples.Split(0))
     assert p.returns().text(width=90) == (
         "{ lambda ; a:f32[3]. let () = 'log to file'[message='hi'] a; () = split[n=0] in () }"
     )
@@ -117,8 +97,8 @@ def test_variable_names_avoid_reserved_words(word: str) -> None:
 
 
 def test_unused_outputs_with_permuted_numbers_are_named() -> None:
-    a, b, c = (Var(i, SCALAR) for i in (0, 2, 1))
-    jaxpr = Jaxpr((), (a,), (Eqn(Sin(), (a,), (b,)), Eqn(Sin(), (a,), (c,))), (a,))
+    a, b, c = (Var(i, examples.SCALAR) for i in (0, 2, 1))
+    jaxpr = Jaxpr((), (a,), (Eqn(examples.Sin(), (a,), (b,)), Eqn(examples.Sin(), (a,), (c,))), (a,))
     assert str(jaxpr) == lines("""
         { lambda ; a:f32[]. let c:f32[] = sin a; b:f32[] = sin a in (a,) }
     """)
@@ -128,9 +108,9 @@ def test_unused_outputs_with_permuted_numbers_are_named() -> None:
 
 
 def test_sub_jaxprs_are_indented() -> None:
-    p = Program(VECTOR)
-    (b,) = p(Call("<lambda>", chain(2)), *p.invars)
-    (c,) = p(Switch((doubled(), chain(0))), b)
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Call("<lambda>", examples.chain(2)), *p.invars)
+    (c,) = p(examples.Switch((doubled(), examples.chain(0))), b)
     jaxpr = p.returns(c)
     assert str(jaxpr) == lines("""
         { lambda ; a:f32[3]. let
@@ -170,12 +150,12 @@ def test_sub_jaxprs_are_indented() -> None:
 
 def test_shared_sub_jaxpr_is_printed_once_before_its_uses() -> None:
     inner = doubled()
-    p = Program(VECTOR)
-    (b,) = p(Call("inner", inner), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Call("inner", inner), *p.invars)
     outer = p.returns(b)
-    p = Program(VECTOR)
-    (b,) = p(Call("f", outer), *p.invars)
-    (c,) = p(Call("f", outer), b)
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Call("f", outer), *p.invars)
+    (c,) = p(examples.Call("f", outer), b)
     jaxpr = p.returns(c)
     assert str(jaxpr) == lines("""
         let inner = { lambda ; a:f32[3]. let b:f32[3] = add a a in (b,) } in
@@ -200,29 +180,25 @@ def test_shared_sub_jaxpr_is_printed_once_before_its_uses() -> None:
 
 
 def test_names_of_shared_sub_jaxprs_are_unique() -> None:
-    p = Program(VECTOR)
+    p = examples.Program(examples.VECTOR)
     x = p.invars[0]
     for label in ("f", "f", "float32", "in", "<lambda>", "é 1", "", "1"):
-        body = chain(1, Scale(label))
-        (x,) = p(Call(label, body), *p(Call(label, body), x))
+        body = examples.chain(1, examples.Scale(label))
+        (x,) = p(examples.Call(label, body), *p(examples.Call(label, body), x))
     text = str(p.returns(x))
     names = [line.split()[1] for line in text.splitlines() if line.startswith("let ")]
     assert names == ["f", "f1", "float321", "in1", "lambda1", "__1", "jaxpr", "jaxpr1"]
 
 
 def test_long_sub_jaxpr_is_printed_before_its_use() -> None:
-    p = Program(VECTOR)
-    (b,) = p(Call("f", chain(11)), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Call("f", examples.chain(11)), *p.invars)
     assert str(p.returns(b)).startswith("let f = { lambda ; a:f32[3]. let\n    b:f32[3] = sin a\n")
     assert str(p.returns(b)).endswith("in\n{ lambda ; a:f32[3]. let b:f32[3] = jit[label='f' jaxpr=f] a in (b,) }")
 
 
 def test_nested_shared_sub_jaxprs_print_in_linear_size() -> None:
-    body = doubled()
-    for _ in range(60):
-        p = Program(VECTOR)
-        (x,) = p(Call("f", body), *p(Call("f", body), *p.invars))
-        body = p.returns(x)
+    body = examples.nested_calls(doubled())
     assert len(str(body).splitlines()) < 60 * 6
     assert len(body.text("jax").splitlines()) < 60 * 6
 
@@ -231,7 +207,7 @@ def test_nested_shared_sub_jaxprs_print_in_linear_size() -> None:
 
 
 def shown(prim: Primitive) -> str:
-    return format_eqn(Eqn(prim, (), (Var(0, SCALAR),))).removeprefix("a:f32[] = ")
+    return format_eqn(Eqn(prim, (), (Var(0, examples.SCALAR),))).removeprefix("a:f32[] = ")
 
 
 @pytest.mark.parametrize(
@@ -255,39 +231,39 @@ def shown(prim: Primitive) -> str:
         (frozenset({3, 1}), "frozenset({1, 3})"),
         (np.dtype("float32"), "float32"),
         (np.dtype([("float0", np.void, 0)]), "float0"),
-        (Mode.FILL, "Mode.FILL"),
-        (Dims((1,), mode=Mode.CLIP), "Dims(lhs=(1,), rhs=(), mode=Mode.CLIP)"),
-        (Window(1, -1), "Window(low=1, high=-1)"),
-        (VECTOR, "f32[3]"),
+        (examples.Mode.FILL, "Mode.FILL"),
+        (examples.Dims((1,), mode=examples.Mode.CLIP), "Dims(lhs=(1,), rhs=(), mode=Mode.CLIP)"),
+        (examples.Window(1, -1), "Window(low=1, high=-1)"),
+        (examples.VECTOR, "f32[3]"),
         (ONE, "1.0:f32[]*"),
-        (Scale(2), "scale[factor=2]"),
-        (Sin(), "sin[]"),
-        (chain(0), "{ ... }"),
+        (examples.Scale(2), "scale[factor=2]"),
+        (examples.Sin(), "sin[]"),
+        (examples.chain(0), "{ ... }"),
         (lines, "<lines>"),
         (np.float32(1), "<np.float32(1.0)>"),
     ],
 )
 def test_parameters(value: object, text: str) -> None:
-    assert shown(Scale(value)) == f"scale[factor={text}]"
+    assert shown(examples.Scale(value)) == f"scale[factor={text}]"
 
 
 def test_printed_fields() -> None:
-    assert shown(Many()) == "many[dims=None mode=Mode.CLIP dtype=None text='']"
-    given = Many(window=Window(0, 1), label="unseen")
+    assert shown(examples.Many()) == "many[dims=None mode=Mode.CLIP dtype=None text='']"
+    given = examples.Many(window=examples.Window(0, 1), label="unseen")
     assert shown(given) == "many[dims=None mode=Mode.CLIP window=Window(low=0, high=1) dtype=None text='']"
 
 
 def test_printed_fields_in_jax_style() -> None:
-    p = Program(VECTOR)
-    p(Many(dtype=I32, label="seen"), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    p(examples.Many(dtype=examples.I32, label="seen"), *p.invars)
     (line,) = [x for x in p.returns().text("jax", 20).splitlines() if "new_dtype" in x]
     assert line.strip() == "new_dtype=int32"
     assert "text=" not in p.returns().text("jax")
 
 
 def test_callables_in_jax_style_print_their_unqualified_name() -> None:
-    p = Program(VECTOR)
-    p(Custom(lambda: None), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    p(examples.Custom(lambda: None), *p.invars)
     assert "custom[rule=<lambda>] a" in p.returns().text("jax")
 
 
@@ -302,14 +278,14 @@ def test_jax_params_override_printed_parameters() -> None:
             m, n = self.contract
             return {"precision": None, "dimension_numbers": (([m], [n]), ([], []))}
 
-    jaxpr = Jaxpr((), (), (Eqn(Dot((1, 0)), (), (Var(0, SCALAR),)),), ())
+    jaxpr = Jaxpr((), (), (Eqn(Dot((1, 0)), (), (Var(0, examples.SCALAR),)),), ())
     assert "dot_general[dimension_numbers=(([1], [0]), ([], [])) precision=None] " in jaxpr.text("jax", 200)
     assert "dot_general[contract=(1, 0)]" in str(jaxpr)
 
 
 def test_long_parameters_are_on_separate_lines() -> None:
-    p = Program(VECTOR)
-    (b,) = p(Scale(tuple(range(30))), *p.invars)
+    p = examples.Program(examples.VECTOR)
+    (b,) = p(examples.Scale(tuple(range(30))), *p.invars)
     assert format_jaxpr(p.returns(b)) == lines(f"""
         {{ lambda ; a:f32[3]. let
             b:f32[3] = scale[
@@ -322,14 +298,14 @@ def test_long_parameters_are_on_separate_lines() -> None:
 # ------------------------------------------------------------------ any program
 
 
-@given(programs())
+@given(examples.programs())
 def test_text_depends_only_on_the_content(jaxpr: Jaxpr) -> None:
     assert str(jaxpr) == str(jaxpr)
     assert all(line == line.rstrip() for line in str(jaxpr).splitlines())
 
 
 def test_long_program() -> None:
-    assert len(str(chain(5000)).splitlines()) == 5002
+    assert len(str(examples.chain(5000)).splitlines()) == 5002
 
 
 def test_text_of_shapes() -> None:

@@ -16,8 +16,9 @@ import pytest
 from jax import lax
 
 import tracefx as fx
+from tests.jaxprs import all_equations
 from tests.versions import PRINTS_SHARDINGS_OF_REDUCTIONS
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.ops import casting, structural
 from tracefx.ops.contractions import contraction
@@ -68,10 +69,7 @@ def twice(lib: Library) -> Callable[..., Any]:
 
 def nested(lib: Library) -> Callable[..., Any]:
     def outer(x: Any, y: Any) -> Any:
-        def inner(b: Any, a: Any) -> Any:
-            return lib.mul(a, b), lib.neg(a)
-
-        p, q = lib.jit(inner)(y, x)
+        p, q = lib.jit(lambda b, a: (lib.mul(a, b), lib.neg(a)))(y, x)
         return lib.add(p, q)
 
     return lambda x, y: lib.jit(outer)(y, x)
@@ -178,13 +176,7 @@ def test_text_matches_jax_except_for_jax_only_parameters(name: str) -> None:
 
 
 def vocabulary(jaxpr: Jaxpr) -> dict[str, type[Primitive]]:
-    primitives: dict[str, type[Primitive]] = {}
-    for eqn in jaxpr.eqns:
-        primitives[eqn.prim.name] = type(eqn.prim)
-        if isinstance(eqn.prim, HasSubjaxprs):
-            for body in eqn.prim.jaxprs():
-                primitives |= vocabulary(body)
-    return primitives
+    return {eqn.prim.name: type(eqn.prim) for eqn in all_equations(jaxpr)}
 
 
 @pytest.mark.parametrize("name", [*EXACT, *MODULO])

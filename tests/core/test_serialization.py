@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from attrs import field, frozen
 from hypothesis import given
-from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.core.programs import (
@@ -35,6 +34,8 @@ from tests.core.programs import (
     Switch,
     Window,
     chain,
+    nested_calls,
+    permuted_programs,
     programs,
 )
 from tracefx.core import dtypes
@@ -171,24 +172,9 @@ def test_strided_constants_and_literals() -> None:
     assert again.consts[1].aval.weak_type
 
 
-@given(programs(depth=0), st.randoms())
-def test_round_trip_with_permuted_variable_numbers(jaxpr: Jaxpr, random: object) -> None:
-    order = list(range(jaxpr.var_count))
-    getattr(random, "shuffle")(order)  # noqa: B009  # hypothesis types the strategy as object
-
-    def new(v: Var) -> Var:
-        return Var(order[v.index], v.aval)
-
-    def atom(x: Var | Literal) -> Var | Literal:
-        return new(x) if isinstance(x, Var) else x
-
-    shuffled = Jaxpr(
-        tuple(map(new, jaxpr.constvars)),
-        tuple(map(new, jaxpr.invars)),
-        tuple([Eqn(e.prim, tuple(map(atom, e.inputs)), tuple(map(new, e.outs))) for e in jaxpr.eqns]),
-        tuple(map(atom, jaxpr.outs)),
-    )
-    assert read(write(shuffled)) == shuffled
+@given(permuted_programs())
+def test_round_trip_with_permuted_variable_numbers(jaxpr: Jaxpr) -> None:
+    assert read(write(jaxpr)) == jaxpr
 
 
 # ------------------------------------------------------------------ sharing
@@ -208,11 +194,7 @@ def test_shared_sub_jaxpr_is_written_once() -> None:
 
 
 def test_nested_shared_sub_jaxprs_have_linear_size() -> None:
-    body = chain(1)
-    for _ in range(60):  # 2**60 equations without sharing
-        p = Program(VECTOR)
-        (x,) = p(Call("f", body), *p.invars)
-        body = p.returns(*p(Call("f", body), x))
+    body = nested_calls(chain(1))
     data = write(body)
     assert len(data) < 4000
     assert read(data) == body

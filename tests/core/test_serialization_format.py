@@ -31,7 +31,7 @@ class ReferenceReader:
         assert len(data) == 26 + length + 4
         assert struct.unpack("<I", data[-4:]) == (zlib.crc32(data[:-4]),)
         self.data, self.at = data[26:-4], 0
-        self.types: list[tuple[str, int, list[int]]] = []
+        self.types: list[tuple[str, int, list[int], list[str]]] = []
         self.operations: list[Any] = []
 
     def byte(self) -> int:
@@ -58,11 +58,15 @@ class ReferenceReader:
     # -------------------------------------------------------------- programs
 
     def content(self) -> tuple[Any, ...]:
-        self.types = self.some(lambda: (self.string(), self.byte(), self.some(self.uint)))
+        self.types = self.some(self.type)
         locations = self.some(lambda: (self.string(), self.uint(), self.string(), self.some(self.string)))
         programs, constants = self.some(self.program), self.some(self.constant)
         assert self.at == len(self.data)
         return locations, programs, constants
+
+    def type(self) -> tuple[str, int, list[int], list[str]]:
+        name, flags, sizes = self.string(), self.byte(), self.some(self.uint)
+        return name, flags, sizes, self.some(self.string) if flags & 2 else []
 
     def program(self) -> tuple[Any, ...]:
         numbered = self.byte()
@@ -100,7 +104,7 @@ class ReferenceReader:
         if self.byte() == 0:
             return self.literal()
         kind = self.uint()
-        name, _, shape = self.types[kind]
+        name, _, shape, _ = self.types[kind]
         bits = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float0": 0}.get(name)
         size = int(np.prod(shape, dtype=np.int64))
         width = 8 * np.dtype(name).itemsize if bits is None else bits
@@ -173,9 +177,9 @@ def check(page: ReferenceReader, parsed: tuple[Any, ...], expected: Jaxpr, progr
             assert bound[read] == x
 
     def check_type(number: int, x: Var | Literal) -> None:
-        name, weak, shape = page.types[number]
+        name, flags, shape, vma = page.types[number]
         assert ("float0" if x.aval.dtype.names else x.aval.dtype.name, x.aval.shape) == (name, tuple(shape))
-        assert x.aval.weak_type == bool(weak)
+        assert (x.aval.weak_type, sorted(x.aval.vma)) == (bool(flags & 1), vma)
 
     for number, v in zip([*constants, *inputs], bound, strict=False):
         check_type(number, v)

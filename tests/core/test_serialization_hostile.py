@@ -291,7 +291,8 @@ def test_duplicate_fields() -> None:
     ("types", "message"),
     [
         ((type_("float31"),), "'float31' names no dtype"),
-        ((type_("float32", weak=2),), "whether a type is weak must be 0 or 1, not 2"),
+        ((type_("float32", weak=4),), "the flags of a type must be 0 to 3, not 4"),
+        ((type_("float32", weak=2) + HUGE,), f"{2**60} varying mesh axes can't fit in the"),
         ((type_("float32", *(1,) * 65),), "a type has 65 axes; there may be 64"),
         ((type_("float32", 2**63),), f"there is no size {2**63}"),
         ((string("float32") + b"\0" + HUGE,), f"{2**60} axes can't fit in the"),
@@ -313,7 +314,7 @@ def test_invalid_types(types: tuple[bytes, ...], message: str) -> None:
         (b"\1\0\2\0\0\0\0" + b"\0\0", "binds variable a .number 0., which is bound already"),
         (b"\1\0\2\0\0\0\0" + b"\0\2", "there is no variable 2: there are 2"),
         (b"\0\0\1\0\1" + op("sin") + b"\1\2", "there is no variable 2: there are 2"),
-        (b"\0\0\1\0\1" + op("sin") + b"\1\1\1\0\3", "there is no place 3: there are 1"),
+        (b"\0\0\1\0\1" + op("sin") + b"\1\1\1\0\3", "there is no location 3: there are 1"),
         (b"\0\0\1\0\1" + op("sin") + b"\0\1\0\0\0", "sin doesn't take these operands: ValueError"),
         (b"\0\0\0\0\1\0" + bytes([Tag.TRUE]) + b"\0", "but literals are scalars"),
         (b"\0\0\0\0\1\0" + bytes([Tag.INT]) + uint(2 * 300) + b"\1", "a int is not a literal of type i8"),

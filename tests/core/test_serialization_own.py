@@ -13,7 +13,7 @@ from hypothesis import given
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.laws.examples import limit_examples
 from tests.laws.samples import SAMPLES, Sample
 from tracefx.core import dtypes

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import collections
 import textwrap
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 
 from tests.core.forest import TREES, ExternalNode, Layer, Pair, Point
+from tests.errors import error_message
 from tracefx import tree as public
 from tracefx.pytrees import trees
 
 # --- errors -----------------------------------------------------------------------------------------------------------
-
-
-def message(call: Callable[[], object], error: type[Exception]) -> str:
-    with pytest.raises(error) as caught:
-        call()
-    return str(caught.value)
 
 
 def test_broadcast_prefix_with_none() -> None:
@@ -30,7 +24,9 @@ def test_broadcast_prefix_with_none() -> None:
         None
     ]
     assert trees.broadcast_prefix((0, {"a": 5, "b": (1, None)}), tree) == [0, 5, 1]
-    text = message(lambda: trees.broadcast_prefix((0, None), tree, what="in_axes", of="the arguments"), ValueError)
+    text = error_message(
+        lambda: trees.broadcast_prefix((0, None), tree, what="in_axes", of="the arguments"), ValueError
+    )
     assert text == textwrap.dedent("""\
         in_axes must have the structure of the arguments, or a leaf in the place of a subtree.
         They disagree at in_axes[1]:
@@ -70,7 +66,7 @@ def test_broadcast_prefix_with_is_leaf() -> None:
     ],
 )
 def test_message_of_prefix_mismatch(prefix: object, tree: object, expected: str) -> None:
-    text = message(lambda: trees.broadcast_prefix(prefix, tree, what="P", of="Q"), ValueError)
+    text = error_message(lambda: trees.broadcast_prefix(prefix, tree, what="P", of="Q"), ValueError)
     assert expected in text
     assert text.endswith(f"P: {trees.structure(prefix)}\nQ: {trees.structure(tree)}")
 
@@ -83,16 +79,14 @@ def test_message_with_a_class_that_rejects_placeholders() -> None:
             self.x, self.y = x, y
 
     trees.register_pytree_with_keys(
-        Picky,
-        lambda p: ([(trees.GetAttrKey("x"), p.x), (trees.GetAttrKey("y"), p.y)], None),
-        lambda _, c: Picky(*c),
+        Picky, lambda p: ([(trees.GetAttrKey("x"), p.x), (trees.GetAttrKey("y"), p.y)], None), lambda _, c: Picky(*c)
     )
-    text = message(lambda: trees.broadcast_prefix(Picky(1, ()), Picky(1, []), what="P"), ValueError)
+    text = error_message(lambda: trees.broadcast_prefix(Picky(1, ()), Picky(1, []), what="P"), ValueError)
     assert "at P[<flat index 1>]:" in text
 
 
 def test_map_error_shows_where_arguments_differ() -> None:
-    text = message(lambda: trees.map(max, {"a": (1, 2)}, {"a": (1, 2)}, {"a": (1, 2, 3)}), ValueError)
+    text = error_message(lambda: trees.map(max, {"a": (1, 2)}, {"a": (1, 2)}, {"a": (1, 2, 3)}), ValueError)
     assert "of argument 3" in text
     assert "['a']" in text
     assert "a tuple of length 3" in text
@@ -115,7 +109,7 @@ def test_reductions_of_empty_trees() -> None:
 def test_require_same_structure() -> None:
     same = trees.structure({"a": (1, ExternalNode(2))})
     trees.require_same_structure("the carry", same, trees.structure({"a": (3, ExternalNode(4))}))
-    text = message(
+    text = error_message(
         lambda: trees.require_same_structure(
             "the body's output",
             same,
@@ -131,7 +125,9 @@ def test_require_same_structure() -> None:
           and the carry it returned has a tuple of length 1
         the carry it was given: PyTreeDef({'a': (*, CustomNode(ExternalNode[], [*]))})
         the carry it returned: PyTreeDef({'a': (*, CustomNode(ExternalNode[], [(*,)]))})""")
-    at_root = message(lambda: trees.require_same_structure("f", trees.structure(1), trees.structure(())), TypeError)
+    at_root = error_message(
+        lambda: trees.require_same_structure("f", trees.structure(1), trees.structure(())), TypeError
+    )
     assert "The first difference is at the root:" in at_root
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 
 from tests.core.forest import TREES, Layer, Mode, Pair, Point, is_short, jax_tree, paths, tree_util
+from tests.errors import assert_errors
 from tracefx import tree as public
 from tracefx.pytrees import trees
 
@@ -139,12 +140,7 @@ def test_broadcast_prefix_matches_jax(prefix: object, tree: object) -> None:
 
 def test_keys_compare_by_value_and_have_the_fields_of_jax() -> None:
     ((path, _),) = trees.flatten_with_path([{"k": Point((), Pair((), 5))}])[0]
-    assert path == (
-        trees.SequenceKey(0),
-        trees.DictKey("k"),
-        trees.GetAttrKey("y"),
-        trees.FlattenedIndexKey(1),
-    )
+    assert path == (trees.SequenceKey(0), trees.DictKey("k"), trees.GetAttrKey("y"), trees.FlattenedIndexKey(1))
     assert repr(path) == repr(jax_tree.leaves_with_path([{"k": Point((), Pair((), 5))}])[0][0])
 
 
@@ -232,12 +228,11 @@ def test_unregistrable_dataclasses_raise() -> None:
         trees.register_dataclass(Two, ["a"], [])
     with pytest.raises(ValueError, match=r"\['c'\] are no arguments of its __init__, which takes \['a', 'b'\]"):
         trees.register_dataclass(Two, ["a", "b"], ["c"])
-    with pytest.raises(ValueError, match=r"\['a'\] are in both"):
-        trees.register_dataclass(Two, ["a", "b"], ["a"])
-    with pytest.raises(TypeError, match="is no dataclass"):
-        trees.register_dataclass(Pair)
-    with pytest.raises(TypeError, match=r"other names for \['_a'\]"):
-        trees.register_dataclass(Private)
+    assert_errors(
+        (lambda: trees.register_dataclass(Two, ["a", "b"], ["a"]), ValueError, r"\['a'\] are in both"),
+        (lambda: trees.register_dataclass(Pair), TypeError, "is no dataclass"),
+        (lambda: trees.register_dataclass(Private), TypeError, r"other names for \['_a'\]"),
+    )
 
 
 def test_registering_twice_raises() -> None:

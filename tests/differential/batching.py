@@ -9,12 +9,13 @@ import numpy as np
 from attrs import frozen
 
 import tracefx as fx
-from tests.differential.comparing import Mismatches, attempt, compare, format_outcome
+from tests.comparison import attempt, difference
 from tests.differential.records import (
     TRACEFX,
     Call,
     Function,
     Library,
+    Mismatches,
     Record,
     is_inexact,
     operand_values,
@@ -73,6 +74,10 @@ class BatchedCall:
             for k in range(self.size)
         ]
 
+    def evaluate_elements(self, f: Function) -> list[Any]:
+        """Returns tracefx's result for each element of the batch."""
+        return [self.call.of(f, xs) for xs in self.elements(TRACEFX)]
+
     def vmapped(self, library: Library, f: Function, axes: Sequence[int | None], out_axes: int = 0) -> Function:
         vmapped_f: Function = library.root.vmap(
             lambda xs: self.call.of(f, xs), in_axes=(list(axes),), out_axes=out_axes
@@ -90,14 +95,13 @@ def batch_mismatches(record: Record, b: BatchedCall, want: Any, ulps: Ulps, *, t
     """Compares a batch along all combinations of axes with the expected results, stacked along axis 0."""
     f = record.via(TRACEFX)
     for axes in b.all_batch_axes:
-        got = attempt(lambda axes=axes: b.vmapped(TRACEFX, f, axes)(b.batched_operands(TRACEFX, axes)))  # type: ignore[misc]
-        difference = format_outcome(got) if isinstance(got, Exception) else compare(got, want, ulps, typed=typed)
-        if difference:
-            return [f"vmap {b.call} in {axes}: {difference}"]  # other axes would give similar mismatches
+        got = attempt(b.vmapped(TRACEFX, f, axes), b.batched_operands(TRACEFX, axes))
+        if found := difference(got, want, ulps, weak=typed):
+            return [f"vmap {b.call} in {axes}: {found}"]  # other axes would give similar mismatches
     expected_last = fx.tree.map(lambda w: np.moveaxis(np.asarray(w), 0, -1), want)
     got = b.vmapped(TRACEFX, f, b.last_axes, -1)(b.batched_operands(TRACEFX, b.last_axes))
-    difference = compare(got, expected_last, ulps, typed=False)
-    return [f"vmap {b.call} in and out {b.last_axes}: {difference}"] if difference else []
+    found = difference(got, expected_last, ulps, weak=False)
+    return [f"vmap {b.call} in and out {b.last_axes}: {found}"] if found else []
 
 
 def _is_monotonic(x: NDArray) -> bool:

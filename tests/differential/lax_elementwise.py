@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+import tracefx.lax
 from tests.differential.records import (
     DTYPES,
     EDGES,
@@ -22,8 +24,12 @@ from tests.differential.records import (
     i32,
     record,
 )
+from tests.laws.samples import SAMPLES
+from tracefx.core import dtypes
+from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 
+lax: Final = partial(record, module="lax")
 NOTHING: Final = np.zeros((0, 2), np.float32)
 BITS: Final = (i32(0b1100, 0b1010, -1), i32(0b0110, 2, 3))
 COMPLEX_PAIR: Final = (call(c_grid(3), c_grid(3, seed=2)),)
@@ -35,9 +41,7 @@ def unary(name: str, low: float = -2.0, high: float = 2.0, *, complex_too: bool 
     if complex_too:
         calls.append(call(c_grid(3, low=low, high=high)))
     refused = (call("a"), call(None), call([1.0, 2.0]), call())
-    return record(
-        name, *calls, values=(call(EDGES), call((low + high) / 2), call(NOTHING)), refused=refused, module="lax", **kw
-    )
+    return lax(name, *calls, values=(call(EDGES), call((low + high) / 2), call(NOTHING)), refused=refused, **kw)
 
 
 def binary(name: str, low: float = -2.0, high: float = 2.0, *more: Call, **kw: Any) -> Record:
@@ -62,13 +66,13 @@ def binary(name: str, low: float = -2.0, high: float = 2.0, *more: Call, **kw: A
         call([1.0], draw(1)),
         call(draw(2)),
     )
-    return record(name, *calls, values=values, refused=refused, module="lax", **kw)
+    return lax(name, *calls, values=values, refused=refused, **kw)
 
 
 def bitwise(name: str) -> Record:
     refused = (call(f32(1), f32(2)), call("a", BITS[0]), call(BITS[0], i32(1, 2)))
     values = (call(BITS[0], 3), call(np.zeros((0,), np.int32), 1))
-    return record(name, call(*BITS), call(i32(1, 2), i32(2)[0]), values=values, refused=refused, module="lax")
+    return lax(name, call(*BITS), call(i32(1, 2), i32(2)[0]), values=values, refused=refused)
 
 
 def ternary_refusals(x: Any) -> tuple[Call, ...]:
@@ -81,101 +85,80 @@ RECORDS: Final[tuple[Record, ...]] = (
     unary("neg"),
     unary("sign", 0.3, 2.0, complex_too=False),
     unary("abs", 0.3, 2.0, complex_too=False, dtypes=DTYPES[:-1]),
-    record("abs", call(c_grid(3)), ulps=ELEMENTARY, dtypes=(), module="lax"),
+    lax("abs", call(c_grid(3)), ulps=ELEMENTARY, dtypes=()),
     unary("square"),
     unary("floor", complex_too=False),
     unary("ceil", complex_too=False),
-    record(
+    lax(
         "round",
         call(grid(2, 3)),
         call(grid(3), 1),
         values=[call(EDGES), call(2.5), call(EDGES, 1)],
         refused=[call("a"), call(None), call(c64(1)), call(i32(1)), call(f32(1), "a")],
-        module="lax",
     ),
-    record(
+    lax(
         "round",
         call(grid(2, 3)),
         call(grid(3) * 2),
-        module="lax",
         dtypes=(),
         via=lambda m: lambda x: m.lax.round(x, m.lax.RoundingMethod.TO_NEAREST_EVEN),
     ),
-    unary("exp"),
-    unary("exp2"),
-    unary("expm1"),
-    unary("log", 0.3, 2.0),
-    unary("log1p", -0.5, 2.0),
-    unary("logistic"),
-    unary("sin"),
-    unary("cos"),
-    unary("tan", -1.0, 1.0),
-    unary("asin", -0.9, 0.9),
-    unary("acos", -0.9, 0.9),
-    unary("atan"),
-    unary("sinh"),
-    unary("cosh"),
-    unary("tanh"),
-    unary("asinh"),
-    unary("acosh", 1.2, 3.0),
-    unary("atanh", -0.9, 0.9),
-    unary("sqrt", 0.3, 2.0),
-    unary("rsqrt", 0.3, 2.0),
-    unary("cbrt", 0.3, 2.0, complex_too=False),
+    *[
+        unary(name, *sample.interval, complex_too=sample.prim.domain.accepts(dtypes.complex64))
+        for name, samples in SAMPLES.items()
+        for sample in samples
+        if hasattr(tracefx.lax, name) and sample.interval is not None and isinstance(sample.prim, Elementwise)
+    ],
     unary("erf", complex_too=False),
     unary("erfc", complex_too=False, ulps=ELEMENTARY),
     unary("erf_inv", -0.9, 0.9, complex_too=False),
     unary("lgamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
     unary("digamma", 0.3, 3.0, complex_too=False, ulps=PROGRAM),
-    record(
+    lax(
         "polygamma",
         call(1.0, grid(3, low=0.5, high=3.0)),
         call(2.0, grid(2, low=0.5, high=3.0)),
         values=[call(f32(1, 2), f32(0.5, 2))],
         refused=[call("a", f32(1)), call(f32(1), f32(1, 2)), call(1.0)],
-        module="lax",
         dtypes=("int32", "float64", "complex64"),
         ulps=PROGRAM,
     ),
     unary("bessel_i0e", complex_too=False, ulps=PROGRAM),
     unary("bessel_i1e", complex_too=False, ulps=PROGRAM),
     *[
-        record(
+        lax(
             name,
             call(grid(2, 3, low=0.5, high=3.0), grid(2, 3, low=0.5, high=3.0, seed=1)),
             values=[call(f32(0.5, 1, 30), 2.0), call(1.0, 2.0), call(NOTHING, NOTHING)],
             refused=[call("a", f32(1)), call(1.0), call(i32(1), i32(2))],
-            module="lax",
             derivatives=False,  # JAX implements few of them
             dtypes=("bfloat16",),  # JAX fails for 64 bits
             ulps=PROGRAM,
         )
         for name in ("igamma", "igammac", "igamma_grad_a", "zeta")
     ],
-    record(
+    lax(
         "betainc",
         call(StaticArgument(np.float32(1.5)), StaticArgument(np.float32(0.75)), grid(2, 3, low=0.1, high=0.9)),
         values=[call(f32(0.5, 2), f32(3, 0.25), f32(0.25, 0.5)), call(1.0, 2.0, 0.25)],
         refused=[call("a", f32(1), f32(1)), call(1.0, 2.0)],
-        module="lax",
         dtypes=(),
         ulps=PROGRAM,
     ),
-    record("real", call(c_grid(3)), values=[call(1j)], refused=[call(f32(1)), call("a")], module="lax"),
-    record("imag", call(c_grid(3)), values=[call(1j)], refused=[call(f32(1)), call("a")], module="lax"),
-    record("conj", call(c_grid(3)), call(grid(3)), refused=[call(i32(1)), call("a")], module="lax"),
-    record(
+    lax("real", call(c_grid(3)), values=[call(1j)], refused=[call(f32(1)), call("a")]),
+    lax("imag", call(c_grid(3)), values=[call(1j)], refused=[call(f32(1)), call("a")]),
+    lax("conj", call(c_grid(3)), call(grid(3)), refused=[call(i32(1)), call("a")]),
+    lax(
         "complex",
         call(grid(3), grid(3, seed=1)),
         call(grid(2), 1.5),
         values=[call(EDGES, EDGES)],
         refused=[call(i32(1), i32(1)), call(f32(1), f32(1, 2)), call(c64(1), f32(1)), call("a", f32(1))],
-        module="lax",
     ),
     unary("is_finite", complex_too=False),
-    record("bitwise_not", call(BITS[0]), call(bools(True, False)), refused=[call(f32(1)), call("a")], module="lax"),
-    record("population_count", call(BITS[0]), refused=[call(f32(1)), call("a")], module="lax"),
-    record("clz", call(BITS[1]), refused=[call(f32(1)), call("a")], module="lax"),
+    lax("bitwise_not", call(BITS[0]), call(bools(True, False)), refused=[call(f32(1)), call("a")]),
+    lax("population_count", call(BITS[0]), refused=[call(f32(1)), call("a")]),
+    lax("clz", call(BITS[1]), refused=[call(f32(1)), call("a")]),
     binary("add", -2.0, 2.0, *COMPLEX_PAIR),
     binary("sub", -2.0, 2.0, *COMPLEX_PAIR),
     binary("mul", -2.0, 2.0, *COMPLEX_PAIR),
@@ -186,7 +169,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     binary("atan2", 0.3, 2.0),
     binary("nextafter", derivatives=False),
     binary("pow", 0.3, 2.0, call(grid(3, low=0.3), i32(1, 2, 3)), *COMPLEX_PAIR),
-    record(
+    lax(
         "integer_pow",
         call(grid(3, low=0.3), 3),
         call(grid(2, low=0.3), -2),
@@ -195,7 +178,6 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(grid(2), 1),
         values=[call(EDGES, 3), call(EDGES, -1), call(i32(2, -3), 4), call(2.0, 5)],
         refused=[call("a", 2), call(f32(1), 0.5), call(i32(2), -1), call(f32(1), "a")],
-        module="lax",
     ),
     *[binary(name, derivatives=False) for name in ("eq", "ne", "lt", "le", "gt", "ge")],
     *[
@@ -209,16 +191,15 @@ RECORDS: Final[tuple[Record, ...]] = (
             "shift_right_arithmetic",
         )
     ],
-    record(
+    lax(
         "select",
         call(bools(True, False, True), grid(3), grid(3, seed=1)),
         call(True, grid(2), grid(2, seed=1)),
         call(bools(True, False), *[c[:2] for c in COMPLEX]),
         values=[call(bools(True), f32(1), 2.0), call(bools(), f32(), f32())],
         refused=[*ternary_refusals(bools(True)), call(bools(True), f32(1), f32(1, 2)), call(f32(1), f32(1), f32(1))],
-        module="lax",
     ),
-    record(
+    lax(
         "select_n",
         call(bools(True, False, True), grid(3), grid(3, seed=1)),
         call(i32(2, 0), grid(2), grid(2, seed=1), grid(2, seed=2)),
@@ -232,9 +213,8 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(bools(True), f32(1), f32(1, 2)),
             call("a", f32(1), f32(1)),
         ],
-        module="lax",
     ),
-    record(
+    lax(
         "clamp",
         call(grid(3) - 1, grid(3, seed=1), grid(3) + 1),
         call(-1.0, grid(2, 3), 0.5),
@@ -247,9 +227,8 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(i32(0), f32(1), f32(1)),
             call(0.0, f32(1)),
         ],
-        module="lax",
     ),
-    record(
+    lax(
         "convert_element_type",
         call(grid(3), "float64"),
         call(grid(3), "bfloat16"),
@@ -265,9 +244,8 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(c64(1 + 2j), "float32"),
         ],
         refused=[call("a", "int8"), call(f32(1), "other"), call(f32(1))],
-        module="lax",
     ),
-    record(
+    lax(
         "bitcast_convert_type",
         call(grid(3), "int32"),
         call(i32(1, -1), "float32"),
@@ -280,10 +258,9 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(np.ones((3,), np.int16), "int32"),
             call(c64(1), "float32"),
         ],
-        module="lax",
         dtypes=("uint32", "bfloat16", "complex64"),
     ),
-    record(
+    lax(
         "reduce_precision",
         call(grid(3), 5, 10),
         call(grid(3), 8, 7),
@@ -295,22 +272,19 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(f32(1), 5, -1),
             call(f32(1), 5.5, 10),
         ],
-        module="lax",
         dtypes=("bfloat16", "float64", "complex64", "int32"),
     ),
-    record(
+    lax(
         "stop_gradient",
         call(grid(3)),
         call({"a": grid(2), "b": [grid(3), 1.5]}["b"]),
         values=[call(2.0), call(i32(1))],
-        module="lax",
     ),
-    record(
+    lax(
         "optimization_barrier",
         call((grid(3), i32(1, 2))),
         call(grid(2)),
         values=[call((1.0, 2)), call(())],
         refused=[call("a")],
-        module="lax",
     ),
 )

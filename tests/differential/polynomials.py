@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.closeness import JAX_TOLERANCE
+from tests.comparison import JAX_TOLERANCE
 from tests.differential.records import Record, c_grid, call, f32, grid, i32, record
 from tracefx.testing.tolerances import ELEMENTARY, SUMMED, ULPS, Ulps
 

@@ -37,6 +37,8 @@ from tracefx.testing.tolerances import Ulps, ulps_of
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 Function: TypeAlias = Callable[..., Any]
+Mismatches: TypeAlias = list[str]
+"""Descriptions of mismatches: the aspect, the call, the result and the expected result."""
 
 
 @final
@@ -171,6 +173,11 @@ def _printable(x: object) -> object:
 
 def _one_line(x: object) -> str:
     return " ".join(repr(x).split())
+
+
+def arrays(library: Library, call: Call) -> list[Any]:
+    """Returns the operands of a call as arrays of a library."""
+    return [to_library_array(library, x) for x in call.operands]
 
 
 def call(*args: Any, **kwargs: Any) -> Call:

@@ -11,9 +11,19 @@ from attrs import frozen
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import attempt, difference
 from tests.differential.batching import BatchedCall, batch_mismatches, operand_subsets, vary_element
-from tests.differential.comparing import Mismatches, arrays, attempt, compare_outcomes
-from tests.differential.records import TRACEFX, Call, Record, Reference, is_inexact, operand_values
+from tests.differential.records import (
+    TRACEFX,
+    Call,
+    Function,
+    Mismatches,
+    Record,
+    Reference,
+    arrays,
+    is_inexact,
+    operand_values,
+)
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import FINITE_DIFFERENCES, Ulps
 
@@ -76,17 +86,21 @@ def slopes(record: Record, reference: Reference) -> Mismatches:
 
             direction = np.clip(np.abs(operand_values(wide.operands[i])), 2.0**-10, 1.0)
             tangent = fnp.array(direction, dtype=xs[i].dtype)
-            got = attempt(lambda i=i, xs=xs, f=along, t=tangent: fx.jvp(f, (xs[i],), (t,))[1])  # type: ignore[misc]
-            want = _difference(reference, wide, i, direction)
-            if difference := compare_outcomes(got, want, FINITE_DIFFERENCES, typed=False):
-                mismatches.append(f"jvp of reference {each} at {i}: {difference}")
+            got = attempt(_tangent, along, xs[i], tangent)
+            want = _quotient(reference, wide, i, direction)
+            if found := difference(got, want, FINITE_DIFFERENCES, weak=False):
+                mismatches.append(f"jvp of reference {each} at {i}: {found}")
     return mismatches
 
 
 STEP: Final = 2.0**-12
 
 
-def _difference(reference: Reference, call: Call, i: int, direction: NDArray) -> Any:
+def _tangent(f: Function, x: Any, t: Any) -> Any:
+    return fx.jvp(f, (x,), (t,))[1]
+
+
+def _quotient(reference: Reference, call: Call, i: int, direction: NDArray) -> Any:
     """Returns the directional derivative in an operand, by a central difference of four values."""
     step = STEP * direction
 

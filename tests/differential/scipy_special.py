@@ -9,7 +9,7 @@ import jax.scipy.special  # noqa: F401  # JAX has it as an attribute only then
 import numpy as np
 import scipy.special
 
-from tests.closeness import JAX_TOLERANCE
+from tests.comparison import JAX_TOLERANCE
 from tests.differential.records import INF, NAN, Call, Record, Weak, c64, c_grid, call, f32, grid, i32, reference
 from tests.differential.scipy_others import scipy as scipy_record
 from tracefx.core.dtypes import NDArray

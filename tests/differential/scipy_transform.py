@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax.scipy.spatial.transform  # noqa: F401  # JAX has it as an attribute only then
 import numpy as np
 
-from tests.closeness import JAX_TOLERANCE
+from tests.comparison import JAX_TOLERANCE
 from tests.differential.records import Call, Function, Library, Record, call, f32, grid, record
 
 QUATS: Final = grid(3, 4)

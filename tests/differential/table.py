@@ -2,87 +2,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final
 
-from tests.differential import (
-    assembling,
-    creation,
-    decompositions,
-    draws,
-    editing,
-    elementwise,
-    fourier,
-    images,
-    index_tricks,
-    indexing,
-    kinds,
-    lax_arrays,
-    lax_convolution,
-    lax_elementwise,
-    lax_folding,
-    lax_forms,
-    lax_indexing,
-    lax_order,
-    layers,
-    linear,
-    methods,
-    nn,
-    numbers,
-    order,
-    polynomials,
-    reductions,
-    samples_along_axes,
-    scipy_fft,
-    scipy_linalg,
-    scipy_others,
-    scipy_special,
-    scipy_spectra,
-    scipy_stats,
-    scipy_transform,
-    segments,
-    shapes,
-    signals,
-    statistics,
-)
 from tests.differential.records import Record
 
-RECORDS: Final[tuple[Record, ...]] = (
-    *elementwise.RECORDS,
-    *numbers.RECORDS,
-    *reductions.RECORDS,
-    *order.RECORDS,
-    *statistics.RECORDS,
-    *shapes.RECORDS,
-    *assembling.RECORDS,
-    *creation.RECORDS,
-    *editing.RECORDS,
-    *polynomials.RECORDS,
-    *samples_along_axes.RECORDS,
-    *indexing.RECORDS,
-    *index_tricks.RECORDS,
-    *kinds.RECORDS,
-    *linear.RECORDS,
-    *decompositions.RECORDS,
-    *methods.RECORDS,
-    *lax_elementwise.RECORDS,
-    *lax_arrays.RECORDS,
-    *lax_convolution.RECORDS,
-    *lax_indexing.RECORDS,
-    *lax_forms.RECORDS,
-    *lax_folding.RECORDS,
-    *lax_order.RECORDS,
-    *fourier.RECORDS,
-    *scipy_fft.RECORDS,
-    *scipy_linalg.RECORDS,
-    *scipy_others.RECORDS,
-    *scipy_special.RECORDS,
-    *scipy_stats.RECORDS,
-    *scipy_spectra.RECORDS,
-    *scipy_transform.RECORDS,
-    *segments.RECORDS,
-    *signals.RECORDS,
-    *images.RECORDS,
-    *nn.RECORDS,
-    *layers.RECORDS,
-    *draws.RECORDS,
+MODULES: Final = """
+    elementwise numbers reductions order statistics shapes assembling creation editing polynomials
+    samples_along_axes indexing index_tricks kinds linear decompositions methods lax_elementwise
+    lax_arrays lax_convolution lax_indexing lax_forms lax_folding lax_order fourier scipy_fft
+    scipy_linalg scipy_others scipy_special scipy_stats scipy_spectra scipy_transform segments signals
+    images nn layers draws
+"""
+"""The modules with records, in this folder."""
+
+RECORDS: Final[tuple[Record, ...]] = tuple(
+    [record for name in MODULES.split() for record in import_module(f"tests.differential.{name}").RECORDS]
 )

@@ -9,9 +9,8 @@ import pytest
 
 from tests.compiling import default_compile_options
 from tests.differential import harness
-from tests.differential.comparing import Mismatches
 from tests.differential.differences import KNOWN_DIFFERENCES
-from tests.differential.records import Record
+from tests.differential.records import Mismatches, Record
 from tests.differential.table import RECORDS
 from tests.laws.examples import is_long_profile
 

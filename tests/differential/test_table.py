@@ -2,66 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import numpy as np
 import pytest
 from attrs import evolve
 
-import tracefx.image
-import tracefx.lax
 import tracefx.nn
-import tracefx.nn.initializers
-import tracefx.numpy
-import tracefx.ops
 import tracefx.random
-import tracefx.scipy.cluster.vq
-import tracefx.scipy.fft
-import tracefx.scipy.integrate
-import tracefx.scipy.interpolate
-import tracefx.scipy.linalg
-import tracefx.scipy.ndimage
-import tracefx.scipy.signal
-import tracefx.scipy.special
 import tracefx.scipy.stats
 from tests.differential import harness
-from tests.differential.comparing import Mismatches
-from tests.differential.records import JAX, Record, Weak, call, grid, record, reference
+from tests.differential.records import JAX, Mismatches, Record, Weak, call, grid, record, reference
 from tests.differential.table import RECORDS
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core.array import Array
 from tracefx.core.handler import Tracer
+from tracefx.core.primitive import Primitive
+from tracefx.lazy_stubs import exports
 from tracefx.testing.tolerances import Ulps
 
-MODULES: Final = {
-    "numpy": tracefx.numpy,
-    "lax": tracefx.lax,
-    "ops": tracefx.ops,
-    "numpy.fft": tracefx.numpy.fft,
-    "numpy.linalg": tracefx.numpy.linalg,
-    "lax.linalg": tracefx.lax.linalg,
-    "nn": tracefx.nn,
-    "scipy.cluster.vq": tracefx.scipy.cluster.vq,
-    "scipy.fft": tracefx.scipy.fft,
-    "scipy.integrate": tracefx.scipy.integrate,
-    "scipy.interpolate": tracefx.scipy.interpolate,
-    "scipy.linalg": tracefx.scipy.linalg,
-    "scipy.ndimage": tracefx.scipy.ndimage,
-    "scipy.signal": tracefx.scipy.signal,
-    "scipy.special": tracefx.scipy.special,
-    "image": tracefx.image,
-}
 # Public names that are not functions from arrays to arrays.
-EXCLUDED_NAMES: Final = {
+EXCLUDED_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "numpy": (
         *("bool", "cdouble", "complex_", "csingle", "double", "float4_e2m1fn", "float_", "int_", "single", "uint"),
         *("ComplexWarning", "character", "dtype", "flexible", "object_", "euler_gamma"),
         # in tests/numpy/test_array_api.py; `byteswap` and `view` equal the methods
         *("__array_api_version__", "__array_namespace_info__", "byteswap", "view"),
-        *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis", "fft", "linalg"),
+        *("ndarray", "at", "pi", "e", "inf", "nan", "newaxis"),
         # dtypes, abstract dtypes, and their properties
         *("bool_", "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32"),
         *("uint64", "bfloat16", "float16", "float32", "float64", "complex64", "complex128", "float8_e3m4"),
@@ -93,53 +64,25 @@ EXCLUDED_NAMES: Final = {
         # along named axes, compared with JAX in tests/sharding/test_collectives.py
         *("pbroadcast", "pcast", "pshuffle", "pswapaxes", "ragged_all_to_all"),
     ),
-    "numpy.fft": (),
-    "numpy.linalg": (),
     "lax.linalg": ("EigImplementation", "EighImplementation", "SvdAlgorithm"),
     # in tests/test_nn_layers.py, since JAX's need accelerators; `tanh` is numpy's
     "nn": ("scaled_dot_general", "scaled_matmul", "tanh"),
-    "ops": (),
-    "scipy.cluster.vq": (),
-    "scipy.fft": (),
-    "scipy.integrate": (),
-    "scipy.interpolate": (),
     # tested through `cholesky`; takes a function: in tests/scipy/test_linalg.py
     "scipy.linalg": ("cho_factor", "funm"),
-    "scipy.ndimage": (),
-    "scipy.signal": (),
-    "scipy.special": (),
     "image": ("ResizeMethod",),
+    **dict.fromkeys(("ops", "numpy.fft", "numpy.linalg"), ()),
+    **dict.fromkeys(
+        [f"scipy.{name}" for name in ("cluster.vq", "fft", "integrate", "interpolate", "ndimage", "signal", "special")],
+        (),
+    ),
 }
 # Array attributes that convert to Python or NumPy values, or are not supported.
 EXCLUDED_ARRAY_ATTRIBUTES: Final = (
-    *(
-        "aval",
-        "at",
-        "block_until_ready",
-        "concrete_or_error",
-        "item",
-        "tolist",
-        "tobytes",
-        "device",
-        "devices",
-        "platform",
-        "to_device",
-        "addressable_data",
-        "addressable_shards",
-        "global_shards",
-    ),
+    *("aval", "at", "block_until_ready", "concrete_or_error", "item", "tolist", "tobytes", "device", "devices"),
+    *("platform", "to_device", "addressable_data", "addressable_shards", "global_shards"),
     *("__array__", "__array_namespace__", "__array_priority__", "__bool__", "__complex__", "__dlpack__"),
-    *(
-        "__dlpack_device__",
-        "__float__",
-        "__format__",
-        "__hash__",
-        "__index__",
-        "__int__",
-        "__setitem__",
-        "__contains__",
-    ),
-    *("__module__", "__doc__", "__slots__"),
+    *("__dlpack_device__", "__float__", "__format__", "__hash__", "__index__", "__int__", "__setitem__"),
+    *("__contains__", "__module__", "__doc__", "__slots__"),
 )
 
 
@@ -147,25 +90,32 @@ def recorded() -> set[str]:
     return {name for record in RECORDS for name in (record.name, *record.also)}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_public_function_has_a_record(module: str) -> None:
-    public: set[str] = set(MODULES[module].__all__)
-    excluded = set(EXCLUDED_NAMES[module])
+def public_names(module: ModuleType) -> set[str]:
+    """Returns the public names of a module, except modules and primitives."""
+    return {
+        name
+        for name in module.__all__
+        if not isinstance(value := getattr(module, name), ModuleType)
+        and not (isinstance(value, type) and issubclass(value, Primitive))
+    }
+
+
+@pytest.mark.parametrize("name", EXCLUDED_NAMES)
+def test_every_public_function_has_a_record(name: str) -> None:
+    module = import_module(f"tracefx.{name}")
+    public = public_names(module)
+    excluded = set(EXCLUDED_NAMES[name])
     assert excluded <= public
     # control flow, which takes functions, is compared in tests/control
-    excluded |= {
-        name
-        for name in public
-        if getattr(MODULES[module], name).__class__ is FunctionType
-        and getattr(MODULES[module], name).__module__.startswith("tracefx.transforms.")
-    }
-    assert {name for name in public - excluded if f"{module}.{name}" not in recorded()} == set()
+    functions = [f for f in public if isinstance(getattr(module, f), FunctionType)]
+    excluded |= {f for f in functions if getattr(module, f).__module__.startswith("tracefx.transforms.")}
+    assert {f for f in public - excluded if f"{name}.{f}" not in recorded()} == set()
 
 
 def test_every_random_function_has_a_record() -> None:
     """Functions that create or describe keys are tested in tests/random/test_keys.py."""
     key_functions = {"PRNGKey", "key", "key_dtype", "key_impl", "wrap_key_data"}
-    public = {name for name, value in vars(tracefx.random).items() if isinstance(value, FunctionType)}
+    public = public_names(tracefx.random)
     assert {name for name in public - key_functions if f"random.{name}" not in recorded()} == set()
 
 
@@ -178,7 +128,7 @@ def test_every_initializer_has_a_record() -> None:
 
 def test_every_distribution_and_statistic_has_a_record() -> None:
     names = {name.split(".")[2] for name in recorded() if name.startswith("scipy.stats.")}
-    assert set(tracefx.scipy.stats.__all__) - {"ModeResult"} == names
+    assert set(exports("tracefx.scipy.stats")) - {"ModeResult"} == names
 
 
 def test_every_method_and_operator_of_arrays_has_a_record() -> None:

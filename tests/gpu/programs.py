@@ -14,8 +14,7 @@ import tracefx.numpy as fnp
 from benchmarks import gpt, resnet
 from benchmarks.libraries import OURS as BOTH
 from tests.differential import harness
-from tests.differential.comparing import arrays, leaves_of
-from tests.differential.records import TRACEFX, Call, Record
+from tests.differential.records import TRACEFX, Call, Record, arrays
 from tests.differential.table import RECORDS
 from tests.sharding.test_collectives import ALL as COLLECTIVES
 from tests.sharding.test_collectives import SIZE, X
@@ -91,8 +90,8 @@ def _calls(record: Record, calls: Sequence[tuple[str, Call]]) -> tuple[tuple[str
 def _build_call(record: Record, call: Call) -> BuiltCall:
     f = record.via(TRACEFX)
     given = arrays(TRACEFX, call)
-    fx.eval_shape(lambda *xs: leaves_of(call.of(f, xs)), *given)  # raises for invalid calls
-    return lambda *xs: leaves_of(call.of(f, xs)), tuple(given)
+    fx.eval_shape(lambda *xs: fx.tree.leaves(call.of(f, xs)), *given)  # raises for invalid calls
+    return lambda *xs: fx.tree.leaves(call.of(f, xs)), tuple(given)
 
 
 def _in_other_dtypes(record: Record) -> Iterator[tuple[str, Call]]:

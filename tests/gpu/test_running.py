@@ -16,9 +16,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.differential.comparing import arrays, compare, leaves_of
-from tests.differential.records import TRACEFX, Call, Record
+from tests.comparison import assert_near, difference
+from tests.differential.records import TRACEFX, Call, Record, arrays
 from tests.differential.table import RECORDS
 from tracefx import lax
 from tracefx.core.device import Device
@@ -37,14 +36,14 @@ def test_functions(record: Record, target: Device, host: Device) -> None:
     operands = [arrays(TRACEFX, call) for call in calls]
 
     def run_all(xss: list[Any]) -> list[Any]:
-        return [leaves_of(call.of(f, xs)) for call, xs in zip(calls, xss, strict=True)]
+        return [fx.tree.leaves(call.of(f, xs)) for call, xs in zip(calls, xss, strict=True)]
 
     program = fx.jit(run_all)
     with fx.default_device(host):
         want = program(operands)
     got = program(operands)
     for call, g, w in zip(calls, got, want, strict=True):
-        assert compare(g, w, record.ulps) == "", f"{record.name} of {call}"
+        assert difference(g, w, record.ulps) == "", f"{record.name} of {call}"
 
 
 def _is_valid_call(f: Callable[..., Any], call: Call) -> bool:

@@ -10,9 +10,10 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_same
 from tracefx import Array
 from tracefx.core.dtypes import float0
+from tracefx.handlers import jet
 from tracefx.testing.tolerances import DERIVATIVE, Ulps
 
 Lists: TypeAlias = Sequence[Sequence[Any]]
@@ -55,8 +56,13 @@ def directional_derivative(f: Callable[[Any], Any], v: Any) -> Callable[[Any], A
     return lambda x: fx.jvp(f, (x,), (v,))[1]
 
 
+def check_series(f: Callable[..., Any], primals: tuple[Any, ...], series: list[Any], formula: Any = None) -> None:
+    """Compares the series by `jet` in 64 bits with nested `jvp` of `f`, or of a formula for it."""
+    with fx.enable_x64(True):
+        (want,) = nested_jvp_series(formula or f, primals, series)
+        assert_same_dtype_and_values(jet(f, primals, series)[1], want)
+
+
 def assert_same_dtype_and_values(got: Any, want: Any, tolerance: Ulps = DERIVATIVE) -> None:
-    """Checks that both have the same dtype and values within a tolerance for nested derivatives."""
-    a, b = np.asarray(got), np.asarray(want)
-    assert a.dtype == b.dtype
-    assert_near(a, b, tolerance)
+    """Checks that the leaves of both have the same dtypes, and values within a tolerance for nested derivatives."""
+    assert_same(fx.tree.leaves(got), fx.tree.map(np.asarray, fx.tree.leaves(want)), tolerance, weak=False)

@@ -15,8 +15,10 @@ from jax.experimental import checkify as jax_checkify
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.compiling import default_compile_options
+from tests.errors import assert_errors
+from tests.handlers.test_checkify import F, X, f32, has_error, i32
 from tracefx import lax, nn
 from tracefx.handlers import (
     CheckError,
@@ -38,24 +40,6 @@ from tracefx.handlers import (
 )
 from tracefx.testing import check_interpretation
 from tracefx.testing.tolerances import ELEMENTARY
-
-F = Callable[..., Any]
-
-
-def f32(*xs: Any) -> Any:
-    return np.asarray(xs, np.float32)
-
-
-def i32(*xs: Any) -> Any:
-    return np.asarray(xs, np.int32)
-
-
-X = np.arange(12, dtype=np.float32).reshape(3, 4)
-
-
-def has_error(program: F, kinds: frozenset[ErrorKind], args: tuple[Any, ...]) -> bool:
-    return checkify(program, kinds)(*args)[0].get() is not None
-
 
 # ------------------------------------------------------------------ error messages
 
@@ -418,26 +402,22 @@ def test_checkified_functions_compile_once() -> None:
 
 
 def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="checkify"):
-        checkify(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="errors must be user_checks, .* got 'nan'"):
-        checkify(positive, "nan")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="errors must be"):
-        checkify(positive, {1})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"check: pred must be a boolean scalar, got .*reduce an array"):
-        check(fnp.array([True, False]), "")
-    with pytest.raises(TypeError, match="debug_check: pred must be a boolean scalar, got 1"):
-        debug_check(1, "")
-    with pytest.raises(TypeError, match="msg must be a string, got 3"):
-        check(True, 3)  # type: ignore[arg-type]
-    with pytest.raises(KeyError, match="shows y, which it was not given"):
-        check(True, "{y}", x=1)
-    with pytest.raises(IndexError, match="shows argument 1, but there are 1"):
-        check(True, "{} {}", 1)
-    with pytest.raises(TypeError, match="must be arrays or hashable"):
-        check(True, "{}", set())
-    with pytest.raises(TypeError, match="check_error takes the Error"):
-        check_error(None)  # type: ignore[arg-type]
+    assert_errors(
+        (lambda: checkify(3), TypeError, "checkify"),  # type: ignore[arg-type]
+        (lambda: checkify(positive, "nan"), TypeError, "errors must be user_checks, .* got 'nan'"),  # type: ignore[arg-type]
+        (lambda: checkify(positive, {1}), TypeError, "errors must be"),  # type: ignore[arg-type]
+        (
+            lambda: check(fnp.array([True, False]), ""),
+            TypeError,
+            r"check: pred must be a boolean scalar, got .*reduce an array",
+        ),
+        (lambda: debug_check(1, ""), TypeError, "debug_check: pred must be a boolean scalar, got 1"),
+        (lambda: check(True, 3), TypeError, "msg must be a string, got 3"),  # type: ignore[arg-type]
+        (lambda: check(True, "{y}", x=1), KeyError, "shows y, which it was not given"),
+        (lambda: check(True, "{} {}", 1), IndexError, "shows argument 1, but there are 1"),
+        (lambda: check(True, "{}", set()), TypeError, "must be arrays or hashable"),
+        (lambda: check_error(None), TypeError, "check_error takes the Error"),  # type: ignore[arg-type]
+    )
 
 
 def test_checks_in_branches_of_a_batched_cond_are_refused() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import assert_errors
 from tracefx import lax, nn
 from tracefx.handlers import Cost, Work, count, count_jaxpr
 from tracefx.programs import parse_jaxpr
@@ -44,9 +45,7 @@ def test_matrix_product() -> None:
     assert (cost.bytes_read, cost.bytes_written) == (4 * (m * k + k * n), 4 * m * n)
     assert cost.bytes_accessed == 4 * (m * k + k * n + m * n)
     assert cost.intensity == cost.flops / cost.bytes_accessed
-    assert cost.by_operation == {
-        "dot_general": Work(1, 2 * m * k * n, 0, 0, 4 * (m * k + k * n), 4 * m * n),
-    }
+    assert cost.by_operation == {"dot_general": Work(1, 2 * m * k * n, 0, 0, 4 * (m * k + k * n), 4 * m * n)}
 
 
 def test_contractions() -> None:
@@ -507,10 +506,7 @@ def test_dead_code_is_counted_in_given_jaxprs_only() -> None:
 
 def test_constants_are_counted_separately_from_arguments() -> None:
     weights = np.ones((4, 3), np.float32)
-    for cost in (
-        count(lambda x: x @ weights)(f32(2, 4)),
-        count_jaxpr(fx.make_jaxpr(lambda x: x @ weights)(f32(2, 4))),
-    ):
+    for cost in (count(lambda x: x @ weights)(f32(2, 4)), count_jaxpr(fx.make_jaxpr(lambda x: x @ weights)(f32(2, 4)))):
         assert (cost.constant_bytes, cost.argument_bytes, cost.output_bytes) == (48, 32, 24)
         assert cost.peak_bytes == 48 + 32 + 24
         assert cost.bytes_read == 48 + 32
@@ -549,18 +545,14 @@ def test_count_jaxpr_of_a_closed_jaxpr() -> None:
 
 
 def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="count takes a function, got 3"):
-        count(3)  # type: ignore[arg-type]  # the point
-    with pytest.raises(ValueError, match="branches must be one of 'max', 'min', 'sum', got 'mean'"):
-        count(mlp, branches="mean")  # type: ignore[arg-type]  # the point
-    with pytest.raises(ValueError, match="while_steps must be a number of steps, got -1"):
-        count(mlp, while_steps=-1)
-    with pytest.raises(ValueError, match="while_steps must be a number of steps, got True"):
-        count(mlp, while_steps=True)
-    with pytest.raises(TypeError, match="rules must be CostRules, got {}"):
-        count(mlp, rules={})  # type: ignore[arg-type]  # the point
-    with pytest.raises(TypeError, match="count_jaxpr takes a Jaxpr or a ClosedJaxpr, got 'x'"):
-        count_jaxpr("x")  # type: ignore[arg-type]  # the point
+    assert_errors(
+        (lambda: count(3), TypeError, "count takes a function, got 3"),  # type: ignore[arg-type]  # the point
+        (lambda: count(mlp, branches="mean"), ValueError, "branches must be one of 'max', 'min', 'sum', got 'mean'"),  # type: ignore[arg-type]  # the point
+        (lambda: count(mlp, while_steps=-1), ValueError, "while_steps must be a number of steps, got -1"),
+        (lambda: count(mlp, while_steps=True), ValueError, "while_steps must be a number of steps, got True"),
+        (lambda: count(mlp, rules={}), TypeError, "rules must be CostRules, got {}"),  # type: ignore[arg-type]  # the point
+        (lambda: count_jaxpr("x"), TypeError, "count_jaxpr takes a Jaxpr or a ClosedJaxpr, got 'x'"),  # type: ignore[arg-type]  # the point
+    )
     with pytest.raises(ValueError, match="donated names input 2 of a program that has 1"):
         count_jaxpr(fx.make_jaxpr(fnp.sin)(1.0), donated=[2])
     with pytest.raises(TypeError, match="must be an array or a number, got 'x'"):

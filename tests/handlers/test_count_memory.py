@@ -115,10 +115,7 @@ def test_broadcast_results_have_a_buffer() -> None:
 
 
 def test_updates_reuse_dead_buffers() -> None:
-    def updated(x: Any) -> Any:
-        return lax.dynamic_update_slice(fnp.sin(x), x[:5], (0,))
-
-    cost = count(updated)(X)
+    cost = count(lambda x: lax.dynamic_update_slice(fnp.sin(x), x[:5], (0,)))(X)
     assert cost.by_operation["slice"].bytes_written == 20
     assert cost.peak_bytes == 40 + 40 + 20
     assert peak(lambda x: lax.dynamic_update_slice(x, x, (0,)), X) == 2  # arguments are not overwritten
@@ -169,10 +166,7 @@ def test_scan_steps_free_the_old_carry() -> None:
 
 
 def test_peak_of_a_while_loop_is_in_its_condition_or_body() -> None:
-    def f(x: Any) -> Any:
-        return lax.while_loop(lambda c: c[0] < 1, lambda c: c + 1, fnp.cos(x))
-
-    assert peak(f, X) == 3
+    assert peak(lambda x: lax.while_loop(lambda c: c[0] < 1, lambda c: c + 1, fnp.cos(x)), X) == 3
 
     def with_large_condition(x: Any) -> Any:
         return lax.while_loop(lambda c: fnp.sum(fnp.outer(c, c)) < 1, lambda c: c + 1, fnp.cos(x))
@@ -183,10 +177,7 @@ def test_peak_of_a_while_loop_is_in_its_condition_or_body() -> None:
 
 
 def test_peak_of_a_cond_is_that_of_its_largest_branch() -> None:
-    def f(p: Any, x: Any) -> Any:
-        return lax.cond(p, lambda x: fnp.sin(fnp.cos(x)), lambda x: x, x)
-
-    cost = count(f)(Struct((), bool), X)
+    cost = count(lambda p, x: lax.cond(p, lambda x: fnp.sin(fnp.cos(x)), lambda x: x, x))(Struct((), bool), X)
     assert cost.peak_bytes == 1 + 4 + 3 * 40  # the predicate, and the index it is converted to
     copied = count(lambda p, x: lax.cond(p, lambda x: x, lambda x: x, x))(Struct((), bool), X)
     assert copied.peak_bytes == 1 + 4 + 2 * 40

@@ -7,26 +7,21 @@ import pickle
 from collections.abc import Callable
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
+from tests.handlers.test_sowing import FORMS, VALUES
 from tracefx import lax
 from tracefx.handlers import ExplainedOperation, Explanation, explain
-from tracefx.handlers.explain import _ExplainHooks
+from tracefx.handlers.explanation import _ExplainHooks
 from tracefx.handlers.instrumentation import Instrument
 from tracefx.testing import HANDLER_LAWS, check_handler
 from tracefx.testing.tolerances import ELEMENTARY, FINITE_DIFFERENCES
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
-FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "plain": lambda f: f,
-    "jit": fx.jit,
-    "checkpoint": fx.checkpoint,
-}
 
 
 def network(x: Any) -> Any:
@@ -187,19 +182,7 @@ def test_explain_inside_jit_shows_only_types() -> None:
     assert (tanh.name, tanh.count, tanh.values, str(tanh)) == ("tanh", 0, (), "tanh f32[3] -> f32[3]  not run")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.zeros((0, 3), np.float32),
-        np.ones(2, np.complex64),
-        np.ones(2, ml_dtypes.bfloat16),
-        np.arange(3),
-        np.array([True, False]),
-        {"b": 1.0, "a": (np.ones(2, np.float32), None)},
-        2,
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("value", VALUES, ids=str)
 def test_explain_accepts_any_pytree_and_dtype(value: Any) -> None:
     def f(tree: Any) -> Any:
         return fx.tree.map(lambda x: fnp.stack([x, x]), tree)
@@ -215,7 +198,7 @@ def test_explain_obeys_the_handler_laws() -> None:
     laws = [
         law for law in HANDLER_LAWS if law.name != "satisfies_function_laws"
     ]  # each call of explain has its own callbacks
-    report = check_handler(lambda inner: Instrument(inner, "explain", _ExplainHooks(3)), laws=laws)
+    report = check_handler(Instrument("explain", _ExplainHooks(3)), laws=laws)
     assert report.passed == tuple(law.name for law in laws)
 
 

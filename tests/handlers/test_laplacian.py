@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +16,11 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
+from tests.errors import assert_errors
 from tracefx import lax
 from tracefx.extend import Differentiable, NDArray, Primitive, ShapedArray, Tangent, Value, Zero, bind1
-from tracefx.handlers import (
-    LaplacianArray,
-    LaplacianRule,
-    forward_laplacian,
-    laplacian,
-    value_and_laplacian,
-)
+from tracefx.handlers import LaplacianArray, LaplacianRule, forward_laplacian, laplacian, value_and_laplacian
 from tracefx.testing import Ulps, check_interpretation
 from tracefx.testing.tolerances import DERIVATIVE
 
@@ -51,8 +47,16 @@ def hessian_trace(f: Function, x: Any) -> Any:
     return jax.jit(trace_of(f))(x)
 
 
-def close(got: Any, want: Any) -> None:
-    assert_near(got, want, DERIVATIVE)
+close: Final = partial(assert_near, tolerance=DERIVATIVE)
+
+
+def check_laplacian(program: Callable[[Any, Any], Any]) -> None:
+    """Compares value, Jacobian and Laplacian at `X` with JAX's; the first argument of the program is a NumPy API."""
+    f, jax_f = partial(program, fnp), partial(program, jnp)
+    value, jacobian, result = forward_laplacian(f)(X)
+    close(value, f(X))
+    close(jacobian, jax.jit(jax.jacfwd(jax_f))(X))
+    close(result, hessian_trace(jax_f, X))
 
 
 def network(m: Any, x: Any) -> Any:
@@ -98,17 +102,11 @@ PARTICLES: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("spec", PARTICLES)
 def test_einsum_keeps_row_sparsity(spec: str) -> None:
-    def f(m: Any) -> Function:
-        def g(x: Any) -> Any:
-            r = m.sin(x.reshape(3, 2) @ B[:2, :2])
-            return m.tanh(m.einsum(spec, *PARTICLES[spec](r, r * x.mean())))
+    def f(m: Any, x: Any) -> Any:
+        r = m.sin(x.reshape(3, 2) @ B[:2, :2])
+        return m.tanh(m.einsum(spec, *PARTICLES[spec](r, r * x.mean())))
 
-        return g
-
-    value, jacobian, result = forward_laplacian(f(fnp))(X)
-    close(value, f(fnp)(X))
-    close(jacobian, jax.jit(jax.jacfwd(f(jnp)))(X))
-    close(result, hessian_trace(f(jnp), X))
+    check_laplacian(f)
 
 
 WITHIN_ROWS: dict[str, Callable[[Any, Any], Any]] = {
@@ -127,13 +125,7 @@ WITHIN_ROWS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("name", WITHIN_ROWS)
 def test_rowwise_primitives_keep_row_sparsity(name: str) -> None:
-    def f(m: Any) -> Function:
-        return lambda x: WITHIN_ROWS[name](m, m.sin(x.reshape(3, 2) @ B[:2, :2]))
-
-    value, jacobian, result = forward_laplacian(f(fnp))(X)
-    close(value, f(fnp)(X))
-    close(jacobian, jax.jit(jax.jacfwd(f(jnp)))(X))
-    close(result, hessian_trace(f(jnp), X))
+    check_laplacian(lambda m, x: WITHIN_ROWS[name](m, m.sin(x.reshape(3, 2) @ B[:2, :2])))
 
 
 def test_row_sparsity_is_kept_until_the_sum() -> None:
@@ -424,16 +416,13 @@ def test_user_defined_primitives() -> None:
 def test_error_messages() -> None:
     with pytest.raises(TypeError, match=r"laplacian of .* differentiated arguments must be floats, got i64\[3\]"):
         laplacian(lambda x: x * 1.0)(np.arange(3))
-    with pytest.raises(TypeError, match=r"must be floats, got c128\[\]"):
-        laplacian(lambda x: x)(1j)
-    with pytest.raises(TypeError, match=r"outputs must be floats or complex numbers, got i64\[\]"):
-        laplacian(fnp.argmax)(X)
-    with pytest.raises(ValueError, match=r"laplacian of sin: argnums 2 names argument 2"):
-        laplacian(fnp.sin, 2)(X)
-    with pytest.raises(TypeError, match="laplacian takes a function, got 3"):
-        laplacian(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="argnums"):
-        laplacian(fnp.sin, "x")  # type: ignore[arg-type]
+    assert_errors(
+        (lambda: laplacian(lambda x: x)(1j), TypeError, r"must be floats, got c128\[\]"),
+        (lambda: laplacian(fnp.argmax)(X), TypeError, r"outputs must be floats or complex numbers, got i64\[\]"),
+        (lambda: laplacian(fnp.sin, 2)(X), ValueError, r"laplacian of sin: argnums 2 names argument 2"),
+        (lambda: laplacian(3), TypeError, "laplacian takes a function, got 3"),  # type: ignore[arg-type]
+        (lambda: laplacian(fnp.sin, "x"), TypeError, "argnums"),  # type: ignore[arg-type]
+    )
     with pytest.raises(TypeError, match=r"cannot be made from InterpreterTracer\(.*\), created by laplacian"):
         laplacian(lambda x: np.asarray(x))(X)
 

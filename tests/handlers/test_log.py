@@ -18,12 +18,13 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import assert_errors
 from tracefx import lax
 from tracefx.control.call import Call
 from tracefx.handlers import OperationInfo, Summary, log
 from tracefx.handlers.array_summary import format_array
 from tracefx.handlers.instrumentation import Instrument
-from tracefx.handlers.log import _LogHooks
+from tracefx.handlers.operation_log import _LogHooks
 from tracefx.testing import HANDLER_LAWS, check_handler
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
@@ -220,12 +221,11 @@ def test_exceptions_of_the_sink_propagate() -> None:
 
 
 def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"log takes a function, got 3"):
-        log(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"log: sink must be a function, got 3 of type int"):
-        log(fnp.sin, sink=3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"log: where must be a function, got 'sin' of type str"):
-        log(fnp.sin, where="sin")  # type: ignore[arg-type]
+    assert_errors(
+        (lambda: log(3), TypeError, r"log takes a function, got 3"),  # type: ignore[arg-type]
+        (lambda: log(fnp.sin, sink=3), TypeError, r"log: sink must be a function, got 3 of type int"),  # type: ignore[arg-type]
+        (lambda: log(fnp.sin, where="sin"), TypeError, r"log: where must be a function, got 'sin' of type str"),  # type: ignore[arg-type]
+    )
 
 
 def test_nested_logs() -> None:
@@ -255,9 +255,7 @@ def test_logged_functions_compile_once() -> None:
 
 def test_log_obeys_the_handler_laws() -> None:
     watcher = _LogHooks(Lines(), None)
-    assert check_handler(lambda inner: Instrument(inner, "log", watcher)).passed == tuple(
-        law.name for law in HANDLER_LAWS
-    )
+    assert check_handler(Instrument("log", watcher)).passed == tuple(law.name for law in HANDLER_LAWS)
 
 
 # ------------------------------------------------------------------ text of arrays

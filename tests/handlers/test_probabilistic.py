@@ -14,7 +14,8 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
+from tests.errors import assert_errors
 from tracefx import lax, random, tree
 from tracefx.extend import Array
 from tracefx.handlers import (
@@ -57,11 +58,6 @@ def walk(start: Any) -> Any:
         return x, x
 
     return lax.scan(step, fnp.asarray(start), None, length=4)
-
-
-def close(x: object, y: object) -> None:
-    for a, b in zip(tree.leaves(x), tree.leaves(y), strict=True):
-        assert_near(a, b)
 
 
 def numbers(sites: dict[str, Site]) -> dict[str, tuple[Array, Array]]:
@@ -139,25 +135,25 @@ def test_integer_fields_draw_floats() -> None:
 def test_compiled_and_traced_draws_are_the_same() -> None:
     want = seed(model, 0)(XS)
     for f in (fx.jit(seed(model, 0)), seed(fx.jit(model), 0)):
-        close(f(XS), want)
-    close(trace(seed(model, 0))(XS)[0], want)
+        assert_near(f(XS), want)
+    assert_near(trace(seed(model, 0))(XS)[0], want)
     assert (np.asarray(seed(model, 1)(XS)) != np.asarray(want)).all()
     _, inside = seed(trace(model), 0)(XS)
     _, outside = trace(seed(model, 0))(XS)
     _, compiled = fx.jit(trace(seed(fx.jit(model), 0)))(XS)
     assert list(outside) == ["w", "b", "y"]
     for sites in (outside, compiled):
-        close(numbers(sites), numbers(inside))
+        assert_near(numbers(sites), numbers(inside))
     normal = jst.norm.logpdf(np.asarray(inside["b"].value))
-    close(inside["b"].log_prob, normal)
+    assert_near(inside["b"].log_prob, normal)
     assert isinstance(inside["y"].distribution, Normal)
-    close(inside["y"].distribution.loc, XS * inside["w"].value + np.sum(inside["b"].value))
+    assert_near(inside["y"].distribution.loc, XS * inside["w"].value + np.sum(inside["b"].value))
 
 
 def test_seed_under_vmap_over_keys() -> None:
     keys = fnp.arange(3)
     many = fx.vmap(lambda key: seed(model, key)(XS))(keys)
-    close(many, np.stack([seed(model, i)(XS) for i in range(3)]))
+    assert_near(many, np.stack([seed(model, i)(XS) for i in range(3)]))
 
 
 @pytest.mark.parametrize("f", [fx.vmap(model), fx.vmap(fx.jit(model)), fx.jit(fx.vmap(model))])
@@ -166,7 +162,7 @@ def test_batch_elements_draw_independently(f: Callable[..., Any]) -> None:
     assert {name: s.value.shape for name, s in sites.items()} == {"w": (3,), "b": (3, 2), "y": (3,)}
     assert len(set(np.asarray(sites["w"].value).tolist())) == 3
     _, inside = seed(fx.vmap(trace(model)), 0)(XS)
-    close(numbers(sites), numbers(inside))
+    assert_near(numbers(sites), numbers(inside))
     shared = fx.vmap(seed(lambda x: x + sample("z", Normal()), 0))(np.zeros(3, np.float32))
     assert len(set(np.asarray(shared).tolist())) == 1
 
@@ -174,12 +170,9 @@ def test_batch_elements_draw_independently(f: Callable[..., Any]) -> None:
 def test_densities_of_batched_distributions() -> None:
     """A batched scalar field must not be broadcast along the axis of draws."""
 
-    def vector(m: Any) -> Array:
-        return sample("v", Normal(fnp.full(3, 1.0) * m, m))
-
-    _, sites = trace(seed(fx.vmap(vector), 0))(XS)
+    _, sites = trace(seed(fx.vmap(lambda m: sample("v", Normal(fnp.full(3, 1.0) * m, m))), 0))(XS)
     values = np.asarray(sites["v"].value)
-    close(sites["v"].log_prob, jst.norm.logpdf(values, XS[:, None], XS[:, None]))
+    assert_near(sites["v"].log_prob, jst.norm.logpdf(values, XS[:, None], XS[:, None]))
 
 
 def test_draws_under_nested_vmap() -> None:
@@ -187,7 +180,7 @@ def test_draws_under_nested_vmap() -> None:
     x = np.zeros((2, 3), np.float32)
     _, sites = trace(seed(f, 0))(x)
     assert len(set(np.asarray(sites["z"].value).ravel().tolist())) == 6
-    close(condition(f, {"z": fnp.ones((2, 3))})(x), np.ones((2, 3)))
+    assert_near(condition(f, {"z": fnp.ones((2, 3))})(x), np.ones((2, 3)))
 
 
 def test_scan_steps_draw_independently() -> None:
@@ -196,9 +189,9 @@ def test_scan_steps_draw_independently() -> None:
         steps = np.asarray(sites["step"].value)
         assert steps.shape == (4,)
         assert len(set(steps.tolist())) == 4
-        close(end[1], np.cumsum(steps))
+        assert_near(end[1], np.cumsum(steps))
         before = np.concatenate([[0.0], np.cumsum(steps)[:-1]])
-        close(sites["step"].log_prob, jst.norm.logpdf(steps, before))
+        assert_near(sites["step"].log_prob, jst.norm.logpdf(steps, before))
     ends = seed(fx.vmap(walk), 0)(XS)[1]
     assert len({*(np.asarray(ends) - XS[:, None]).ravel().tolist()}) == 12
 
@@ -216,18 +209,15 @@ def test_draws_in_while_loops() -> None:
 
 
 def branches(x: Any) -> Array:
-    def yes() -> Array:
-        return sample("a", Normal(0.0, 1.0))
-
     def no() -> Array:
         return sample("a", Uniform(0.0, 1.0)) + sample("b", Normal(5.0, 1.0))
 
-    return lax.cond(x > 0, yes, no)
+    return lax.cond(x > 0, lambda: sample("a", Normal(0.0, 1.0)), no)
 
 
 def test_sites_in_branches() -> None:
     for x in (1.0, -1.0):
-        close(fx.jit(seed(branches, 0))(x), seed(branches, 0)(x))
+        assert_near(fx.jit(seed(branches, 0))(x), seed(branches, 0)(x))
         with pytest.raises(ValueError, match=r"the site 'b' at .* is in one branch of cond but not in branch 1"):
             trace(seed(branches, 0))(x)
         out, sites = trace(seed(branches, 0), missing=-1.0)(x)
@@ -236,10 +226,10 @@ def test_sites_in_branches() -> None:
         if x > 0:
             assert (float(sites["b"].value), float(sites["b"].log_prob)) == (-1.0, 0.0)
         else:
-            close(out, sites["a"].value + sites["b"].value)
+            assert_near(out, sites["a"].value + sites["b"].value)
         density = log_density(branches)({"a": 0.5, "b": 4.0}, x)
-        close(density, jst.norm.logpdf(0.5) if x > 0 else 0.0 + jst.norm.logpdf(4.0, 5.0))
-    close(fx.vmap(seed(branches, 0))(np.array([1.0, -1.0], np.float32))[0], seed(branches, 0)(1.0))
+        assert_near(density, jst.norm.logpdf(0.5) if x > 0 else 0.0 + jst.norm.logpdf(4.0, 5.0))
+    assert_near(fx.vmap(seed(branches, 0))(np.array([1.0, -1.0], np.float32))[0], seed(branches, 0)(1.0))
     with pytest.raises(ValueError, match=r"effects \(Sample 'a', Sample 'b'\)"):
         seed(fx.vmap(branches), 0)(XS)
     with pytest.raises(ValueError, match=r"collect inside vmap, vmap\(trace\(f\)\)"):
@@ -259,10 +249,10 @@ def test_derivatives_of_draws() -> None:
         fx.jit(seed(fx.jit(fx.grad(fx.jit(f))), 0)),
         seed(fx.grad(fx.checkpoint(f)), 0),
     ):
-        close(g(3.0), want)
+        assert_near(g(3.0), want)
     assert float(condition(fx.grad(f), {"x": 1.0})(3.0)) == 0.0
     assert float(condition(fx.grad(seed(f, 0)), {"x": 1.0})(3.0)) == 0.0
-    close(seed(fx.vmap(fx.grad(f)), 0)(XS), seed(fx.grad(lambda m: fx.vmap(f)(m).sum()), 0)(XS))
+    assert_near(seed(fx.vmap(fx.grad(f)), 0)(XS), seed(fx.grad(lambda m: fx.vmap(f)(m).sum()), 0)(XS))
 
 
 @pytest.mark.parametrize("distribution", [Uniform, Exponential, Normal])
@@ -271,14 +261,14 @@ def test_derivatives_commute_with_seed(distribution: type[Distribution]) -> None
         return sample("x", distribution(*([a] if distribution is Exponential else [a, a * a + 1]))).sum()
 
     x = np.array([0.5, 2.0], np.float32)
-    close(seed(fx.grad(f), 0)(x), fx.grad(seed(f, 0))(x))
+    assert_near(seed(fx.grad(f), 0)(x), fx.grad(seed(f, 0))(x))
 
 
 def test_derivatives_of_draws_in_a_scan() -> None:
     def f(x: Any) -> Any:
         return walk(x)[0]
 
-    close(seed(fx.grad(f), 0)(2.0), fx.grad(seed(f, 0))(2.0))
+    assert_near(seed(fx.grad(f), 0)(2.0), fx.grad(seed(f, 0))(2.0))
     assert float(fx.grad(condition(f, {"step": XS[[0, 1, 2, 0]]}))(2.0)) == 1.0
 
 
@@ -329,9 +319,9 @@ def test_composition_with_other_handlers() -> None:
         return sow(sample("x", Normal()), name="seen") + 1
 
     out, seen = reap(seed(f, 0))()
-    close(out, seen["seen"] + 1)
+    assert_near(out, seen["seen"] + 1)
     (_, seen), sites = trace(reap(seed(f, 0)))()
-    close(sites["x"].value, seen["seen"])
+    assert_near(sites["x"].value, seen["seen"])
 
 
 def test_draws_in_a_function_with_a_custom_rule() -> None:
@@ -341,7 +331,7 @@ def test_draws_in_a_function_with_a_custom_rule() -> None:
 
     f.defjvps(lambda t, ans, x: 7.0 * t)
     for g in (seed(f, 0), fx.jit(seed(f, 0)), seed(fx.jit(f), 0)):
-        close(trace(g)(2.0)[0], 2.0 * trace(g)(2.0)[1]["x"].value)
+        assert_near(trace(g)(2.0)[0], 2.0 * trace(g)(2.0)[1]["x"].value)
     assert float(seed(fx.grad(f), 0)(2.0)) == 7.0
     assert float(condition(f, {"x": 4.0})(2.0)) == 8.0
     with pytest.raises(UnseededError):  # the custom rule calls the function without a seed
@@ -362,7 +352,7 @@ def test_condition_composes_in_any_order() -> None:
         assert sites["w"].observed
         assert not sites["b"].observed
         assert float(sites["w"].value) == 2.0
-        close(sites["w"].log_prob, jst.norm.logpdf(2.0))
+        assert_near(sites["w"].log_prob, jst.norm.logpdf(2.0))
     _, sites = trace(seed(substitute(model, conditions), 0))(XS)
     assert not sites["w"].observed
     assert float(sites["w"].value) == 2.0
@@ -370,26 +360,26 @@ def test_condition_composes_in_any_order() -> None:
     assert float(trace(twice)(XS)[1]["w"].value) == 5.0
     values = fnp.array([1.0, 2.0])
     each = fx.vmap(lambda w: condition(seed(model, 0), {"w": w})(XS))(values)
-    close(each, np.stack([condition(seed(model, 0), {"w": w})(XS) for w in (1.0, 2.0)]))
+    assert_near(each, np.stack([condition(seed(model, 0), {"w": w})(XS) for w in (1.0, 2.0)]))
 
 
 def test_condition_overrides_observations() -> None:
     out = condition(model, {"w": 1.0, "b": fnp.zeros(2), "y": fnp.zeros(3)})(XS, XS)
-    close(out, np.zeros(3))
+    assert_near(out, np.zeros(3))
 
 
 def test_condition_sites_in_scans() -> None:
     steps = fnp.array([1.0, -2.0, 3.0, 0.5])
-    close(condition(walk, {"step": steps})(0.0)[1], np.cumsum(steps))
+    assert_near(condition(walk, {"step": steps})(0.0)[1], np.cumsum(steps))
     batch = fnp.stack([steps, steps, steps], axis=1)
-    close(condition(fx.vmap(walk), {"step": batch})(XS)[0], XS + np.sum(steps))
+    assert_near(condition(fx.vmap(walk), {"step": batch})(XS)[0], XS + np.sum(steps))
     with pytest.raises(TypeError, match=r"a scan of 4 steps, so its value must have 4 elements along axis 0"):
         condition(walk, {"step": fnp.ones(3)})(0.0)
 
     def nested(x: Any) -> Any:
         return lax.scan(lambda c, _: walk(c), x, None, length=2)
 
-    close(condition(nested, {"step": fnp.ones((2, 4))})(0.0)[0], 8.0)
+    assert_near(condition(nested, {"step": fnp.ones((2, 4))})(0.0)[0], 8.0)
     with pytest.raises(TypeError, match=r"4 elements along axis 1.* in one step of the scan around it"):
         condition(nested, {"step": fnp.ones((2, 3))})(0.0)
 
@@ -398,12 +388,12 @@ def test_replay() -> None:
     _, sites = seed(trace(model), 0)(XS)
     del sites["b"]
     _, replayed = seed(trace(replay(model, {**sites, "other": sites["w"]})), 5)(XS)
-    close(replayed["w"].value, sites["w"].value)
+    assert_near(replayed["w"].value, sites["w"].value)
     assert (np.asarray(replayed["b"].value) != 0).all()
     _, seen = seed(trace(replay(model, sites)), 5)(XS, 2 * XS)
-    close(seen["y"].value, 2 * XS)
+    assert_near(seen["y"].value, 2 * XS)
     _, steps = trace(seed(walk, 0))(0.0)
-    close(replay(walk, steps)(0.0), seed(walk, 0)(0.0))
+    assert_near(replay(walk, steps)(0.0), seed(walk, 0)(0.0))
     with pytest.raises(TypeError, match="those of a trace"):
         replay(model, {"w": 1.0})  # type: ignore[dict-item]  # the error that is tested
 
@@ -428,24 +418,18 @@ def test_invalid_arguments_are_refused() -> None:
         condition(seed(model, 0), {"q": 1.0})(XS)
     with pytest.raises(TypeError, match=r"the value of 'w', sampled at .*, is f32\[3\], but the value is f32\[\]"):
         condition(seed(model, 0), {"w": XS})(XS)
-    with pytest.raises(TypeError, match=r"must be a dict by name"):
-        condition(model, 3)  # type: ignore[arg-type]  # the error that is tested
-    with pytest.raises(TypeError, match=r"obs is f32\[\], but the value is f32\[3\]"):
-        observe("y", Normal(fnp.zeros(3)), 1.0)
-    with pytest.raises(TypeError, match=r"obs is f32\[\].*, but the value is i32\[\]"):
-        observe("y", Bernoulli(0.0), 1.0)
-    with pytest.raises(TypeError, match="the name must be a string"):
-        sample(3, Normal())  # type: ignore[arg-type]  # the error that is tested
-    with pytest.raises(TypeError, match="must inherit from Distribution"):
-        sample("x", 3)  # type: ignore[arg-type]  # the error that is tested
+    assert_errors(
+        (lambda: condition(model, 3), TypeError, r"must be a dict by name"),  # type: ignore[arg-type]  # the error that is tested
+        (lambda: observe("y", Normal(fnp.zeros(3)), 1.0), TypeError, r"obs is f32\[\], but the value is f32\[3\]"),
+        (lambda: observe("y", Bernoulli(0.0), 1.0), TypeError, r"obs is f32\[\].*, but the value is i32\[\]"),
+        (lambda: sample(3, Normal()), TypeError, "the name must be a string"),  # type: ignore[arg-type]  # the error that is tested
+        (lambda: sample("x", 3), TypeError, "must inherit from Distribution"),  # type: ignore[arg-type]  # the error that is tested
+    )
     with pytest.raises(ValueError, match=r"sample of 'x': the fields .* don't fit each other"):
         sample("x", Normal(fnp.zeros(2), fnp.zeros(3)))
 
-    def twice() -> Array:
-        return sample("a", Normal()) + sample("a", Normal())
-
     with pytest.raises(ValueError, match=r"two sites have the name 'a', one at .* and one at"):
-        trace(seed(twice, 0))()
+        trace(seed(lambda: sample("a", Normal()) + sample("a", Normal()), 0))()
 
 
 # ------------------------------------------------------------------ densities
@@ -461,12 +445,12 @@ def test_log_density_and_its_gradient() -> None:
 
     density = log_density(model)
     for f in (density, fx.jit(density), log_density(fx.jit(model))):
-        close(f(values, XS, 2 * XS), want(tree.map(np.asarray, values)))
+        assert_near(f(values, XS, 2 * XS), want(tree.map(np.asarray, values)))
     jax_gradient = jax.grad(want)(tree.map(np.asarray, values))
     for g in (fx.grad(density), fx.jit(fx.grad(density)), fx.grad(fx.jit(density))):
-        close(g(values, XS, 2 * XS), jax_gradient)
+        assert_near(g(values, XS, 2 * XS), jax_gradient)
     batch = tree.map(lambda x: fnp.stack([fnp.asarray(x)] * 2), values)
-    close(
+    assert_near(
         fx.vmap(density, in_axes=(0, None, None))(batch, XS, 2 * XS), np.stack([want(tree.map(np.asarray, values))] * 2)
     )
     with pytest.raises(UnseededError, match="'b'"):
@@ -521,7 +505,7 @@ def test_checkpointed_scan_draws_once(checkpoint: Any) -> None:
 
         return lax.scan(step, fnp.asarray(x), None, length=4, checkpoint=checkpoint)[0]
 
-    close(seed(fx.grad(f), 0)(2.0), fx.grad(seed(f, 0))(2.0))
+    assert_near(seed(fx.grad(f), 0)(2.0), fx.grad(seed(f, 0))(2.0))
 
 
 def test_other_handlers_on_log_density() -> None:
@@ -529,7 +513,7 @@ def test_other_handlers_on_log_density() -> None:
         return log_density(model)({"w": w[0], "b": fnp.zeros(2)}, XS, XS)
 
     w = fnp.array([0.5])
-    close(laplacian(density)(w), np.trace(np.asarray(fx.hessian(density)(w))))
+    assert_near(laplacian(density)(w), np.trace(np.asarray(fx.hessian(density)(w))))
     interval = bounds(density)(around(w, 0.01))
     assert interval.contains(density(w))
     assert count(seed(model, 0))(XS).flops > 0

@@ -18,7 +18,7 @@ from rich.console import Console
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax
 from tracefx.core.handler import current
 from tracefx.errors import HandlerStateError

@@ -11,16 +11,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tracefx import lax
-from tracefx.handlers import (
-    SparseMatrix,
-    SparsityPattern,
-    hessian_sparsity,
-    jacobian_sparsity,
-    sparse_hessian,
-    sparse_jacobian,
-)
+from tests.comparison import assert_near
+from tests.errors import assert_errors
+from tracefx import handlers, lax
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY
 
 Function = Callable[..., Any]
@@ -115,13 +108,13 @@ EXACT: dict[str, Any] = {
 @pytest.mark.parametrize("name", EXACT)
 def test_pattern_is_exact(name: str) -> None:
     f = EXACT[name]
-    pattern = jacobian_sparsity(f)(X)
+    pattern = handlers.jacobian_sparsity(f)(X)
     np.testing.assert_array_equal(pattern.todense().astype(int), true_pattern(f, X).astype(int))
-    matrix = sparse_jacobian(f)(X)
+    matrix = handlers.sparse_jacobian(f)(X)
     assert matrix.pattern == pattern
     dense = fx.jacfwd(lambda x: fnp.ravel(f(x)))(X)
     assert_near(matrix.todense(), dense, ELEMENTARY)
-    assert_near(fx.jit(sparse_jacobian(f))(X).todense(), dense, ELEMENTARY)
+    assert_near(fx.jit(handlers.sparse_jacobian(f))(X).todense(), dense, ELEMENTARY)
 
 
 CONSERVATIVE: dict[str, tuple[Function, Any]] = {
@@ -149,10 +142,10 @@ CONSERVATIVE: dict[str, tuple[Function, Any]] = {
 @pytest.mark.parametrize("name", CONSERVATIVE)
 def test_pattern_is_conservative_for_data_dependent_programs(name: str) -> None:
     f, expected = CONSERVATIVE[name]
-    pattern = jacobian_sparsity(f)(X)
+    pattern = handlers.jacobian_sparsity(f)(X)
     np.testing.assert_array_equal(pattern.todense(), np.asarray(expected) > 0)
     assert not (true_pattern(f, X) & ~pattern.todense()).any()
-    assert_near(sparse_jacobian(f)(X).todense(), fx.jacfwd(f)(X), ELEMENTARY)
+    assert_near(handlers.sparse_jacobian(f)(X).todense(), fx.jacfwd(f)(X), ELEMENTARY)
 
 
 def test_long_loops_are_iterated_to_a_fixed_point() -> None:
@@ -160,7 +153,7 @@ def test_long_loops_are_iterated_to_a_fixed_point() -> None:
         left, _ = lax.scan(lambda c, _: (c * 0.9 + fnp.roll(c, 3) * 0.1, None), x, None, length=100_000)
         return left
 
-    pattern = jacobian_sparsity(f)(X)
+    pattern = handlers.jacobian_sparsity(f)(X)
     np.testing.assert_array_equal(pattern.todense(), np.eye(6) + np.roll(np.eye(6), 3, 0) > 0)
 
 
@@ -168,7 +161,7 @@ def test_slow_fixed_points_are_overapproximated() -> None:
     """After some iterations a loop is assumed to depend on all its possible inputs."""
     n = 50
     f = lambda x: lax.while_loop(lambda c: c[0] < 3.0, lambda c: c + 0.1 * fnp.roll(c, 1), x)  # noqa: E731
-    assert jacobian_sparsity(f)(fx.ShapeDtypeStruct((n,), np.float32)).nnz == n * n
+    assert handlers.jacobian_sparsity(f)(fx.ShapeDtypeStruct((n,), np.float32)).nnz == n * n
 
 
 def test_arguments_and_outputs_may_be_pytrees() -> None:
@@ -176,11 +169,11 @@ def test_arguments_and_outputs_may_be_pytrees() -> None:
         return {"a": p["x"] * scale, "b": p["y"].sum() + p["x"][0] + shift}
 
     p = {"x": np.ones(2, np.float32), "y": np.ones((1, 2), np.float32)}
-    matrix = sparse_jacobian(f)(p, np.array([2.0, 3.0], np.float32), shift=1.0)
+    matrix = handlers.sparse_jacobian(f)(p, np.array([2.0, 3.0], np.float32), shift=1.0)
     expected = [[2.0, 0, 0, 0], [0, 3.0, 0, 0], [1, 0, 1, 1]]
     np.testing.assert_array_equal(matrix.todense(), expected)
     # A zero in another argument does not remove entries.
-    matrix = sparse_jacobian(f)(p, np.array([0.0, 3.0], np.float32), shift=1.0)
+    matrix = handlers.sparse_jacobian(f)(p, np.array([0.0, 3.0], np.float32), shift=1.0)
     assert matrix.nnz == 5
 
 
@@ -191,14 +184,14 @@ def test_pattern_is_cached_by_argument_types() -> None:
         calls.append(x.shape)
         return x * x
 
-    jacobian = sparse_jacobian(f)
+    jacobian = handlers.sparse_jacobian(f)
     for _ in range(3):
         jacobian(np.ones(4, np.float32))
     assert calls == [(4,)] * 4  # once for the pattern, three times for the values
     jacobian(np.ones(5, np.float32))
     assert calls[4:] == [(5,)] * 2
-    known_pattern = SparsityPattern([0, 1], [0, 1], (2, 2))
-    assert sparse_jacobian(f, known_pattern)(np.ones(2, np.float32)).pattern is known_pattern
+    known_pattern = handlers.SparsityPattern([0, 1], [0, 1], (2, 2))
+    assert handlers.sparse_jacobian(f, known_pattern)(np.ones(2, np.float32)).pattern is known_pattern
     assert len(calls) == 7
 
 
@@ -215,11 +208,11 @@ def colours(matrix: Any, x: Any) -> int:
 def test_number_of_colours_is_small() -> None:
     x = np.linspace(0, 1, 40, dtype=np.float32)
     padded: Function = lambda x: fnp.pad(fnp.sin(x), (2, 2))  # noqa: E731
-    assert colours(sparse_jacobian(lambda x: fnp.sin(x) * x), x) == 1
-    assert colours(sparse_jacobian(lambda x: padded(x)[1:-3] + padded(x)[3:-1] * x), x) == 3
+    assert colours(handlers.sparse_jacobian(lambda x: fnp.sin(x) * x), x) == 1
+    assert colours(handlers.sparse_jacobian(lambda x: padded(x)[1:-3] + padded(x)[3:-1] * x), x) == 3
     assert (
         colours(
-            sparse_jacobian(
+            handlers.sparse_jacobian(
                 lambda x: padded(x)[0:-4] + padded(x)[1:-3] + padded(x)[2:-2] + padded(x)[3:-1] + padded(x)[4:] * x
             ),
             x,
@@ -227,8 +220,8 @@ def test_number_of_colours_is_small() -> None:
         == 5
     )
     # Dense rows are computed backward, dense columns forward.
-    assert colours(sparse_jacobian(lambda x: fnp.append(fnp.sin(x), x.sum())), x) == 2
-    assert colours(sparse_jacobian(lambda x: fnp.sin(x) * x[0]), x) == 2
+    assert colours(handlers.sparse_jacobian(lambda x: fnp.append(fnp.sin(x), x.sum())), x) == 2
+    assert colours(handlers.sparse_jacobian(lambda x: fnp.sin(x) * x[0]), x) == 2
 
 
 def test_hessian_symmetry_reduces_colours() -> None:
@@ -236,7 +229,7 @@ def test_hessian_symmetry_reduces_colours() -> None:
     n = 30
     arrow = lambda x: (x[0] * fnp.sin(x[1:])).sum() + (x**3).sum()  # noqa: E731
     x = np.linspace(0.1, 1, n, dtype=np.float32)
-    matrix = sparse_hessian(arrow)
+    matrix = handlers.sparse_hessian(arrow)
     assert matrix(x).nnz == n + 2 * (n - 1)
     assert_near(matrix(x).todense(), fx.hessian(arrow)(x), ELEMENTARY)
     assert colours(matrix, x) == 2
@@ -250,7 +243,7 @@ def test_colours_of_a_hessian_with_dense_rows_and_a_chain() -> None:
         return (x[3] * fnp.sin(x)).sum() + (x[7] * x * x).sum() + (x[1:] * x[:-1] ** 2).sum()
 
     x = np.linspace(0.1, 1, n, dtype=np.float32)
-    matrix = sparse_hessian(energy)
+    matrix = handlers.sparse_hessian(energy)
     assert colours(matrix, x) == 5
     v = np.cos(x)
     want = fx.jvp(fx.grad(energy), (x,), (v,))[1]
@@ -263,16 +256,16 @@ def test_sparse_hessian_of_a_graph_energy() -> None:
     edges = edges[edges[:, 0] != edges[:, 1]]
     energy = lambda x: (fnp.sin(x[edges[:, 0]] - x[edges[:, 1]]) ** 2).sum()  # noqa: E731
     x = rng.normal(size=60).astype(np.float32)
-    assert_near(sparse_hessian(energy)(x).todense(), fx.hessian(energy)(x), ELEMENTARY)
+    assert_near(handlers.sparse_hessian(energy)(x).todense(), fx.hessian(energy)(x), ELEMENTARY)
     expected = np.zeros((60, 60), bool)
     for i, j in edges:
         expected[[i, i, j, j], [i, j, i, j]] = True
-    np.testing.assert_array_equal(hessian_sparsity(energy)(x).todense(), expected)
+    np.testing.assert_array_equal(handlers.hessian_sparsity(energy)(x).todense(), expected)
 
 
 def test_hessian_of_a_linear_function_is_empty() -> None:
-    assert hessian_sparsity(lambda x: x.sum() * 3)(X).nnz == 0
-    assert sparse_hessian(lambda x: x.sum() * 3)(X).todense().tolist() == [[0.0] * 6] * 6
+    assert handlers.hessian_sparsity(lambda x: x.sum() * 3)(X).nnz == 0
+    assert handlers.sparse_hessian(lambda x: x.sum() * 3)(X).todense().tolist() == [[0.0] * 6] * 6
 
 
 # ------------------------------------------------------------------ composition
@@ -280,26 +273,28 @@ def test_hessian_of_a_linear_function_is_empty() -> None:
 
 def test_sparse_jacobian_composes_with_transformations() -> None:
     f = lambda x: fnp.pad(fnp.sin(x), (1, 1), constant_values=0.5)[:-2] * x  # noqa: E731
-    jacobian = sparse_jacobian(f)
+    jacobian = handlers.sparse_jacobian(f)
     total = lambda x: (jacobian(x).data ** 2).sum()  # noqa: E731
     dense = lambda x: (fx.jacfwd(f)(x) ** 2).sum()  # noqa: E731
     assert_near(fx.grad(total)(X), fx.grad(dense)(X), ELEMENTARY)
     rows = np.stack([X, X * 2])
     batch = fx.vmap(jacobian)(rows)
-    assert isinstance(batch, SparseMatrix)
+    assert isinstance(batch, handlers.SparseMatrix)
     assert batch.data.shape == (2, batch.pattern.nnz)
-    assert_near(fx.vmap(SparseMatrix.todense)(batch), fx.vmap(fx.jacfwd(f))(rows), ELEMENTARY)
+    assert_near(fx.vmap(handlers.SparseMatrix.todense)(batch), fx.vmap(fx.jacfwd(f))(rows), ELEMENTARY)
     _, stacked = lax.scan(lambda c, x: (c, jacobian(x)), 0.0, rows)
     assert_near(stacked.data, batch.data, ELEMENTARY)
-    np.testing.assert_array_equal(jacobian_sparsity(fx.vmap(f))(rows).todense(), np.kron(np.eye(2), true_pattern(f, X)))
-    inner = sparse_jacobian(lambda x: jacobian(x).data)(X)
+    np.testing.assert_array_equal(
+        handlers.jacobian_sparsity(fx.vmap(f))(rows).todense(), np.kron(np.eye(2), true_pattern(f, X))
+    )
+    inner = handlers.sparse_jacobian(lambda x: jacobian(x).data)(X)
     assert inner.shape == (jacobian(X).nnz, 6)
     assert_near(inner.todense(), fx.jacfwd(lambda x: jacobian(x).data)(X), ELEMENTARY)
 
 
 def test_sparse_jacobian_of_a_closure_over_tracers() -> None:
     def row(scale: Any) -> Any:
-        return sparse_jacobian(lambda x: x * scale)(X).data
+        return handlers.sparse_jacobian(lambda x: x * scale)(X).data
 
     np.testing.assert_array_equal(fx.jit(row)(2.0), np.full(6, 2.0))
     np.testing.assert_array_equal(fx.grad(lambda s: row(s).sum())(2.0), 6.0)
@@ -309,7 +304,7 @@ def test_sparse_jacobian_of_a_closure_over_tracers() -> None:
 
 
 def test_sparse_matrix_products_and_attributes() -> None:
-    matrix = sparse_jacobian(lambda x: x[1:] * x[:-1])(X)
+    matrix = handlers.sparse_jacobian(lambda x: x[1:] * x[:-1])(X)
     dense = np.asarray(matrix.todense())
     v, columns = np.arange(6, dtype=np.float32), np.ones((6, 2), np.float32)
     assert_near(matrix @ v, dense @ v, ELEMENTARY)
@@ -328,28 +323,30 @@ def test_sparse_matrix_products_and_attributes() -> None:
 
 
 def test_patterns_compare_and_hash_by_value() -> None:
-    a, b = SparsityPattern([0, 1], [1, 0], (2, 2)), SparsityPattern(np.array([0, 1]), np.array([1, 0]), (2, 2))
+    a, b = (
+        handlers.SparsityPattern([0, 1], [1, 0], (2, 2)),
+        handlers.SparsityPattern(np.array([0, 1]), np.array([1, 0]), (2, 2)),
+    )
     assert a == b
     assert hash(a) == hash(b)
-    assert a != SparsityPattern([0, 1], [1, 1], (2, 2))
-    assert a != SparsityPattern([0, 1], [1, 0], (3, 2))
+    assert a != handlers.SparsityPattern([0, 1], [1, 1], (2, 2))
+    assert a != handlers.SparsityPattern([0, 1], [1, 0], (3, 2))
     assert pickle.loads(pickle.dumps(a)) == a
     assert a == a.T
     with pytest.raises(ValueError, match="read-only"):
         a.rows[0] = 1
-    with pytest.raises(ValueError, match=r"entry \(2, 0\) is outside of 2 x 2"):
-        SparsityPattern([2], [0], (2, 2))
-    with pytest.raises(ValueError, match="ordered by row, then column"):
-        SparsityPattern([1, 0], [0, 0], (2, 2))
-    with pytest.raises(ValueError, match="two lists of one length"):
-        SparsityPattern([1, 0], [0], (2, 2))
+    assert_errors(
+        (lambda: handlers.SparsityPattern([2], [0], (2, 2)), ValueError, r"entry \(2, 0\) is outside of 2 x 2"),
+        (lambda: handlers.SparsityPattern([1, 0], [0, 0], (2, 2)), ValueError, "ordered by row, then column"),
+        (lambda: handlers.SparsityPattern([1, 0], [0], (2, 2)), ValueError, "two lists of one length"),
+    )
 
 
 def test_empty_matrices() -> None:
-    assert jacobian_sparsity(fnp.sin)(np.zeros((0,), np.float32)) == SparsityPattern([], [], (0, 0))
-    assert sparse_jacobian(lambda x: x.sum())(np.zeros((0,), np.float32)).todense().shape == (1, 0)
-    assert sparse_jacobian(lambda x: fnp.ones(3, np.float32))(X).todense().tolist() == [[0.0] * 6] * 3
-    assert float(sparse_jacobian(fnp.square)(np.float32(3.0)).todense()[0, 0]) == 6.0
+    assert handlers.jacobian_sparsity(fnp.sin)(np.zeros((0,), np.float32)) == handlers.SparsityPattern([], [], (0, 0))
+    assert handlers.sparse_jacobian(lambda x: x.sum())(np.zeros((0,), np.float32)).todense().shape == (1, 0)
+    assert handlers.sparse_jacobian(lambda x: fnp.ones(3, np.float32))(X).todense().tolist() == [[0.0] * 6] * 3
+    assert float(handlers.sparse_jacobian(fnp.square)(np.float32(3.0)).todense()[0, 0]) == 6.0
 
 
 # ------------------------------------------------------------------ errors
@@ -357,20 +354,19 @@ def test_empty_matrices() -> None:
 
 def test_error_messages() -> None:
     with pytest.raises(TypeError, match=r"jacobian_sparsity of .*: the first argument must be made of floats, got i32"):
-        jacobian_sparsity(lambda x: x)(np.arange(3))
+        handlers.jacobian_sparsity(lambda x: x)(np.arange(3))
     with pytest.raises(TypeError, match=r"sparse_jacobian of .*: outputs must be floats, got i32"):
-        sparse_jacobian(lambda x: fnp.argmax(x))(X)
+        handlers.sparse_jacobian(lambda x: fnp.argmax(x))(X)
     with pytest.raises(TypeError, match="derivatives are by the first argument, but there is none"):
-        jacobian_sparsity(lambda: 1.0)()
-    with pytest.raises(TypeError, match="grad of .* must return a scalar"):
-        hessian_sparsity(lambda x: x)(X)
-    with pytest.raises(TypeError, match="sparse_jacobian takes a function, got 3"):
-        sparse_jacobian(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="pattern must be a SparsityPattern, got 3"):
-        sparse_jacobian(fnp.sin, 3)  # type: ignore[arg-type]
+        handlers.jacobian_sparsity(lambda: 1.0)()
+    assert_errors(
+        (lambda: handlers.hessian_sparsity(lambda x: x)(X), TypeError, "grad of .* must return a scalar"),
+        (lambda: handlers.sparse_jacobian(3), TypeError, "sparse_jacobian takes a function, got 3"),  # type: ignore[arg-type]
+        (lambda: handlers.sparse_jacobian(fnp.sin, 3), TypeError, "pattern must be a SparsityPattern, got 3"),  # type: ignore[arg-type]
+    )
     with pytest.raises(ValueError, match=r"the matrix is 6 x 6, the pattern SparsityPattern\(2 x 2, nnz=1\)"):
-        sparse_jacobian(fnp.sin, SparsityPattern([0], [0], (2, 2)))(X)
+        handlers.sparse_jacobian(fnp.sin, handlers.SparsityPattern([0], [0], (2, 2)))(X)
     with pytest.raises(ValueError, match=r"6000 x 6000 matrix has more than 30,000,000 entries: it is not sparse"):
-        jacobian_sparsity(lambda x: x * x.sum())(fx.ShapeDtypeStruct((6000,), np.float32))
+        handlers.jacobian_sparsity(lambda x: x * x.sum())(fx.ShapeDtypeStruct((6000,), np.float32))
     with pytest.raises(ValueError, match="is not symmetric"):
-        sparse_hessian(fnp.sum, SparsityPattern([0], [1], (6, 6)))(X)
+        handlers.sparse_hessian(fnp.sum, handlers.SparsityPattern([0], [1], (6, 6)))(X)

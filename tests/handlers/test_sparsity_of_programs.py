@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.handlers import forward_laplacian, sparse_hessian, sparse_jacobian
 from tracefx.testing.generated_programs import GeneratedProgram
 from tracefx.testing.strategies.programs import control_flow_programs, programs
@@ -31,10 +31,6 @@ def finite(*arrays: Any) -> bool:
     return all(bool(np.isfinite(x).all()) for x in arrays)
 
 
-def close(got: Any, want: Any) -> None:
-    assert_near(got, want, DERIVATIVE)
-
-
 def compare(program: GeneratedProgram) -> None:
     with fx.enable_x64():
         f, xs = program.function(fx, fnp), arguments(program)
@@ -45,7 +41,7 @@ def compare(program: GeneratedProgram) -> None:
         outside = dense[~sparse.pattern.todense()]
         assert not np.nan_to_num(outside).any(), sparse.pattern.todense().astype(int)
         if finite(dense):
-            close(sparse.todense(), dense)
+            assert_near(sparse.todense(), dense, DERIVATIVE)
         total: Callable[..., Any] = lambda xs: fnp.sum(array_function(xs))  # noqa: E731
         blocks = fx.jit(fx.hessian(total))(xs)
         size = dense.shape[1]
@@ -54,11 +50,11 @@ def compare(program: GeneratedProgram) -> None:
         assert second.shape == (size, size)
         if finite(curvature):
             assert not curvature[~second.pattern.todense()].any()
-            close(second.todense(), curvature)
+            assert_near(second.todense(), curvature, DERIVATIVE)
             value, jacobian, laplacian = forward_laplacian(array_function)(xs)
-            close(value, out)
-            close(matrix(jacobian, out.size, sizes), dense)
-            close(np.sum(laplacian), np.trace(curvature))
+            assert_near(value, out, DERIVATIVE)
+            assert_near(matrix(jacobian, out.size, sizes), dense, DERIVATIVE)
+            assert_near(np.sum(laplacian), np.trace(curvature), DERIVATIVE)
 
 
 @settings(max_examples=12, deadline=None)

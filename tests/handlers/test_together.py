@@ -10,7 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import handlers as h
 from tracefx import lax
 
@@ -26,10 +26,7 @@ with_custom_jvp.defjvp(lambda primals, tangents: (with_custom_jvp(*primals), tan
 
 
 def program(x: Any) -> Any:
-    def step(c: Any, w: Any) -> tuple[Any, Any]:
-        return with_custom_jvp(c * w), None
-
-    c, _ = lax.scan(step, x, fnp.array([0.5, 1.5]))
+    c, _ = lax.scan(lambda c, w: (with_custom_jvp(c * w), None), x, fnp.array([0.5, 1.5]))
     c = h.sow(c, name="c")
     return lax.cond(c.sum() > 0.0, lambda c: fx.jit(fnp.square)(c).sum(), lambda c: c.sum(), c)
 

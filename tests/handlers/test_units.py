@@ -11,21 +11,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax, nn, tree
-from tracefx.handlers import (
-    Normal,
-    Quantity,
-    Unit,
-    UnitError,
-    in_unit,
-    of_unit,
-    reap,
-    sample,
-    seed,
-    sow,
-    with_units,
-)
+from tracefx.handlers import Normal, Quantity, Unit, UnitError, in_unit, of_unit, reap, sample, seed, sow, with_units
 from tracefx.handlers.units import (
     DIMENSIONLESS,
     J,
@@ -170,6 +158,9 @@ def test_units_under_jit() -> None:
     assert_quantity(fx.jit(with_units(lambda x, y: x + y))(quantity(A, km), quantity(500.0, m)), A + 0.5, km)
 
 
+METRE = quantity(1.0, m)
+
+
 @pytest.mark.parametrize(
     ("f", "args", "message"),
     [
@@ -179,28 +170,12 @@ def test_units_under_jit() -> None:
         (lambda x, y: x < y, (quantity(1.0, m), quantity(1.0, kg)), r"lt of m and kg at "),
         (fnp.exp, (quantity(1.0, m),), r"exp takes dimensionless numbers, but an operand is in m"),
         (fnp.floor, (quantity(1.0, m),), r"floor takes dimensionless numbers, but an operand is in m"),
-        (
-            lambda x, y: x**y,
-            (quantity(1.0, m), quantity(1.0, m)),
-            r"pow of m with an exponent that is not a constant number",
-        ),
+        (lambda x, y: x**y, (METRE, METRE), r"pow of m with an exponent that is not a constant number"),
         (lambda x: in_unit(x, s), (quantity(1.0, m),), r"in_unit: the value is in m, not in s at "),
         (lambda x, y: fnp.concatenate([x, y]), (quantity(A, m), quantity(A, s)), r"concatenate of m and s"),
-        (
-            lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x),
-            (quantity(1.0, m),),
-            r"is in m here and in m\*\*2 there",
-        ),
-        (
-            lambda x: lax.cond(x > 0, lambda: x, lambda: x * x),
-            (quantity(1.0, m),),
-            r"branch 1 of cond.* m\*\*2 .* m there",
-        ),
-        (
-            lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x),
-            (quantity(1.0, m),),
-            r"is in m here and in m\*\*2",
-        ),
+        (lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x), (METRE,), r"is in m here and in m\*\*2 there"),
+        (lambda x: lax.cond(x > 0, lambda: x, lambda: x * x), (METRE,), r"branch 1 of cond.* m\*\*2 .* m there"),
+        (lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x), (METRE,), r"is in m here and in m\*\*2"),
     ],
 )
 def test_incompatible_units_are_refused(f: Callable[..., Any], args: tuple[Any, ...], message: str) -> None:
@@ -287,10 +262,10 @@ def test_units_of_derivatives() -> None:
 
 
 def test_gradient_with_two_units_of_one_dimension() -> None:
-    def squared(x: Any, y: Any) -> Any:
+    def square_of_sum(x: Any, y: Any) -> Any:
         return (x + y) ** 2
 
-    actual = with_units(fx.grad(squared, (0, 1)))(quantity(1.0, km), quantity(500.0, m))
+    actual = with_units(fx.grad(square_of_sum, (0, 1)))(quantity(1.0, km), quantity(500.0, m))
     assert_quantity(actual[0], 3.0, km)
     assert actual[1].unit.dimension == m.dimension
     assert_quantity(actual[1].to(m), 3000.0, m)
@@ -329,10 +304,10 @@ def test_debug_print_shows_the_number(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_random_draws_have_units() -> None:
-    def f(mean: Any) -> Any:
+    def draw(mean: Any) -> Any:
         return sample("x", Normal(mean, of_unit(1.0, cm)))
 
-    out = with_units(seed(f, 0))(quantity(2.0, m))
+    out = with_units(seed(draw, 0))(quantity(2.0, m))
     assert abs(float(out.to(m).value) - 2.0) < 0.05  # five standard deviations
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tracefx.testing.tolerances import FINITE_DIFFERENCES, SUMMED, Ulps
+from tests.comparison import assert_near
+from tracefx.testing.tolerances import FINITE_DIFFERENCES
 
 Call: TypeAlias = Callable[[Any], Any]
 Outcome: TypeAlias = tuple[str, str, str]
@@ -69,11 +69,6 @@ def _outcome_of(check: Callable[[], None]) -> str:
     return "right"
 
 
-def _near(got: Any, wanted: Any, tolerance: Ulps = SUMMED) -> None:
-    for a, b in zip(_leaves(got), _leaves(wanted), strict=True):
-        assert_near(a, b, tolerance)
-
-
 def outcome(call: Call, x: Any) -> Outcome:
     """Compares the call with NumPy, the gradient with a finite difference, and `vmap` with a loop."""
     array, total = fnp.asarray(x, dtype=np.float64), _total(call)
@@ -81,13 +76,13 @@ def outcome(call: Call, x: Any) -> Outcome:
 
     def derivative() -> None:
         right, left = [float(total(fnp.asarray(x + step * direction, dtype=np.float64))) for step in (1e-6, -1e-6)]
-        _near((np.asarray(fx.grad(total)(array)) * direction).sum(), (right - left) / 2e-6, FINITE_DIFFERENCES)
+        assert_near((np.asarray(fx.grad(total)(array)) * direction).sum(), (right - left) / 2e-6, FINITE_DIFFERENCES)
 
     def batched() -> None:
         batch = fnp.stack([array, array * 0.75])
-        _near(fx.vmap(total)(batch), fnp.stack([total(batch[0]), total(batch[1])]))
+        assert_near(fx.vmap(total)(batch), fnp.stack([total(batch[0]), total(batch[1])]))
 
-    return _outcome_of(lambda: _near(call(array), call(x))), _outcome_of(derivative), _outcome_of(batched)
+    return _outcome_of(lambda: assert_near(call(array), call(x))), _outcome_of(derivative), _outcome_of(batched)
 
 
 def outcomes_in_subprocess(module: str) -> dict[str, Outcome]:

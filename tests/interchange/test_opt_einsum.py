@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 
 BACKEND = "tracefx.numpy"
 A, B, C = (np.random.default_rng(0).normal(size=size).astype(np.float32) for size in ((2, 3), (3, 4), (4, 2)))

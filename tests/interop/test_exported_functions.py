@@ -9,16 +9,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import jax
-import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.differential.records import TRACEFX, Call, Record, is_inexact, to_library_array
+from tests.comparison import assert_same
+from tests.differential.records import TRACEFX, Call, Record, to_library_array
 from tests.differential.table import RECORDS
 from tracefx.core import dtypes
-from tracefx.interop.jax import as_jax, as_tracefx, from_jax, to_jax
+from tracefx.interop.jax import as_jax, from_jax, to_jax
 from tracefx.interop.jax.values import type_from_jax
-from tracefx.testing.tolerances import DERIVATIVE, Ulps, ulp_distance
+from tracefx.testing.tolerances import DERIVATIVE
 
 _RECORDS: Final = [record for record in RECORDS if not record.is_plain and record.calls]
 _TYPE_RECORDS: Final = _RECORDS[::3]
@@ -41,15 +41,6 @@ def operands_of(call: Call) -> tuple[list[Any], list[Any]]:
     return fx_operands, [as_jax(x) if isinstance(x, fx.Array) else x for x in fx_operands]
 
 
-def assert_agree(got: Any, want: Any, ulps: Ulps) -> None:
-    actual, expected = jax.tree.leaves(got), fx.tree.leaves(want)
-    for jax_leaf, fx_leaf in zip(actual, expected, strict=True):
-        g, w = np.asarray(as_tracefx(jax_leaf)), np.asarray(fx_leaf)
-        assert (g.shape, g.dtype) == (w.shape, w.dtype)
-        tolerance = ulps.for_array(w)
-        assert np.max(ulp_distance(g, w, tolerance.least), initial=0) <= (tolerance.of(g.dtype) if is_inexact(g) else 0)
-
-
 @pytest.mark.parametrize("record", _TYPE_RECORDS, ids=lambda record: record.name)
 def test_output_types_match(record: Record) -> None:
     call = record.calls[0]
@@ -69,7 +60,7 @@ def test_programs_roundtrip_through_jax(record: Record) -> None:
 def test_values_and_derivatives_match(record: Record) -> None:
     call = record.calls[0]
     f, (fx_operands, jax_operands) = function_of(record, call), operands_of(call)
-    assert_agree(to_jax(f)(*jax_operands), f(*fx_operands), record.ulps)
+    assert_same(to_jax(f)(*jax_operands), f(*fx_operands), record.ulps)
     argnums = (
         [i for i in call.differentiable_operands if dtypes.is_float(fx_operands[i].dtype)] if record.derivatives else []
     )
@@ -85,7 +76,7 @@ def test_values_and_derivatives_match(record: Record) -> None:
         xs = tuple([operands[i] for i in argnums])
         return library.jit(lambda *xs: library.jvp(g, xs, tuple([library.numpy.cos(x) for x in xs]))[1])(*xs)
 
-    assert_agree(
+    assert_same(
         tangents_of(jax, to_jax(inexact_outputs), jax_operands),
         tangents_of(fx, inexact_outputs, fx_operands),
         DERIVATIVE,

@@ -16,7 +16,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax import from_jax
 from tracefx.testing.tolerances import ELEMENTARY

@@ -19,13 +19,13 @@ import pytest
 from jax import lax
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_near, assert_same
 from tracefx.control.call import Call
 from tracefx.control.scan import Scan
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interop.jax import as_jax, from_jax
-from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SECOND_DERIVATIVE, SUMMED, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SECOND_DERIVATIVE, SUMMED
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -35,28 +35,21 @@ def loss(w: Any, x: Any) -> jax.Array:
     return jnp.sum(jax.nn.softmax(hidden) * hidden)
 
 
-def assert_alike(got: Any, want: Any, tolerance: Ulps = SUMMED) -> None:
-    for actual, expected in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-        assert isinstance(actual, fx.Array)
-        assert (actual.shape, actual.dtype, actual.weak_type) == (expected.shape, expected.dtype, expected.weak_type)
-        assert_near(actual, expected, tolerance)
-
-
 # ------------------------------------------------------------------ transformations
 
 
 def test_transformations_of_imported_functions() -> None:
     imported, w = from_jax(loss), X + 1
-    assert_alike(imported(w, X), loss(jnp.asarray(w), jnp.asarray(X)))
+    assert_same(imported(w, X), loss(jnp.asarray(w), jnp.asarray(X)), SUMMED)
     gradients = jax.jit(jax.grad(loss, argnums=(0, 1)))(w, X)
-    assert_alike(fx.grad(imported)(w, X), gradients[0])
-    assert_alike(fx.jit(fx.grad(imported, argnums=(0, 1)))(w, X), gradients)
-    assert_alike(fx.grad(fx.checkpoint(imported))(w, X), gradients[0])
+    assert_same(fx.grad(imported)(w, X), gradients[0], SUMMED)
+    assert_same(fx.jit(fx.grad(imported, argnums=(0, 1)))(w, X), gradients, SUMMED)
+    assert_same(fx.grad(fx.checkpoint(imported))(w, X), gradients[0], SUMMED)
     batch = np.stack([w, 2 * w, -w])
     want = jax.jit(jax.vmap(jax.grad(loss), in_axes=(0, None)))(batch, X)
-    assert_alike(fx.vmap(fx.grad(imported), in_axes=(0, None))(batch, X), want)
-    assert_alike(fx.jit(fx.hessian(imported))(w, X), jax.jit(jax.hessian(loss))(w, X), SECOND_DERIVATIVE)
-    assert_alike(fx.jvp(partial(imported, w), (X,), (w,)), jax.jvp(partial(loss, jnp.asarray(w)), (X,), (w,)))
+    assert_same(fx.vmap(fx.grad(imported), in_axes=(0, None))(batch, X), want, SUMMED)
+    assert_same(fx.jit(fx.hessian(imported))(w, X), jax.jit(jax.hessian(loss))(w, X), SECOND_DERIVATIVE)
+    assert_same(fx.jvp(partial(imported, w), (X,), (w,)), jax.jvp(partial(loss, jnp.asarray(w)), (X,), (w,)), SUMMED)
 
 
 def test_jaxpr_matches_jax() -> None:
@@ -112,10 +105,10 @@ def test_traces_depend_on_jax_settings(setting: str, value: object) -> None:
     jax.config.update(setting, value)
     try:
         second, _ = f(X)
-        assert_alike(second, jax.random.key_data(jax.random.key(3)))
+        assert_same(second, jax.random.key_data(jax.random.key(3)), SUMMED)
     finally:
         jax.config.update(setting, before)
-    assert_alike(f(X)[0], first)
+    assert_same(f(X)[0], first, SUMMED)
     assert len(traced) == 2
     assert traced[0] == before != traced[1]
 
@@ -142,17 +135,17 @@ def test_custom_derivatives_are_kept() -> None:
     def total(x: Any, scale: Any) -> Any:
         return f(x, 3)[0].sum() + (g(x, scale, 2)[0] * x).sum()
 
-    assert_alike(fx.grad(from_jax(total), argnums=(0, 1))(X, X[0]), jax.grad(total, argnums=(0, 1))(X, X[0]))
-    assert_alike(fx.jit(fx.grad(from_jax(total)))(X, X[0]), jax.grad(total)(X, X[0]))
+    assert_same(fx.grad(from_jax(total), argnums=(0, 1))(X, X[0]), jax.grad(total, argnums=(0, 1))(X, X[0]), SUMMED)
+    assert_same(fx.jit(fx.grad(from_jax(total)))(X, X[0]), jax.grad(total)(X, X[0]), SUMMED)
     rows = np.stack([X, 2 * X])
     want = jax.vmap(jax.grad(total), in_axes=(0, None))(rows, X[1])
-    assert_alike(fx.vmap(fx.grad(from_jax(total)), in_axes=(0, None))(rows, X[1]), want)
+    assert_same(fx.vmap(fx.grad(from_jax(total)), in_axes=(0, None))(rows, X[1]), want, SUMMED)
 
     # Inside loops and calls too.
     def looped(x: Any, s: Any) -> Any:
         return lax.scan(lambda c, _: (total(c, s) * x, c), x, None, length=2)[0].sum()
 
-    assert_alike(fx.grad(from_jax(looped))(X, X[0]), jax.grad(looped)(X, X[0]), DERIVATIVE)
+    assert_same(fx.grad(from_jax(looped))(X, X[0]), jax.grad(looped)(X, X[0]), DERIVATIVE)
 
 
 def test_second_derivative_of_custom_vjp() -> None:
@@ -162,7 +155,7 @@ def test_second_derivative_of_custom_vjp() -> None:
 
     cube.defvjp(lambda x: (cube(x), x), lambda x, ct: (3 * cube(x) / x * ct,))
     second = fx.grad(fx.grad(from_jax(lambda x: cube(x))))(2.0)
-    assert_alike(second, jax.grad(jax.grad(cube))(2.0))
+    assert_same(second, jax.grad(jax.grad(cube))(2.0), SUMMED)
 
 
 def test_custom_jvp_that_closes_over_a_differentiated_value_is_rejected() -> None:
@@ -209,7 +202,7 @@ def test_batching_rules_are_kept() -> None:
 def test_collectives_use_named_axes_of_vmap() -> None:
     f = from_jax(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"))
     want = jax.vmap(lambda x: x / lax.psum(x, "i") + lax.axis_index("i"), axis_name="i")(X)
-    assert_alike(fx.vmap(f, axis_name="i")(X), want)
+    assert_same(fx.vmap(f, axis_name="i")(X), want, SUMMED)
     with pytest.raises(NameError, match="unbound axis name"):
         f(X)
 
@@ -220,10 +213,10 @@ def test_batched_while_loop_runs_until_all_elements_finish() -> None:
 
     batched = jax.vmap(halved, in_axes=(0, None))
     xs = np.array([1, 8, 0.25, 100], np.float32)
-    assert_alike(from_jax(batched)(xs, np.float32(0.5)), batched(xs, np.float32(0.5)))
+    assert_same(from_jax(batched)(xs, np.float32(0.5)), batched(xs, np.float32(0.5)), SUMMED)
     both = jax.vmap(jax.vmap(halved, in_axes=(0, None)), in_axes=(0, 0))
     rows, leasts = np.stack([xs, xs + 1]), np.array([0.5, 2], np.float32)
-    assert_alike(fx.jit(from_jax(both))(rows, leasts), both(rows, leasts))
+    assert_same(fx.jit(from_jax(both))(rows, leasts), both(rows, leasts), SUMMED)
 
 
 def test_callbacks_are_called(capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,10 +332,10 @@ def test_random_keys_as_arguments_and_results() -> None:
 
     numbers, key, words = f(fx.random.key(5))  # type: ignore[arg-type]  # JAX's type, by JAX's signature
     want_one, want_two = jax.random.split(jax.random.key(5))
-    assert_alike(numbers, jax.random.normal(want_one, (3,)))
+    assert_same(numbers, jax.random.normal(want_one, (3,)), SUMMED)
     assert key.dtype == fx.random.key(0).dtype
     assert words.tolist() == jax.random.key_data(want_two).tolist()
-    assert_alike(fx.vmap(lambda k: f(k)[0])(fx.random.split(fx.random.key(1))), jax.vmap(lambda k: jax.random.normal(jax.random.split(k)[0], (3,)))(jax.random.split(jax.random.key(1))))  # fmt: skip  # noqa: E501
+    assert_same(fx.vmap(lambda k: f(k)[0])(fx.random.split(fx.random.key(1))), jax.vmap(lambda k: jax.random.normal(jax.random.split(k)[0], (3,)))(jax.random.split(jax.random.key(1))), SUMMED)  # fmt: skip  # noqa: E501
     assert f(jax.random.key(5))[2].tolist() == words.tolist()
 
 
@@ -358,7 +351,7 @@ def test_batched_random_keys_match_jax(impl: str) -> None:
         keys = jax.random.split(jax.random.key(seed, impl=impl), 6).reshape(2, 3)
         return jax.vmap(jax.vmap(draw))(keys)
 
-    assert_alike(from_jax(f)(3), jax.jit(f)(3))
+    assert_same(from_jax(f)(3), jax.jit(f)(3), SUMMED)
 
     def folded(seed: Any, data: Any) -> Any:
         keys = jax.random.split(jax.random.key(seed, impl=impl), 3)
@@ -371,7 +364,7 @@ def test_batched_random_keys_match_jax(impl: str) -> None:
 def test_operands_are_broadcast_as_in_jax() -> None:
     f = from_jax(lambda x, y: lax.atan2(x, y) * lax.max(y, x))
     assert f(X, X[:1]).shape == (3,)
-    assert_alike(f(X, X[:1]), lax.atan2(X, X[:1]) * lax.max(X[:1], X))
+    assert_same(f(X, X[:1]), lax.atan2(X, X[:1]) * lax.max(X[:1], X), SUMMED)
 
 
 def test_closed_over_arrays_share_memory() -> None:

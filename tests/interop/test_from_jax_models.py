@@ -20,7 +20,7 @@ import pytest
 from typing_extensions import override
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.handlers import (
     around,

@@ -29,12 +29,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive, primitives
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_same
 from tests.compiling import compile_with_fallback
 from tests.differential.records import INF, NAN, f32
 from tests.interop.hi_primitives import Tripled
-from tests.laws import references
-from tests.laws.samples import SAMPLES
+from tests.laws.samples import SAMPLES, jax_function
 from tests.versions import OTHER_PRIMITIVES, RUNS_RELAYOUT, STAGED_EVAL_JAXPR
 from tracefx.core import primitive
 from tracefx.core.jaxpr import HasSubjaxprs
@@ -43,6 +42,7 @@ from tracefx.errors import MissingRuleError
 from tracefx.interop.jax import from_jax
 from tracefx.interop.jax.importing import RULES
 from tracefx.interop.jax.unsupported_primitives import UNSUPPORTED
+from tracefx.testing.tolerances import SUMMED
 
 Function = Callable[..., Any]
 X: Final = np.array([[0.5, -1.0, 2.0], [0.25, 3.0, -0.75]], np.float32)
@@ -324,7 +324,7 @@ _OTHER_PARAMETERS: Final = frozenset({"eig"})
 def test_primitives_are_imported_with_their_parameters(name: str) -> None:
     """The imported JAX function for a primitive binds that primitive, with equal parameters."""
     for sample in SAMPLES[name]:
-        f = references.jax_function(sample.prim)
+        f = jax_function(sample.prim)
         operands = [fx.numpy.array(x, dtype=x.dtype) if isinstance(x, np.ndarray) else x for x in sample.operands[0]]
         prims = list(all_primitives_in(fx.make_jaxpr(from_jax(f))(*operands).jaxpr))
         if name in _OTHER_PARAMETERS:
@@ -333,21 +333,11 @@ def test_primitives_are_imported_with_their_parameters(name: str) -> None:
             assert sample.prim in prims, prims
 
 
-def assert_close(got: Any, want: Any) -> None:
-    actual_leaves, actual_tree = jax.tree.flatten(got)
-    expected_leaves, expected_tree = jax.tree.flatten(want)
-    assert str(actual_tree) == str(expected_tree)
-    for actual, expected in zip(actual_leaves, expected_leaves, strict=True):
-        assert isinstance(actual, fx.Array)
-        assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
-        assert_near(actual, expected)
-
-
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_programs_match_jax(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     f, args = PROGRAMS[name]
     assert name in {*primitive_names_in(jax.make_jaxpr(f)(*args).jaxpr)}
-    assert_close(from_jax(f)(*args), compile_with_fallback(jax.jit, f)(*args))
+    assert_same(from_jax(f)(*args), compile_with_fallback(jax.jit, f)(*args), SUMMED)
 
 
 @pytest.mark.parametrize("name", ["log2", "one_minus_square", "polynomial"])
@@ -357,14 +347,14 @@ def test_derivatives_of_composed_primitives_match_jax(name: str) -> None:
     f, (x,) = PROGRAMS[name]
     x, t = np.append(x, np.full((1, 3), 1e-10, np.float32), 0), np.full((3, 3), 0.5, np.float32)
     want = jax.jit(lambda x, t: jax.jvp(f, [x], [t]))(x, t)
-    assert_close(fx.jvp(from_jax(f), [x], [t]), want)
-    assert_close(fx.jit(lambda x, t: fx.jvp(from_jax(f), [x], [t]))(x, t), want)
-    assert_close(fx.vmap(from_jax(f))(x[:, None]), jax.vmap(f)(x[:, None]))
+    assert_same(fx.jvp(from_jax(f), [x], [t]), want, SUMMED)
+    assert_same(fx.jit(lambda x, t: fx.jvp(from_jax(f), [x], [t]))(x, t), want, SUMMED)
+    assert_same(fx.vmap(from_jax(f))(x[:, None]), jax.vmap(f)(x[:, None]), SUMMED)
 
     def total(f: Function) -> Function:
         return lambda x: sum(abs(leaf).sum() for leaf in jax.tree.leaves(f(x)))
 
-    assert_close(fx.grad(total(from_jax(f)))(x), jax.grad(total(f))(x))
+    assert_same(fx.grad(total(from_jax(f)))(x), jax.grad(total(f))(x), SUMMED)
 
 
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
@@ -372,9 +362,9 @@ def test_collectives_use_named_axes_of_vmap(name: str) -> None:
     f, x = COLLECTIVES[name], np.arange(8, dtype=np.float32).reshape(2, 2, 2) ** 2
     assert name in {*primitive_names_in(jax.make_jaxpr(f, axis_env=[("i", 2)])(x[0]).jaxpr)}
     want = jax.vmap(f, axis_name="i")(x)
-    assert_close(fx.vmap(from_jax(f), axis_name="i")(x), want)
+    assert_same(fx.vmap(from_jax(f), axis_name="i")(x), want, SUMMED)
     # When JAX itself applies vmap, they become operations on the batch.
-    assert_close(from_jax(jax.vmap(f, axis_name="i"))(x), want)
+    assert_same(from_jax(jax.vmap(f, axis_name="i"))(x), want, SUMMED)
 
 
 # ------------------------------------------------------------------ unsupported primitives

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.testing.tolerances import PROGRAM
 
 PROGRAM_OF_OPTIMIZERS = "tests.interop.optimizers"

@@ -15,7 +15,7 @@ from jax import lax
 from jax._src.sharding_impls import GSPMDSharding
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.interop.jax import (
     as_jax,
@@ -30,7 +30,6 @@ from tracefx.interop.jax import (
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.testing.tolerances import SUMMED
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 16
 MESH: Final = fx.make_mesh((4, 2), ("x", "y"))
@@ -48,13 +47,6 @@ def jax_sharding_of(*parts: Any) -> Any:
 
 def jax_shard_map(in_specs: Any, out_specs: Any, check: bool = True, **options: Any) -> Callable[[Any], Any]:
     return jax.shard_map(mesh=JAX_MESH, in_specs=in_specs, out_specs=out_specs, check_vma=check, **options)
-
-
-def assert_near_trees(actual: Any, expected: Any) -> None:
-    got, want = jax.tree.leaves(actual), jax.tree.leaves(expected)
-    assert len(got) == len(want) > 0
-    for a, b in zip(got, want, strict=True):
-        assert_near(a, np.asarray(b), SUMMED)
 
 
 # ------------------------------------------------------------------ imported programs
@@ -120,10 +112,10 @@ def test_shard_map_is_imported(program: Any, check: bool) -> None:
     jax_fn = program(check)
     x = X + 0.25
     fx_fn = from_jax(jax_fn)
-    assert_near_trees(fx.jit(fx_fn)(x), jax_fn(x))
+    assert_near(fx.jit(fx_fn)(x), jax_fn(x))
     gradient = jax.jit(jax.grad(lambda x: jnp.sum(jnp.cos(jax_fn(x)))))
-    assert_near_trees(fx.jit(fx.grad(lambda x: fx.numpy.sum(fx.numpy.cos(fx_fn(x)))))(x), gradient(x))
-    assert_near_trees(fx.jit(from_jax(gradient))(x), gradient(x))
+    assert_near(fx.jit(fx.grad(lambda x: fx.numpy.sum(fx.numpy.cos(fx_fn(x)))))(x), gradient(x))
+    assert_near(fx.jit(from_jax(gradient))(x), gradient(x))
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["checked", "unchecked"])
@@ -137,9 +129,9 @@ def test_collectives(check: bool) -> None:
         highest = lax.pmax(x, "x") + lax.pmin(x, ("x",)) * 2.0
         return rows.sum() * moved, exchanged, scattered, lax.psum(x, "x") + lax.axis_index("x"), highest
 
-    assert_near_trees(from_jax(jax_fn)(X), jax_fn(X))
+    assert_near(from_jax(jax_fn)(X), jax_fn(X))
     batch = np.stack([X, X * 2])
-    assert_near_trees(fx.vmap(from_jax(jax_fn))(batch), jax.vmap(jax_fn)(batch))
+    assert_near(fx.vmap(from_jax(jax_fn))(batch), jax.vmap(jax_fn)(batch))
 
 
 def test_partial_manual_axes_are_imported() -> None:
@@ -148,7 +140,7 @@ def test_partial_manual_axes_are_imported() -> None:
         return x * lax.psum(x.sum(), "x")
 
     x = jax.device_put(X, jax_sharding_of("x"))
-    assert_near_trees(fx.jit(from_jax(jax.jit(jax_fn)))(X), jax.jit(jax_fn)(x))
+    assert_near(fx.jit(from_jax(jax.jit(jax_fn)))(X), jax.jit(jax_fn)(x))
 
 
 def test_imported_primitive_is_shard_map() -> None:
@@ -164,7 +156,7 @@ def test_imported_shard_map_uses_the_current_mesh() -> None:
     set_mesh: Any = jax.set_mesh
     with set_mesh(JAX_MESH):
         jax_fn: Any = jax.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())
-        assert_near_trees(from_jax(jax_fn)(X), jax_fn(X))
+        assert_near(from_jax(jax_fn)(X), jax_fn(X))
         want = np.asarray(jax_fn(X))
 
     use_abstract_mesh: Any = jax.sharding.use_abstract_mesh
@@ -174,7 +166,7 @@ def test_imported_shard_map_uses_the_current_mesh() -> None:
             return jax.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P())(x)
 
     with fx.set_mesh(MESH):
-        assert_near_trees(from_jax(with_abstract_mesh)(X), want)
+        assert_near(from_jax(with_abstract_mesh)(X), want)
     with pytest.raises(ValueError, match=r"but no current mesh has these axes: call it"):
         from_jax(with_abstract_mesh)(X)
 
@@ -188,7 +180,7 @@ def test_shardings_of_imported_programs() -> None:
     )
     first, second = fx.jit(from_jax(jax_fn))(X)
     assert first.sharding == fx_sharding_of("y")
-    assert_near_trees((first, second), jax_fn(X))
+    assert_near((first, second), jax_fn(X))
 
     @jax.jit
     def constrained(x: Any) -> Any:
@@ -201,9 +193,9 @@ def test_shardings_of_imported_programs() -> None:
         if isinstance(eqn.prim, ShardingConstraint)
     ]
     assert shardings == [fx_sharding_of("x", fx.P.UNCONSTRAINED), fx_sharding_of(None, "y"), fx_sharding_of("y")]
-    assert_near_trees(fx.jit(from_jax(constrained))(X), constrained(X))
+    assert_near(fx.jit(from_jax(constrained))(X), constrained(X))
     gradient = fx.grad(lambda x: from_jax(constrained)(x)[0].sum())(X)
-    assert_near_trees(gradient, np.full(X.shape, 2, np.float32))
+    assert_near(gradient, np.full(X.shape, 2, np.float32))
 
 
 def test_explicit_meshes() -> None:
@@ -214,7 +206,7 @@ def test_explicit_meshes() -> None:
         def jax_fn(x: Any) -> Any:
             return jax.sharding.reshard(x * 2, P(None, "y")) + 1
 
-        assert_near_trees(from_jax(jax_fn)(X), jax_fn(jax.device_put(X, P("x"))))
+        assert_near(from_jax(jax_fn)(X), jax_fn(jax.device_put(X, P("x"))))
 
 
 def test_sharding_constraints_inside_shard_map() -> None:
@@ -222,7 +214,7 @@ def test_sharding_constraints_inside_shard_map() -> None:
     def jax_fn(x: Any) -> Any:
         return lax.with_sharding_constraint(x * 2, P(None, "y"))
 
-    assert_near_trees(fx.jit(from_jax(jax.jit(jax_fn)))(X), X * 2)
+    assert_near(fx.jit(from_jax(jax.jit(jax_fn)))(X), X * 2)
 
 
 # ------------------------------------------------------------------ exported programs
@@ -236,12 +228,12 @@ def fx_summed(x: Any) -> Any:
 def test_shard_map_is_exported(jitted: bool) -> None:
     fx_fn = fx.shard_map(fx_summed, mesh=MESH, in_specs=fx.P("x", "y"), out_specs=fx.P())
     jax_fn = to_jax(fx.jit(fx_fn) if jitted else fx_fn)
-    assert_near_trees(jax_fn(X), fx_fn(X))
-    assert_near_trees(jax.jit(jax_fn)(jax.device_put(X, jax_sharding_of("x"))), fx_fn(X))
-    assert_near_trees(jax.grad(jax_fn)(X), fx.grad(fx_fn)(X))
-    assert_near_trees(jax.vmap(jax_fn)(np.stack([X, X * 2])), fx.vmap(fx_fn)(np.stack([X, X * 2])))
+    assert_near(jax_fn(X), fx_fn(X))
+    assert_near(jax.jit(jax_fn)(jax.device_put(X, jax_sharding_of("x"))), fx_fn(X))
+    assert_near(jax.grad(jax_fn)(X), fx.grad(fx_fn)(X))
+    assert_near(jax.vmap(jax_fn)(np.stack([X, X * 2])), fx.vmap(fx_fn)(np.stack([X, X * 2])))
     assert "shard_map" in str(jax.make_jaxpr(jax_fn)(X))
-    assert_near_trees(from_jax(jax_fn)(X), fx_fn(X))
+    assert_near(from_jax(jax_fn)(X), fx_fn(X))
 
 
 def test_sharding_constraints_are_exported() -> None:

@@ -20,10 +20,11 @@ from jax.extend import source_info_util
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near, assert_same
 from tracefx.errors import EscapedTracerError
 from tracefx.interop import jax as interop
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax
+from tracefx.testing.tolerances import SUMMED
 
 X: Final[Any] = np.array([0.5, 1.5, -2.0], np.float32)
 untyped_lax: Any = fx.lax  # typed as Any for use in lambdas
@@ -36,50 +37,41 @@ def loss(x: fx.Array) -> fx.Array:
     return fnp.sum(fnp.sin(x) * x)
 
 
-def assert_near_jax(got: Any, want: Any) -> None:
-    got, want = jax.tree.leaves(got), fx.tree.leaves(want)
-    assert len(got) == len(want)
-    for a, b in zip(got, want, strict=True):
-        assert isinstance(a, jax.Array)
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        assert_near(a, b)
-
-
 # ------------------------------------------------------------------ transformations
 
 
 def test_values_match_tracefx() -> None:
-    assert_near_jax(to_jax(loss)(X), loss(X))
-    assert_near_jax(jax.jit(to_jax(loss))(X), loss(X))
+    assert_same(to_jax(loss)(X), loss(X), SUMMED)
+    assert_same(jax.jit(to_jax(loss))(X), loss(X), SUMMED)
 
 
 def test_derivatives_match_tracefx() -> None:
     f = to_jax(loss)
-    assert_near_jax(jax.grad(f)(X), fx.grad(loss)(X))
-    assert_near_jax(jax.jit(jax.grad(f))(X), fx.grad(loss)(X))
-    assert_near_jax(jax.jvp(f, (X,), (X,)), fx.jvp(loss, (X,), (X,)))
-    assert_near_jax(jax.linearize(f, X)[1](X), fx.jvp(loss, (X,), (X,))[1])
-    assert_near_jax(jax.hessian(f)(X), fx.hessian(loss)(X))
-    assert_near_jax(jax.checkpoint(jax.grad(f))(X), fx.grad(loss)(X))
+    assert_same(jax.grad(f)(X), fx.grad(loss)(X), SUMMED)
+    assert_same(jax.jit(jax.grad(f))(X), fx.grad(loss)(X), SUMMED)
+    assert_same(jax.jvp(f, (X,), (X,)), fx.jvp(loss, (X,), (X,)), SUMMED)
+    assert_same(jax.linearize(f, X)[1](X), fx.jvp(loss, (X,), (X,))[1], SUMMED)
+    assert_same(jax.hessian(f)(X), fx.hessian(loss)(X), SUMMED)
+    assert_same(jax.checkpoint(jax.grad(f))(X), fx.grad(loss)(X), SUMMED)
 
 
 def test_vmap_matches_tracefx() -> None:
     xs: Any = np.stack([X, 2 * X])
-    assert_near_jax(jax.vmap(to_jax(loss))(xs), fx.vmap(loss)(xs))
-    assert_near_jax(jax.vmap(jax.grad(to_jax(loss)))(xs), fx.vmap(fx.grad(loss))(xs))
+    assert_same(jax.vmap(to_jax(loss))(xs), fx.vmap(loss)(xs), SUMMED)
+    assert_same(jax.vmap(jax.grad(to_jax(loss)))(xs), fx.vmap(fx.grad(loss))(xs), SUMMED)
 
 
 def test_tracefx_transformations_inside_to_jax() -> None:
     gradient: Any = fx.grad(loss)
-    assert_near_jax(to_jax(gradient)(X), gradient(X))
-    assert_near_jax(jax.grad(lambda x: to_jax(gradient)(x).sum())(X), fx.grad(lambda x: gradient(x).sum())(X))
+    assert_same(to_jax(gradient)(X), gradient(X), SUMMED)
+    assert_same(jax.grad(lambda x: to_jax(gradient)(x).sum())(X), fx.grad(lambda x: gradient(x).sum())(X), SUMMED)
 
 
 def test_to_jax_inside_jax_control_flow() -> None:
     f = to_jax(lambda c, x: (c * x, c + x))
     carry, outs = jax.lax.scan(f, jnp.float32(2), X)
-    assert_near_jax((carry, outs), fx.lax.scan(lambda c, x: (c * x, c + x), np.float32(2), X))
-    assert_near_jax(jax.lax.cond(True, to_jax(fnp.sin), to_jax(fnp.cos), X), fnp.sin(X))
+    assert_same((carry, outs), fx.lax.scan(lambda c, x: (c * x, c + x), np.float32(2), X), SUMMED)
+    assert_same(jax.lax.cond(True, to_jax(fnp.sin), to_jax(fnp.cos), X), fnp.sin(X), SUMMED)
 
 
 def test_exported_jaxpr_matches_jax() -> None:
@@ -161,7 +153,7 @@ def test_eager_calls_are_compiled_once() -> None:
 
     f = to_jax(lambda x: fnp.sin(x) + 1, rules={"sin": sine})
     for _ in range(3):
-        assert_near_jax(f(X), fnp.sin(X) + 1)
+        assert_same(f(X), fnp.sin(X) + 1, SUMMED)
     assert exported_prims == ["sin"]
 
 
@@ -218,7 +210,7 @@ def test_random_keys_as_arguments_and_results(impl: str) -> None:
 
 
 def test_tracefx_arrays_are_accepted() -> None:
-    assert_near_jax(to_jax(loss)(fnp.asarray(X)), loss(X))
+    assert_same(to_jax(loss)(fnp.asarray(X)), loss(X), SUMMED)
     with pytest.raises(TypeError, match=r"traces, but this is a function for JAX: call the function that to_jax was"):
         fx.grad(to_jax(loss))(fnp.asarray(X))
 
@@ -228,7 +220,7 @@ def test_collectives_use_named_axes_of_jax() -> None:
         return fx.lax.psum(x, "i"), x + fx.lax.axis_index("i"), fx.lax.all_gather(x, "i")
 
     got = jax.vmap(to_jax(f), axis_name="i")(X)
-    assert_near_jax(got, fx.vmap(f, axis_name="i")(X))
+    assert_same(got, fx.vmap(f, axis_name="i")(X), SUMMED)
     with pytest.raises(NameError, match="i"):
         to_jax(f)(X)
 
@@ -243,7 +235,7 @@ def test_default_dtypes_match_jax() -> None:
     assert [y.dtype for y in to_jax(f)(1.0)] == [np.int32, np.float32]
     with jax.enable_x64(True):
         assert [y.dtype for y in to_jax(f)(1.0)] == [np.int64, np.float64]
-        assert_near_jax(jax.grad(to_jax(lambda x: fnp.sum(x * x)))(np.ones(3)), np.full(3, 2.0))
+        assert_same(jax.grad(to_jax(lambda x: fnp.sum(x * x)))(np.ones(3)), np.full(3, 2.0), SUMMED)
 
 
 def test_64_bit_dtypes_inside_functions_are_kept() -> None:
@@ -255,10 +247,10 @@ def test_64_bit_dtypes_inside_functions_are_kept() -> None:
         return fnp.sum(wide * fnp.float64(3) - 12 * wide[0]).astype("float32")
 
     for got in (to_jax(f)(X), jax.jit(to_jax(f))(X)):
-        assert_near_jax(got, fx.jit(f)(X))
-    assert_near_jax(jax.grad(to_jax(f))(X), fx.grad(f)(X))
+        assert_same(got, fx.jit(f)(X), SUMMED)
+    assert_same(jax.grad(to_jax(f))(X), fx.grad(f)(X), SUMMED)
     xs: Any = np.stack([X, X])
-    assert_near_jax(jax.vmap(to_jax(f))(xs), fx.vmap(f)(xs))
+    assert_same(jax.vmap(to_jax(f))(xs), fx.vmap(f)(xs), SUMMED)
 
 
 def test_default_matmul_precision_matches_jax() -> None:
@@ -289,8 +281,8 @@ def test_closed_over_arrays_share_memory() -> None:
     (const,) = program.consts
     assert const.unsafe_buffer_pointer() == as_jax(weights).unsafe_buffer_pointer()
     assert jax.make_jaxpr(f)(2.0).consts[0] is const
-    assert_near_jax(jax.jit(f)(2.0), 2.0 * weights)
-    assert_near_jax(jax.jit(lambda x: f(x) + 1)(3.0), 3 * weights + 1)
+    assert_same(jax.jit(f)(2.0), 2.0 * weights, SUMMED)
+    assert_same(jax.jit(lambda x: f(x) + 1)(3.0), 3 * weights + 1, SUMMED)
 
 
 def test_closed_over_tracefx_tracer_is_rejected() -> None:
@@ -306,7 +298,7 @@ def test_closed_over_jax_tracer_is_rejected() -> None:
         TypeError, match=r"multiply: .* got JitTracer.*under a JAX transformation, convert it with .*to_jax"
     ):
         jax.jit(lambda w: to_jax(lambda x: fnp.multiply(x, w))(X))(2.0)
-    assert_near_jax(jax.jit(lambda w: to_jax(fnp.multiply)(X, w))(2.0), 2 * X)
+    assert_same(jax.jit(lambda w: to_jax(fnp.multiply)(X, w))(2.0), 2 * X, SUMMED)
 
 
 # ------------------------------------------------------------------ user-defined rules
@@ -343,22 +335,22 @@ def _(size: int, batched: list[bool], x: fx.Array) -> tuple[fx.Array, bool]:
 
 
 def test_custom_jvp_is_kept() -> None:
-    assert_near_jax(to_jax(with_custom_jvp)(X), fnp.sin(X))
+    assert_same(to_jax(with_custom_jvp)(X), fnp.sin(X), SUMMED)
     for transformed in (lambda f: f, jax.jit, jax.checkpoint):
         f = transformed(to_jax(with_custom_jvp))
-        assert_near_jax(jax.vmap(jax.grad(f))(X), np.full(3, 2, np.float32))
-        assert_near_jax(jax.grad(lambda x, f=f: jax.vmap(f)(x).sum())(X), np.full(3, 2, np.float32))
-        assert_near_jax(jax.jvp(f, (X,), (X,))[1], 2 * X)
+        assert_same(jax.vmap(jax.grad(f))(X), np.full(3, 2, np.float32), SUMMED)
+        assert_same(jax.grad(lambda x, f=f: jax.vmap(f)(x).sum())(X), np.full(3, 2, np.float32), SUMMED)
+        assert_same(jax.jvp(f, (X,), (X,))[1], 2 * X, SUMMED)
 
 
 def test_custom_vjp_is_kept() -> None:
     n = np.float32(3)
     for transformed in (lambda f: f, jax.jit, jax.checkpoint):
         f = transformed(to_jax(with_custom_vjp))
-        assert_near_jax(f(X, n), X * n)
-        assert_near_jax(jax.grad(lambda x, f=f: f(x, n).sum())(X), np.ones(3, np.float32))
-        assert_near_jax(
-            jax.vmap(jax.grad(f, (0, 1)), (0, None))(X, n), (np.ones(3, np.float32), np.full(3, 7, np.float32))
+        assert_same(f(X, n), X * n, SUMMED)
+        assert_same(jax.grad(lambda x, f=f: f(x, n).sum())(X), np.ones(3, np.float32), SUMMED)
+        assert_same(
+            jax.vmap(jax.grad(f, (0, 1)), (0, None))(X, n), (np.ones(3, np.float32), np.full(3, 7, np.float32)), SUMMED
         )
     # Forward mode transposes the backward pass, which isn't linear.
     with pytest.raises(TypeError, match="linear"):
@@ -368,11 +360,11 @@ def test_custom_vjp_is_kept() -> None:
 def test_checkpoint_policies_of_jax_apply() -> None:
     for policy in (jax.checkpoint_policies.dots_saveable, jax.checkpoint_policies.nothing_saveable):
         f = jax.checkpoint(lambda x: to_jax(with_custom_jvp)(x).sum(), policy=policy)
-        assert_near_jax(jax.grad(f)(X), np.full(3, 2, np.float32))
+        assert_same(jax.grad(f)(X), np.full(3, 2, np.float32), SUMMED)
 
 
 def test_integers_have_no_derivatives() -> None:
-    assert_near_jax(jax.grad(lambda x, n: to_jax(with_custom_vjp)(x, n).sum())(X, 3), np.ones(3, np.float32))
+    assert_same(jax.grad(lambda x, n: to_jax(with_custom_vjp)(x, n).sum())(X, 3), np.ones(3, np.float32), SUMMED)
     _, n_gradient = jax.grad(lambda x, n: to_jax(with_custom_vjp)(x, n).sum(), (0, 1), allow_int=True)(X, 3)
     assert n_gradient.dtype == fx.dtypes.float0
 
@@ -386,7 +378,7 @@ def test_custom_jvp_that_closes_over_a_differentiated_value_is_rejected() -> Non
         inner.defjvp(lambda primals, tangents: (inner(*primals), tangents[0]))
         return inner(x)
 
-    assert_near_jax(jax.grad(to_jax(f), 1)(2.0, 3.0), fx.grad(f, 1)(2.0, 3.0))
+    assert_same(jax.grad(to_jax(f), 1)(2.0, 3.0), fx.grad(f, 1)(2.0, 3.0), SUMMED)
     with pytest.raises(Exception, match="closes over"):
         fx.grad(f)(2.0, 3.0)
     with pytest.raises(Exception, match="closes over"):
@@ -395,10 +387,10 @@ def test_custom_jvp_that_closes_over_a_differentiated_value_is_rejected() -> Non
 
 def test_custom_vmap_is_kept() -> None:
     f = to_jax(with_custom_vmap)
-    assert_near_jax(f(X), 2 * X)
-    assert_near_jax(jax.vmap(f)(X), 3 * X)
-    assert_near_jax(jax.vmap(jax.grad(f))(X), np.full(3, 3, np.float32))
-    assert_near_jax(jax.grad(lambda x: jax.vmap(f)(x).sum())(X), np.full(3, 3, np.float32))
+    assert_same(f(X), 2 * X, SUMMED)
+    assert_same(jax.vmap(f)(X), 3 * X, SUMMED)
+    assert_same(jax.vmap(jax.grad(f))(X), np.full(3, 3, np.float32), SUMMED)
+    assert_same(jax.grad(lambda x: jax.vmap(f)(x).sum())(X), np.full(3, 3, np.float32), SUMMED)
 
 
 def test_user_defined_rules_roundtrip() -> None:
@@ -416,7 +408,7 @@ def test_checkpoint_policies_are_kept() -> None:
         _, pull = jax.vjp(g, X)
         return len(jax.tree.leaves(pull))
 
-    assert_near_jax(jax.grad(to_jax(fx.checkpoint(f)))(X), fx.grad(f)(X))
+    assert_same(jax.grad(to_jax(fx.checkpoint(f)))(X), fx.grad(f)(X), SUMMED)
     policies = fx.checkpoint_policies
     assert count_residuals(policies.nothing_saveable) == 1
     assert count_residuals(policies.save_only_these_names("kept")) == 2
@@ -428,13 +420,13 @@ def test_reverse_mode_of_bounded_loops() -> None:
     def f(x: fx.Array) -> Any:
         return untyped_lax.while_loop(lambda c: fnp.all(abs(c) < 50), lambda c: c * 2, x, max_steps=12)
 
-    assert_near_jax(to_jax(f)(X), fx.jit(f)(X))
-    assert_near_jax(jax.grad(lambda x: to_jax(f)(x).sum())(X), fx.grad(lambda x: f(x).sum())(X))
+    assert_same(to_jax(f)(X), fx.jit(f)(X), SUMMED)
+    assert_same(jax.grad(lambda x: to_jax(f)(x).sum())(X), fx.grad(lambda x: f(x).sum())(X), SUMMED)
 
     def g(x: fx.Array) -> Any:
         return untyped_lax.scan(lambda c, a: (c * a, c), np.float32(1), x, checkpoint=2)[0]
 
-    assert_near_jax(jax.grad(to_jax(g))(X), fx.grad(g)(X))
+    assert_same(jax.grad(to_jax(g))(X), fx.grad(g)(X), SUMMED)
 
 
 # ------------------------------------------------------------------ callbacks
@@ -448,8 +440,8 @@ def test_callbacks_are_called() -> None:
 
         return fx.pure_callback(host, fx.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="sequential")
 
-    assert_near_jax(jax.jit(to_jax(f))(X), 2 * X)
-    assert_near_jax(jax.vmap(to_jax(f))(X), 2 * X)
+    assert_same(jax.jit(to_jax(f))(X), 2 * X, SUMMED)
+    assert_same(jax.vmap(to_jax(f))(X), 2 * X, SUMMED)
     with pytest.raises(ValueError, match="pure_callback of .* cannot be differentiated"):
         jax.grad(lambda x: to_jax(f)(x).sum())(X)
 
@@ -526,7 +518,7 @@ def decorated(x: fx.Array) -> fx.Array:
 def test_exported_functions_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(decorated)) is decorated
     again = pickle.loads(pickle.dumps(to_jax(scaled, static_argnums=1)))
-    assert_near_jax(again(X, 3), X * 3)
+    assert_same(again(X, 3), X * 3, SUMMED)
 
 
 def scaled(x: Any, n: int) -> Any:
@@ -544,8 +536,8 @@ def test_to_jax_of_methods() -> None:
         def _scaled(self, x: Any) -> Any:
             return self.by * x
 
-    assert_near_jax(jax.jit(Scaled())(X), 3 * X)
-    assert_near_jax(jax.vmap(to_jax(Scaled()._scaled))(X), 3 * X)
+    assert_same(jax.jit(Scaled())(X), 3 * X, SUMMED)
+    assert_same(jax.vmap(to_jax(Scaled()._scaled))(X), 3 * X, SUMMED)
 
 
 def test_caches_are_freed_with_the_function() -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attrs import frozen
+from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import bind, bind1
+from tracefx.core.primitive import Differentiable, ExtractsWindow, Primitive, Tangent
+from tracefx.core.values import Value
 from tracefx.ops.shape.shape import Concatenate
 from tracefx.ops.shape.slicing import Pad
+from tracefx.ops.structural import instantiate
 
 TABLE = np.random.default_rng(0).normal(size=(6, 64)).astype(np.float32)
 
@@ -100,3 +108,36 @@ def test_concatenation_has_the_source_location_of_a_slice() -> None:
     (concatenation,) = [eqn for eqn in program.jaxpr.eqns if type(eqn.prim) is Concatenate]
     (first_slice, _) = [eqn for eqn in program.jaxpr.eqns if eqn.prim.name == "slice"]
     assert str(concatenation.source) == str(first_slice.source) != str(program.jaxpr.eqns[0].source)
+
+
+@frozen(eq=False)
+class FirstRows(Primitive, Differentiable, ExtractsWindow):
+    """A user-defined primitive that returns the first rows of a matrix."""
+
+    name = "first_rows"
+    count: int
+
+    @property
+    @override
+    def window(self) -> tuple[Sequence[int], Sequence[int]]:
+        return (0, 0), (self.count, 64)
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return [aval.update(shape=(self.count, 64)) for aval in avals]
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        return [x[: self.count] for x in args]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return bind(self, *primals), bind(self, *[instantiate(t) for t in tangents])
+
+
+def test_windows_of_user_defined_primitives() -> None:
+    def windows(x: Any) -> list[Any]:
+        return [bind1(FirstRows(2), x), x[2:]]
+
+    assert accumulation_primitives(windows, TABLE) == [Concatenate]
+    assert_near(fx.grad(energy(fnp, windows))(TABLE), fx.grad(energy(fnp, lambda x: [x[:2], x[2:]]))(TABLE))

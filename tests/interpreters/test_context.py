@@ -14,7 +14,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_same
 from tests.interpreters.stacks import STACKS, CountingHandler, X, wave
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import ROOT, Handler, bind1, current, handling
@@ -32,6 +32,7 @@ from tracefx.core.values import Value
 from tracefx.errors import HandlerStateError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.testing import FaultInjector, IdentityHandler
+from tracefx.testing.tolerances import SUMMED
 
 # ------------------------------------------------------------------ exceptions
 
@@ -264,9 +265,7 @@ def test_identity_handler_changes_no_result(stack: str, where: str) -> None:
     else:
         with handling(IdentityHandler(current())):
             got = values(STACKS[stack](wave)(X))
-    for a, b in zip(expected, got, strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        assert_near(a, b)
+    assert_same(got, expected, SUMMED)
 
 
 @pytest.mark.parametrize("stack", ["make_jaxpr", "make_jaxpr of vmap of jvp"])
@@ -337,7 +336,4 @@ def test_handler_chain() -> None:
 
     fx.vmap(fx.grad(f))(np.ones((2, 3), np.float32))
     fx.jit(f)(X)
-    assert chains == [
-        ["differentiation", "partial evaluation", "vmap", "evaluation"],
-        ["jit", "evaluation"],
-    ]
+    assert chains == [["differentiation", "partial evaluation", "vmap", "evaluation"], ["jit", "evaluation"]]

@@ -7,23 +7,25 @@ again. `Passing` handles every operation without a rule. `Counting` has a state 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple, Never, final
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 from hypothesis import given
 from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_same
 from tests.laws.examples import limit_examples
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
 from tracefx.core.values import ConcreteArray, from_numpy
-from tracefx.extend import Array, Interpreter, Primitive, Rules, ShapedArray, Value, as_array, bind, current, handling
+from tracefx.extend import Array, Interpreter, Primitive, Rules, ShapedArray, Value, as_array, bind
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_control_flow_programs
+from tracefx.testing.tolerances import SUMMED
 
 
 class Box(NamedTuple):
@@ -31,7 +33,6 @@ class Box(NamedTuple):
 
 
 @final
-@frozen(eq=False)
 class Boxed(Interpreter[Box]):
     @property
     @override
@@ -63,14 +64,12 @@ BOXED: Final = Rules[Boxed, Box | Value]().family(Primitive, _boxed)
 
 
 @final
-@frozen(eq=False)
 class Passing(Interpreter):
     handles_all: ClassVar[bool] = True
     cache_key: ClassVar[Hashable] = ()
 
 
 @final
-@frozen(eq=False)
 class Counting(Interpreter[Never, Array]):
     handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
@@ -90,7 +89,7 @@ COUNTING: Final = Rules[Counting, Value]().family(Primitive, Counting.increment)
 
 def boxed(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(*args: Any) -> Any:
-        with handling(Boxed(current())) as h:
+        with Boxed().running() as h:
             out = f(*[h.wrap(Box(fnp.asarray(x))) for x in args])
         return as_array(_contents(h.unwrap(out)))
 
@@ -99,15 +98,14 @@ def boxed(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def counted(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(*args: Any) -> Any:
-        with handling(Counting(current())) as h:
-            h.set_state(fnp.zeros((), "int32"))
+        with Counting().running(fnp.zeros((), "int32")):
             return f(*args)
 
     return g
 
 
 def passed_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    return fx.handle(f, Passing)
+    return fx.handle(f, Passing())
 
 
 HANDLED: Final = {"boxes": boxed, "a state": counted, "everything": passed_through}
@@ -117,9 +115,7 @@ def inputs(case: TransformedProgram) -> list[ConcreteArray]:
     return [from_numpy(x, dtypes.float64) for x in case.inputs()]
 
 
-def close(got: Any, want: Any) -> None:
-    assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    assert_near(got, want)
+close = partial(assert_same, tolerance=SUMMED, weak=False)
 
 
 @pytest.mark.parametrize("handler", HANDLED)
@@ -146,8 +142,8 @@ def test_planted_bug_changes_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug in `While.transform_bodies` (it returns the initial carry) changes results."""
     original = While.transform_bodies
 
-    def wrong(self: While, entry: Any, args: Sequence[Value]) -> Sequence[Value]:
-        original(self, entry, args)
+    def wrong(self: While, interpreter: Any, args: Sequence[Value]) -> Sequence[Value]:
+        original(self, interpreter, args)
         return self.split_operands(args)[2]
 
     monkeypatch.setattr(While, "transform_bodies", wrong)

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, final
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any, ClassVar, Final, NamedTuple, Never, final
 
 import numpy as np
 import pytest
 from attrs import frozen
+from attrs.exceptions import FrozenInstanceError
 from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tracefx import lax
+from tests.comparison import assert_near
+from tracefx import extend, lax
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
+from tracefx.errors import HandlerStateError
 from tracefx.extend import (
     Array,
     EscapedTracerError,
     Interpreter,
-    MissingRuleError,
-    Primitive,
     Rules,
-    ShapedArray,
     Value,
-    as_array,
-    bind,
     bind1,
     current,
-    handling,
 )
 from tracefx.ops.elementwise.arithmetic import Mul
 from tracefx.ops.elementwise.comparison import Gt, Lt
@@ -44,12 +42,11 @@ from tracefx.testing.tolerances import ELEMENTARY
 
 
 class Dual(NamedTuple):
-    primal: Array
-    tangent: Array
+    primal: extend.Array
+    tangent: extend.Array
 
 
 @final
-@frozen(eq=False)
 class Duals(Interpreter[Dual]):
     """Forward mode with rules for products, sines, cosines and linear operations."""
 
@@ -57,49 +54,49 @@ class Duals(Interpreter[Dual]):
 
     @property
     @override
-    def rules(self) -> Rules[Duals, Dual | Value]:
+    def rules(self) -> extend.Rules[Duals, Dual | extend.Value]:
         return DUALS
 
     @override
-    def aval_of(self, value: Dual) -> ShapedArray:
+    def aval_of(self, value: Dual) -> extend.ShapedArray:
         return value.primal.aval
 
     @override
-    def lift(self, x: Value) -> Dual:
-        return Dual(as_array(x), fnp.zeros_like(as_array(x)))
+    def lift(self, x: extend.Value) -> Dual:
+        return Dual(extend.as_array(x), fnp.zeros_like(extend.as_array(x)))
 
     @override
-    def strip(self, value: Dual) -> Value:
+    def strip(self, value: Dual) -> extend.Value:
         return value.primal
 
-    def as_dual(self, x: Dual | Value) -> Dual:
+    def as_dual(self, x: Dual | extend.Value) -> Dual:
         return x if isinstance(x, Dual) else self.lift(x)
 
 
-def _mul(h: Duals, op: Mul, x: Dual | Value, y: Dual | Value) -> list[Dual | Value]:
+def _mul(h: Duals, op: Mul, x: Dual | extend.Value, y: Dual | extend.Value) -> list[Dual | extend.Value]:
     a, b = h.as_dual(x), h.as_dual(y)
     return [Dual(a.primal * b.primal, a.primal * b.tangent + a.tangent * b.primal)]
 
 
-def _sin(h: Duals, op: Sin, x: Dual) -> list[Dual | Value]:
+def _sin(h: Duals, op: Sin, x: Dual) -> list[Dual | extend.Value]:
     return [Dual(fnp.sin(x.primal), fnp.cos(x.primal) * x.tangent)]
 
 
-def _cos(h: Duals, op: Cos, x: Dual) -> list[Dual | Value]:
+def _cos(h: Duals, op: Cos, x: Dual) -> list[Dual | extend.Value]:
     return [Dual(fnp.cos(x.primal), -fnp.sin(x.primal) * x.tangent)]
 
 
-def _linear(h: Duals, op: Primitive, *xs: Dual | Value) -> list[Dual | Value]:
+def _linear(h: Duals, op: extend.Primitive, *xs: Dual | extend.Value) -> list[Dual | extend.Value]:
     duals = [h.as_dual(x) for x in xs]
-    return [Dual(bind1(op, *[d.primal for d in duals]), bind1(op, *[d.tangent for d in duals]))]
+    return [Dual(extend.bind1(op, *[d.primal for d in duals]), extend.bind1(op, *[d.tangent for d in duals]))]
 
 
-def _flat(h: Duals, op: Primitive, *xs: Dual | Value) -> Sequence[Dual | Value]:
-    return bind(op, *[x.primal if isinstance(x, Dual) else x for x in xs])
+def _flat(h: Duals, op: extend.Primitive, *xs: Dual | extend.Value) -> Sequence[Dual | extend.Value]:
+    return extend.bind(op, *[x.primal if isinstance(x, Dual) else x for x in xs])
 
 
 DUALS: Final = (
-    Rules[Duals, Dual | Value]()
+    extend.Rules[Duals, Dual | extend.Value]()
     .on(Mul, _mul)
     .on(Sin, _sin)
     .on(Cos, _cos)
@@ -113,7 +110,7 @@ DUALS: Final = (
 
 
 def push(f: Callable[..., Any], x: Any, t: Any) -> tuple[Any, Any]:
-    with handling(Duals(current())) as h:
+    with Duals().running() as h:
         out = f(h.wrap(Dual(fnp.asarray(x), fnp.asarray(t))))
     result = h.unwrap(out)
     return (result.primal, result.tangent) if isinstance(result, Dual) else (result, fnp.zeros_like(out))
@@ -186,16 +183,8 @@ def nested(x: Any) -> Any:
 
 
 PROGRAMS: Final = (
-    straight,
-    scanned,
-    scanned_from_a_number,
-    two_carries,
-    branching,
-    switched,
-    looping,
-    repeated,
-    checkpointed,
-    nested,
+    *(straight, scanned, scanned_from_a_number, two_carries, branching, switched, looping, repeated),
+    *(checkpointed, nested),
 )
 each_program: Final = pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 
@@ -244,7 +233,7 @@ def test_custom_values_as_scanned_inputs() -> None:
 
 
 def test_missing_rule_error_lists_the_options() -> None:
-    with pytest.raises(MissingRuleError) as caught:
+    with pytest.raises(extend.MissingRuleError) as caught:
         push(fnp.tanh, 0.5, 1.0)
     for word in ("tanh", "Expandable", "rules.on(Tanh", "rules.family"):
         assert word in str(caught.value)
@@ -255,9 +244,9 @@ def test_custom_values_convert_to_bool_but_not_to_numpy() -> None:
         return x * 2.0 if x > 0 else x
 
     assert push(f, 1.0, 3.0)[1] == 6.0
-    h = Duals(current())
+    h = Duals().start(current())
     with pytest.raises(EscapedTracerError, match="a tracer of duals, which has no meaning outside"):
-        fx.handle(lambda: h.wrap(Dual(fnp.ones(()), fnp.ones(()))), lambda inner: h)()
+        fx.handle(lambda: h.wrap(Dual(fnp.ones(()), fnp.ones(()))), lambda inner: h.frame)()
     with pytest.raises(TypeError, match="NumPy"):
         push(np.sin, 1.0, 3.0)
 
@@ -266,27 +255,26 @@ def test_custom_values_convert_to_bool_but_not_to_numpy() -> None:
 
 
 @final
-@frozen(eq=False)
 class Gather(Interpreter):
     handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
     @property
     @override
-    def rules(self) -> Rules[Gather, Value]:
+    def rules(self) -> extend.Rules[Gather, extend.Value]:
         return GATHERED
 
-    def named(self, op: CheckpointName, x: Value) -> Sequence[Value]:
+    def named(self, op: CheckpointName, x: extend.Value) -> Sequence[extend.Value]:
         self.collect(op.label, x)
         return [x]
 
 
-GATHERED: Final = Rules[Gather, Value]().on(CheckpointName, Gather.named)
+GATHERED: Final = extend.Rules[Gather, extend.Value]().on(CheckpointName, Gather.named)
 
 
 def gathered(f: Callable[..., Any]) -> Callable[..., tuple[Any, Mapping[Any, Any]]]:
     def g(*args: Any) -> tuple[Any, Mapping[Any, Any]]:
-        with handling(Gather(current())) as h:
+        with Gather().running() as h:
             out = f(*args)
         return out, dict(h.collected)
 
@@ -356,7 +344,6 @@ def test_collecting_two_values_under_one_name_is_an_error() -> None:
 
 
 @final
-@frozen(eq=False)
 class Count(Interpreter[Any, Array]):
     """Counts the sines that are computed."""
 
@@ -365,21 +352,20 @@ class Count(Interpreter[Any, Array]):
 
     @property
     @override
-    def rules(self) -> Rules[Count, Any]:
+    def rules(self) -> extend.Rules[Count, Any]:
         return COUNTED
 
-    def increment(self, op: Sin, x: Value) -> Sequence[Value]:
+    def increment(self, op: Sin, x: extend.Value) -> Sequence[extend.Value]:
         self.set_state(self.current_state + 1)
-        return bind(op, x)
+        return extend.bind(op, x)
 
 
-COUNTED: Final = Rules[Count, Any]().on(Sin, Count.increment)
+COUNTED: Final = extend.Rules[Count, Any]().on(Sin, Count.increment)
 
 
 def counted(f: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     def g(*args: Any) -> tuple[Any, Any]:
-        with handling(Count(current())) as h:
-            h.set_state(fnp.asarray(0))
+        with Count().running(fnp.asarray(0)) as h:
             out = f(*args)
         return out, h.current_state
 
@@ -455,7 +441,6 @@ def test_custom_rules_apply_under_a_handler_with_state(f: Any, wrap: Callable[..
 
 
 @final
-@frozen(eq=False)
 class Doubled(Interpreter):
     """Doubles the result of every sine."""
 
@@ -464,47 +449,136 @@ class Doubled(Interpreter):
 
     @property
     @override
-    def rules(self) -> Rules[Doubled, Value]:
+    def rules(self) -> extend.Rules[Doubled, extend.Value]:
         return DOUBLED
 
 
-def _doubled(h: Doubled, op: Sin, x: Value) -> list[Value]:
-    return [bind1(op, x) * 2.0]
+def _doubled(h: Doubled, op: Sin, x: extend.Value) -> list[extend.Value]:
+    return [extend.bind1(op, x) * 2.0]
 
 
-DOUBLED: Final = Rules[Doubled, Value]().on(Sin, _doubled)
+DOUBLED: Final = extend.Rules[Doubled, extend.Value]().on(Sin, _doubled)
 
 
 @pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["plain", "jit inside"])
 def test_interceptors_act_in_functions_with_custom_rules_and_keep_the_rules(f: Any, wrap: Callable[..., Any]) -> None:
-    g = fx.handle(wrap(f), Doubled)
+    g = fx.handle(wrap(f), Doubled())
     assert_near(g(0.5), 2 * np.sin(0.5) * 0.5, ELEMENTARY)
     assert fx.grad(g)(0.5) == 100.0
     assert fx.jit(fx.grad(g))(0.5) == 100.0
 
 
 def test_handlers_are_transformations() -> None:
-    pipeline = fx.Jit() @ fx.Handle(Doubled) @ fx.Grad()
+    pipeline = fx.Jit() @ fx.Handle(Doubled()) @ fx.Grad()
     assert_near(pipeline(lambda x: -fnp.cos(x))(0.5), 2 * np.sin(0.5), ELEMENTARY)
-    assert pipeline == fx.Jit() @ fx.Handle(Doubled) @ fx.Grad()
+    assert pipeline == fx.Jit() @ fx.Handle(Doubled()) @ fx.Grad()
     with pytest.raises(TypeError, match="handler to handler"):
-        fx.handle(fnp.sin, Doubled(current()))  # type: ignore[arg-type]  # wrong type on purpose
+        fx.handle(fnp.sin, current())  # type: ignore[arg-type]  # wrong type on purpose
+    with pytest.raises(TypeError, match=r"got its class: write Doubled\(\)"):
+        fx.handle(fnp.sin, Doubled)  # type: ignore[arg-type]  # wrong type on purpose
 
 
 def test_transformed_jaxpr_is_cached() -> None:
     f = fx.jit(lambda x: fnp.sin(x))
-    g = fx.handle(f, Doubled)
+    g = fx.handle(f, Doubled())
     first, second = [fx.make_jaxpr(g)(0.5).eqns[0].prim for _ in range(2)]
     assert first.jaxpr is second.jaxpr  # type: ignore[attr-defined]  # both are calls
 
 
 def test_the_same_handler_applied_twice() -> None:
-    assert_near(fx.handle(fx.handle(fx.jit(fnp.sin), Doubled), Doubled)(0.5), 4 * np.sin(0.5), ELEMENTARY)
+    assert_near(fx.handle(fx.handle(fx.jit(fnp.sin), Doubled()), Doubled())(0.5), 4 * np.sin(0.5), ELEMENTARY)
 
 
 def test_exceptions_restore_the_context() -> None:
-    before = current()
+    before = extend.current()
     with pytest.raises(ZeroDivisionError):
-        fx.handle(lambda x: fx.jit(lambda x: 1 / 0)(x), Doubled)(1.0)
+        fx.handle(lambda x: fx.jit(lambda x: 1 / 0)(x), Doubled())(1.0)
     assert current() is before
+
+
+# ------------------------------------------------------------------ interpreters are values
+
+
+@final
+@frozen
+class Scaled(Interpreter[Never, Array]):
+    """Multiplies the result of every sine; its state is the number of sines."""
+
+    factor: float
+    handles_all: ClassVar[bool] = True
+    has_state: ClassVar[bool] = True
+
+    @property
+    @override
+    def rules(self) -> Rules[Scaled, Value]:
+        return SCALED
+
+    def scale(self, op: Sin, x: Value) -> list[Value]:
+        self.set_state(self.current_state + 1)
+        return [bind1(op, x) * self.factor]
+
+
+SCALED: Final = Rules[Scaled, Value]().on(Sin, Scaled.scale)
+
+
+def scaled(interpreter: Scaled, f: Callable[[Any], Any], x: float) -> tuple[Array, int]:
+    with interpreter.running(fnp.asarray(0)) as h:
+        out = f(x)
+    return out, int(h.current_state)
+
+
+def test_interpreters_are_equal_by_their_options_also_while_they_run() -> None:
+    assert Scaled(2.0) == Scaled(2.0) != Scaled(3.0)
+    assert len({Scaled(2.0), Scaled(2.0), Scaled(3.0)}) == 2
+    assert repr(Scaled(2.0)) == "Scaled(factor=2.0)"
+    with Scaled(2.0).running(fnp.asarray(0)) as h:
+        assert h == Scaled(2.0)
+        assert h is not Scaled(2.0)
+    with pytest.raises(FrozenInstanceError):
+        Scaled(2.0).factor = 3.0  # type: ignore[misc]  # wrong on purpose
+
+
+def test_runs_of_one_interpreter_are_separate() -> None:
+    """A run in a run, a run after a run, and a run after one that raised an exception."""
+    double = Scaled(2.0)
+
+    def inside(x: Any) -> Any:
+        assert scaled(double, fnp.sin, x)[1] == 1
+        return fnp.sin(fnp.sin(x))
+
+    assert scaled(double, inside, 0.5)[1] == 3
+    with pytest.raises(ZeroDivisionError):
+        scaled(double, lambda x: fnp.sin(x) / (1 // 0), 0.5)
+    for _ in range(2):
+        out, count = scaled(double, fx.jit(fnp.sin), 0.5)
+        assert_near(out, 2 * np.sin(0.5), ELEMENTARY)
+        assert count == 1
+
+
+def test_one_interpreter_runs_in_several_threads_at_once() -> None:
+    double, barrier = Scaled(2.0), Barrier(4)
+
+    def run(n: int) -> int:
+        def repeated_sine(x: Any) -> Any:
+            for _ in range(n):
+                barrier.wait()
+                x = fnp.sin(x)
+            return x
+
+        return scaled(double, repeated_sine, 0.5)[1]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, [5] * 4)) == [5] * 4
+
+
+def test_state_needs_a_run() -> None:
+    for use in (
+        lambda: Scaled(2.0).current_state,
+        lambda: Scaled(2.0).set_state(fnp.asarray(0)),
+        lambda: Duals().inner,
+    ):
+        with pytest.raises(HandlerStateError, match=r"(Scaled\(factor=2.0\)|Duals\(\)) is not running"):
+            use()
+    with pytest.raises(TypeError, match="Duals has a state or collects values, so its class must set has_state"):
+        Duals().running(0).__enter__()  # type: ignore[arg-type]  # wrong type on purpose

@@ -12,34 +12,22 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tracefx import lax
-from tracefx.extend import (
-    Array,
-    Handler,
-    Interpreter,
-    Primitive,
-    Rules,
-    ShapedArray,
-    Value,
-    as_array,
-    bind,
-    current,
-    handling,
-)
+from tests.comparison import assert_near
+from tracefx import extend, lax
+from tracefx.extend import Array, Interpreter, current, handling
 from tracefx.ops.elementwise.transcendental import Sin
+from tracefx.testing import IdentityHandler
 from tracefx.testing.tolerances import ELEMENTARY
 
 # ------------------------------------------------------------------ one rule for all operations
 
 
 class Marked(NamedTuple):
-    x: Array
-    marks: Array
+    x: extend.Array
+    marks: extend.Array
 
 
 @final
-@frozen(eq=False)
 class Marking(Interpreter[Marked]):
     """Counts the operations on the path from the input to each value."""
 
@@ -47,32 +35,32 @@ class Marking(Interpreter[Marked]):
 
     @property
     @override
-    def rules(self) -> Rules[Marking, Marked | Value]:
+    def rules(self) -> extend.Rules[Marking, Marked | extend.Value]:
         return MARKS
 
     @override
-    def aval_of(self, value: Marked) -> ShapedArray:
+    def aval_of(self, value: Marked) -> extend.ShapedArray:
         return value.x.aval
 
     @override
-    def lift(self, x: Value) -> Marked:
-        return Marked(as_array(x), fnp.zeros(x.aval.shape, np.int32))
+    def lift(self, x: extend.Value) -> Marked:
+        return Marked(extend.as_array(x), fnp.zeros(x.aval.shape, np.int32))
 
     @override
-    def strip(self, value: Marked) -> Value:
+    def strip(self, value: Marked) -> extend.Value:
         return value.x
 
-    def mark(self, op: Primitive, *xs: Marked | Value) -> list[Marked | Value]:
+    def mark(self, op: extend.Primitive, *xs: Marked | extend.Value) -> list[Marked | extend.Value]:
         most = fnp.stack([x.marks.max() for x in xs if isinstance(x, Marked)]).max()
-        outs = bind(op, *[x.x if isinstance(x, Marked) else x for x in xs])
-        return [Marked(as_array(out), fnp.full(out.aval.shape, most + 1)) for out in outs]
+        outs = extend.bind(op, *[x.x if isinstance(x, Marked) else x for x in xs])
+        return [Marked(extend.as_array(out), fnp.full(out.aval.shape, most + 1)) for out in outs]
 
 
-MARKS = Rules[Marking, Marked | Value]().family(Primitive, Marking.mark)
+MARKS = extend.Rules[Marking, Marked | extend.Value]().family(extend.Primitive, Marking.mark)
 
 
 def marks(f: Callable[[Any], Any], x: float) -> tuple[float, int]:
-    with handling(Marking(current())) as h:
+    with Marking().running() as h:
         out = h.unwrap(f(h.wrap(h.lift(fnp.asarray(x)))))
     assert isinstance(out, Marked)
     return float(out.x), int(out.marks)
@@ -135,7 +123,7 @@ def test_functions_with_custom_rules_may_close_over_handler_values(f: Any, wrap:
 
 def test_functions_without_handler_values_keep_their_custom_rule() -> None:
     def f(x: Any) -> Any:
-        with handling(Marking(current())):
+        with Marking().running():
             return with_jvp_rule(x)
 
     assert fx.grad(f)(0.5) == 7.0
@@ -150,7 +138,7 @@ def test_functions_with_python_control_flow_on_values_are_not_retraced() -> None
     kinked.defjvps(lambda t, ans, x: 7.0 * t)
 
     def f(x: Any) -> Any:
-        with handling(Marking(current())):
+        with Marking().running():
             return kinked(x)
 
     assert fx.grad(f)(0.5) == 7.0
@@ -160,7 +148,6 @@ def test_functions_with_python_control_flow_on_values_are_not_retraced() -> None
 
 
 @final
-@frozen(eq=False)
 class Tally(Interpreter[Never, Mapping[str, Array]]):
     """Counts operations by name."""
 
@@ -169,22 +156,21 @@ class Tally(Interpreter[Never, Mapping[str, Array]]):
 
     @property
     @override
-    def rules(self) -> Rules[Tally, Value]:
+    def rules(self) -> extend.Rules[Tally, extend.Value]:
         return TALLY
 
-    def see(self, op: Primitive, *xs: Value) -> Sequence[Value]:
+    def see(self, op: extend.Primitive, *xs: extend.Value) -> Sequence[extend.Value]:
         counts = self.current_state
         self.set_state({**counts, op.name: counts.get(op.name, fnp.int32(0)) + 1})
-        return bind(op, *xs)
+        return extend.bind(op, *xs)
 
 
-TALLY = Rules[Tally, Value]().on(Sin, Tally.see)
+TALLY = extend.Rules[Tally, extend.Value]().on(Sin, Tally.see)
 
 
 def tally(f: Callable[[Any], Any], **start: Any) -> Callable[[Any], tuple[Any, Mapping[str, Array]]]:
     def g(x: Any) -> tuple[Any, Mapping[str, Array]]:
-        with handling(Tally(current())) as h:
-            h.set_state(start)
+        with Tally().running(start) as h:
             out = f(x)
         return out, h.current_state
 
@@ -228,7 +214,7 @@ def test_state_must_keep_its_structure_in_loops() -> None:
 
 
 @final
-@frozen(eq=False)
+@frozen
 class Giving(Interpreter):
     """The rule for `sin` returns `out`."""
 
@@ -237,18 +223,15 @@ class Giving(Interpreter):
 
     @property
     @override
-    def rules(self) -> Rules[Giving, Value]:
-        return Rules[Giving, Value]().on(Sin, Giving.return_out)
+    def rules(self) -> extend.Rules[Giving, extend.Value]:
+        return extend.Rules[Giving, extend.Value]().on(Sin, Giving.return_out)
 
-    def return_out(self, op: Sin, x: Value) -> Any:
+    def return_out(self, op: Sin, x: extend.Value) -> Any:
         return self.out
 
 
 def run_with_output(out: object) -> Any:
-    def make(inner: Handler) -> Giving:
-        return Giving(inner, out)
-
-    return fx.handle(fnp.sin, make)(0.5)
+    return fx.handle(fnp.sin, Giving(out))(0.5)
 
 
 @pytest.mark.parametrize("out", [None, 2.0, fnp.ones(1), fnp.ones(()), Marked(fnp.ones(()), fnp.ones(()))])
@@ -265,8 +248,9 @@ def test_rule_may_return_numbers_in_a_list(out: object) -> None:
 
 def test_passing_a_handler_class_is_an_error() -> None:
     before = current()
-    with pytest.raises(TypeError, match=r"got <class .*Tally.*handling\(MyHandler\(current\(\)\)\)"):
-        handling(Tally)  # type: ignore[type-var]
+    for wrong in (Tally, Tally(), IdentityHandler):
+        with pytest.raises(TypeError, match=r"got .*(Tally|IdentityHandler).*handling\(MyHandler\(current\(\)\)\)"):
+            handling(wrong)  # type: ignore[type-var]
     assert current() is before
 
 

@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from tests.comparison import assert_same
 from tests.compiling import with_either_compile_options
 from tests.laws.examples import is_long_profile, limit_examples
-from tests.laws.references import jax_function
-from tests.laws.samples import SAMPLES
-from tests.ops.harness import assert_close, aval_of
+from tests.laws.samples import SAMPLES, jax_function
 from tests.versions import ulps_beside_jax
+from tracefx import testing
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
@@ -46,22 +46,18 @@ from tracefx.ops.reductions.reduction import (
     ReduceXor,
 )
 from tracefx.ops.structural import ConvertElementType, ReduceSum
-from tracefx.testing import (
-    abstract_eval_matches_evaluation,
-    check_function,
-    check_primitive,
-    identity_changes_nothing,
-    staging_changes_nothing,
-    text_round_trips,
-    vmap_is_a_loop,
-)
 from tracefx.testing import strategies as drawn
 from tracefx.testing.strategies import arrays, shapes
 from tracefx.testing.tolerances import ulps_of
 
 PRIMITIVES: Final = [samples[0].prim for samples in SAMPLES.values()]
 ELEMENTWISE: Final = [prim for prim in PRIMITIVES if isinstance(prim, Elementwise)]
-LAWS: Final = (abstract_eval_matches_evaluation, staging_changes_nothing, identity_changes_nothing, text_round_trips)
+LAWS: Final = (
+    testing.abstract_eval_matches_evaluation,
+    testing.staging_changes_nothing,
+    testing.identity_changes_nothing,
+    testing.text_round_trips,
+)
 
 
 @st.composite
@@ -87,13 +83,13 @@ def operands(
 @given(st.data())
 def test_laws_hold_on_edge_values(prim: Elementwise, data: st.DataObject) -> None:
     # Evaluating a primitive without a NumPy kernel compiles it once per batched type, so the vmap law is skipped.
-    laws = LAWS if isinstance(prim, CompiledOperation) else (*LAWS, vmap_is_a_loop)
+    laws = LAWS if isinstance(prim, CompiledOperation) else (*LAWS, testing.vmap_is_a_loop)
     sample = SAMPLES[prim.name][0]
     xs = data.draw(operands(prim, len(sample.operands[0]), weak=True))
     if sample.within is None:
-        check_primitive(prim, xs, laws=laws)
+        testing.check_primitive(prim, xs, laws=laws)
     else:
-        check_function(sample.within, *xs, laws=laws)
+        testing.check_function(sample.within, *xs, laws=laws)
 
 
 # ------------------------------------------------------------------ comparison with JAX
@@ -146,10 +142,7 @@ def check_against_jax(prim: Primitive, calls: Sequence[Sequence[NDArray]]) -> No
     expected = jax.jit(lambda given: [f(*xs) for xs in given])(given)
     for xs, want in zip(calls, expected, strict=True):
         got = bind1(prim, *[from_numpy(x, x.dtype) for x in xs])
-        assert got.aval == aval_of(want)
-        host = np.asarray(want)
-        ulps = ulps_beside_jax(prim.name, xs[0].dtype, ulps_of(prim.name))
-        assert_close(to_numpy(got), host, ulps.for_array(host), f"{prim} of {xs}")
+        assert_same(got, want, ulps_beside_jax(prim.name, xs[0].dtype, ulps_of(prim.name)), f"{prim} of {xs}")
 
 
 # ------------------------------------------------------------------ unary primitives that are not elementwise

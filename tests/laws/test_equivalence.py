@@ -12,27 +12,14 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import assert_errors
 from tests.laws import test_planted as planted
 from tests.laws.test_reports import fails_again, law_error, python_of
 from tests.test_imports import run
+from tracefx import testing
 from tracefx.core import dtypes as kinds
 from tracefx.errors import MissingRuleError
 from tracefx.extend import MappedAxis, Value, batch_first, bind, bind1
-from tracefx.testing import (
-    BATCHED,
-    COMPILED,
-    FORWARD,
-    REVERSE,
-    Inapplicable,
-    LawError,
-    Ulps,
-    array,
-    assert_transforms_commute,
-    check_batchable,
-    check_equivalent,
-    check_grads,
-    check_linear,
-)
 from tracefx.testing.equivalence import FunctionTransform
 from tracefx.testing.reproducer import source_of
 from tracefx.testing.strategies import arrays, pytrees, shapes
@@ -61,16 +48,16 @@ def product(x: Any) -> Any:
 
 
 def test_check_equivalent_passes_equivalent_functions() -> None:
-    check_equivalent(lambda x: x * 2, lambda x: x + x, FLOATS)
-    check_equivalent(lambda x: fnp.transpose(x), lambda x: x.T, FLOATS, max_examples=20)
-    check_equivalent(lambda d, n: {"a": d["w"] * n}, lambda d, n: {"a": n * d["w"]}, {"w": X}, 2.0)
-    check_equivalent(lambda x: x[::-1], lambda x: fnp.flip(x), arrays(kinds.int32, (3,)))
-    check_equivalent(fx.jit(softplus), softplus, X)
-    check_equivalent(softplus, softplus_by_parts, np.array([0.5, -3.0, 20.0]))
+    testing.check_equivalent(lambda x: x * 2, lambda x: x + x, FLOATS)
+    testing.check_equivalent(lambda x: fnp.transpose(x), lambda x: x.T, FLOATS, max_examples=20)
+    testing.check_equivalent(lambda d, n: {"a": d["w"] * n}, lambda d, n: {"a": n * d["w"]}, {"w": X}, 2.0)
+    testing.check_equivalent(lambda x: x[::-1], lambda x: fnp.flip(x), arrays(kinds.int32, (3,)))
+    testing.check_equivalent(fx.jit(softplus), softplus, X)
+    testing.check_equivalent(softplus, softplus_by_parts, np.array([0.5, -3.0, 20.0]))
 
 
 def test_check_equivalent_draws_pytrees() -> None:
-    check_equivalent(
+    testing.check_equivalent(
         lambda t: fx.tree.map(lambda x: x * 2, t), lambda t: fx.tree.map(lambda x: x + x, t), pytrees(), max_examples=30
     )
 
@@ -82,12 +69,12 @@ def test_errors_of_the_same_class_are_equivalent() -> None:
     def g(x: Any) -> Any:
         raise ValueError("two")
 
-    check_equivalent(f, g, X)
-    check_equivalent(lambda x: fnp.matmul(x, x), lambda x: fnp.dot(x, x), np.ones((2, 3), np.float32))
+    testing.check_equivalent(f, g, X)
+    testing.check_equivalent(lambda x: fnp.matmul(x, x), lambda x: fnp.dot(x, x), np.ones((2, 3), np.float32))
 
 
 def test_concrete_arguments_mix_with_strategies() -> None:
-    check_equivalent(lambda x, y: x * y, lambda x, y: y * x, arrays(kinds.float32, (3,), extreme=False), X)
+    testing.check_equivalent(lambda x, y: x * y, lambda x, y: y * x, arrays(kinds.float32, (3,), extreme=False), X)
 
 
 # ------------------------------------------------------------------ functions that differ
@@ -118,35 +105,20 @@ sin_with_wrong_jvp.defjvp(lambda primals, tangents: (fnp.sin(primals[0]), tangen
         (fnp.abs, lambda x: fnp.maximum(x, -x), (np.zeros(2, np.float32),), ["in forward mode"]),
         (lambda x: x, fx.lax.stop_gradient, (X,), ["in forward mode", "output 1"]),
         (fnp.sin, sin_with_wrong_jvp, (X,), ["in forward mode"]),
-        (
-            lambda x: bind1(planted.Scale(), x),
-            lambda x: bind1(planted.ReversesBatchAxis(), x),
-            (X,),
-            ["over a batch"],
-        ),
-        (
-            lambda x: bind1(planted.Scale(), x),
-            lambda x: bind1(planted.WrongLowering(), x),
-            (X,),
-            ["compiled"],
-        ),
+        (lambda x: bind1(planted.Scale(), x), lambda x: bind1(planted.ReversesBatchAxis(), x), (X,), ["over a batch"]),
+        (lambda x: bind1(planted.Scale(), x), lambda x: bind1(planted.WrongLowering(), x), (X,), ["compiled"]),
         (planted.differs_when_traced, planted.differs_when_traced, (X,), ["the first compiled:", "evaluated:"]),
-        (
-            lambda x: bind1(planted.Scale(), x),
-            lambda x: bind1(planted.WrongTranspose(), x),
-            (X,),
-            ["in reverse mode"],
-        ),
+        (lambda x: bind1(planted.Scale(), x), lambda x: bind1(planted.WrongTranspose(), x), (X,), ["in reverse mode"]),
     ],
 )
 def test_check_equivalent_reports_the_difference(f: Any, g: Any, args: Any, messages: list[str]) -> None:
-    error = law_error(lambda: check_equivalent(f, g, *args))
+    error = law_error(lambda: testing.check_equivalent(f, g, *args))
     for text in messages:
         assert text in error.message
 
 
 def test_report_of_a_difference_shows_both_programs_and_runs() -> None:
-    error = law_error(lambda: check_equivalent(total, product, FLOATS))
+    error = law_error(lambda: testing.check_equivalent(total, product, FLOATS))
     assert str(error).splitlines() == [
         "the functions are equivalent: violated by total and product of (array(np.zeros((0,)), 'float32'))",
         "  the first:  f32[] 0.",
@@ -172,23 +144,25 @@ def test_report_of_a_difference_shows_both_programs_and_runs() -> None:
 
 
 def test_reproducer_contains_programs_of_local_functions() -> None:
-    error = law_error(lambda: check_equivalent(lambda x, n: x * n, lambda x, n: x * n + 1, {"a": X}["a"], 2.0))
+    error = law_error(lambda: testing.check_equivalent(lambda x, n: x * n, lambda x, n: x * n + 1, {"a": X}["a"], 2.0))
     assert python_of(error)[-1] == "check_equivalent(f, g, array([0.5, -1.0, 2.0], 'float32'), 2.0)"
     fails_again(error)
 
 
 def test_difference_in_tree_structure_has_no_python_reproducer() -> None:
-    error = law_error(lambda: check_equivalent(lambda x: [x], lambda x: (x,), X))
+    error = law_error(lambda: testing.check_equivalent(lambda x: [x], lambda x: (x,), X))
     assert error.reproducer is not None
     assert error.reproducer.python is None
 
 
 def test_check_equivalent_under_transformations() -> None:
-    check_equivalent(fnp.sin, sin_with_wrong_jvp, X, transforms=[COMPILED, BATCHED])
-    with pytest.raises(LawError, match="under Grad"):
-        check_equivalent(fnp.sin, sin_with_wrong_jvp, np.float32(0.5), transforms=[fx.Grad()])
+    testing.check_equivalent(fnp.sin, sin_with_wrong_jvp, X, transforms=[testing.COMPILED, testing.BATCHED])
+    with pytest.raises(testing.LawError, match="under Grad"):
+        testing.check_equivalent(fnp.sin, sin_with_wrong_jvp, np.float32(0.5), transforms=[fx.Grad()])
     error = law_error(
-        lambda: check_equivalent(fnp.sin, sin_with_wrong_jvp, np.float32(0.5), transforms=[COMPILED, fx.grad])
+        lambda: testing.check_equivalent(
+            fnp.sin, sin_with_wrong_jvp, np.float32(0.5), transforms=[testing.COMPILED, fx.grad]
+        )
     )
     assert "under grad" in error.message
     assert python_of(error)[-1] == (
@@ -196,16 +170,18 @@ def test_check_equivalent_under_transformations() -> None:
     )
     fails_again(error)
     # Differentiation laws are skipped for integers.
-    check_equivalent(lambda x: x + 1, lambda x: 1 + x, np.arange(3), transforms=[FORWARD, REVERSE])
+    testing.check_equivalent(
+        lambda x: x + 1, lambda x: 1 + x, np.arange(3), transforms=[testing.FORWARD, testing.REVERSE]
+    )
 
 
 def test_check_equivalent_uses_the_given_tolerance() -> None:
     def inexact(x: Any) -> Any:
         return x * np.float32(1 + 2.0**-20)
 
-    check_equivalent(lambda x: x, inexact, X)
-    with pytest.raises(LawError, match="8 ulps apart|at most 4 allowed"):
-        check_equivalent(lambda x: x, inexact, X, ulps=Ulps(4, 4, 4))
+    testing.check_equivalent(lambda x: x, inexact, X)
+    with pytest.raises(testing.LawError, match="8 ulps apart|at most 4 allowed"):
+        testing.check_equivalent(lambda x: x, inexact, X, ulps=testing.Ulps(4, 4, 4))
 
 
 def test_check_equivalent_shrinks_arguments() -> None:
@@ -215,7 +191,7 @@ def test_check_equivalent_shrinks_arguments() -> None:
     def g(x: Any) -> Any:
         return fnp.sum(x) if x.ndim < 2 or x.shape[0] < 2 else fnp.sum(x) + 1
 
-    error = law_error(lambda: check_equivalent(f, g, FLOATS))
+    error = law_error(lambda: testing.check_equivalent(f, g, FLOATS))
     assert "(array(np.zeros((2, 0)), 'float32'))" in error.message
 
 
@@ -257,14 +233,14 @@ def summed_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 )
 def test_commuting_transformations_pass(a: FunctionTransform, b: FunctionTransform, f: Any, args: Any) -> None:
     if isinstance(a, fx.Vmap) and a == fx.Vmap(1):  # maps columns, and rows inside: mapping rows outside differs
-        with pytest.raises(LawError):
-            assert_transforms_commute(a, b, f, *args)
+        with pytest.raises(testing.LawError):
+            testing.assert_transforms_commute(a, b, f, *args)
     else:
-        assert_transforms_commute(a, b, f, *args)
+        testing.assert_transforms_commute(a, b, f, *args)
 
 
 def test_transformations_that_do_not_commute_are_reported() -> None:
-    error = law_error(lambda: assert_transforms_commute(fx.vmap, fx.grad, fnp.sin, ROWS[0]))
+    error = law_error(lambda: testing.assert_transforms_commute(fx.vmap, fx.grad, fnp.sin, ROWS[0]))
     assert error.message.splitlines()[:2] == [
         "vmap and grad commute: violated by sin(array([0.5, -1.0, 2.0], 'float32'))",
         "  vmap of grad returns f32[3]",
@@ -275,7 +251,7 @@ def test_transformations_that_do_not_commute_are_reported() -> None:
     def by_rank(f: Callable[..., Any]) -> Callable[..., Any]:
         return lambda x: f(x) * x.ndim
 
-    error = law_error(lambda: assert_transforms_commute(fx.Vmap(), by_rank, fnp.sin, ROWS))
+    error = law_error(lambda: testing.assert_transforms_commute(fx.Vmap(), by_rank, fnp.sin, ROWS))
     assert error.reproducer is not None
     first, second = error.reproducer.programs.split("\nby_rank of Vmap() is this program:\n")
     assert first.startswith("Vmap() of by_rank is this program:\n")
@@ -288,10 +264,10 @@ def test_transformations_that_do_not_commute_are_reported() -> None:
 
 
 def test_check_batchable_passes_correct_functions() -> None:
-    check_batchable(lambda x, y: fnp.dot(x, y) + y[0], np.ones((2, 3)), np.arange(3.0))
-    check_batchable(lambda x: fnp.argmax(x), np.array([3, 1, 2]))
-    check_batchable(lambda x: fx.lax.scan(lambda c, k: (c * k, c), x, X), np.float32(2))
-    check_batchable(planted.Scale(), X)
+    testing.check_batchable(lambda x, y: fnp.dot(x, y) + y[0], np.ones((2, 3)), np.arange(3.0))
+    testing.check_batchable(lambda x: fnp.argmax(x), np.array([3, 1, 2]))
+    testing.check_batchable(lambda x: fx.lax.scan(lambda c, k: (c * k, c), x, X), np.float32(2))
+    testing.check_batchable(planted.Scale(), X)
 
 
 @fx.custom_batching.custom_vmap
@@ -330,15 +306,15 @@ class WrongNestedBatch(planted.Scale):
     ],
 )
 def test_check_batchable_detects_wrong_batch_rules(f: Any, messages: str) -> None:
-    with pytest.raises(LawError, match=messages):
-        check_batchable(f, X)
+    with pytest.raises(testing.LawError, match=messages):
+        testing.check_batchable(f, X)
 
 
 def test_check_batchable_needs_a_batch_rule_and_arguments() -> None:
     with pytest.raises(MissingRuleError, match="no batch rule"):
-        check_batchable(planted.OnlyEvaluated(), X)
+        testing.check_batchable(planted.OnlyEvaluated(), X)
     with pytest.raises(ValueError, match="check_batchable needs arguments"):
-        check_batchable(lambda: fnp.ones(2))
+        testing.check_batchable(lambda: fnp.ones(2))
 
 
 # ------------------------------------------------------------------ derivatives by forward and reverse mode
@@ -346,14 +322,14 @@ def test_check_batchable_needs_a_batch_rule_and_arguments() -> None:
 
 def test_check_grads_in_forward_and_reverse_mode() -> None:
     for modes in (("fwd",), ("rev",), ("fwd", "rev")):
-        check_grads(lambda x, y: fnp.sum(x * fnp.exp(y)) * y[0], X, X / 2, order=3, modes=modes)
-    with pytest.raises(LawError, match="jvp agrees with finite differences"):
-        check_grads(lambda x: bind1(planted.WrongJvp(), x), X, order=1, modes=["fwd"])
-    check_grads(planted.WrongTranspose(), X, order=3, modes=["fwd"])
-    with pytest.raises(LawError, match="differences along v> = <vjp of w, v>"):
-        check_grads(planted.WrongTranspose(), X, order=1, modes=["rev"])
-    with pytest.raises(LawError, match="<J v, w> = <v, Jᵀ w>"):
-        check_grads(planted.WrongTranspose(), X, order=1)
+        testing.check_grads(lambda x, y: fnp.sum(x * fnp.exp(y)) * y[0], X, X / 2, order=3, modes=modes)
+    with pytest.raises(testing.LawError, match="jvp agrees with finite differences"):
+        testing.check_grads(lambda x: bind1(planted.WrongJvp(), x), X, order=1, modes=["fwd"])
+    testing.check_grads(planted.WrongTranspose(), X, order=3, modes=["fwd"])
+    with pytest.raises(testing.LawError, match="differences along v> = <vjp of w, v>"):
+        testing.check_grads(planted.WrongTranspose(), X, order=1, modes=["rev"])
+    with pytest.raises(testing.LawError, match="<J v, w> = <v, Jᵀ w>"):
+        testing.check_grads(planted.WrongTranspose(), X, order=1)
 
 
 def test_check_grads_detects_a_second_derivative_wrong_in_reverse_mode_only() -> None:
@@ -364,33 +340,36 @@ def test_check_grads_detects_a_second_derivative_wrong_in_reverse_mode_only() ->
         return fnp.sin(x)
 
     f.defvjp(lambda x: (fnp.sin(x), x), lambda x, ct: (fx.lax.stop_gradient(fnp.cos(x)) * ct,))
-    check_grads(f, X, order=1)
-    with pytest.raises(LawError, match="the gradient of"):
-        check_grads(f, X, order=2, modes=["rev"])
+    testing.check_grads(f, X, order=1)
+    with pytest.raises(testing.LawError, match="the gradient of"):
+        testing.check_grads(f, X, order=2, modes=["rev"])
 
 
 def test_check_grads_of_a_complex_function() -> None:
-    check_grads(lambda z: fnp.sum(z * z * fnp.conj(z)), np.array([0.5 + 1j, -1.0 + 0.5j]))
+    testing.check_grads(lambda z: fnp.sum(z * z * fnp.conj(z)), np.array([0.5 + 1j, -1.0 + 0.5j]))
 
 
 def test_check_grads_refuses_invalid_arguments() -> None:
-    with pytest.raises(ValueError, match='modes must be "fwd", "rev" or both'):
-        check_grads(fnp.sin, X, modes=["forward"])  # type: ignore[list-item]  # the error is the point
-    with pytest.raises(ValueError, match="order must be at least 1, got 0"):
-        check_grads(fnp.sin, X, order=0)
-    with pytest.raises(Inapplicable, match=r"no argument is differentiable: i32\[3\]"):
-        check_grads(lambda x: x, np.arange(3))
+    assert_errors(
+        (lambda: testing.check_grads(fnp.sin, X, modes=["forward"]), ValueError, 'modes must be "fwd", "rev" or both'),  # type: ignore[list-item]  # the error is the point
+        (lambda: testing.check_grads(fnp.sin, X, order=0), ValueError, "order must be at least 1, got 0"),
+        (
+            lambda: testing.check_grads(lambda x: x, np.arange(3)),
+            testing.Inapplicable,
+            r"no argument is differentiable: i32\[3\]",
+        ),
+    )
 
 
 def test_check_linear_uses_the_given_tolerance() -> None:
     def rounded(x: Any) -> Any:
         return x.astype("float32").astype(x.dtype)  # loses precision
 
-    with pytest.raises(LawError):
-        check_linear(rounded, np.ones(3))
-    check_linear(rounded, np.ones(3), ulps=Ulps(2.0**32))
-    with pytest.raises(LawError, match="mul is not linear|not linear"):
-        check_linear(lambda x: x + 1e-20 * x * x, np.ones(3))
+    with pytest.raises(testing.LawError):
+        testing.check_linear(rounded, np.ones(3))
+    testing.check_linear(rounded, np.ones(3), ulps=testing.Ulps(2.0**32))
+    with pytest.raises(testing.LawError, match="mul is not linear|not linear"):
+        testing.check_linear(lambda x: x + 1e-20 * x * x, np.ones(3))
 
 
 # ------------------------------------------------------------------ arrays in reports
@@ -399,21 +378,21 @@ def test_check_linear_uses_the_given_tolerance() -> None:
 @pytest.mark.parametrize(
     "x",
     [
-        array([0.1, np.nan, np.inf, -np.inf, -0.0], "float32"),
-        array([[1, 2], [3, 4]], "int8"),
-        array(1e300, "float64"),
-        array(2.5, "float32", weak_type=True),
-        array([True, False], "bool"),
-        array([complex(np.nan, -1), 1j], "complex64"),
-        array([0.5, 3.0], "bfloat16"),
-        array(np.zeros((2, 0)), "float64"),
-        array(np.linspace(0, 1, 200).reshape(2, 100), "float64"),
-        array(np.ones((20, 20)), "int32"),
-        {"a": [array([1.5], "float32"), None], "b": (1, 2.5)},
+        testing.array([0.1, np.nan, np.inf, -np.inf, -0.0], "float32"),
+        testing.array([[1, 2], [3, 4]], "int8"),
+        testing.array(1e300, "float64"),
+        testing.array(2.5, "float32", weak_type=True),
+        testing.array([True, False], "bool"),
+        testing.array([complex(np.nan, -1), 1j], "complex64"),
+        testing.array([0.5, 3.0], "bfloat16"),
+        testing.array(np.zeros((2, 0)), "float64"),
+        testing.array(np.linspace(0, 1, 200).reshape(2, 100), "float64"),
+        testing.array(np.ones((20, 20)), "int32"),
+        {"a": [testing.array([1.5], "float32"), None], "b": (1, 2.5)},
     ],
 )
 def test_source_of_arrays_evaluates_to_the_same_arrays(x: Any) -> None:
-    rebuilt = eval(source_of(x), {"np": np, "array": array})
+    rebuilt = eval(source_of(x), {"np": np, "array": testing.array})
     leaves: list[Any] = fx.tree.leaves(x)
     others: list[Any] = fx.tree.leaves(rebuilt)
     for leaf, other in zip(leaves, others, strict=True):

@@ -12,85 +12,49 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import assert_errors
+from tracefx import extend, testing
 from tracefx.core import dtypes
 from tracefx.core.values import ConcreteArray, to_numpy
-from tracefx.extend import (
-    Batchable,
-    Builder,
-    Differentiable,
-    IrValue,
-    Lowerable,
-    MappedAxis,
-    NDArray,
-    Primitive,
-    Recorder,
-    ShapedArray,
-    Tangent,
-    Transposable,
-    UndefinedPrimal,
-    Value,
-    batch_first,
-    bind1,
-    instantiate,
-)
 from tracefx.interpreters.jvp import JVPTracer
 from tracefx.ops.elementwise.arithmetic import Neg
 from tracefx.ops.structural import ConvertElementType
-from tracefx.testing import (
-    LAWS,
-    Inapplicable,
-    Law,
-    LawError,
-    abstract_eval_matches_evaluation,
-    check_function,
-    check_grads,
-    check_linear,
-    check_primitive,
-    identity_changes_nothing,
-    jit_changes_nothing,
-    jit_commutes_with_transforms,
-    jvp_is_the_derivative,
-    linearize_is_jvp,
-    no_tracer_leaks,
-    passes_change_nothing,
-    staging_changes_nothing,
-    text_round_trips,
-    transpose_is_adjoint,
-    vmap_commutes_with_jvp,
-    vmap_is_a_loop,
-)
 
 
 @frozen(eq=False)
-class Scale(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+class Scale(extend.Primitive, extend.Differentiable, extend.Transposable, extend.Batchable, extend.Lowerable):
     """Reverses a vector and doubles it: linear, and sensitive to the position of the batch axis."""
 
     name = "scale"
 
     @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+    def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
         return [np.asarray(2 * args[0][..., ::-1], args[0].dtype)]
 
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
         return avals
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        return [bind1(self, *primals)], [bind1(self, instantiate(tangents[0]))]
+    def jvp(
+        self, primals: Sequence[extend.Value], tangents: Sequence[extend.Tangent]
+    ) -> tuple[Sequence[extend.Value], Sequence[extend.Tangent]]:
+        return [extend.bind1(self, *primals)], [extend.bind1(self, extend.instantiate(tangents[0]))]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        return [bind1(self, instantiate(cts[0]))]
+    def transpose(
+        self, cts: Sequence[extend.Tangent], *args: extend.Value | extend.UndefinedPrimal
+    ) -> Sequence[extend.Tangent | None]:
+        return [extend.bind1(self, extend.instantiate(cts[0]))]
 
     @override
     def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        return [bind1(self, batch_first(args[0], dims[0], axis))], [0]
+        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+        return [extend.bind1(self, extend.batch_first(args[0], dims[0], axis))], [0]
 
     @override
-    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+    def lower(self, builder: extend.Builder, *operands: extend.IrValue) -> Sequence[extend.IrValue]:
         (x,) = operands
         (two,) = builder.emit("stablehlo.add", [x, x], [x.aval])
         last = fx.extend.DenseI64Array((len(x.aval.shape) - 1,))
@@ -101,8 +65,8 @@ X: Final = np.array([0.5, -1.0, 2.0], np.float32)
 
 
 def test_correct_primitive_passes_all_laws() -> None:
-    report = check_primitive(Scale(), [X])
-    assert report.passed == tuple([law.name for law in LAWS])
+    report = testing.check_primitive(Scale(), [X])
+    assert report.passed == tuple([law.name for law in testing.LAWS])
     assert not report.skipped
 
 
@@ -111,20 +75,26 @@ def test_correct_primitive_passes_all_laws() -> None:
 
 class WrongJvp(Scale):
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        return [bind1(self, *primals)], [fnp.negative(bind1(self, instantiate(tangents[0])))]
+    def jvp(
+        self, primals: Sequence[extend.Value], tangents: Sequence[extend.Tangent]
+    ) -> tuple[Sequence[extend.Value], Sequence[extend.Tangent]]:
+        return [extend.bind1(self, *primals)], [fnp.negative(extend.bind1(self, extend.instantiate(tangents[0])))]
 
 
 class WrongTranspose(Scale):
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        return [fnp.negative(bind1(self, instantiate(cts[0])))]
+    def transpose(
+        self, cts: Sequence[extend.Tangent], *args: extend.Value | extend.UndefinedPrimal
+    ) -> Sequence[extend.Tangent | None]:
+        return [fnp.negative(extend.bind1(self, extend.instantiate(cts[0])))]
 
 
 class WrongCotangentShape(Scale):
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        return [bind1(self, instantiate(cts[0])).sum()]
+    def transpose(
+        self, cts: Sequence[extend.Tangent], *args: extend.Value | extend.UndefinedPrimal
+    ) -> Sequence[extend.Tangent | None]:
+        return [extend.bind1(self, extend.instantiate(cts[0])).sum()]
 
 
 class WrongBatchAxis(Scale):
@@ -132,9 +102,9 @@ class WrongBatchAxis(Scale):
 
     @override
     def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        return [bind1(self, batch_first(args[0], dims[0], axis))], dims
+        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+        return [extend.bind1(self, extend.batch_first(args[0], dims[0], axis))], dims
 
 
 class ReversesBatchAxis(Scale):
@@ -142,26 +112,26 @@ class ReversesBatchAxis(Scale):
 
     @override
     def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        return [bind1(self, args[0])], dims
+        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+        return [extend.bind1(self, args[0])], dims
 
 
 class WrongLowering(Scale):
     @override
-    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+    def lower(self, builder: extend.Builder, *operands: extend.IrValue) -> Sequence[extend.IrValue]:
         return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
 
 
 class WrongDtype(Scale):
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
         return [avals[0].update(dtype=dtypes.float16)]
 
 
 class WrongShape(Scale):
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
         return [avals[0].update(shape=(*avals[0].shape, 1))]
 
 
@@ -169,11 +139,11 @@ class WrongWeakType(Scale):
     """The results are never weakly typed in evaluation and always weakly typed in `abstract_eval`."""
 
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return [ShapedArray(avals[0].shape, avals[0].dtype, weak_type=True)]
+    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
+        return [extend.ShapedArray(avals[0].shape, avals[0].dtype, weak_type=True)]
 
     @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+    def evaluate(self, args: Sequence[extend.Value]) -> Sequence[extend.Value]:
         (out,) = self.impl(to_numpy(args[0]))
         return [ConcreteArray(args[0].aval.strong(), out)]
 
@@ -183,18 +153,20 @@ class WeakBatch(Scale):
 
     @override
     def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
         outs, out_dims = super().batch(axis, args, dims)
         aval = outs[0].aval
-        return [bind1(ConvertElementType(aval.dtype, weak_type=True), outs[0])], out_dims
+        return [extend.bind1(ConvertElementType(aval.dtype, weak_type=True), outs[0])], out_dims
 
 
 class WrongPartialEval(Scale):
     """Records an additional negation under partial evaluation."""
 
     @override
-    def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
+    def partial_eval(
+        self, recorder: extend.Recorder, unknown: Sequence[bool], args: Sequence[extend.Value]
+    ) -> Sequence[extend.Value]:
         return recorder.record(Neg(), recorder.record(self, args))
 
 
@@ -203,9 +175,9 @@ class WrongJvpOfABatch(Scale):
 
     @override
     def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        return [bind1(WrongJvp(), batch_first(args[0], dims[0], axis))], [0]
+        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+        return [extend.bind1(WrongJvp(), extend.batch_first(args[0], dims[0], axis))], [0]
 
 
 class WrongTracedBatch(Scale):
@@ -213,43 +185,45 @@ class WrongTracedBatch(Scale):
 
     @override
     def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
         outs, out_dims = super().batch(axis, args, dims)
-        return outs if isinstance(args[0], ConcreteArray | JVPTracer) else [bind1(Neg(), outs[0])], out_dims
+        return outs if isinstance(args[0], ConcreteArray | JVPTracer) else [extend.bind1(Neg(), outs[0])], out_dims
 
 
 @pytest.mark.parametrize(
     ("prim", "law"),
     [
-        (WrongJvp(), jvp_is_the_derivative),
-        (WrongTranspose(), transpose_is_adjoint),
-        (WrongCotangentShape(), transpose_is_adjoint),
-        (WrongBatchAxis(), vmap_is_a_loop),
-        (ReversesBatchAxis(), vmap_is_a_loop),
-        (WeakBatch(), vmap_is_a_loop),
-        (WrongLowering(), jit_changes_nothing),
-        (WrongDtype(), abstract_eval_matches_evaluation),
-        (WrongShape(), abstract_eval_matches_evaluation),
-        (WrongWeakType(), abstract_eval_matches_evaluation),
-        (WrongPartialEval(), linearize_is_jvp),
-        (WrongJvpOfABatch(), vmap_commutes_with_jvp),
-        (WrongTracedBatch(), jit_commutes_with_transforms),
+        (WrongJvp(), testing.jvp_is_the_derivative),
+        (WrongTranspose(), testing.transpose_is_adjoint),
+        (WrongCotangentShape(), testing.transpose_is_adjoint),
+        (WrongBatchAxis(), testing.vmap_is_a_loop),
+        (ReversesBatchAxis(), testing.vmap_is_a_loop),
+        (WeakBatch(), testing.vmap_is_a_loop),
+        (WrongLowering(), testing.jit_changes_nothing),
+        (WrongDtype(), testing.abstract_eval_matches_evaluation),
+        (WrongShape(), testing.abstract_eval_matches_evaluation),
+        (WrongWeakType(), testing.abstract_eval_matches_evaluation),
+        (WrongPartialEval(), testing.linearize_is_jvp),
+        (WrongJvpOfABatch(), testing.vmap_commutes_with_jvp),
+        (WrongTracedBatch(), testing.jit_commutes_with_transforms),
     ],
-    ids=lambda part: type(part).__name__ if isinstance(part, Primitive) else repr(part),
+    ids=lambda part: type(part).__name__ if isinstance(part, extend.Primitive) else repr(part),
 )
-def test_wrong_rule_breaks_its_law(prim: Primitive, law: Law) -> None:
-    with pytest.raises(LawError) as caught:
+def test_wrong_rule_breaks_its_law(prim: extend.Primitive, law: testing.Law) -> None:
+    with pytest.raises(testing.LawError) as caught:
         law(prim, X)
     assert str(caught.value).startswith(f"{law.statement}: violated by scale(f")
-    with pytest.raises(LawError):
-        check_primitive(prim, [X])
-    check_primitive(prim, [X], laws=LAWS[: LAWS.index(law)])  # the laws before it do not detect the mistake
+    with pytest.raises(testing.LawError):
+        testing.check_primitive(prim, [X])
+    testing.check_primitive(
+        prim, [X], laws=testing.LAWS[: testing.LAWS.index(law)]
+    )  # the laws before it do not detect the mistake
 
 
 def test_law_error_shows_both_results() -> None:
-    with pytest.raises(LawError) as caught:
-        jit_changes_nothing(WrongLowering(), X)
+    with pytest.raises(testing.LawError) as caught:
+        testing.jit_changes_nothing(WrongLowering(), X)
     assert caught.value.message.splitlines()[1:] == [
         "  compiled:  f32[3] [ 1.,-2., 4.]",
         "  evaluated: f32[3] [ 4.,-2., 1.]",
@@ -267,7 +241,7 @@ class EqualForAllFactors(Scale):
     factor: float = 2.0
 
     @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+    def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
         return [np.asarray(self.factor * args[0], args[0].dtype)]
 
     @override
@@ -281,15 +255,15 @@ class EqualForAllFactors(Scale):
 
 def test_passes_law_detects_wrong_parameter_equality() -> None:
     def f(x: Any) -> Any:
-        return bind1(EqualForAllFactors(2.0), x) - bind1(EqualForAllFactors(3.0), x)
+        return extend.bind1(EqualForAllFactors(2.0), x) - extend.bind1(EqualForAllFactors(3.0), x)
 
-    with pytest.raises(LawError, match="after cse"):
-        passes_change_nothing(f, X)
+    with pytest.raises(testing.LawError, match="after cse"):
+        testing.passes_change_nothing(f, X)
 
 
 def test_text_law_detects_duplicate_primitive_names() -> None:
-    with pytest.raises(LawError, match="as parsed"):
-        text_round_trips(lambda x: bind1(WrongJvp(), bind1(Scale(), x)), X)
+    with pytest.raises(testing.LawError, match="as parsed"):
+        testing.text_round_trips(lambda x: extend.bind1(WrongJvp(), extend.bind1(Scale(), x)), X)
 
 
 # ------------------------------------------------------------------ laws that a function breaks
@@ -319,83 +293,84 @@ def differs_under_a_handler(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("f", "law"),
     [
-        (differs_when_traced, staging_changes_nothing),
-        (differs_when_traced, jit_changes_nothing),
-        (differs_when_traced, vmap_is_a_loop),
-        (differs_when_traced, jvp_is_the_derivative),
-        (differs_under_a_handler, identity_changes_nothing),
-        (leaks_tracers(), no_tracer_leaks),
+        (differs_when_traced, testing.staging_changes_nothing),
+        (differs_when_traced, testing.jit_changes_nothing),
+        (differs_when_traced, testing.vmap_is_a_loop),
+        (differs_when_traced, testing.jvp_is_the_derivative),
+        (differs_under_a_handler, testing.identity_changes_nothing),
+        (leaks_tracers(), testing.no_tracer_leaks),
     ],
 )
-def test_function_that_inspects_its_arguments_breaks_laws(f: Callable[..., Any], law: Law) -> None:
-    with pytest.raises(LawError):
+def test_function_that_inspects_its_arguments_breaks_laws(f: Callable[..., Any], law: testing.Law) -> None:
+    with pytest.raises(testing.LawError):
         law(f, X)
 
 
 def test_check_linear_detects_nonlinear_functions() -> None:
-    check_linear(lambda x: x[::-1] * 2, X)
-    with pytest.raises(LawError, match=r"f\(x \+ 3 y\)"):
-        check_linear(lambda x: x * x, X)
-    with pytest.raises(LawError, match="<v, Jᵀ w>"):
-        check_linear(WrongTranspose(), X)
+    testing.check_linear(lambda x: x[::-1] * 2, X)
+    with pytest.raises(testing.LawError, match=r"f\(x \+ 3 y\)"):
+        testing.check_linear(lambda x: x * x, X)
+    with pytest.raises(testing.LawError, match="<v, Jᵀ w>"):
+        testing.check_linear(WrongTranspose(), X)
 
 
 def test_check_grads_detects_a_wrong_second_derivative() -> None:
     def f(x: Any) -> Any:
         """Has a correct first derivative and a wrong second one."""
-        return bind1(FlatSine(), x)
+        return extend.bind1(FlatSine(), x)
 
-    check_grads(f, X, order=1)
-    with pytest.raises(LawError, match="the derivative of f"):
-        check_grads(f, X, order=2)
+    testing.check_grads(f, X, order=1)
+    with pytest.raises(testing.LawError, match="the derivative of f"):
+        testing.check_grads(f, X, order=2)
 
 
-class FlatSine(Primitive, Differentiable):
+class FlatSine(extend.Primitive, extend.Differentiable):
     name = "flat_sine"
 
     @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+    def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
         return [np.sin(args[0])]
 
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
         return avals
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    def jvp(
+        self, primals: Sequence[extend.Value], tangents: Sequence[extend.Tangent]
+    ) -> tuple[Sequence[extend.Value], Sequence[extend.Tangent]]:
         slope = fx.lax.stop_gradient(fnp.cos(primals[0]))
-        return [bind1(self, *primals)], [fnp.multiply(instantiate(tangents[0]), slope)]
+        return [extend.bind1(self, *primals)], [fnp.multiply(extend.instantiate(tangents[0]), slope)]
 
 
 # ------------------------------------------------------------------ skipped laws
 
 
-class OnlyEvaluated(Primitive):
+class OnlyEvaluated(extend.Primitive):
     name = "only_evaluated"
 
     @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+    def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
         return [args[0] * 2]
 
 
 def test_laws_are_skipped_without_the_rule_they_need() -> None:
-    report = check_primitive(OnlyEvaluated(), [X])
+    report = testing.check_primitive(OnlyEvaluated(), [X])
     assert report.passed == ()
     assert "primitive 'only_evaluated' has no abstract_eval rule" in report.skipped["abstract_eval_matches_evaluation"]
     assert "vmap_is_a_loop: skipped, since primitive 'only_evaluated' has no batch rule" in str(report)
 
 
 def test_derivative_laws_are_skipped_for_integers() -> None:
-    report = check_function(lambda x: x + 1, np.arange(3))
+    report = testing.check_function(lambda x: x + 1, np.arange(3))
     assert set(report.skipped.values()) == {"no argument is differentiable: i32[3]"}
-    with pytest.raises(Inapplicable, match=r"no argument is differentiable: i32\[3\]"):
-        linearize_is_jvp(lambda x: x + 1, np.arange(3))
+    with pytest.raises(testing.Inapplicable, match=r"no argument is differentiable: i32\[3\]"):
+        testing.linearize_is_jvp(lambda x: x + 1, np.arange(3))
 
 
 def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(TypeError, match="check_primitive takes a primitive"):
-        check_primitive(np.sin, [X])  # type: ignore[arg-type]  # the error is the point
-    with pytest.raises(ValueError, match="needs samples of the operands of scale"):
-        check_primitive(Scale())
-    with pytest.raises(TypeError, match="a law is about a function or a primitive, got 3"):
-        vmap_is_a_loop(3, X)  # type: ignore[arg-type]  # the error is the point
+    assert_errors(
+        (lambda: testing.check_primitive(np.sin, [X]), TypeError, "check_primitive takes a primitive"),  # type: ignore[arg-type]  # the error is the point
+        (lambda: testing.check_primitive(Scale()), ValueError, "needs samples of the operands of scale"),
+        (lambda: testing.vmap_is_a_loop(3, X), TypeError, "a law is about a function or a primitive, got 3"),  # type: ignore[arg-type]  # the error is the point
+    )

@@ -11,23 +11,16 @@ from hypothesis import example, given
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.laws.examples import limit_examples
+from tracefx import testing
 from tracefx.core import dtypes
 from tracefx.core.values import from_numpy
-from tracefx.testing import (
-    LAWS,
-    Law,
-    check_function,
-    jit_changes_nothing,
-    jit_commutes_with_transforms,
-    jvp_is_the_derivative,
-)
 from tracefx.testing.generated_programs import GeneratedProgram, TransformedProgram, TransformLayer, unary_step
 from tracefx.testing.strategies import transformed_programs
 from tracefx.testing.tolerances import PROGRAM
 
-COMPILED: Final = (jit_changes_nothing, jit_commutes_with_transforms)
+COMPILED: Final = (testing.jit_changes_nothing, testing.jit_commutes_with_transforms)
 # Numerical derivatives are wrong near a kink, which generated programs may have.
-EVALUATED: Final = tuple([law for law in LAWS if law not in (*COMPILED, jvp_is_the_derivative)])
+EVALUATED: Final = tuple([law for law in testing.LAWS if law not in (*COMPILED, testing.jvp_is_the_derivative)])
 # Terms of derivatives may cancel: those of the gradient of `sqrt(x) * sqrt'(x)` cancel completely.
 ULPS: Final = evolve(PROGRAM, least=1.0)
 CANCELLING: Final = TransformedProgram(
@@ -37,9 +30,9 @@ CANCELLING: Final = TransformedProgram(
 )
 
 
-def check(case: TransformedProgram, laws: Sequence[Law]) -> None:
+def check(case: TransformedProgram, laws: Sequence[testing.Law]) -> None:
     inputs = [from_numpy(x, dtypes.float64) for x in case.inputs()]
-    report = check_function(case.function(fx, fnp), *inputs, laws=laws, ulps=ULPS)
+    report = testing.check_function(case.function(fx, fnp), *inputs, laws=laws, ulps=ULPS)
     assert not report.skipped
 
 

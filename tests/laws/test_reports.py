@@ -77,10 +77,7 @@ def model(prim: Primitive) -> Callable[[Any, Any], Any]:
     """A program with the primitive among others, in a loop body in a jitted call."""
 
     def f(x: Any, k: Any) -> Any:
-        def step(c: Any, k: Any) -> Any:
-            return fnp.tanh(bind1(prim, fnp.sin(c)) * k), fnp.cos(c)
-
-        c, ys = fx.lax.scan(step, x * 2, k)
+        c, ys = fx.lax.scan(lambda c, k: (fnp.tanh(bind1(prim, fnp.sin(c)) * k), fnp.cos(c)), x * 2, k)
         return fx.jit(lambda y: fnp.sum(y * c) + x)(ys)
 
     return f

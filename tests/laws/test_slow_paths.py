@@ -20,29 +20,21 @@ from tests.laws import test_programs
 from tests.laws.examples import limit_examples
 from tests.laws.samples import SAMPLES
 from tests.laws.test_operations import values
+from tracefx import testing
 from tracefx.core.array import Array
 from tracefx.core.device import Buffer
 from tracefx.core.handler import CURRENT, ROOT, Eval, as_array, bind1, handling
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, as_value
-from tracefx.testing import (
-    LAWS,
-    Law,
-    LawError,
-    check_function,
-    check_primitive,
-    jit_changes_nothing,
-    jit_commutes_with_transforms,
-    jvp_is_the_derivative,
-    staging_changes_nothing,
-)
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_programs
 from tracefx.transforms.jit import FastPathProgram
 
-CHEAP_LAWS: Final = tuple([law for law in LAWS if law is not jit_commutes_with_transforms])  # compiles five programs
+CHEAP_LAWS: Final = tuple(
+    [law for law in testing.LAWS if law is not testing.jit_commutes_with_transforms]
+)  # compiles five programs
 # Numerical derivatives are wrong near a kink, which generated programs may have.
-PROGRAM_LAWS: Final = tuple([law for law in CHEAP_LAWS if law is not jvp_is_the_derivative])
+PROGRAM_LAWS: Final = tuple([law for law in CHEAP_LAWS if law is not testing.jvp_is_the_derivative])
 
 
 @pytest.fixture
@@ -59,9 +51,9 @@ def test_laws_hold_for_primitives_on_the_slow_path(name: str) -> None:
         operands = values(sample.operands[0])
         laws = [law for law in CHEAP_LAWS if law not in sample.but]
         if sample.within is None:
-            check_primitive(sample.prim, operands, laws=laws)
+            testing.check_primitive(sample.prim, operands, laws=laws)
         else:
-            check_function(sample.within, *operands, laws=laws)
+            testing.check_function(sample.within, *operands, laws=laws)
 
 
 @limit_examples(5)
@@ -103,16 +95,18 @@ def difference(x: Any, y: Any) -> Any:
     return fx.lax.sub(fnp.asarray(x), fnp.asarray(y))
 
 
-def breaks_law(law: Law) -> bool:
+def breaks_law(law: testing.Law) -> bool:
     try:
         law(difference, X, Y)
-    except LawError:
+    except testing.LawError:
         return True
     return False
 
 
-@pytest.mark.parametrize("law", [staging_changes_nothing, jit_changes_nothing])
-def test_bind1_takes_its_fast_path_only_under_the_root_handler(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("law", [testing.staging_changes_nothing, testing.jit_changes_nothing])
+def test_bind1_takes_its_fast_path_only_under_the_root_handler(
+    law: testing.Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not breaks_law(law)
     monkeypatch.setattr(bind1, "__code__", wrong_bind1.__code__)
     assert breaks_law(law)
@@ -121,8 +115,8 @@ def test_bind1_takes_its_fast_path_only_under_the_root_handler(law: Law, monkeyp
 
 
 def test_jit_takes_its_fast_path_only_under_the_root_handler(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not breaks_law(jit_changes_nothing)
+    assert not breaks_law(testing.jit_changes_nothing)
     monkeypatch.setattr(FastPathProgram, "of", wrong_fast_path_program)
-    assert breaks_law(jit_changes_nothing)
+    assert breaks_law(testing.jit_changes_nothing)
     with handling(Eval()):
-        assert not breaks_law(jit_changes_nothing)
+        assert not breaks_law(testing.jit_changes_nothing)

@@ -17,53 +17,33 @@ from tests.test_imports import run
 from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
 from tracefx.core.dtypes import DType
+from tracefx.testing import strategies
 from tracefx.testing.generated_programs import GeneratedProgram, Shape, TransformedProgram
-from tracefx.testing.strategies import (
-    BASIC_INDEXING,
-    DTYPES,
-    Einsum,
-    NamedPair,
-    TaggedNode,
-    arrays,
-    axes,
-    axis_tuples,
-    broadcastable_arrays,
-    broadcastable_shapes,
-    control_flow_programs,
-    edge_values,
-    einsums,
-    index_expressions,
-    programs,
-    pytrees,
-    shapes,
-    transform_stacks,
-    transformed_programs,
-)
 
 SEARCH: Final = settings(max_examples=20_000, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
 @settings(max_examples=30)
-@given(broadcastable_shapes(3))
+@given(strategies.broadcastable_shapes(3))
 def test_broadcastable_shapes_broadcast(group: tuple[Shape, ...]) -> None:
     np.broadcast_shapes(*group)
 
 
 @pytest.mark.parametrize("expected", [(), (0,), (1, 1), (2, 0, 3)])
 def test_shapes_strategy_draws_every_kind_of_shape(expected: Shape) -> None:
-    assert find(shapes(), lambda shape: shape == expected, settings=SEARCH) == expected
+    assert find(strategies.shapes(), lambda shape: shape == expected, settings=SEARCH) == expected
 
 
 @settings(max_examples=30)
-@given(st.data(), st.sampled_from(DTYPES))
+@given(st.data(), st.sampled_from(strategies.DTYPES))
 def test_arrays_have_the_requested_dtype_and_shape(data: st.DataObject, dtype: DType) -> None:
-    x = data.draw(arrays(dtype, (2, 1)))
+    x = data.draw(strategies.arrays(dtype, (2, 1)))
     assert (x.shape, x.dtype, x.weak_type) == ((2, 1), dtype, False)
 
 
 @pytest.mark.parametrize("dtype", [kinds.bfloat16, kinds.float16, kinds.float32, kinds.float64])
 def test_edge_values_contain_nan_infinities_negative_zero_and_subnormals(dtype: DType) -> None:
-    x = np.array(edge_values(dtype), np.float64).astype(dtype).astype(np.float64)
+    x = np.array(strategies.edge_values(dtype), np.float64).astype(dtype).astype(np.float64)
     tiny = float(kinds.finfo(dtype).smallest_normal)
     assert np.isnan(x).any()
     assert {np.inf, -np.inf} <= set(x)
@@ -75,19 +55,15 @@ def test_arrays_strategy_draws_edge_values() -> None:
     def is_extreme(x: Array) -> bool:
         return bool(np.isnan(np.asarray(x, np.float64)).any())
 
-    assert is_extreme(find(arrays(kinds.bfloat16, (2,)), is_extreme, settings=SEARCH))
+    assert is_extreme(find(strategies.arrays(kinds.bfloat16, (2,)), is_extreme, settings=SEARCH))
     low = int(kinds.iinfo(kinds.int8).min)
-    assert int(find(arrays(kinds.int8, ()), lambda x: int(x) == low, settings=SEARCH)) == low
+    assert int(find(strategies.arrays(kinds.int8, ()), lambda x: int(x) == low, settings=SEARCH)) == low
 
 
 def test_generated_program_prints_as_python_source() -> None:
-    program = find(programs(), lambda p: "fnp.dot(" in p.source, settings=SEARCH)
+    program = find(strategies.programs(), lambda p: "fnp.dot(" in p.source, settings=SEARCH)
     assert isinstance(program, GeneratedProgram)
-    assert str(program).splitlines() == [
-        "def program(v0):  # (1,)",
-        "    v1 = fnp.dot(v0, v0)",
-        "    return v1",
-    ]
+    assert str(program).splitlines() == ["def program(v0):  # (1,)", "    v1 = fnp.dot(v0, v0)", "    return v1"]
 
 
 # ------------------------------------------------------------------ control-flow programs and transformation stacks
@@ -104,22 +80,26 @@ def test_generated_program_prints_as_python_source() -> None:
     ],
 )
 def test_control_flow_programs_shrink_to_one_primitive(word: str, lines: int) -> None:
-    program = find(control_flow_programs(), lambda p: word in p.source, settings=SEARCH)
+    program = find(strategies.control_flow_programs(), lambda p: word in p.source, settings=SEARCH)
     assert len(program.source.splitlines()) <= lines, program
     assert program.shapes == ((),)
 
 
 def test_transform_stacks_draw_every_order() -> None:
     names = ("vmap", "grad", "jit")
-    layers = find(transform_stacks(2), lambda ls: tuple([layer.name for layer in ls]) == names, settings=SEARCH)
+    layers = find(
+        strategies.transform_stacks(2), lambda ls: tuple([layer.name for layer in ls]) == names, settings=SEARCH
+    )
     assert layers[0].inputs(((2,), ())) == ((2, 2), (2,))
-    assert find(transform_stacks(2), lambda ls: True, settings=SEARCH) == ()
-    with_unmapped = find(transform_stacks(2), lambda ls: any(False in layer.mapped for layer in ls), settings=SEARCH)
+    assert find(strategies.transform_stacks(2), lambda ls: True, settings=SEARCH) == ()
+    with_unmapped = find(
+        strategies.transform_stacks(2), lambda ls: any(False in layer.mapped for layer in ls), settings=SEARCH
+    )
     assert [layer.name for layer in with_unmapped] == ["vmap"]
 
 
 @settings(max_examples=20)
-@given(transformed_programs(max_steps=3, max_layers=2))
+@given(strategies.transformed_programs(max_steps=3, max_layers=2))
 def test_repr_of_a_transformed_program_is_runnable_python(case: TransformedProgram) -> None:
     scope: dict[str, Any] = {}
     *definitions, call = repr(case).splitlines()
@@ -131,7 +111,7 @@ def test_repr_of_a_transformed_program_is_runnable_python(case: TransformedProgr
 
 
 def test_generated_programs_compare_and_hash_by_value() -> None:
-    program = find(programs(), lambda p: len(p.steps) == 2, settings=SEARCH)
+    program = find(strategies.programs(), lambda p: len(p.steps) == 2, settings=SEARCH)
     assert program == GeneratedProgram(program.shapes, program.steps)
     assert len({program, GeneratedProgram(program.shapes, program.steps)}) == 1
 
@@ -147,51 +127,53 @@ class UserNode:
 
 
 @settings(max_examples=30)
-@given(broadcastable_arrays(3, weak=True))
+@given(strategies.broadcastable_arrays(3, weak=True))
 def test_broadcastable_arrays_have_one_dtype(xs: tuple[Array, ...]) -> None:
     np.broadcast_shapes(*[x.shape for x in xs])
     assert len({x.dtype for x in xs}) == 1
 
 
 def test_axes_strategy_draws_negative_axes() -> None:
-    assert find(axes(3), lambda axis: True, settings=SEARCH) == 0
-    assert find(axes(3), lambda axis: axis < 0, settings=SEARCH) == -1
-    assert find(axes(2), lambda axis: axis == -2, settings=SEARCH) == -2
+    assert find(strategies.axes(3), lambda axis: True, settings=SEARCH) == 0
+    assert find(strategies.axes(3), lambda axis: axis < 0, settings=SEARCH) == -1
+    assert find(strategies.axes(2), lambda axis: axis == -2, settings=SEARCH) == -2
     with pytest.raises(ValueError, match="needs an array with axes to choose from, got ndim=0"):
-        axes(0)
+        strategies.axes(0)
 
 
 @settings(max_examples=30)
-@given(axis_tuples(3))
+@given(strategies.axis_tuples(3))
 def test_axis_tuples_have_no_duplicates(group: tuple[int, ...]) -> None:
     assert len({axis % 3 for axis in group}) == len(group)
 
 
 def test_axis_tuples_have_any_length_and_order() -> None:
-    assert find(axis_tuples(3), lambda g: True, settings=SEARCH) == ()
-    assert find(axis_tuples(3), lambda g: len(g) == 3 and g[0] > g[1] >= 0, settings=SEARCH)
-    assert find(axis_tuples(0), lambda g: True, settings=SEARCH) == ()
+    assert find(strategies.axis_tuples(3), lambda g: True, settings=SEARCH) == ()
+    assert find(strategies.axis_tuples(3), lambda g: len(g) == 3 and g[0] > g[1] >= 0, settings=SEARCH)
+    assert find(strategies.axis_tuples(0), lambda g: True, settings=SEARCH) == ()
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [(tuple, 0), (list, 0), (dict, 0), (NamedPair, 2), (TaggedNode, 1), (type(None), 0)], ids=str
+    ("kind", "least"),
+    [(tuple, 0), (list, 0), (dict, 0), (strategies.NamedPair, 2), (strategies.TaggedNode, 1), (type(None), 0)],
+    ids=str,
 )
 def test_pytrees_strategy_draws_every_node_type(kind: type, least: int) -> None:
-    tree = find(pytrees(), lambda t: type(t) is kind, settings=SEARCH)
+    tree = find(strategies.pytrees(), lambda t: type(t) is kind, settings=SEARCH)
     assert fx.tree.structure(tree).num_nodes <= least + 1
 
 
 def test_pytrees_nest_and_contain_user_defined_nodes() -> None:
     def has_pairs(tree: object) -> bool:
-        return isinstance(tree, list) and any(isinstance(child, NamedPair) for child in tree)
+        return isinstance(tree, list) and any(isinstance(child, strategies.NamedPair) for child in tree)
 
-    assert find(pytrees(), has_pairs, settings=SEARCH) == [NamedPair(None, None)]
-    with_user_nodes = pytrees(st.integers(0, 3), nodes=lambda children: st.builds(UserNode, children))
+    assert find(strategies.pytrees(), has_pairs, settings=SEARCH) == [strategies.NamedPair(None, None)]
+    with_user_nodes = strategies.pytrees(st.integers(0, 3), nodes=lambda children: st.builds(UserNode, children))
     assert find(with_user_nodes, lambda t: isinstance(t, UserNode), settings=SEARCH) == UserNode(None)
 
 
 @settings(max_examples=30)
-@given(pytrees(max_leaves=4))
+@given(strategies.pytrees(max_leaves=4))
 def test_drawn_pytrees_round_trip_through_flatten(tree: object) -> None:
     leaves, structure = fx.tree.flatten(tree)
     assert fx.tree.structure(fx.tree.unflatten(structure, leaves)) == structure
@@ -214,10 +196,7 @@ INDICES: Final[dict[str, tuple[Callable[[Any], bool], Any]]] = {
         (slice(None, None, -1),),
     ),
     "from the end": (lambda i: any(isinstance(e, int) and e < 0 for e in entries(i)), (-1,)),
-    "beyond": (
-        lambda i: any(isinstance(e, slice) and (e.stop or 0) > 2 for e in entries(i)),
-        (slice(None, 3, None),),
-    ),
+    "beyond": (lambda i: any(isinstance(e, slice) and (e.stop or 0) > 2 for e in entries(i)), (slice(None, 3, None),)),
 }
 
 
@@ -225,10 +204,9 @@ INDICES: Final[dict[str, tuple[Callable[[Any], bool], Any]]] = {
 def test_index_expressions_draw_every_kind_of_basic_index(kind_of_index: str) -> None:
     expected, smallest = INDICES[kind_of_index]
 
-    def plain(index: Any) -> bool:
-        return expected(index)
-
-    got = find(index_expressions((2, 2), BASIC_INDEXING), plain, settings=SEARCH)
+    got = find(
+        strategies.index_expressions((2, 2), strategies.BASIC_INDEXING), lambda index: expected(index), settings=SEARCH
+    )
     non_trivial = tuple([e for e in entries(got) if e != slice(None)])
     assert non_trivial == smallest or kind_of_index == "beyond"
 
@@ -256,7 +234,7 @@ def test_index_expressions_draw_every_kind_of_advanced_index(expected: Callable[
     def matches(index: Any) -> bool:
         return isinstance(index, tuple) and bool(index) and expected(index)
 
-    index = find(index_expressions((2, 3, 2)), matches, settings=SEARCH)
+    index = find(strategies.index_expressions((2, 3, 2)), matches, settings=SEARCH)
     assert isinstance(index, tuple)
     assert len(index) <= 4
     np.zeros((2, 3, 2))[index]
@@ -265,13 +243,13 @@ def test_index_expressions_draw_every_kind_of_advanced_index(expected: Callable[
 @settings(max_examples=100)
 @given(st.data())
 def test_drawn_indices_are_valid_in_numpy(data: st.DataObject) -> None:
-    shape = data.draw(shapes())
-    np.zeros(shape)[data.draw(index_expressions(shape))]
+    shape = data.draw(strategies.shapes())
+    np.zeros(shape)[data.draw(strategies.index_expressions(shape))]
 
 
 def test_index_expressions_refuse_unknown_kinds() -> None:
     with pytest.raises(ValueError, match="kinds of indices are slice, integer, .* got slices"):
-        index_expressions((2,), ("slices",))
+        strategies.index_expressions((2,), ("slices",))
 
 
 # ------------------------------------------------------------------ einsum
@@ -280,21 +258,23 @@ def test_index_expressions_refuse_unknown_kinds() -> None:
 @pytest.mark.parametrize(
     ("expected", "smallest"),
     [
-        (lambda e: True, Einsum("", ((),))),
-        (lambda e: "," in e.spec, Einsum(",", ((), ()))),
-        (lambda e: "ii" in e.spec, Einsum("ii", ((1, 1),))),
-        (lambda e: "..." in e.spec, Einsum("...", ((),))),
-        (lambda e: e.spec.endswith("i->"), Einsum("i->", ((1,),))),
-        (lambda e: e.spec.startswith("i,i") and e.shapes[0] == (2,), Einsum("i,i", ((2,), (2,)))),
+        (lambda e: True, strategies.Einsum("", ((),))),
+        (lambda e: "," in e.spec, strategies.Einsum(",", ((), ()))),
+        (lambda e: "ii" in e.spec, strategies.Einsum("ii", ((1, 1),))),
+        (lambda e: "..." in e.spec, strategies.Einsum("...", ((),))),
+        (lambda e: e.spec.endswith("i->"), strategies.Einsum("i->", ((1,),))),
+        (lambda e: e.spec.startswith("i,i") and e.shapes[0] == (2,), strategies.Einsum("i,i", ((2,), (2,)))),
     ],
 )
-def test_einsums_strategy_draws_every_kind_of_spec(expected: Callable[[Einsum], bool], smallest: Einsum) -> None:
-    assert find(einsums(), expected, settings=SEARCH) == smallest
+def test_einsums_strategy_draws_every_kind_of_spec(
+    expected: Callable[[strategies.Einsum], bool], smallest: strategies.Einsum
+) -> None:
+    assert find(strategies.einsums(), expected, settings=SEARCH) == smallest
 
 
 @settings(max_examples=100)
-@given(einsums())
-def test_fnp_einsum_matches_numpy_on_drawn_specs(case: Einsum) -> None:
+@given(strategies.einsums())
+def test_fnp_einsum_matches_numpy_on_drawn_specs(case: strategies.Einsum) -> None:
     xs = [np.arange(np.prod(shape), dtype=np.int32).reshape(shape) % 5 - 2 for shape in case.shapes]
     want = np.einsum(case.spec, *xs)
     got = fnp.einsum(case.spec, *xs)

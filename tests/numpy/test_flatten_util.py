@@ -12,8 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.transforms.oracle import same
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_near, assert_same
 from tracefx.flatten_util import ravel_pytree
 
 TREES: dict[str, Any] = {
@@ -75,7 +74,7 @@ def test_unravel_of_vectors_of_other_dtypes(name: str, dtype: str, shape: tuple[
         except (TypeError, ValueError) as error:
             return type(error).__name__
 
-    same(call(fx, fnp, ravel_pytree), call(jax, jnp, jax.flatten_util.ravel_pytree))
+    assert_same(call(fx, fnp, ravel_pytree), call(jax, jnp, jax.flatten_util.ravel_pytree), JAX_TRANSFORM_TOLERANCE)
 
 
 def test_unravel_functions_of_equal_structures_are_equal() -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 import jax
@@ -15,7 +14,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.agreement import DTYPES, agree, agree_in_type, numbers
+from tests.comparison import assert_calls_agree, assert_programs_agree
+from tests.numpy.agreement import DTYPES, numbers
 
 ARRAY_API: Final = """
     abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_or
@@ -34,14 +34,12 @@ def test_elementwise_functions_of_the_array_api_exist() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_result_types_match_jax(dtype: str) -> None:
     x = np.asarray(fnp.asarray(numbers(dtype, (4,)), dtype=dtype))
-    agree_in_type(fnp.signbit, jnp.signbit, x)
-    for other in DTYPES:
-        y = np.asarray(fnp.asarray(numbers(other, (4,)), dtype=other))
-        agree_in_type(fnp.copysign, jnp.copysign, x, y)
-        agree_in_type(fnp.nextafter, jnp.nextafter, x, y)
-    for n in (2, -1.5, True):
-        agree(partial(fnp.copysign, n, x), partial(jnp.copysign, n, x))
-        agree(partial(fnp.signbit, n), partial(jnp.signbit, n))
+    pairs = [(x, np.asarray(fnp.asarray(numbers(other, (4,)), dtype=other))) for other in DTYPES]
+    for name, calls in (("signbit", [(x,)]), ("copysign", pairs), ("nextafter", pairs)):
+        assert_calls_agree(getattr(fnp, name), getattr(jnp, name), calls, types_only=True)
+    scalars = (2, -1.5, True)
+    assert_programs_agree([lambda np, n=n: np.copysign(n, x) for n in scalars], compiled=False)
+    assert_calls_agree(fnp.signbit, jnp.signbit, [(n,) for n in scalars])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -59,8 +57,8 @@ def test_edge_values_match_jax(dtype: str) -> None:
 
 
 def test_derivatives_match_jax() -> None:
-    for x, y in ((2.0, -1.0), (-2.0, 1.0), (-0.5, -0.5)):
-        agree(partial(fx.grad(fnp.copysign, (0, 1)), x, y), partial(jax.grad(jnp.copysign, (0, 1)), x, y))
+    points = ((2.0, -1.0), (-2.0, 1.0), (-0.5, -0.5))
+    assert_calls_agree(fx.grad(fnp.copysign, (0, 1)), jax.grad(jnp.copysign, (0, 1)), points)
     with pytest.raises(ValueError, match="complex numbers have no sign"):
         fnp.signbit(1j)
     with pytest.raises(TypeError, match="copysign is not defined for complex"):

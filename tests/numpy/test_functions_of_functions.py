@@ -14,23 +14,15 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_same
 from tracefx.testing.tolerances import ELEMENTARY
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 
-def assert_same(got: Any, expected: Any) -> None:
-    """Asserts that two pytrees of arrays have equal shapes, dtypes and values."""
-    a, b = jax.tree.leaves(got), jax.tree.leaves(expected)
-    assert [(x.shape, x.dtype) for x in a] == [(x.shape, x.dtype) for x in b]
-    for x, y in zip(a, b, strict=True):
-        assert_near(np.asarray(x), np.asarray(y), ELEMENTARY)
-
-
 @pytest.mark.parametrize("kwargs", [{}, {"k": 1}, {"size": 2}, {"size": 9}])
 def test_mask_indices(kwargs: dict[str, int]) -> None:
-    assert_same(fnp.mask_indices(3, fnp.triu, **kwargs), jnp.mask_indices(3, jnp.triu, **kwargs))
+    assert_same(fnp.mask_indices(3, fnp.triu, **kwargs), jnp.mask_indices(3, jnp.triu, **kwargs), ELEMENTARY)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +37,8 @@ def test_mask_indices(kwargs: dict[str, int]) -> None:
 )
 def test_piecewise(call: Any) -> None:
     x = np.array([-1.5, 0.5, 2.0], np.float32)
-    assert_same(call(fnp, fnp.array(x)), call(jnp, jnp.array(x)))
-    assert_same(fx.grad(lambda x: fnp.sum(call(fnp, x)))(x), jax.grad(lambda x: jnp.sum(call(jnp, x)))(x))
+    assert_same(call(fnp, fnp.array(x)), call(jnp, jnp.array(x)), ELEMENTARY)
+    assert_same(fx.grad(lambda x: fnp.sum(call(fnp, x)))(x), jax.grad(lambda x: jnp.sum(call(jnp, x)))(x), ELEMENTARY)
 
 
 def test_piecewise_with_wrong_number_of_functions_raises() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_calls_agree
 from tests.numpy.agreement import both, check, f32, i32, numbers
 from tracefx.core.array import Array
 from tracefx.testing.strategies import index_expressions, shapes
@@ -71,10 +72,10 @@ def test_traced_indices_out_of_bounds_are_clamped(function: Callable[[Any, Any],
         return  # as uint8, a negative index is another number
     # JAX accepts no lists.
     expected = y[jnp.array([j[0], 1])] if function is TRACED[-1] else function(y, j)
-    check(function(x, i), expected)
-    check(fx.jit(function)(x, i), expected)
-    check(fx.vmap(function, in_axes=(0, None))(fnp.stack([x, x]), i)[1], expected)
-    check(fx.vmap(function, in_axes=(None, 0))(x, fnp.stack([i + 1, i]))[1], expected)
+    over_x, over_i = fx.vmap(function, in_axes=(0, None)), fx.vmap(function, in_axes=(None, 0))
+    batches = over_x(fnp.stack([x, x]), i)[1], over_i(x, fnp.stack([i + 1, i]))[1]
+    for got in (function(x, i), fx.jit(function)(x, i), *batches):
+        check(got, expected)
 
 
 def test_static_integers_are_clamped_as_in_jax() -> None:
@@ -86,14 +87,11 @@ def test_static_integers_are_clamped_as_in_jax() -> None:
 @pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "bool"])
 def test_take(mode: str | None, dtype: str) -> None:
-    (x, y), (i, j) = both(numbers(dtype, (3, 4))), both(i32([[0, -1], [7, -9]]))
-    for axis in (None, 0, 1):
-        check(fnp.take(x, i, axis, mode=mode), jnp.take(y, j, axis, mode=mode))
+    x, i, rows = numbers(dtype, (3, 4)), i32([[0, -1], [7, -9]]), i32([[0, -1], [5, 1], [-7, 2]])
+    assert_calls_agree(fnp.take, jnp.take, [(x, i, axis, {"mode": mode}) for axis in (None, 0, 1)])
     if mode != "wrap":
-        (rows, jax_rows) = both(i32([[0, -1], [5, 1], [-7, 2]]))
-        check(fnp.take_along_axis(x, rows, 1, mode), jnp.take_along_axis(y, jax_rows, 1, mode))
-        check(fnp.take_along_axis(x, rows[:1, :1], 0, mode), jnp.take_along_axis(y, jax_rows[:1, :1], 0, mode))
-        check(fnp.take_along_axis(x, i[0], None, mode), jnp.take_along_axis(y, j[0], None, mode))
+        calls = [(x, rows, 1, mode), (x, rows[:1, :1], 0, mode), (x, i[0], None, mode)]
+        assert_calls_agree(fnp.take_along_axis, jnp.take_along_axis, calls)
 
 
 def test_take_fills_out_of_bounds_indices_with_fill_value() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.numpy import linalg
 from tracefx.numpy.linalg.decompositions import EigResult

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Final
 
 import jax
@@ -15,57 +17,87 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_programs_agree
 from tests.numpy.agreement import both, check, numbers
 
+REPEATS, INDICES = np.array([2, 0, 1]), np.array([2, 0, 9])
 MASK: Final = np.array([[True, False, True], [True, True, False]])
-CALLS: Final[tuple[Callable[[Any], object], ...]] = (
-    lambda x: x.sum(1, None, None, True),
-    lambda x: x.sum(0, where=MASK),
-    lambda x: x.sum(promote_integers=False),
-    lambda x: x.prod(axis=1, promote_integers=False),
-    lambda x: x.max(0, None, True, -5, MASK),
-    lambda x: x.min(initial=-7),
-    lambda x: x.mean(0, where=MASK),
-    lambda x: x.mean(0, "float32", None, True),
-    lambda x: x.var(0, "float32", None, 1),
-    lambda x: x.var(1, correction=1, where=MASK),
-    lambda x: x.std(None, correction=0.5),
-    lambda x: x.all(1, None, True),
-    lambda x: x.any(where=MASK),
-    lambda x: x.argmax(0, None, True),
-    lambda x: x.argmin(),
-    lambda x: x.ptp(1),
-    lambda x: x.cumsum(1),
-    lambda x: x.cumprod(0, "float32"),
-    lambda x: x.diagonal(1),
-    lambda x: x.trace(),
-    lambda x: x.repeat(2, 0),
-    lambda x: x.repeat(np.array([2, 0, 1]), 1, total_repeat_length=5),
-    lambda x: x.take(np.array([2, 0, 9]), 1),
-    lambda x: x.take(np.array([2, 0, 9]), 1, mode="clip"),
-    lambda x: x.reshape(3, 2, order="F"),
-    lambda x: x.reshape((3, -1)),
-    lambda x: x.ravel("F"),
-    lambda x: x.flatten(),
-    lambda x: x.transpose(1, 0),
-    lambda x: x.mT,
-    lambda x: x.copy(),
-    lambda x: x.conjugate(),
-    lambda x: x.round(1),
-    lambda x: x.astype("float16", copy=True),
-    lambda x: x.dot(x.T, preferred_element_type="float32"),
-    lambda x: x.clip(-1, 1),
-    lambda x: x.squeeze(),
-    lambda x: x.swapaxes(0, 1),
+CALLS: Final[tuple[Callable[[Any, Any], object], ...]] = (
+    lambda np, x: x.sum(1, None, None, True),
+    lambda np, x: x.sum(0, where=MASK),
+    lambda np, x: x.sum(promote_integers=False),
+    lambda np, x: x.prod(axis=1, promote_integers=False),
+    lambda np, x: x.max(0, None, True, -5, MASK),
+    lambda np, x: x.min(initial=-7),
+    lambda np, x: x.mean(0, where=MASK),
+    lambda np, x: x.mean(0, "float32", None, True),
+    lambda np, x: x.var(0, "float32", None, 1),
+    lambda np, x: x.var(1, correction=1, where=MASK),
+    lambda np, x: x.std(None, correction=0.5),
+    lambda np, x: x.all(1, None, True),
+    lambda np, x: x.any(where=MASK),
+    lambda np, x: x.argmax(0, None, True),
+    lambda np, x: x.argmin(),
+    lambda np, x: x.ptp(1),
+    lambda np, x: x.cumsum(1),
+    lambda np, x: x.cumprod(0, "float32"),
+    lambda np, x: x.diagonal(1),
+    lambda np, x: x.trace(),
+    lambda np, x: x.repeat(2, 0),
+    lambda np, x: x.repeat(REPEATS, 1, total_repeat_length=5),
+    lambda np, x: x.take(INDICES, 1),
+    lambda np, x: x.take(INDICES, 1, mode="clip"),
+    lambda np, x: x.reshape(3, 2, order="F"),
+    lambda np, x: x.reshape((3, -1)),
+    lambda np, x: x.ravel("F"),
+    lambda np, x: x.flatten(),
+    lambda np, x: x.transpose(1, 0),
+    lambda np, x: x.mT,
+    lambda np, x: x.copy(),
+    lambda np, x: x.conjugate(),
+    lambda np, x: x.round(1),
+    lambda np, x: x.astype("float16", copy=True),
+    lambda np, x: x.dot(x.T, preferred_element_type="float32"),
+    lambda np, x: x.clip(-1, 1),
+    lambda np, x: x.squeeze(),
+    lambda np, x: x.swapaxes(0, 1),
 )
 
 
-@pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
-def test_methods_match_jax(call: Callable[[Any], object], dtype: str) -> None:
-    x, y = both(numbers(dtype, (2, 3)))
-    check(call(x), call(y))
-    check(fx.jit(call)(x), call(y))
+def test_methods_match_jax(dtype: str) -> None:
+    assert_programs_agree(CALLS, numbers(dtype, (2, 3)))
+
+
+NAMES: Final = {"T": "transpose", "mT": "matrix_transpose", "conj": "conjugate", "flatten": "ravel"}
+METHODS: Final = {
+    name: function
+    for name, member in inspect.getmembers(fx.Array)
+    if isinstance(function := member.fget if isinstance(member, property) else member, FunctionType)
+    and hasattr(function, "__wrapped__")
+    and not name.startswith("_")
+}
+"""The methods and properties that are functions of `tracefx.numpy`."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_have_a_docstring_and_the_parameters_of_their_function(name: str) -> None:
+    method, function = METHODS[name], getattr(fnp, NAMES.get(name, name))
+    assert (method.__doc__ or "").rstrip().endswith(".")
+    _, *of_method = inspect.signature(method).parameters.values()
+    _, *of_function = inspect.signature(function).parameters.values()
+    known = {p.name: (p.kind, p.default) for p in of_function}
+    assert {p.name: (p.kind, p.default) for p in of_method}.items() <= known.items()
+    positional = [p.name for p in of_method if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert positional == [p.name for p in of_function][: len(positional)]
+
+
+def test_most_methods_are_functions() -> None:
+    assert len(METHODS) > 35
+    assert inspect.signature(fx.Array.sum).parameters["keepdims"].default is False
+    assert isinstance(fx.Array.sum, FunctionType)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'foo'"):
+        fnp.ones(3).sum(foo=1)  # type: ignore[call-arg]  # wrong on purpose
 
 
 def test_python_protocols_of_arrays() -> None:
@@ -99,7 +131,7 @@ def test_atleast_nd_of_several_arguments() -> None:
     for name in ("atleast_1d", "atleast_2d", "atleast_3d"):
         function: Any = getattr(fnp, name)
         jax_function: Any = getattr(jnp, name)
-        check(function(*xs), jax_function(*xs))
+        check(function(*xs), tuple(jax_function(*xs)))
         for x in xs:
             check(function(x), jax_function(x))
 

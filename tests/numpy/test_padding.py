@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_calls_agree, assert_programs_agree
 from tests.numpy.agreement import both, check, f32, i32, numbers
 
 WIDTHS: Final = (1, (2, 3), ((0, 1), (7, 0)), ((9, 4), (0, 0)))
@@ -36,17 +37,14 @@ def test_pad_with_elements_of_the_array(mode: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_pad_with_statistics_and_ramps(dtype: str) -> None:
-    x, y = both(numbers(dtype, (3, 4)))
     options: list[dict[str, Any]] = [
         *[{"mode": mode, "stat_length": n} for mode in ("maximum", "minimum", "mean") for n in (2, ((1, 9), (3, 2)))],
         *[{"mode": mode} for mode in ("maximum", "minimum", "mean", "linear_ramp", "empty")],
         *[{"mode": "linear_ramp", "end_values": v} for v in (5, (1, 2), ((1, 2), (3, 4)), 5.5)],
     ]
-    for keywords in options:
-        for width in (1, ((1, 2), (0, 4))):  # widths that divide integer ramps exactly
-            expected = jnp.pad(y, width, **keywords)
-            check(fnp.pad(x, width, **keywords), expected)
-            check(fx.jit(lambda x, w=width, g=keywords: fnp.pad(x, w, **g))(x), expected)
+    # Integer ramps are exact, because the widths divide them.
+    calls = [(numbers(dtype, (3, 4)), width, each) for each in options for width in (1, ((1, 2), (0, 4)))]
+    assert_calls_agree(fnp.pad, jnp.pad, calls, compiled=True)
 
 
 CONSTANTS: Final[tuple[Any, ...]] = (
@@ -58,10 +56,9 @@ CONSTANTS: Final[tuple[Any, ...]] = (
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_pad_with_constants(dtype: str) -> None:
     (x, y) = both(numbers(dtype, (3, 4)))
-    for constant in CONSTANTS:
-        for width in (1, ((2, 1), (0, 3))):
-            expected = jnp.pad(y, width, constant_values=constant)
-            check(fnp.pad(x, width, constant_values=constant), expected)
+    widths = (1, ((2, 1), (0, 3)))
+    pads = [lambda np, x, w=w, c=c: np.pad(x, w, constant_values=c) for c in CONSTANTS for w in widths]
+    assert_programs_agree(pads, numbers(dtype, (3, 4)), compiled=False)
     traced = fx.jit(lambda x, c: fnp.pad(x, 1, constant_values=((c, 0), (0, c + 1))))(x, 5)
     check(traced, jnp.pad(y, 1, constant_values=((5, 0), (0, 6))))
     check(fnp.pad(fnp.array(1.0), 1), jnp.pad(jnp.array(1.0), 1))
@@ -98,12 +95,10 @@ def test_repeat_with_total_repeat_length() -> None:
 
 
 def test_linspace_with_retstep() -> None:
-    ones, jax_ones = both(f32([1, 1]))
-    for num in (0, 1, 3):
-        for endpoint in (True, False):
-            check(fnp.linspace(0, 2, num, endpoint, retstep=True), jnp.linspace(0, 2, num, endpoint, retstep=True))
-    check(fnp.linspace(0, ones, 3, retstep=True), jnp.linspace(0, jax_ones, 3, retstep=True))
-    check(fnp.linspace(0, 9, 4, retstep=True, dtype=int), jnp.linspace(0, 9, 4, retstep=True, dtype=int))
+    options = {"retstep": True}
+    calls: list[tuple[Any, ...]] = [(0, 2, num, end, options) for num in (0, 1, 3) for end in (True, False)]
+    calls += [(0, f32([1, 1]), 3, options), (0, 9, 4, {"dtype": int, **options})]
+    assert_calls_agree(fnp.linspace, jnp.linspace, calls)
 
 
 @pytest.mark.parametrize("mode", ["reflect", "symmetric"])
@@ -114,10 +109,10 @@ def test_pad_with_odd_reflection(mode: Any) -> None:
         i32([[5, 2]]),
         np.arange(3, dtype=np.uint8),
     ):
-        x, y = both(host)
-        for width in (1, 2, (2, 3), 11):
-            check(fnp.pad(x, width, mode, reflect_type="odd"), jnp.pad(y, width, mode, reflect_type="odd"))
-            check(fnp.pad(x, width, mode, reflect_type="even"), jnp.pad(y, width, mode, reflect_type="even"))
+        widths, types = (1, 2, (2, 3), 11), ("odd", "even")
+        assert_calls_agree(
+            fnp.pad, jnp.pad, [(host, width, mode, {"reflect_type": each}) for width in widths for each in types]
+        )
     x, y = both(f32([1, 4, 9]))
     compiled = fx.jit(lambda x: fnp.pad(x, 4, mode, reflect_type="odd"))
     check(compiled(x), jnp.pad(y, 4, mode, reflect_type="odd"))
@@ -140,10 +135,8 @@ def test_pad_with_a_function() -> None:
         return vector.at[vector.shape[0] - widths[1] :].set(vector.sum())
 
     x, y = both(f32([[1, 2, 3], [4, 5, 6]]))
-    for width in (1, (2, 1), ((0, 1), (2, 0))):
-        check(fnp.pad(x, width, ends), jnp.pad(y, width, ends))
-        check(fnp.pad(x, width, ends, low=3), jnp.pad(y, width, ends, low=3))
-        check(fx.jit(lambda x, w=width: fnp.pad(x, w, ends))(x), jnp.pad(y, width, ends))
+    calls = [(np.asarray(x), w, ends, options) for w in (1, (2, 1), ((0, 1), (2, 0))) for options in ({}, {"low": 3})]
+    assert_calls_agree(fnp.pad, jnp.pad, calls, compiled=True)
     slopes = fx.grad(lambda x: (fnp.pad(x, 1, ends) ** 2).sum())(x)
     check(slopes, jax.grad(lambda x: (jnp.pad(x, 1, ends) ** 2).sum())(y))
     seen: list[int] = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Final
 
 import jax
@@ -20,8 +19,15 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.numpy.agreement import DTYPES, agree, agree_in_type, both
+from tests.comparison import (
+    JAX_TOLERANCE,
+    assert_agree,
+    assert_calls_agree,
+    assert_near,
+    assert_programs_agree,
+    attempt,
+)
+from tests.numpy.agreement import DTYPES
 from tests.versions import HYPOT_PROMOTES_WEAKLY
 
 EXPONENTS: Final = (2, 3, 1, 0, -1, 0.5, -0.5, 2.0, True, 1j)
@@ -35,61 +41,57 @@ def _ignore_warnings() -> Iterator[None]:
         yield
 
 
-def array(dtype: str, values: list[int]) -> tuple[Any, Any]:
-    return both(np.asarray(fnp.array(values, dtype=dtype)))
-
-
 def test_power_of_python_numbers() -> None:
-    for base in (2, -3, 2.5, True, 1 + 2j):
-        for to in EXPONENTS:
-            agree(partial(fnp.power, base, to), partial(jnp.power, base, to))
+    assert_calls_agree(fnp.power, jnp.power, [(x, to) for x in (2, -3, 2.5, True, 1 + 2j) for to in EXPONENTS])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_types_of_power_of_arrays_and_numbers(dtype: str) -> None:
     x = np.asarray(fnp.array([0, 1, 2, 3], dtype=dtype))
+    calls = [(x, n) for n in EXPONENTS]
+    assert_calls_agree(operator.pow, operator.pow, [*calls, *[(n, x) for n in EXPONENTS]], types_only=True)
+    assert_calls_agree(fnp.power, jnp.power, calls, types_only=True)
     power: Any = operator.pow
-    for n in EXPONENTS:
-        agree_in_type(lambda x, n=n: power(x, n), lambda y, n=n: power(y, n), x)
-        agree_in_type(lambda x, n=n: power(n, x), lambda y, n=n: power(n, y), x)
-        agree_in_type(lambda x, n=n: fnp.power(x, n), lambda y, n=n: jnp.power(y, n), x)
     for n in (2, 2.0, 1j):  # weakly typed arrays, concrete and traced
-        weak, jax_n = fnp.asarray(n), jnp.asarray(n)
-        agree_in_type(lambda x, n=weak: power(x, n), lambda y, n=jax_n: power(y, n), x)
-        agree_in_type(lambda x, n=weak: power(n, x), lambda y, n=jax_n: power(n, y), x)
-        agree_in_type(lambda x, n=weak: fx.jit(power)(x, n), lambda y, n=jax_n: power(y, n * 1), x)
+        assert_programs_agree(
+            [
+                lambda np, x, n=n: power(x, np.asarray(n)),
+                lambda np, x, n=n: power(np.asarray(n), x),
+                lambda np, x, n=n: fx.jit(power)(x, np.asarray(n)) if np is fnp else power(x, np.asarray(n) * 1),
+            ],
+            x,
+            types_only=True,
+            compiled=False,
+        )
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "bfloat16", "complex64"])
 def test_power_of_arrays_and_numbers(dtype: str) -> None:
-    x, y = array(dtype, [0, 1, 2, 3])
-    for n in EXPONENTS:
-        agree(partial(operator.pow, x, n), partial(operator.pow, y, n))
-        agree(partial(operator.pow, n, x), partial(operator.pow, n, y))
+    x = np.asarray(fnp.array([0, 1, 2, 3], dtype=dtype))
+    assert_calls_agree(operator.pow, operator.pow, [call for n in EXPONENTS for call in ((x, n), (n, x))])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_types_of_power_of_arrays(dtype: str) -> None:
     x = np.asarray(fnp.array([1, 0, 2, 3], dtype=dtype))
-    for other in DTYPES:
-        to = np.asarray(fnp.array([2, 3, 0, 1], dtype=other))
-        agree_in_type(fnp.power, jnp.power, x, to)
+    calls = [(x, np.asarray(fnp.array([2, 3, 0, 1], dtype=other))) for other in DTYPES]
+    assert_calls_agree(fnp.power, jnp.power, calls, types_only=True)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16"])
 def test_power_with_a_concrete_scalar_array(dtype: str) -> None:
-    x, y = array(dtype, [1, 0, 2, 3])
-    for other in DTYPES:
-        n, jax_n = array(other, [2])
-        agree(partial(fnp.power, x, n[0]), partial(jnp.power, y, jax_n[0]))
+    def case(m: Any, np_: Any) -> list[object]:
+        x, exponents = np_.array([1, 0, 2, 3], dtype), [np_.array([2], other)[0] for other in DTYPES]
+        return [attempt(np_.power, x, n) for n in exponents]
+
+    assert_agree(case, JAX_TOLERANCE)
 
 
 def test_weak_types_of_hypot() -> None:
-    (x, y), (b, c) = array("int8", [3, 4]), array("bool", [0, 1])
-    for n in (2, 2.5):
-        agree(partial(fnp.hypot, x, n), partial(jnp.hypot, y, n), weak=not HYPOT_PROMOTES_WEAKLY)
-        agree(partial(fnp.hypot, n, b), partial(jnp.hypot, n, c), weak=not HYPOT_PROMOTES_WEAKLY)
-        agree(partial(fnp.hypot, n, 3), partial(jnp.hypot, n, 3))
+    x, b = np.array([3, 4], np.int8), np.array([False, True])
+    calls = [call for n in (2, 2.5) for call in ((x, n), (n, b))]
+    assert_calls_agree(fnp.hypot, jnp.hypot, calls, weak=not HYPOT_PROMOTES_WEAKLY)
+    assert_calls_agree(fnp.hypot, jnp.hypot, [(2, 3), (2.5, 3)])
 
 
 @pytest.mark.parametrize("name", ["sqrt", "rsqrt", "cbrt", "exp2", "log1p", "expm1", "log"])

@@ -14,7 +14,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.agreement import both, check, f32, i32, numbers
+from tests.comparison import JAX_TOLERANCE, assert_agree, assert_calls_agree, assert_same
+from tests.numpy.agreement import check, f32, i32, numbers
 
 SHIFTS: Final = (0, 1, -1, 5, -7)
 
@@ -30,52 +31,42 @@ def test_tile_records_the_primitives_of_jax(reps: Any) -> None:
 
 @pytest.mark.parametrize("axis", [None, 0, -1])
 def test_roll_by_a_traced_shift(axis: int | None) -> None:
-    x, y = both(numbers("float32", (2, 3)))
-    roll, jax_roll = fx.jit(lambda x, n: fnp.roll(x, n, axis)), jax.jit(lambda x, n: jnp.roll(x, n, axis))
-    for n in SHIFTS:
-        check(roll(x, n), jax_roll(y, n))
-        check(fnp.roll(x, fnp.asarray(n), axis), jnp.roll(y, n, axis))
-    check(fx.vmap(lambda n: fnp.roll(x, n, axis))(i32(SHIFTS)), jax.vmap(lambda n: jnp.roll(y, n, axis))(i32(SHIFTS)))
+    x = numbers("float32", (2, 3))
+    calls = [(x, np.asarray(n, np.int32), axis) for n in SHIFTS]
+    assert_calls_agree(fnp.roll, jnp.roll, calls, compiled=True)
+    roll = fx.jit(lambda x, n: fnp.roll(x, n, axis))
+    for n in SHIFTS:  # weakly typed
+        assert_same(roll(x, n), fnp.roll(fnp.array(x), fnp.asarray(n), axis))
+    assert_agree(lambda m, np: m.vmap(lambda n: np.roll(x, n, axis))(i32(SHIFTS)), JAX_TOLERANCE)
     weights = numbers("float32", (2, 3), 5)
-    check(
-        fx.grad(lambda x, n: fnp.sum(fnp.roll(x, n, axis) * weights))(x, 1),
-        jax.grad(lambda x, n: jnp.sum(jnp.roll(x, n, axis) * weights))(y, 1),
-    )
+    assert_agree(lambda m, np: m.grad(lambda x, n: np.sum(np.roll(x, n, axis) * weights))(x, 1), JAX_TOLERANCE)
 
 
 def test_roll_by_an_array() -> None:
-    x, y = both(numbers("float32", (2, 3)))
-    for axis, shift in (((0, 1), i32([1, -2])), ((1,), i32([4])), (1, i32([4])), ((0, 1), i32([1]))):
-        check(fnp.roll(x, shift, axis), jnp.roll(y, shift, axis))
-        along: Any = axis
-        check(
-            fx.jit(lambda x, n, along=along: fnp.roll(x, n, along))(x, shift),
-            jax.jit(lambda x, n, along=along: jnp.roll(x, n, along))(y, shift),
-        )
+    x = fnp.array(numbers("float32", (2, 3)))
+    pairs = (((0, 1), i32([1, -2])), ((1,), i32([4])), (1, i32([4])), ((0, 1), i32([1])))
+    calls = [(numbers("float32", (2, 3)), shift, axis) for axis, shift in pairs]
+    assert_calls_agree(fnp.roll, jnp.roll, calls, compiled=True)
     check(fx.jit(fnp.roll, static_argnums=2)(fnp.zeros((2, 0)), 3, 1), jnp.zeros((2, 0)))
     with pytest.raises(TypeError, match="shift must be integers"):
         fx.jit(fnp.roll)(x, 1.5)
 
 
-@pytest.mark.parametrize("repeats", [(1, 0, 2), (0, 0, 0), (3, 3, 3), (0, 2, 0)])
-@pytest.mark.parametrize("total", [0, 1, 4, 12])
-def test_repeat_with_total_repeat_length(repeats: tuple[int, ...], total: int) -> None:
-    x, y = both(numbers("float32", (2, 3)))
-    times = i32(repeats)
-    keywords: Any = {"axis": 1, "total_repeat_length": total}
-    traced = fx.jit(lambda x, n: fnp.repeat(x, n, **keywords))
-    check(traced(x, times), jnp.repeat(y, times, **keywords))
-    check(fnp.repeat(x, times, **keywords), jnp.repeat(y, times, **keywords))
+def test_repeat_with_total_repeat_length() -> None:
+    x, repeats = numbers("float32", (2, 3)), [(1, 0, 2), (0, 0, 0), (3, 3, 3), (0, 2, 0)]
+    options = [{"axis": 1, "total_repeat_length": total} for total in (0, 1, 4, 12)]
+    calls = [(x, i32(times), each) for times in repeats for each in options]
+    assert_calls_agree(fnp.repeat, jnp.repeat, calls, compiled=True)
 
 
 def test_repeat_by_a_traced_scalar() -> None:
-    x, y = both(numbers("float32", (2, 3)))
+    x = fnp.array(numbers("float32", (2, 3)))
     keywords: Any = {"axis": 1, "total_repeat_length": 5}
-    for n in (0, 1, 2):
-        check(
-            fx.jit(lambda x, n: fnp.repeat(x, n, **keywords))(x, n),
-            jax.jit(lambda y, n: jnp.repeat(y, n, **keywords))(y, n),
-        )
+    calls = [(np.asarray(x), np.asarray(n, np.int32), keywords) for n in (0, 1, 2)]
+    assert_calls_agree(fnp.repeat, jnp.repeat, calls, compiled=True)
+    repeat = fx.jit(lambda x, n: fnp.repeat(x, n, **keywords))
+    for n in (0, 1, 2):  # weakly typed
+        assert_same(repeat(x, n), fnp.repeat(x, n, **keywords))
     with pytest.raises(TypeError, match="repeats must be made of integers known"):
         fx.jit(fnp.repeat)(x, 2)
     with pytest.raises(TypeError, match="repeats must be an integer or 3 of them"):

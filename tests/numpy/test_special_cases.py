@@ -16,7 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.versions import NUMPY_CALLS_THE_C_LIBRARY
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import ELEMENTARY, Ulps, ulp_distance

@@ -14,8 +14,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.numpy.agreement import agree, both, check, f32, numbers
+from tests.comparison import assert_calls_agree, assert_near
+from tests.numpy.agreement import both, check, f32, numbers
 
 # Subscripts with the shapes of the operands.
 CASES: Final = (
@@ -60,11 +60,9 @@ CASES: Final = (
 )
 
 
-@pytest.mark.parametrize(("subscripts", "shapes"), [(s, shapes) for s, *shapes in CASES], ids=range(len(CASES)))
-def test_einsum(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
-    pairs = [both(numbers("float32", shape, i)) for i, shape in enumerate(shapes)]
-    operands, jax_operands = [x for x, _ in pairs], [y for _, y in pairs]
-    agree(lambda: fnp.einsum(subscripts, *operands), lambda: jnp.einsum(subscripts, *jax_operands))
+def test_einsum() -> None:
+    calls = [(subscripts, *[numbers("float32", n, i) for i, n in enumerate(shapes)]) for subscripts, *shapes in CASES]
+    assert_calls_agree(fnp.einsum, jnp.einsum, calls, error_classes=False)
 
 
 WITH_AXIS_LISTS: Final[tuple[tuple[Any, ...], ...]] = (
@@ -84,11 +82,9 @@ WITH_AXIS_LISTS: Final[tuple[tuple[Any, ...], ...]] = (
 )
 
 
-@pytest.mark.parametrize("args", WITH_AXIS_LISTS, ids=range(len(WITH_AXIS_LISTS)))
-def test_einsum_with_axis_lists(args: tuple[Any, ...]) -> None:
-    pairs = [both(numbers("float32", a)) if isinstance(a, tuple) else (a, a) for a in args]
-    operands, jax_operands = zip(*pairs, strict=True)
-    agree(lambda: fnp.einsum(*operands), lambda: jnp.einsum(*jax_operands))
+def test_einsum_with_axis_lists() -> None:
+    calls = [[numbers("float32", a) if isinstance(a, tuple) else a for a in args] for args in WITH_AXIS_LISTS]
+    assert_calls_agree(fnp.einsum, jnp.einsum, calls, error_classes=False)
 
 
 def test_result_dtypes_of_einsum() -> None:

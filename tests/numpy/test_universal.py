@@ -17,7 +17,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.test_functions_of_functions import assert_same
+from tests.comparison import assert_same
+from tracefx.testing.tolerances import ELEMENTARY
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -56,16 +57,16 @@ def test_methods_of_binary_ufuncs(name: str) -> None:
     ufunc, jax_ufunc = getattr(fnp, name), getattr(jnp, name)
     assert (ufunc.nin, ufunc.nout, ufunc.nargs) == (jax_ufunc.nin, jax_ufunc.nout, jax_ufunc.nargs)
     assert ufunc.identity == jax_ufunc.identity
-    assert_same([call(ufunc) for call in calls], jax.jit(lambda: [call(jax_ufunc) for call in calls])())
+    assert_same([call(ufunc) for call in calls], jax.jit(lambda: [call(jax_ufunc) for call in calls])(), ELEMENTARY)
 
 
 def test_transformations_of_ufunc_methods() -> None:
     f = fnp.frompyfunc(lambda x, y: x * y + x, 2, 1)
     g = jnp.frompyfunc(lambda x, y: x * y + x, 2, 1)
     x = np.array([1.0, 2.0, 3.0], np.float32)
-    assert_same(fx.jit(fx.grad(f.reduce))(x), jax.grad(g.reduce)(x))
-    assert_same(fx.vmap(f.accumulate)(np.stack([x, x])), jax.vmap(g.accumulate)(np.stack([x, x])))
-    assert_same(f.reduce(x, initial=2.0), g.reduce(x, initial=2.0))
+    assert_same(fx.jit(fx.grad(f.reduce))(x), jax.grad(g.reduce)(x), ELEMENTARY)
+    assert_same(fx.vmap(f.accumulate)(np.stack([x, x])), jax.vmap(g.accumulate)(np.stack([x, x])), ELEMENTARY)
+    assert_same(f.reduce(x, initial=2.0), g.reduce(x, initial=2.0), ELEMENTARY)
 
 
 def test_at_of_a_unary_ufunc() -> None:
@@ -140,7 +141,7 @@ VECTORIZED: Final[tuple[Callable[[Any], Any], ...]] = (
 
 @pytest.mark.parametrize("call", VECTORIZED)
 def test_vectorize_matches_jax(call: Callable[[Any], Any]) -> None:
-    assert_same(call(fnp), call(jnp))
+    assert_same(call(fnp), call(jnp), ELEMENTARY)
 
 
 def test_transformations_of_vectorized_functions() -> None:
@@ -150,6 +151,7 @@ def test_transformations_of_vectorized_functions() -> None:
     assert_same(
         fx.jit(fx.grad(lambda y: fnp.sum(weights * f(A, y))))(A[0, 0]),
         jax.grad(lambda y: jnp.sum(weights * g(A, y)))(A[0, 0]),
+        ELEMENTARY,
     )
 
 

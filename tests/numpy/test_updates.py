@@ -15,7 +15,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.numpy.agreement import agree, both, check, f32, i32, numbers
+from tests.comparison import JAX_TOLERANCE, assert_agree, assert_calls_agree, assert_programs_agree
+from tests.numpy.agreement import both, check, f32, i32, numbers
 from tests.numpy.test_indexing import INDICES, X
 from tracefx import lax
 from tracefx.core.array import Array
@@ -43,35 +44,33 @@ def test_set_at_an_index(index: Any) -> None:
 @ignore_narrowing_warning
 @pytest.mark.parametrize("method", METHODS)
 def test_update_methods_match_jax(method: str) -> None:
-    def updates(x: Any, i: Any, y: Any) -> list[Any]:
-        return [
-            getattr(x.at[i], method)(y),
-            getattr(x.at[1, 1:3], method)(y[:2, 0]),
-            getattr(x.at[:, None, 0], method)(3.0),
-            getattr(x.at[...], method)(2),
-            getattr(x.at[5], method)(2),
-            getattr(x.at[::-2, i], method)(y[:, :2].T, mode="clip"),
-        ]
-
+    updates: tuple[Callable[..., Any], ...] = (
+        lambda np, x, i, y: getattr(x.at[i], method)(y),
+        lambda np, x, i, y: getattr(x.at[1, 1:3], method)(y[:2, 0]),
+        lambda np, x, i, y: getattr(x.at[:, None, 0], method)(3.0),
+        lambda np, x, i, y: getattr(x.at[...], method)(2),
+        lambda np, x, i, y: getattr(x.at[5], method)(2),
+        lambda np, x, i, y: getattr(x.at[::-2, i], method)(y[:, :2].T, mode="clip"),
+    )
     for dtype in ("float32", "int8", "bfloat16"):
         if method == "power" and dtype == "int8":
             continue  # negative integer powers
-        (x, a), (y, b) = both(np.abs(numbers(dtype, (3, 4)))), both(np.abs(numbers(dtype, (3, 4), 1)))
-        i, j = both(i32([2, -1, 7]))
-        check(updates(x, i, y), updates(a, j, b))
-        check(fx.jit(updates)(x, i, y), updates(a, j, b))
+        x, y = np.abs(numbers(dtype, (3, 4))), np.abs(numbers(dtype, (3, 4), 1))
+        assert_programs_agree(updates, x, i32([2, -1, 7]), y)
 
 
 @ignore_narrowing_warning
 @pytest.mark.parametrize("method", METHODS)
 def test_result_dtypes_of_updates(method: str) -> None:
     """The result has the dtype of the array; calls that raise in JAX raise here."""
-    for dtype, value_dtype in (("int8", "int32"), ("float16", "float32"), ("bool", "bool"), ("uint8", "uint8")):
-        (x, a), (y, b) = both(numbers(dtype, (3, 4))), both(numbers(value_dtype, (4,), 1))
-        agree(lambda x=x, y=y: getattr(x.at[1], method)(y), lambda a=a, b=b: getattr(a.at[1], method)(b))  # type: ignore[misc]  # defaults bind the loop variables
-    agree(lambda: getattr(fnp.full(3, 2.0).at[1], method)(3), lambda: getattr(jnp.full(3, 2.0).at[1], method)(3))
-    update, jax_update = [getattr(m.full(3, 2, "int32").at[1], method) for m in (fnp, jnp)]
-    agree(lambda: update(300), lambda: jax_update(300))
+    dtypes = (("int8", "int32"), ("float16", "float32"), ("bool", "bool"), ("uint8", "uint8"))
+    pairs = [(numbers(dtype, (3, 4)), numbers(other, (4,), 1)) for dtype, other in dtypes]
+
+    def update(x: Any, y: Any) -> object:
+        return getattr(x.at[1], method)(y)
+
+    assert_calls_agree(update, update, [*pairs, (np.full(3, 2, np.int32), 300)])
+    assert_agree(lambda m, np: update(np.full(3, 2.0), 3), JAX_TOLERANCE, may_raise=True)
 
 
 def test_out_of_bounds_modes() -> None:

@@ -8,6 +8,7 @@ as compiled by JAX.
 from __future__ import annotations
 
 import re
+from inspect import signature
 from typing import Any, Final
 
 import jax
@@ -21,14 +22,16 @@ import tracefx as fx
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.vocabulary import OPERATIONS
 from tracefx.programs import deserialize, parse_jaxpr, serialize
 from tracefx.testing.tolerances import SUMMED, ulp_distance
 
 X: Final = np.linspace(0.1, 0.9, 12, dtype=np.float32).reshape(3, 4)
-FUNCTIONS: Final = (
-    *("exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic"),
-    *("sin", "cos", "tan", "sqrt", "rsqrt", "cbrt"),
-)
+FUNCTIONS: Final = [
+    prim.name
+    for prim in OPERATIONS
+    if hasattr(lax, prim.name) and "accuracy" in signature(getattr(lax, prim.name)).parameters
+]
 CPU_PRESETS: Final = (
     *("DEFAULT", "F16_F16_F16", "F32_F32_F32", "F64_F64_F64"),
     *("BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6"),

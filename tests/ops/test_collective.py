@@ -14,7 +14,8 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.ops.suite import check_raises
+from tests.comparison import assert_same
+from tests.ops.harness import error_tests
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NamedAxisEffect
@@ -63,12 +64,6 @@ WITHOUT_ORACLE: Final = {"all_to_all to another axis"}
 def data(*shape: int) -> NDArray:
     """Draws integers, whose sums are exact."""
     return np.random.default_rng(0).integers(-9, 10, shape).astype(np.float32)
-
-
-def assert_same(value: Any, want: Any) -> None:
-    got, expected = to_numpy(value), np.asarray(want)
-    assert got.dtype == expected.dtype
-    np.testing.assert_array_equal(got, expected)
 
 
 every_collective = pytest.mark.parametrize("f", [*LINEAR.values(), *EXTREME.values()], ids=[*LINEAR, *EXTREME])
@@ -323,43 +318,38 @@ def along_i(f: Callable[[Any], object], *shape: int) -> Callable[[], object]:
     return lambda: fx.vmap(lambda x: f(x) and x, axis_name="i")(data(SIZE, *shape))
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (NameError, "psum unbound 'q' no axis", lambda: lax.psum(np.ones(2), "q")),
-        (NameError, "psum unbound 'q' in scope axis 'i'", along_i(lambda x: lax.psum(x, "q"))),
-        (NameError, "psum unbound 'q'", along_i(lambda x: lax.psum(x, ("i", "q")))),
-        (NameError, "axis_index unbound 'q'", along_i(lambda x: lax.axis_index("q"))),
-        (NameError, "axis_size unbound 'q'", along_i(lambda x: lax.axis_size("q"))),
-        (NameError, "all_gather unbound 'q'", along_i(lambda x: lax.all_gather(x, "q"))),
-        (NameError, "psum unbound 0", along_i(lambda x: lax.psum(x, 0))),
-        (NameError, "psum unbound 'q'", lambda: fx.jit(lambda x: lax.psum(x, "q"))(1.0)),
-        (ValueError, "psum axis_name twice", along_i(lambda x: lax.psum(x, ("i", "i")))),
-        (TypeError, "x 'a'", along_i(lambda x: lax.psum("a", "i"))),
-        (ValueError, "all_gather axis 3", along_i(lambda x: lax.all_gather(x, "i", axis=3), 2)),
-        (ValueError, "all_gather axis 0", along_i(lambda x: lax.all_gather(x, "i", tiled=True))),
-        (ValueError, "psum_scatter axis 0 size 4", along_i(lambda x: lax.psum_scatter(x, "i"), 3)),
-        (ValueError, "psum_scatter axis 0 multiple 4", along_i(lambda x: lax.psum_scatter(x, "i", tiled=True), 3)),
-        (
-            ValueError,
-            "psum_scatter scatter_dimension 1",
-            along_i(lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), 4),
-        ),
-        (ValueError, "ppermute sources perm", along_i(lambda x: lax.ppermute(x, "i", [(0, 1), (0, 2)]))),
-        (ValueError, "ppermute destinations perm", along_i(lambda x: lax.ppermute(x, "i", [(0, 4)]))),
-        (TypeError, "ppermute perm 0.5", along_i(lambda x: lax.ppermute(x, "i", [(0.5, 1)]))),  # type: ignore[list-item]  # tested
-        (ValueError, "all_to_all split_axis 0 size 4", along_i(lambda x: lax.all_to_all(x, "i", 0, 0), 3)),
-        (ValueError, "all_to_all split_axis 0 size 4", along_i(lambda x: lax.all_to_all(x, "i", 0, 1), 3, 2)),
-        (
-            ValueError,
-            "all_to_all split_axis 0 multiple 4",
-            along_i(lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True), 3),
-        ),
-        (ValueError, "all_to_all concat_axis 2", along_i(lambda x: lax.all_to_all(x, "i", 0, 2), 4)),
-    ],
+test_invalid_arguments_raise = error_tests(
+    (NameError, "psum unbound 'q' no axis", lambda: lax.psum(np.ones(2), "q")),
+    (NameError, "psum unbound 'q' in scope axis 'i'", along_i(lambda x: lax.psum(x, "q"))),
+    (NameError, "psum unbound 'q'", along_i(lambda x: lax.psum(x, ("i", "q")))),
+    (NameError, "axis_index unbound 'q'", along_i(lambda x: lax.axis_index("q"))),
+    (NameError, "axis_size unbound 'q'", along_i(lambda x: lax.axis_size("q"))),
+    (NameError, "all_gather unbound 'q'", along_i(lambda x: lax.all_gather(x, "q"))),
+    (NameError, "psum unbound 0", along_i(lambda x: lax.psum(x, 0))),
+    (NameError, "psum unbound 'q'", lambda: fx.jit(lambda x: lax.psum(x, "q"))(1.0)),
+    (ValueError, "psum axis_name twice", along_i(lambda x: lax.psum(x, ("i", "i")))),
+    (TypeError, "x 'a'", along_i(lambda x: lax.psum("a", "i"))),
+    (ValueError, "all_gather axis 3", along_i(lambda x: lax.all_gather(x, "i", axis=3), 2)),
+    (ValueError, "all_gather axis 0", along_i(lambda x: lax.all_gather(x, "i", tiled=True))),
+    (ValueError, "psum_scatter axis 0 size 4", along_i(lambda x: lax.psum_scatter(x, "i"), 3)),
+    (ValueError, "psum_scatter axis 0 multiple 4", along_i(lambda x: lax.psum_scatter(x, "i", tiled=True), 3)),
+    (
+        ValueError,
+        "psum_scatter scatter_dimension 1",
+        along_i(lambda x: lax.psum_scatter(x, "i", scatter_dimension=1), 4),
+    ),
+    (ValueError, "ppermute sources perm", along_i(lambda x: lax.ppermute(x, "i", [(0, 1), (0, 2)]))),
+    (ValueError, "ppermute destinations perm", along_i(lambda x: lax.ppermute(x, "i", [(0, 4)]))),
+    (TypeError, "ppermute perm 0.5", along_i(lambda x: lax.ppermute(x, "i", [(0.5, 1)]))),  # type: ignore[list-item]  # tested
+    (ValueError, "all_to_all split_axis 0 size 4", along_i(lambda x: lax.all_to_all(x, "i", 0, 0), 3)),
+    (ValueError, "all_to_all split_axis 0 size 4", along_i(lambda x: lax.all_to_all(x, "i", 0, 1), 3, 2)),
+    (
+        ValueError,
+        "all_to_all split_axis 0 multiple 4",
+        along_i(lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True), 3),
+    ),
+    (ValueError, "all_to_all concat_axis 2", along_i(lambda x: lax.all_to_all(x, "i", 0, 2), 4)),
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)
 
 
 def test_ppermute_along_two_axes_raises() -> None:

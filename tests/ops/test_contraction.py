@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import jax
@@ -16,9 +15,20 @@ from hypothesis import strategies as st
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.closeness import assert_near
-from tests.ops.harness import Args, Record, Samples, Weak, aval_of, case_id, cases
-from tests.ops.suite import ALL, NUMBERS, check_batching, check_derivatives, check_raises, check_values, small_integers
+from tests.comparison import assert_agree, assert_near, assert_same
+from tests.ops.harness import (
+    ALL,
+    NUMBERS,
+    Args,
+    Record,
+    Samples,
+    Weak,
+    applied,
+    cases,
+    error_tests,
+    property_tests,
+    small_integers,
+)
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -44,8 +54,7 @@ def operands(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Samples:
 def dot(numbers: DotDimensionNumbers, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Record:
     return Record(
         f"dot_general {lhs} {rhs} {numbers}",
-        lambda x, y: lax.dot_general(x, y, numbers),
-        lambda x, y: jax_lax.dot_general(x, y, numbers),
+        applied("dot_general", numbers),
         ALL if max(len(lhs), len(rhs)) < 3 else NUMBERS,
         operands(lhs, rhs),
         operands(lhs, rhs),
@@ -68,19 +77,7 @@ RECORDS: Final = (
 )
 
 
-@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if dtypes.is_inexact(c[1])], ids=case_id)
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
+test_values, test_vmap, test_derivatives = property_tests(cases(RECORDS), derivatives=cases(RECORDS))
 
 
 @settings(max_examples=30)
@@ -136,8 +133,7 @@ def test_result_dtypes_match_jax(
     want = jax_lax.dot_general(x, y, MATRICES, preferred_element_type=preferred)
     for f in (lax.dot_general, fx.jit(lax.dot_general, static_argnums=(2, 3, 4))):
         out = f(x, y, MATRICES, None, preferred)
-        assert out.aval == aval_of(want)
-        np.testing.assert_array_equal(to_numpy(out).astype(complex), np.asarray(want).astype(complex))
+        assert_same(out, want)
 
 
 ROUNDED_ONCE: Final = Ulps(narrow=1)
@@ -162,25 +158,21 @@ def test_narrower_preferred_element_type_is_rounded_once() -> None:
 
 def test_integers_wrap_around() -> None:
     x = np.full((2, 9), 100, np.int8)
-    assert lax.dot(x, x.T).tolist() == np.asarray(jax_lax.dot(x, x.T)).tolist()
+    assert_agree(lambda m, np: m.lax.dot(x, x.T), None)
 
 
 def test_nan_and_infinity() -> None:
     x, y = np.array([[np.nan, 0], [np.inf, 1]], np.float32), np.array([[0, 1], [0, 1]], np.float32)
-    np.testing.assert_array_equal(to_numpy(lax.dot(x, y)), np.asarray(jax_lax.dot(x, y)))
+    assert_agree(lambda m, np: m.lax.dot(x, y), None)
 
 
 @pytest.mark.parametrize(("lhs", "rhs"), [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 2))])
 def test_dot(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> None:
     gen = np.random.default_rng(0)
     x, y = gen.integers(-3, 4, lhs).astype(np.float32), gen.integers(-3, 4, rhs).astype(np.float32)
-    np.testing.assert_array_equal(to_numpy(lax.dot(x, y)), np.asarray(jax_lax.dot(x, y)))
-    np.testing.assert_array_equal(
-        to_numpy(lax.dot(x, y, dimension_numbers=(((0,), (0,)), ((), ()))) if lhs[0] == rhs[0] else lax.dot(x, y)),
-        np.asarray(
-            jax_lax.dot(x, y, dimension_numbers=(((0,), (0,)), ((), ()))) if lhs[0] == rhs[0] else jax_lax.dot(x, y)
-        ),
-    )
+    assert_agree(lambda m, np: m.lax.dot(x, y), None)
+    if lhs[0] == rhs[0]:
+        assert_agree(lambda m, np: m.lax.dot(x, y, dimension_numbers=(((0,), (0,)), ((), ()))), None)
 
 
 # ------------------------------------------------------------------ precision, printing
@@ -206,29 +198,24 @@ def test_precision_is_compiled() -> None:
 X: Final = np.ones((2, 3), np.float32)
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (TypeError, "dimension_numbers lhs (2,)", lambda: lax.dot_general(X, X, (((2,), (0,)), ((), ())))),
-        (TypeError, "dimension_numbers rhs (-1,)", lambda: lax.dot_general(X, X, (((1,), (-1,)), ((), ())))),
-        (TypeError, "dimension_numbers lhs (1, 1)", lambda: lax.dot_general(X, X, (((1, 1), (0, 1)), ((), ())))),
-        (TypeError, "dimension_numbers lhs (1,) (1,)", lambda: lax.dot_general(X, X, (((1,), (1,)), ((1,), (0,))))),
-        (TypeError, "contract equal sizes [3] [2]", lambda: lax.dot_general(X, X, MATRICES)),
-        (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), (1,))))),
-        (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), ())))),
-        (TypeError, "dimension_numbers 3", lambda: lax.dot_general(X, X, 3)),  # type: ignore[arg-type]  # tested
-        (TypeError, "dimension_numbers 1.5", lambda: lax.dot_general(X, X, (((1.5,), (0,)), ((), ())))),  # type: ignore[arg-type]  # tested
-        (ValueError, "precision 'exact'", lambda: lax.dot(X, X.T, precision="exact")),
-        (TypeError, "preferred_element_type 'f7'", lambda: lax.dot(X, X.T, preferred_element_type="f7")),
-        (
-            TypeError,
-            "preferred_element_type int8 narrower int32",
-            lambda: lax.dot(X.astype(np.int32), X.T.astype(np.int32), preferred_element_type=np.int8),
-        ),
-        (ValueError, "dot dimension_numbers", lambda: lax.dot(X, X)),
-        (ValueError, "dot dimension_numbers", lambda: lax.dot(1.0, X)),
-        (TypeError, "lhs 'a'", lambda: lax.dot("a", X)),  # type: ignore[arg-type]  # tested
-    ],
+test_invalid_arguments_raise = error_tests(
+    (TypeError, "dimension_numbers lhs (2,)", lambda: lax.dot_general(X, X, (((2,), (0,)), ((), ())))),
+    (TypeError, "dimension_numbers rhs (-1,)", lambda: lax.dot_general(X, X, (((1,), (-1,)), ((), ())))),
+    (TypeError, "dimension_numbers lhs (1, 1)", lambda: lax.dot_general(X, X, (((1, 1), (0, 1)), ((), ())))),
+    (TypeError, "dimension_numbers lhs (1,) (1,)", lambda: lax.dot_general(X, X, (((1,), (1,)), ((1,), (0,))))),
+    (TypeError, "contract equal sizes [3] [2]", lambda: lax.dot_general(X, X, MATRICES)),
+    (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), (1,))))),
+    (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), ())))),
+    (TypeError, "dimension_numbers 3", lambda: lax.dot_general(X, X, 3)),  # type: ignore[arg-type]  # tested
+    (TypeError, "dimension_numbers 1.5", lambda: lax.dot_general(X, X, (((1.5,), (0,)), ((), ())))),  # type: ignore[arg-type]  # tested
+    (ValueError, "precision 'exact'", lambda: lax.dot(X, X.T, precision="exact")),
+    (TypeError, "preferred_element_type 'f7'", lambda: lax.dot(X, X.T, preferred_element_type="f7")),
+    (
+        TypeError,
+        "preferred_element_type int8 narrower int32",
+        lambda: lax.dot(X.astype(np.int32), X.T.astype(np.int32), preferred_element_type=np.int8),
+    ),
+    (ValueError, "dot dimension_numbers", lambda: lax.dot(X, X)),
+    (ValueError, "dot dimension_numbers", lambda: lax.dot(1.0, X)),
+    (TypeError, "lhs 'a'", lambda: lax.dot("a", X)),  # type: ignore[arg-type]  # tested
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)

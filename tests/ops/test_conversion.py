@@ -13,23 +13,22 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.comparison import assert_same
 from tests.compiling import default_compile_options, with_either_compile_options
 from tests.ops.harness import (
     Args,
     Record,
     agree_with_jax,
-    assert_close,
-    assert_identical,
-    case_id,
+    applied,
+    derivatives_match_jax,
     edges,
-    jvp_matches_jax,
     normal,
     transpose_matches_jvp,
 )
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.values import from_numpy, to_numpy
+from tracefx.core.values import from_numpy
 from tracefx.testing.tolerances import EXACT
 
 NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)
@@ -71,7 +70,7 @@ def comparable(x: NDArray, target: DType) -> NDArray:
 
 
 @ignore_complex_warning
-@pytest.mark.parametrize("source", NUMBERS, ids=case_id)
+@pytest.mark.parametrize("source", NUMBERS, ids=dtypes.short_name)
 def test_values_match_jax(source: DType) -> None:
     with_either_compile_options(lambda: check_conversions_from(source))
 
@@ -82,45 +81,35 @@ def check_conversions_from(source: DType) -> None:
         converted = jax.jit(lambda xs: [jax_lax.convert_element_type(x, t) for t, x in zip(NUMBERS, xs, strict=True)])
         wanted = converted([jnp.asarray(x, x.dtype) for x in inputs.values()])
         for (target, x), want in zip(inputs.items(), wanted, strict=True):
-            got = to_numpy(lax.convert_element_type(from_numpy(x, source), target))
-            assert_close(got, np.asarray(want), EXACT, f"{source} to {target}")
+            got = lax.convert_element_type(from_numpy(x, source), target)
+            assert_same(got, want, EXACT, f"{source} to {target}")
 
 
-@pytest.mark.parametrize("source", AT_LEAST_16_BITS, ids=case_id)
+@pytest.mark.parametrize("source", AT_LEAST_16_BITS, ids=dtypes.short_name)
 def test_compiled_matches_eager(source: DType) -> None:
     x = from_numpy(values(source), source)
     with default_compile_options():
         compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in AT_LEAST_16_BITS])(x)
     for target, got in zip(AT_LEAST_16_BITS, compiled, strict=True):
-        want = lax.convert_element_type(x, target)
-        assert got.aval == want.aval
-        assert_identical(to_numpy(got), to_numpy(want), f"{source} to {target}")
-
-
-def record(target: DType) -> Record:
-    return Record(
-        f"convert_element_type to {target}",
-        lambda x: lax.convert_element_type(x, target),
-        lambda x: jax_lax.convert_element_type(x, target),
-        (),
-        lambda dtype, gen: [],
-    )
+        assert_same(got, lax.convert_element_type(x, target), what=f"{source} to {target}")
 
 
 @ignore_complex_warning
-@pytest.mark.parametrize("target", [dtypes.bfloat16, dtypes.float64, dtypes.complex64, dtypes.int32], ids=case_id)
-@pytest.mark.parametrize("source", [dtypes.float16, dtypes.float32, dtypes.complex128], ids=case_id)
-def test_derivatives(source: DType, target: DType) -> None:
+@pytest.mark.parametrize("source", [dtypes.float16, dtypes.float32, dtypes.complex128], ids=dtypes.short_name)
+def test_derivatives(source: DType) -> None:
     args: Args = (normal((3,), source, np.random.default_rng(0)),)
-    agree_with_jax(record(target), [args])
-    jvp_matches_jax(record(target), [args])
-    transpose_matches_jvp(record(target), args)
+    for target in (dtypes.bfloat16, dtypes.float64, dtypes.complex64, dtypes.int32):
+        call = applied("convert_element_type", target)
+        record = Record(f"convert_element_type to {target}", call, (), lambda dtype, gen: [])
+        agree_with_jax(record, [args])
+        derivatives_match_jax(record, [args])
+        transpose_matches_jvp(record, args)
 
 
 def test_float0_converts_to_zeros() -> None:
     float0_zeros = from_numpy(np.zeros(3, dtypes.float0), dtypes.float0)
     for dtype in (dtypes.float32, dtypes.int4, dtypes.bool_):
-        assert_identical(to_numpy(lax.convert_element_type(float0_zeros, dtype)), np.zeros(3, dtype), str(dtype))
+        assert_same(lax.convert_element_type(float0_zeros, dtype), np.zeros(3, dtype), what=str(dtype))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "O", None, "datetime64[s]"])

@@ -19,7 +19,7 @@ import tracefx.image
 import tracefx.numpy as fnp
 from benchmarks import resnet
 from benchmarks.libraries import JAX, OURS
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray

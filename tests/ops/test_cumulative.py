@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import jax
 import numpy as np
@@ -13,9 +12,20 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.closeness import assert_near
-from tests.ops.harness import Args, Record, Weak, case_id, cases, edges, normal
-from tests.ops.suite import check_batching, check_derivatives, check_raises, check_values, small_integers
+from tests.comparison import assert_near
+from tests.ops.harness import (
+    Args,
+    Record,
+    Weak,
+    applied,
+    cases,
+    edges,
+    error_tests,
+    normal,
+    printing_tests,
+    property_tests,
+    small_integers,
+)
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -26,8 +36,6 @@ EXTREMES: Final = ("cummax", "cummin")
 
 
 def record(name: str, axis: int, reverse: bool) -> Record:
-    function, jax_function = getattr(lax, name), getattr(jax_lax, name)
-
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         args: list[Args] = [
             (small_integers((3, 5), dtype, gen),),
@@ -46,10 +54,7 @@ def record(name: str, axis: int, reverse: bool) -> Record:
     domain: tuple[DType, ...] = (dtypes.bfloat16, dtypes.float32, dtypes.float64)
     if name != "cumlogsumexp":
         domain = (*domain, dtypes.int4, dtypes.int32, dtypes.complex64)
-    return Record(
-        f"{name} {axis} {reverse}", lambda x: function(x, axis, reverse), lambda x: jax_function(x, axis, reverse),
-        domain, samples, points,
-    )  # fmt: skip
+    return Record(f"{name} {axis} {reverse}", applied(name, axis, reverse), domain, samples, points)
 
 
 RECORDS: Final = [
@@ -59,23 +64,11 @@ RECORDS: Final = [
 ]
 
 
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] != dtypes.float64], ids=case_id)
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] == dtypes.float32], ids=case_id)
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"),
+test_values, test_vmap, test_derivatives = property_tests(
+    cases(RECORDS, lambda dtype: dtype != dtypes.float64),
+    cases(RECORDS, lambda dtype: dtype == dtypes.float32),
     [(r, dtypes.bfloat16 if r.name.endswith("True") else dtypes.float64) for r in RECORDS],
-    ids=case_id,
 )
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cumlogsumexp"])
@@ -107,27 +100,14 @@ def test_derivative_of_cumlogsumexp_after_infinities() -> None:
     assert got.tolist() == [0.0, 0.0, 0.5, 0.5]
 
 
-def test_programs_print_as_in_jax() -> None:
-    x = np.ones((2, 3), np.float32)
-
-    def program(lax: Any) -> Callable[[Any], Any]:
-        return lambda x: [getattr(lax, n)(x, axis=1, reverse=r) for n, r in (("cumsum", True), ("cumlogsumexp", False))]
-
-    assert fx.make_jaxpr(program(lax))(x).jaxpr.text(style="jax") == str(jax.make_jaxpr(program(jax_lax))(x))
-
-
 X: Final = np.ones((2, 3), np.float32)
-
-
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (ValueError, "cumsum axis f32[2,3] 2", lambda: lax.cumsum(X, 2)),
-        (ValueError, "cummax axis -1", lambda: lax.cummax(X, -1)),
-        (TypeError, "cumprod axis 1.5", lambda: lax.cumprod(X, 1.5)),  # type: ignore[arg-type]  # tested
-        (TypeError, "cumsum numbers bool", lambda: lax.cumsum(X > 0)),
-        (TypeError, "cumlogsumexp floats i32", lambda: lax.cumlogsumexp(np.arange(3))),
-    ],
+test_programs_print_as_in_jax = printing_tests(
+    cumsum=(applied("cumsum", 1, True), [X]), cumlogsumexp=(applied("cumlogsumexp", 1, False), [X])
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)
+test_invalid_arguments_raise = error_tests(
+    (ValueError, "cumsum axis f32[2,3] 2", lambda: lax.cumsum(X, 2)),
+    (ValueError, "cummax axis -1", lambda: lax.cummax(X, -1)),
+    (TypeError, "cumprod axis 1.5", lambda: lax.cumprod(X, 1.5)),  # type: ignore[arg-type]  # tested
+    (TypeError, "cumsum numbers bool", lambda: lax.cumsum(X > 0)),
+    (TypeError, "cumlogsumexp floats i32", lambda: lax.cumlogsumexp(np.arange(3))),
+)

@@ -7,14 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import jax
 import numpy as np
 import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import check_batching, check_derivatives, check_raises, check_values, small_integers
+from tests.ops.harness import (
+    Args,
+    Record,
+    Weak,
+    applied,
+    cases,
+    error_tests,
+    printing_tests,
+    property_tests,
+    small_integers,
+)
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -36,8 +44,7 @@ def slicing(allow: bool) -> Record:
 
     return Record(
         f"dynamic_slice {allow}",
-        lambda x, i, j: lax.dynamic_slice(x, (i, j), (2, 3), allow_negative_indices=allow),
-        lambda x, i, j: jax_lax.dynamic_slice(x, (i, j), (2, 3), allow_negative_indices=allow),
+        lambda lax, x, i, j: lax.dynamic_slice(x, (i, j), (2, 3), allow_negative_indices=allow),
         FEW,
         samples,
         lambda dtype, gen: samples(dtype, gen)[:5],  # JAX compiles constant unsigned starts wrongly
@@ -58,38 +65,25 @@ RECORDS: Final = (
     slicing(False),
     Record(
         "dynamic_update_slice",
-        lambda x, u, i, j: lax.dynamic_update_slice(x, u, (i, j)),
-        lambda x, u, i, j: jax_lax.dynamic_update_slice(x, u, (i, j)),
+        lambda lax, x, u, i, j: lax.dynamic_update_slice(x, u, (i, j)),
         FEW,
         updates,
         updates,
     ),
     Record(
         "dynamic_slice, no axes",
-        lambda x: lax.dynamic_slice(x, (), ()),
-        lambda x: jax_lax.dynamic_slice(x, (), ()),
+        applied("dynamic_slice", (), ()),
         (dtypes.float32,),
         lambda dtype, gen: [(small_integers((), dtype, gen),)],
     ),
 )
 
 
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] != dtypes.float64], ids=case_id)
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.int4, dtypes.float32)], ids=case_id
+test_values, test_vmap, test_derivatives = property_tests(
+    cases(RECORDS, lambda dtype: dtype != dtypes.float64),
+    cases(RECORDS, lambda dtype: dtype in (dtypes.int4, dtypes.float32)),
+    cases(RECORDS, lambda dtype: dtype == dtypes.float64),
 )
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] == dtypes.float64], ids=case_id)
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
-
 
 X: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
 ALONG_ONE_AXIS: Final[tuple[Callable[[Any, Any], Any], ...]] = (
@@ -126,19 +120,13 @@ def test_constant_unsigned_start_indices() -> None:
         assert new.tolist() == to_numpy(lax.dynamic_update_slice(X, X[:1, :1], (2, 0))).tolist()
 
 
-def test_programs_print_as_in_jax() -> None:
-    def program(lax: Any) -> Callable[[Any, Any], Any]:
-        return lambda x, i: lax.dynamic_update_slice(
-            x, lax.dynamic_slice(x, (i, i), (2, 2), allow_negative_indices=False), (i, i), allow_negative_indices=False
-        )
-
-    got, want = fx.make_jaxpr(program(lax))(X, np.int32(1)), jax.make_jaxpr(program(jax_lax))(X, np.int32(1))
-    assert got.jaxpr.text(style="jax") == str(want)
+def slice_and_update(lax: Any, x: Any, i: Any) -> Any:
+    window = lax.dynamic_slice(x, (i, i), (2, 2), allow_negative_indices=False)
+    return lax.dynamic_update_slice(x, window, (i, i), allow_negative_indices=False)
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
+test_programs_print_as_in_jax = printing_tests(slice_and_update=(slice_and_update, [X, np.int32(1)]))
+test_invalid_arguments_raise = error_tests(
         (ValueError, "dynamic_slice one entry f32[3,4] 1", lambda: lax.dynamic_slice(X, (1,), (1, 1))),
         (ValueError, "dynamic_slice one axis", lambda: lax.dynamic_slice(X, np.zeros((2, 1), int), (1, 1))),
         (TypeError, "dynamic_slice slice_sizes (4, 1)", lambda: lax.dynamic_slice(X, (0, 0), (4, 1))),
@@ -150,7 +138,4 @@ def test_programs_print_as_in_jax() -> None:
         (TypeError, "dynamic_update_slice rank f32[4]", lambda: lax.dynamic_update_slice(X, X[0], (0, 0))),
         (TypeError, "dynamic_update_slice larger f32[4,3]", lambda: lax.dynamic_update_slice(X, X.T, (0, 0))),
         (ValueError, "dynamic_index_in_dim axis 2", lambda: lax.dynamic_index_in_dim(X, 0, 2)),
-    ],
 )  # fmt: skip
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)

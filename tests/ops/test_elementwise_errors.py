@@ -10,7 +10,7 @@ import pytest
 from jax import lax as jax_lax
 
 from tests.compiling import default_compile_options
-from tests.ops.suite import check_raises
+from tests.ops.harness import check_raises
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.handler import current

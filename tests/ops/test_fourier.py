@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.fourier import Fft, FftType

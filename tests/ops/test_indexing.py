@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import jax
@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_raises, check_values, small_integers
+from tests.ops.harness import ALL, Args, Record, Weak, cases, error_tests, property_tests, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -75,8 +74,6 @@ MODES: Final = ("clip", "fill")
 
 
 def record_gather(case: Case, mode: str) -> Record:
-    numbers, jax_numbers = case.gather(lax), case.gather(jax_lax)
-
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = gen.integers(-2, 5, case.indices).astype(np.int32)
         x = small_integers(case.operand, dtype, gen)
@@ -85,8 +82,7 @@ def record_gather(case: Case, mode: str) -> Record:
 
     return Record(
         f"gather {case.name} {mode}",
-        lambda x, i: lax.gather(x, i, numbers, case.sizes, mode=mode, fill_value=1),
-        lambda x, i: jax_lax.gather(x, i, jax_numbers, case.sizes, mode=mode, fill_value=1),
+        lambda lax, x, i: lax.gather(x, i, case.gather(lax), case.sizes, mode=mode, fill_value=1),
         ALL,
         samples,
         samples,
@@ -94,8 +90,6 @@ def record_gather(case: Case, mode: str) -> Record:
 
 
 def record_scatter(case: Case, mode: str) -> Record:
-    numbers, jax_numbers = case.scatter(lax), case.scatter(jax_lax)
-
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = gen.integers(-2, 5, case.indices).astype(np.int32)
         x, updates = small_integers(case.operand, dtype, gen), small_integers(case.result(), dtype, gen)
@@ -103,8 +97,7 @@ def record_scatter(case: Case, mode: str) -> Record:
 
     return Record(
         f"scatter_add {case.name} {mode}",
-        lambda x, i, u: lax.scatter_add(x, i, u, numbers, mode=mode),
-        lambda x, i, u: jax_lax.scatter_add(x, i, u, jax_numbers, mode=mode),
+        lambda lax, x, i, u: lax.scatter_add(x, i, u, case.scatter(lax), mode=mode),
         ALL[1:],
         samples,
         samples,
@@ -119,23 +112,11 @@ RECORDS: Final = (
 FEW: Final = (dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.float32)
 
 
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] in FEW], ids=case_id)
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.int32, dtypes.float32)], ids=case_id
+test_values, test_vmap, test_derivatives = property_tests(
+    cases(RECORDS, lambda dtype: dtype in FEW),
+    cases(RECORDS, lambda dtype: dtype in (dtypes.int32, dtypes.float32)),
+    cases(RECORDS, lambda dtype: dtype in (dtypes.float64, dtypes.complex64)),
 )
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.float64, dtypes.complex64)], ids=case_id
-)
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
 
 
 @settings(max_examples=40)
@@ -248,42 +229,37 @@ def gather(offset: Axes, collapsed: Axes, index_map: Axes, sizes: Axes, *batch: 
     return lax.gather(X, indices, GatherDimensionNumbers(offset, collapsed, index_map, *batch), sizes)
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (ValueError, "gather indices integers", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.ones((2, 1)))),
-        (TypeError, "gather last axis", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.int32(0))),
-        (TypeError, "gather start_index_map (0, 1)", lambda: gather((1,), (0,), (0, 1), (1, 4))),
-        (TypeError, "gather index map (7,)", lambda: gather((1,), (0,), (7,), (1, 4))),
-        (TypeError, "gather collapsed (4,)", lambda: gather((1,), (4,), (0,), (1, 4))),
-        (TypeError, "gather slice_sizes (1,)", lambda: gather((1,), (0,), (0,), (1,))),
-        (TypeError, "gather axis 1 (1, 5)", lambda: gather((1,), (0,), (0,), (1, 5))),
-        (TypeError, "gather axis 0 (2, 4)", lambda: gather((1,), (0,), (0,), (2, 4))),
-        (ValueError, "gather slice_sizes negative", lambda: gather((1,), (0,), (0,), (1, -1))),
-        (TypeError, "gather offset_dims (1, 1)", lambda: gather((1, 1), (), (0,), (1, 4))),
-        (TypeError, "gather offset_dims (5,)", lambda: gather((5,), (0,), (0,), (1, 4))),
-        (TypeError, "gather offset_dims ()", lambda: gather((), (0,), (0,), (1, 4))),
-        (TypeError, "gather operand batching (0,)", lambda: gather((1,), (), (0,), (1, 4), (0,), (0,))),
-        (TypeError, "gather batching equal", lambda: gather((), (1,), (1,), (1, 1), (0,), (0,))),
-        (TypeError, "dimension_numbers", lambda: lax.gather(X, INDICES, ((1,), (0,), (0,)), (1, 4))),  # type: ignore[arg-type]  # tested
-        (ValueError, "gather mode 'wrap'", lambda: lax.gather(X, INDICES, ROWS, (1, 4), mode="wrap")),
-        (TypeError, "scatter_add one dtype", lambda: lax.scatter_add(X, INDICES, U.astype(np.int32), INTO_ROWS)),
-        (TypeError, "scatter_add bool", lambda: lax.scatter_add(X > 1, INDICES, U > 0, INTO_ROWS)),
-        (TypeError, "scatter_add updates", lambda: lax.scatter_add(X, INDICES, U[:1], INTO_ROWS)),
-        (TypeError, "scatter_add axis 1", lambda: lax.scatter_add(X, INDICES, np.ones((2, 5), np.float32), INTO_ROWS)),
-        (
-            TypeError,
-            "scatter_add update_window_dims (3,)",
-            lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((3,), (0,), (0,))),
-        ),
-        (
-            TypeError,
-            "scatter_add inserted_window_dims ()",
-            lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((1,), (), (0,))),
-        ),
-        (TypeError, "dimension_numbers", lambda: lax.scatter_add(X, INDICES, U, ROWS)),  # type: ignore[arg-type]  # tested
-        (ValueError, "scatter_add mode", lambda: lax.scatter_add(X, INDICES, U, INTO_ROWS, mode="wrap")),
-    ],
+test_invalid_arguments_raise = error_tests(
+    (ValueError, "gather indices integers", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.ones((2, 1)))),
+    (TypeError, "gather last axis", lambda: gather((1,), (0,), (0,), (1, 4), indices=np.int32(0))),
+    (TypeError, "gather start_index_map (0, 1)", lambda: gather((1,), (0,), (0, 1), (1, 4))),
+    (TypeError, "gather index map (7,)", lambda: gather((1,), (0,), (7,), (1, 4))),
+    (TypeError, "gather collapsed (4,)", lambda: gather((1,), (4,), (0,), (1, 4))),
+    (TypeError, "gather slice_sizes (1,)", lambda: gather((1,), (0,), (0,), (1,))),
+    (TypeError, "gather axis 1 (1, 5)", lambda: gather((1,), (0,), (0,), (1, 5))),
+    (TypeError, "gather axis 0 (2, 4)", lambda: gather((1,), (0,), (0,), (2, 4))),
+    (ValueError, "gather slice_sizes negative", lambda: gather((1,), (0,), (0,), (1, -1))),
+    (TypeError, "gather offset_dims (1, 1)", lambda: gather((1, 1), (), (0,), (1, 4))),
+    (TypeError, "gather offset_dims (5,)", lambda: gather((5,), (0,), (0,), (1, 4))),
+    (TypeError, "gather offset_dims ()", lambda: gather((), (0,), (0,), (1, 4))),
+    (TypeError, "gather operand batching (0,)", lambda: gather((1,), (), (0,), (1, 4), (0,), (0,))),
+    (TypeError, "gather batching equal", lambda: gather((), (1,), (1,), (1, 1), (0,), (0,))),
+    (TypeError, "dimension_numbers", lambda: lax.gather(X, INDICES, ((1,), (0,), (0,)), (1, 4))),  # type: ignore[arg-type]  # tested
+    (ValueError, "gather mode 'wrap'", lambda: lax.gather(X, INDICES, ROWS, (1, 4), mode="wrap")),
+    (TypeError, "scatter_add one dtype", lambda: lax.scatter_add(X, INDICES, U.astype(np.int32), INTO_ROWS)),
+    (TypeError, "scatter_add bool", lambda: lax.scatter_add(X > 1, INDICES, U > 0, INTO_ROWS)),
+    (TypeError, "scatter_add updates", lambda: lax.scatter_add(X, INDICES, U[:1], INTO_ROWS)),
+    (TypeError, "scatter_add axis 1", lambda: lax.scatter_add(X, INDICES, np.ones((2, 5), np.float32), INTO_ROWS)),
+    (
+        TypeError,
+        "scatter_add update_window_dims (3,)",
+        lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((3,), (0,), (0,))),
+    ),
+    (
+        TypeError,
+        "scatter_add inserted_window_dims ()",
+        lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((1,), (), (0,))),
+    ),
+    (TypeError, "dimension_numbers", lambda: lax.scatter_add(X, INDICES, U, ROWS)),  # type: ignore[arg-type]  # tested
+    (ValueError, "scatter_add mode", lambda: lax.scatter_add(X, INDICES, U, INTO_ROWS, mode="wrap")),
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)

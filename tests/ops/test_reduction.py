@@ -9,21 +9,25 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.closeness import assert_near
-from tests.ops.harness import Args, Record, Samples, Weak, agree_with_jax, case_id, cases
-from tests.ops.suite import (
+from tests.comparison import assert_near
+from tests.ops.harness import (
     ALL,
     NUMBERS,
-    check_batching,
-    check_derivatives,
+    Args,
+    Record,
+    Samples,
+    Weak,
+    agree_with_jax,
+    applied,
+    cases,
     check_raises,
-    check_values,
+    error_tests,
+    property_tests,
     small_integers,
 )
 from tests.versions import PRINTS_SHARDINGS_OF_REDUCTIONS
@@ -62,12 +66,10 @@ def distinct_points(*shapes: tuple[int, ...]) -> Samples:
 
 
 def reduction(name: str, axes: Axes, dtypes_: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> Record:
-    function, oracle = getattr(lax, name), getattr(jax_lax, name)
     smooth = name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
     return Record(
         f"{name} {axes}",
-        lambda x: function(x, axes),
-        lambda x: oracle(jnp.asarray(x), axes),
+        applied(name, axes),
         tuple(dtypes_),
         integer_samples(*shapes),
         distinct_points(*[s for s in shapes if 0 not in s]) if smooth else None,
@@ -80,11 +82,9 @@ MATRICES: Final = ((2, 3), (0, 3), (1, 4), (2, 0))
 
 
 def arg_reduction(name: str, axis: int, index_dtype: DType) -> Record:
-    function, oracle = getattr(lax, name), getattr(jax_lax, name)
     return Record(
         f"{name} {axis} {index_dtype}",
-        lambda x: function(x, axis, index_dtype),
-        lambda x: oracle(x, axis, index_dtype),
+        applied(name, axis, index_dtype),
         tuple([d for d in ORDERED if d != dtypes.float64]),  # JAX does not support float64 here
         integer_samples((2, 5), (3, 1)),
     )
@@ -108,24 +108,7 @@ RECORDS: Final = (
 )
 
 
-@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"),
-    [c for c in cases(RECORDS) if c[0].points is not None and dtypes.is_inexact(c[1])],
-    ids=case_id,
-)
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
-
+test_values, test_vmap, test_derivatives = property_tests(cases(RECORDS), derivatives=cases(RECORDS))
 
 # ------------------------------------------------------------------ special values
 
@@ -146,8 +129,7 @@ SPECIAL: Final = (
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "argmax", "argmin", "reduce_prod"])
 def test_nans_infinities_and_zeros(name: str, dtype: DType) -> None:
     rest: tuple[object, ...] = (0, np.int32) if name.startswith("arg") else ((0,),)
-    function, oracle = getattr(lax, name), getattr(jax_lax, name)
-    record = Record(name, lambda x: function(x, *rest), lambda x: oracle(x, *rest), (dtype,), lambda d, g: [])
+    record = Record(name, applied(name, *rest), (dtype,), lambda d, g: [])
     agree_with_jax(record, [(np.array(values).astype(dtype),) for values in SPECIAL])
 
 
@@ -272,23 +254,18 @@ def test_invalid_axes_raise(name: str) -> None:
     check_raises(TypeError, "str", lambda: reduce("a", (0,)))
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (TypeError, "reduce_sum numbers bool", lambda: lax.reduce_sum(X > 0, (0,))),
-        (TypeError, "reduce_prod numbers bool", lambda: lax.reduce_prod(X > 0, (0,))),
-        (TypeError, "reduce_prod numbers bool", lambda: lax.reduce_prod(X > 0, ())),
-        (TypeError, "reduce_and booleans f32[2,3]", lambda: lax.reduce_and(X, (0,))),
-        (TypeError, "reduce_or booleans c64[2]", lambda: lax.reduce_or(np.ones(2, np.complex64), (0,))),
-        (TypeError, "reduce_max axes sequence", lambda: lax.reduce_max(X, 0)),  # type: ignore[arg-type]  # tested
-        (ValueError, "argmax axis (-1,)", lambda: lax.argmax(X, -1, np.int32)),
-        (ValueError, "argmin axis (2,)", lambda: lax.argmin(X, 2, np.int32)),
-        (ValueError, "argmax axis", lambda: lax.argmax(1.0, 0, np.int32)),
-        (TypeError, "argmax axis (0,)", lambda: lax.argmax(X, (0,), np.int32)),  # type: ignore[arg-type]  # tested
-        (TypeError, "argmax index_dtype float32", lambda: lax.argmax(X, 0, np.float32)),
-        (ValueError, "argmax axis 0 no elements", lambda: lax.argmax(X[:0], 0, np.int32)),
-        (TypeError, "argmin c64[2]", lambda: lax.argmin(np.ones(2, np.complex64), 0, np.int32)),
-    ],
+test_invalid_arguments_raise = error_tests(
+    (TypeError, "reduce_sum numbers bool", lambda: lax.reduce_sum(X > 0, (0,))),
+    (TypeError, "reduce_prod numbers bool", lambda: lax.reduce_prod(X > 0, (0,))),
+    (TypeError, "reduce_prod numbers bool", lambda: lax.reduce_prod(X > 0, ())),
+    (TypeError, "reduce_and booleans f32[2,3]", lambda: lax.reduce_and(X, (0,))),
+    (TypeError, "reduce_or booleans c64[2]", lambda: lax.reduce_or(np.ones(2, np.complex64), (0,))),
+    (TypeError, "reduce_max axes sequence", lambda: lax.reduce_max(X, 0)),  # type: ignore[arg-type]  # tested
+    (ValueError, "argmax axis (-1,)", lambda: lax.argmax(X, -1, np.int32)),
+    (ValueError, "argmin axis (2,)", lambda: lax.argmin(X, 2, np.int32)),
+    (ValueError, "argmax axis", lambda: lax.argmax(1.0, 0, np.int32)),
+    (TypeError, "argmax axis (0,)", lambda: lax.argmax(X, (0,), np.int32)),  # type: ignore[arg-type]  # tested
+    (TypeError, "argmax index_dtype float32", lambda: lax.argmax(X, 0, np.float32)),
+    (ValueError, "argmax axis 0 no elements", lambda: lax.argmax(X[:0], 0, np.int32)),
+    (TypeError, "argmin c64[2]", lambda: lax.argmin(np.ones(2, np.complex64), 0, np.int32)),
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)

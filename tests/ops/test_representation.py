@@ -9,16 +9,20 @@ from typing import Any, Final
 
 import jax
 import numpy as np
-import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.ops.harness import FLOATS, Args, Record, Weak, case_id, cases, edges, normal
-from tests.ops.suite import (
-    check_batching,
-    check_derivatives,
-    check_raises,
-    check_values,
+from tests.ops.harness import (
+    FLOATS,
+    Args,
+    Record,
+    Weak,
+    applied,
+    cases,
+    edges,
+    error_tests,
+    normal,
+    property_tests,
     small_integers,
 )
 from tracefx import lax
@@ -37,8 +41,7 @@ def casting(new: DType) -> Record:
 
     return Record(
         f"bitcast_convert_type {new}",
-        lambda x: lax.bitcast_convert_type(x, new),
-        lambda x: jax_lax.bitcast_convert_type(x, new),
+        applied("bitcast_convert_type", new),
         (dtypes.int8, dtypes.uint32, dtypes.float64),
         samples,
     )
@@ -50,8 +53,7 @@ def rounding(exponent: int, mantissa: int) -> Record:
 
     return Record(
         f"reduce_precision {exponent} {mantissa}",
-        lambda x: lax.reduce_precision(x, exponent, mantissa),
-        lambda x: jax_lax.reduce_precision(x, exponent, mantissa),
+        applied("reduce_precision", exponent, mantissa),
         FLOATS,
         samples,
         (lambda d, g: samples(d, g)[1:]) if (exponent, mantissa) == (11, 52) else None,  # otherwise it is not linear
@@ -63,46 +65,31 @@ def tiling(*reps: int) -> Record:
         x = small_integers(tuple(range(1, len(reps) + 1)), dtype, gen)
         return [(x,)] if dtypes.is_bool(dtype) else [(x,), (Weak(x),)]
 
-    return Record(f"tile {reps}", lambda x: lax.tile(x, reps), lambda x: jax_lax.tile(x, reps), FEW, samples, samples)
+    return Record(f"tile {reps}", applied("tile", reps), FEW, samples, samples)
 
 
-def barrier(name: str, index: int) -> Record:
-    def call(lax: Any) -> Callable[..., Any]:
-        return lambda x, y: (
-            lax.optimization_barrier((x, {"y": y}))[0] if not index else lax.optimization_barrier((x, y))[1]
-        )
+def draw_two(dtype: DType, gen: np.random.Generator) -> list[Args]:
+    return [(small_integers((2, 3), dtype, gen), small_integers((), dtype, gen))]
 
-    return Record(
-        f"optimization_barrier {name}", call(lax), call(jax_lax), FEW,
-        lambda dtype, gen: [(small_integers((2, 3), dtype, gen), small_integers((), dtype, gen))],
-        lambda dtype, gen: [(small_integers((2, 3), dtype, gen), small_integers((), dtype, gen))],
-    )  # fmt: skip
+
+def barrier(name: str, call: Callable[..., Any]) -> Record:
+    return Record(f"optimization_barrier {name}", call, FEW, draw_two, draw_two)
 
 
 RECORDS: Final = (
     *[casting(d) for d in (dtypes.int8, dtypes.float32, dtypes.float64, dtypes.int4)],
     *[rounding(*bits) for bits in ((5, 10), (8, 7), (4, 0), (11, 52))],
     *[tiling(*reps) for reps in ((), (3,), (2, 1), (1, 0, 2))],
-    barrier("first", 0),
-    barrier("second", 1),
+    barrier("first", lambda lax, x, y: lax.optimization_barrier((x, {"y": y}))[0]),
+    barrier("second", lambda lax, x, y: lax.optimization_barrier((x, y))[1]),
 )
 
 
-@pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.int8, dtypes.float32)], ids=case_id
+test_values, test_vmap, test_derivatives = property_tests(
+    cases(RECORDS),
+    cases(RECORDS, lambda dtype: dtype in (dtypes.int8, dtypes.float32)),
+    cases(RECORDS, lambda dtype: dtype == dtypes.float64),
 )
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if c[1] == dtypes.float64], ids=case_id)
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
 
 
 def test_jvp_of_reduce_precision_is_reduce_precision() -> None:
@@ -126,19 +113,14 @@ def test_optimization_barrier_is_kept_in_the_program() -> None:
 X: Final = np.ones((2, 3), np.float32)
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (TypeError, "bitcast_convert_type bool", lambda: lax.bitcast_convert_type(X > 0, np.int8)),
-        (TypeError, "bitcast_convert_type complex64", lambda: lax.bitcast_convert_type(X, np.complex64)),
-        (ValueError, "bitcast_convert_type last axis size 2", lambda: lax.bitcast_convert_type(X, np.float64)),
-        (ValueError, "bitcast_convert_type last axis", lambda: lax.bitcast_convert_type(X[0, 0], np.float64)),
-        (TypeError, "reduce_precision floats i32", lambda: lax.reduce_precision(np.arange(3), 5, 10)),
-        (ValueError, "reduce_precision exponent_bits 0", lambda: lax.reduce_precision(X, 0, 10)),
-        (ValueError, "reduce_precision mantissa_bits -1", lambda: lax.reduce_precision(X, 5, -1)),
-        (TypeError, "tile reps (2,)", lambda: lax.tile(X, (2,))),
-        (TypeError, "tile reps (2, -1)", lambda: lax.tile(X, (2, -1))),
-    ],
+test_invalid_arguments_raise = error_tests(
+    (TypeError, "bitcast_convert_type bool", lambda: lax.bitcast_convert_type(X > 0, np.int8)),
+    (TypeError, "bitcast_convert_type complex64", lambda: lax.bitcast_convert_type(X, np.complex64)),
+    (ValueError, "bitcast_convert_type last axis size 2", lambda: lax.bitcast_convert_type(X, np.float64)),
+    (ValueError, "bitcast_convert_type last axis", lambda: lax.bitcast_convert_type(X[0, 0], np.float64)),
+    (TypeError, "reduce_precision floats i32", lambda: lax.reduce_precision(np.arange(3), 5, 10)),
+    (ValueError, "reduce_precision exponent_bits 0", lambda: lax.reduce_precision(X, 0, 10)),
+    (ValueError, "reduce_precision mantissa_bits -1", lambda: lax.reduce_precision(X, 5, -1)),
+    (TypeError, "tile reps (2,)", lambda: lax.tile(X, (2,))),
+    (TypeError, "tile reps (2, -1)", lambda: lax.tile(X, (2, -1))),
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)

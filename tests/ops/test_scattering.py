@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import jax
@@ -14,9 +13,8 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.closeness import assert_near
-from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_raises, check_values, small_integers
+from tests.comparison import assert_near
+from tests.ops.harness import ALL, Args, Record, Weak, cases, error_tests, property_tests, small_integers
 from tests.ops.test_indexing import CASES, Case
 from tracefx import lax
 from tracefx.core import dtypes
@@ -40,8 +38,6 @@ def draw_indices(case: Case, gen: np.random.Generator, unique: bool) -> NDArray:
 
 
 def record(name: str, case: Case, mode: str, unique: bool = False) -> Record:
-    dimension_numbers, jax_dimension_numbers = case.scatter(lax), case.scatter(jax_lax)
-
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = draw_indices(case, gen, unique)
         x, updates = small_integers(case.operand, dtype, gen), small_integers(case.result(), dtype, gen)
@@ -56,11 +52,9 @@ def record(name: str, case: Case, mode: str, unique: bool = False) -> Record:
         x, updates = numbers[: sizes[0]].reshape(case.operand), numbers[sizes[0] :].reshape(case.result())
         return [(x.astype(dtype), indices, updates.astype(dtype))]
 
-    function, oracle = getattr(lax, name), getattr(jax_lax, name)
     return Record(
         f"{name} {case.name} {mode}{' unique' if unique else ''}",
-        lambda x, i, u: function(x, i, u, dimension_numbers, mode=mode, unique_indices=unique),
-        lambda x, i, u: oracle(x, i, u, jax_dimension_numbers, mode=mode, unique_indices=unique),
+        lambda lax, x, i, u: getattr(lax, name)(x, i, u, case.scatter(lax), mode=mode, unique_indices=unique),
         ALL,
         samples,
         points,
@@ -74,41 +68,25 @@ def is_unsupported(name: str, dtype: DType) -> bool:
 RECORDS: Final = [record(name, case, mode) for name in NAMES for case in FEW for mode in ("clip", "fill")]
 
 
-@pytest.mark.parametrize(
-    ("record", "dtype"),
-    [
-        (each, dtype)
-        for i, each in enumerate(RECORDS)
-        for j, dtype in enumerate((dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.complex64))
-        if not is_unsupported(each.name.split()[0], dtype) and (i + j) % 3 == 0
-    ],
-    ids=case_id,
-)
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS[::3]) if c[1] == dtypes.int32], ids=case_id)
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
 # JAX has no derivative of products at repeated indices; its extremes read out of bounds when clipping.
 SMOOTH: Final = [
     *[record("scatter", case, mode) for case, mode in zip(FEW, ("clip", "fill") * 3, strict=False)],
     *[record(name, case, "fill") for name, case in zip(("scatter_min", "scatter_max") * 2, FEW, strict=False)],
     *[record(name, case, "fill", True) for name in ("scatter", "scatter_mul") for case in FEW],
 ]
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"),
-    [c for c in cases(SMOOTH) if c[1] == dtypes.float64]
-    + [(record(name, FEW[0], "fill", True), dtypes.complex64) for name in ("scatter", "scatter_mul")],
-    ids=case_id,
+test_values, test_vmap, test_derivatives = property_tests(
+    [
+        (each, dtype)
+        for i, each in enumerate(RECORDS)
+        for j, dtype in enumerate((dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.complex64))
+        if not is_unsupported(each.name.split()[0], dtype) and (i + j) % 3 == 0
+    ],
+    cases(RECORDS[::3], lambda dtype: dtype == dtypes.int32),
+    [
+        *cases(SMOOTH, lambda dtype: dtype == dtypes.float64),
+        *[(record(name, FEW[0], "fill", True), dtypes.complex64) for name in ("scatter", "scatter_mul")],
+    ],
 )
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
 
 
 # ------------------------------------------------------------------ edges
@@ -193,19 +171,14 @@ def transpose_of_a_product() -> object:
     return fx.linear_transpose(lambda u: lax.scatter_mul(X, INDICES, u, INTO_ROWS), U)(X)
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (TypeError, "scatter-mul not linear", transpose_of_a_product),
-        (TypeError, "scatter: one dtype", lambda: lax.scatter(X, INDICES, U.astype(np.int32), INTO_ROWS)),
-        (TypeError, "scatter_mul bool", lambda: lax.scatter_mul(X > 1, INDICES, U > 0, INTO_ROWS)),
-        (TypeError, "scatter_min: updates", lambda: lax.scatter_min(X, INDICES, U[:1], INTO_ROWS)),
-        (TypeError, "scatter_max dimension_numbers", lambda: lax.scatter_max(X, INDICES, U, (0,))),  # type: ignore[arg-type]  # tested
-        (ValueError, "scatter: mode 'wrap'", lambda: lax.scatter(X, INDICES, U, INTO_ROWS, mode="wrap")),
-    ],
+test_invalid_arguments_raise = error_tests(
+    (TypeError, "scatter-mul not linear", transpose_of_a_product),
+    (TypeError, "scatter: one dtype", lambda: lax.scatter(X, INDICES, U.astype(np.int32), INTO_ROWS)),
+    (TypeError, "scatter_mul bool", lambda: lax.scatter_mul(X > 1, INDICES, U > 0, INTO_ROWS)),
+    (TypeError, "scatter_min: updates", lambda: lax.scatter_min(X, INDICES, U[:1], INTO_ROWS)),
+    (TypeError, "scatter_max dimension_numbers", lambda: lax.scatter_max(X, INDICES, U, (0,))),  # type: ignore[arg-type]  # tested
+    (ValueError, "scatter: mode 'wrap'", lambda: lax.scatter(X, INDICES, U, INTO_ROWS, mode="wrap")),
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)
 
 
 @pytest.mark.parametrize("name", ["scatter", "scatter_add", "scatter_mul", "scatter_min", "scatter_max", "scatter_sub"])

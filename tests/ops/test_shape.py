@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
-import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -16,12 +15,24 @@ from hypothesis import strategies as st
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.comparison import assert_agree, assert_same
 from tests.compiling import default_compile_options
-from tests.ops.harness import Args, Record, Samples, Weak, aval_of, case_id, cases, normal
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_raises, check_values
+from tests.ops.harness import (
+    ALL,
+    Args,
+    Record,
+    Samples,
+    Weak,
+    applied,
+    cases,
+    check_raises,
+    error_tests,
+    normal,
+    printing_tests,
+    property_tests,
+)
 from tracefx import lax
 from tracefx.core import dtypes
-from tracefx.core.array import Array
 from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
 
@@ -39,122 +50,58 @@ def arrays(*shapes: tuple[int, ...]) -> Samples:
     return samples
 
 
-def record(
-    name: str, function: Callable[..., Array], oracle: Callable[..., jax.Array], *shapes: tuple[int, ...]
-) -> Record:
-    return Record(name, function, oracle, ALL, arrays(*shapes), arrays(*shapes))
+def record(call: Callable[..., Any], *shapes: tuple[int, ...], name: str = "") -> Record:
+    return Record(name, call, ALL, arrays(*shapes), arrays(*shapes))
 
 
-def squeezed(shape: tuple[int, ...], dims: Sequence[int]) -> Record:
-    return record(f"squeeze {shape} {dims}", lambda x: lax.squeeze(x, dims), lambda x: jax_lax.squeeze(x, dims), shape)
+def unary(name: str, shape: tuple[int, ...], *parameters: Any) -> Record:
+    return record(applied(name, *parameters), shape, name=f"{name} {shape} {parameters}")
 
 
-def expanded(shape: tuple[int, ...], dims: Sequence[int]) -> Record:
-    return record(
-        f"expand_dims {shape} {dims}",
-        lambda x: lax.expand_dims(x, dims),
-        lambda x: jax_lax.expand_dims(x, dims),
-        shape,
-    )
-
-
-def concatenated(dim: int, *shapes: tuple[int, ...]) -> Record:
-    return record(
-        f"concatenate {shapes} {dim}",
-        lambda *xs: lax.concatenate(xs, dim),
-        lambda *xs: jax_lax.concatenate(xs, dim),
-        *shapes,
-    )
-
-
-def stacked(axis: int, *shapes: tuple[int, ...]) -> Record:
-    return record(
-        f"stack {shapes} {axis}", lambda *xs: lax.stack(xs, axis), lambda *xs: jax_lax.stack(xs, axis), *shapes
-    )
+def joined(name: str, axis: int, *shapes: tuple[int, ...]) -> Record:
+    return record(lambda lax, *xs: getattr(lax, name)(xs, axis), *shapes, name=f"{name} {shapes} {axis}")
 
 
 def piece(shape: tuple[int, ...], sizes: Sequence[int], axis: int, i: int) -> Record:
-    return record(
-        f"split {shape} {sizes} {axis} {i}",
-        lambda x: lax.split(x, sizes, axis)[i],
-        lambda x: jax_lax.split(x, sizes, axis)[i],
-        shape,
-    )
-
-
-def sliced(
-    shape: tuple[int, ...], start: Sequence[int], limit: Sequence[int], strides: Sequence[int] | None = None
-) -> Record:
-    return record(
-        f"slice {shape} {start} {limit} {strides}",
-        lambda x: lax.slice(x, start, limit, strides),
-        lambda x: jax_lax.slice(x, start, limit, strides),
-        shape,
-    )
+    return record(lambda lax, x: lax.split(x, sizes, axis)[i], shape, name=f"split {shape} {sizes} {axis} {i}")
 
 
 def padded(shape: tuple[int, ...], config: Sequence[tuple[int, int, int]]) -> Record:
-    return record(
-        f"pad {shape} {config}",
-        lambda x, value: lax.pad(x, value, config),
-        lambda x, value: jax_lax.pad(x, value, config),
-        shape,
-        (),
-    )
-
-
-def reversed_(shape: tuple[int, ...], dims: Sequence[int]) -> Record:
-    return record(f"rev {shape} {dims}", lambda x: lax.rev(x, dims), lambda x: jax_lax.rev(x, dims), shape)
+    return record(applied("pad", config), shape, (), name=f"pad {shape} {config}")
 
 
 RECORDS: Final = (
-    squeezed((1, 3, 1), (0,)),
-    squeezed((1, 3, 1), (-1, 0)),
-    squeezed((1, 0), (0,)),
-    squeezed((2,), ()),
-    expanded((2, 3), (0, 2)),
-    expanded((2,), (-1,)),
-    expanded((), (0,)),
-    record("broadcast", lambda x: lax.broadcast(x, (2, 1)), lambda x: jax_lax.broadcast(x, (2, 1)), (3,)),
-    concatenated(0, (2, 3), (1, 3)),
-    concatenated(1, (2, 3), (2, 0), (2, 2)),
-    concatenated(0, (3,)),
-    stacked(0, (2, 3), (2, 3)),
-    stacked(-1, (2,), (2,), (2,)),
-    stacked(0, (), ()),
+    unary("squeeze", (1, 3, 1), (0,)),
+    unary("squeeze", (1, 3, 1), (-1, 0)),
+    unary("squeeze", (1, 0), (0,)),
+    unary("squeeze", (2,), ()),
+    unary("expand_dims", (2, 3), (0, 2)),
+    unary("expand_dims", (2,), (-1,)),
+    unary("expand_dims", (), (0,)),
+    unary("broadcast", (3,), (2, 1)),
+    joined("concatenate", 0, (2, 3), (1, 3)),
+    joined("concatenate", 1, (2, 3), (2, 0), (2, 2)),
+    joined("concatenate", 0, (3,)),
+    joined("stack", 0, (2, 3), (2, 3)),
+    joined("stack", -1, (2,), (2,), (2,)),
+    joined("stack", 0, (), ()),
     piece((2, 4), (1, 3), 1, 1),
     piece((3, 2), (0, 2, 1), -2, 1),
     piece((2,), (2,), 0, 0),
-    sliced((4, 3), (1, 0), (3, 3)),
-    sliced((7, 2), (1, 0), (7, 1), (3, 1)),
-    sliced((3,), (2,), (2,)),
-    sliced((), (), ()),
+    unary("slice", (4, 3), (1, 0), (3, 3)),
+    unary("slice", (7, 2), (1, 0), (7, 1), (3, 1)),
+    unary("slice", (3,), (2,), (2,)),
+    unary("slice", (), (), ()),
     padded((3,), [(1, 2, 0)]),
     padded((3, 2), [(-1, 0, 0), (0, 1, 2)]),
     padded((4,), [(-2, -1, 1)]),
     padded((0,), [(1, 1, 3)]),
     padded((), []),
-    reversed_((2, 3), (1,)),
-    reversed_((2, 3), (1, 0)),
-    reversed_((0,), (0,)),
+    unary("rev", (2, 3), (1,)),
+    unary("rev", (2, 3), (1, 0)),
+    unary("rev", (0,), (0,)),
 )
-
-all_cases = pytest.mark.parametrize(("record", "dtype"), cases(RECORDS), ids=case_id)
-
-
-@all_cases
-def test_values(record: Record, dtype: DType) -> None:
-    check_values(record, dtype)
-
-
-@all_cases
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(("record", "dtype"), [c for c in cases(RECORDS) if dtypes.is_inexact(c[1])], ids=case_id)
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
+test_values, test_vmap, test_derivatives = property_tests(cases(RECORDS), derivatives=cases(RECORDS))
 
 
 @given(n=st.integers(0, 5), low=st.integers(-7, 4), high=st.integers(-7, 4), interior=st.integers(0, 4))
@@ -198,10 +145,7 @@ def test_iota(dtype: type[np.generic], size: int) -> None:
     with default_compile_options():  # without optimisation, XLA emits other 8-bit floats
         out, want = lax.iota(dtype, size), jax_lax.iota(dtype, size)
         compiled = fx.jit(lambda: lax.iota(dtype, size))()
-    assert out.aval == aval_of(want) == compiled.aval
-    wide = np.complex128 if dtype is np.complex64 else np.float64
-    np.testing.assert_array_equal(to_numpy(out).astype(wide), np.asarray(want).astype(wide))
-    np.testing.assert_array_equal(to_numpy(compiled).astype(wide), np.asarray(want).astype(wide))
+    assert_same([out, compiled], [want, want])
 
 
 def test_iota_along_an_axis() -> None:
@@ -214,9 +158,7 @@ def test_iota_along_an_axis() -> None:
 @pytest.mark.parametrize("fill", [1, 2.7, -1.5, True, np.float64(0.5), np.int32(300), np.float32(np.nan)])
 def test_full(fill: float, dtype: type[np.generic] | None) -> None:
     for shape in ((2, 3), (), (0,)):
-        out, want = lax.full(shape, fill, dtype), jax_lax.full(shape, fill, dtype)
-        assert repr(out.aval) == repr(aval_of(want))
-        np.testing.assert_array_equal(to_numpy(out).astype(complex), np.asarray(want).astype(complex))
+        assert_agree(lambda m, np: m.lax.full(shape, fill, dtype), None)  # noqa: B023
 
 
 def test_full_with_a_traced_fill_value_and_an_integer_shape() -> None:
@@ -225,42 +167,33 @@ def test_full_with_a_traced_fill_value_and_an_integer_shape() -> None:
 
 
 def test_full_like() -> None:
-    weak = lax.full((2,), 1.0)
-    jax_weak = jax_lax.full((2,), 1.0)
-    for out, want in (
-        (lax.full_like(weak, 3), jax_lax.full_like(jax_weak, 3)),
-        (lax.full_like(weak, 3, np.float32), jax_lax.full_like(jax_weak, 3, np.float32)),
-        (lax.full_like(weak, 3, shape=(3,)), jax_lax.full_like(jax_weak, 3, shape=(3,))),
-        (lax.full_like(np.arange(2), 3.5), jax_lax.full_like(np.arange(2), 3.5)),
-        (lax.full_like(2.0, 3), jax_lax.full_like(2.0, 3)),
-    ):
-        assert repr(out.aval) == repr(aval_of(want))
-        np.testing.assert_array_equal(to_numpy(out), np.asarray(want))
+    def case(m: Any, np_: Any) -> object:
+        full_like, weak = m.lax.full_like, m.lax.full((2,), 1.0)
+        return [
+            full_like(weak, 3),
+            full_like(weak, 3, np.float32),
+            full_like(weak, 3, shape=(3,)),
+            full_like(np.arange(2), 3.5),
+            full_like(2.0, 3),
+        ]
+
+    assert_agree(case, None)
 
 
 # ------------------------------------------------------------------ printed programs
 
 
-@pytest.mark.parametrize(
-    ("function", "oracle"),
-    [
-        (lambda x: lax.squeeze(x, (0,)), lambda x: jax_lax.squeeze(x, (0,))),
-        (lambda x: lax.concatenate([x, x], 1), lambda x: jax_lax.concatenate([x, x], 1)),
-        (lambda x: lax.stack([x, x], 1), lambda x: jax_lax.stack([x, x], 1)),
-        (lambda x: lax.split(x, (1, 2), 1), lambda x: jax_lax.split(x, (1, 2), 1)),
-        (lambda x: lax.slice(x, (0, 1), (1, 3)), lambda x: jax_lax.slice(x, (0, 1), (1, 3))),
-        (lambda x: lax.slice(x, (0, 0), (1, 3), (1, 2)), lambda x: jax_lax.slice(x, (0, 0), (1, 3), (1, 2))),
-        (
-            lambda x: lax.pad(x, 0.0, [(1, -1, 0), (0, 0, 2)]),
-            lambda x: jax_lax.pad(x, 0.0, [(1, -1, 0), (0, 0, 2)]),
-        ),
-        (lambda x: lax.rev(x, (1,)), lambda x: jax_lax.rev(x, (1,))),
-    ],
+ROW: Final = np.ones((1, 3), np.float32)
+test_programs_print_as_in_jax = printing_tests(
+    squeeze=(applied("squeeze", (0,)), [ROW]),
+    concatenate=(lambda lax, x: lax.concatenate([x, x], 1), [ROW]),
+    stack=(lambda lax, x: lax.stack([x, x], 1), [ROW]),
+    split=(applied("split", (1, 2), 1), [ROW]),
+    slice=(applied("slice", (0, 1), (1, 3)), [ROW]),
+    strided_slice=(applied("slice", (0, 0), (1, 3), (1, 2)), [ROW]),
+    pad=(applied("pad", 0.0, [(1, -1, 0), (0, 0, 2)]), [ROW]),
+    rev=(applied("rev", (1,)), [ROW]),
 )
-def test_programs_print_as_in_jax(function: Callable[..., object], oracle: Callable[..., object]) -> None:
-    x = np.ones((1, 3), np.float32)
-    assert fx.make_jaxpr(function)(x).jaxpr.text(style="jax") == str(jax.make_jaxpr(oracle)(x))
-
 
 # ------------------------------------------------------------------ invalid input
 
@@ -268,58 +201,53 @@ X: Final = np.ones((2, 3), np.float32)
 INTS: Final = np.ones((2, 3), np.int32)
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (ValueError, "squeeze dimensions size 1", lambda: lax.squeeze(X, (0,))),
-        (ValueError, "squeeze dimensions 5", lambda: lax.squeeze(X, (5,))),
-        (ValueError, "squeeze dimensions twice", lambda: lax.squeeze(X[None], (0, -3))),
-        (TypeError, "squeeze dimensions", lambda: lax.squeeze(X[None], 0)),  # type: ignore[arg-type]  # tested
-        (TypeError, "squeeze dimensions 0.5", lambda: lax.squeeze(X[None], (0.5,))),  # type: ignore[arg-type]  # tested
-        (TypeError, "array 'a'", lambda: lax.squeeze("a", (0,))),  # type: ignore[arg-type]  # tested
-        (ValueError, "expand_dims twice", lambda: lax.expand_dims(X, (0, 0))),
-        (ValueError, "expand_dims 4", lambda: lax.expand_dims(X, (4,))),
-        (ValueError, "broadcast sizes negative", lambda: lax.broadcast(X, (-1,))),
-        (ValueError, "concatenate operands none", lambda: lax.concatenate([], 0)),
-        (TypeError, "concatenate one dtype f32[2,3] i32[2,3]", lambda: lax.concatenate([X, INTS], 0)),
-        (TypeError, "concatenate sizes axis 1", lambda: lax.concatenate([X, X[:1]], 1)),
-        (TypeError, "concatenate number of axes", lambda: lax.concatenate([X, X[0]], 1)),
-        (TypeError, "concatenate dimension -1", lambda: lax.concatenate([X, X], -1)),
-        (TypeError, "concatenate dimension 2", lambda: lax.concatenate([X, X], 2)),
-        (TypeError, "concatenate dimension 0", lambda: lax.concatenate([1.0, 2.0], 0)),
-        (ValueError, "stack operands none", lambda: lax.stack([])),
-        (ValueError, "stack one shape", lambda: lax.stack([X, X[0]])),
-        (TypeError, "stack one dtype", lambda: lax.stack([X, INTS])),
-        (ValueError, "stack axis 3", lambda: lax.stack([X, X], 3)),
-        (ValueError, "split sizes add up", lambda: lax.split(X, (1, 1), 1)),
-        (ValueError, "split sizes negative", lambda: lax.split(X, (-1, 4), 1)),
-        (ValueError, "split axis 2", lambda: lax.split(X, (1, 2), 2)),
-        (TypeError, "slice limit_indices (2, 4)", lambda: lax.slice(X, (0, 0), (2, 4))),
-        (TypeError, "slice start_indices (-1, 0)", lambda: lax.slice(X, (-1, 0), (2, 3))),
-        (TypeError, "slice start_indices (1, 0)", lambda: lax.slice(X, (1, 0), (0, 3))),
-        (TypeError, "slice start_indices (1,)", lambda: lax.slice(X, (1,), (2,))),
-        (TypeError, "slice strides (1, 0)", lambda: lax.slice(X, (0, 0), (2, 3), (1, 0))),
-        (TypeError, "slice strides (1,)", lambda: lax.slice(X, (0, 0), (2, 3), (1,))),
-        (TypeError, "slice start_indices 0.0", lambda: lax.slice(X, (0.0, 0), (2, 3))),  # type: ignore[arg-type]  # tested
-        (TypeError, "pad one dtype", lambda: lax.pad(X, np.int32(0), [(0, 0, 0)] * 2)),
-        (ValueError, "pad padding_config", lambda: lax.pad(X, 0.0, [(0, 0, 0)])),
-        (ValueError, "pad interior", lambda: lax.pad(X, 0.0, [(0, 0, -1), (0, 0, 0)])),
-        (ValueError, "pad padding_value scalar", lambda: lax.pad(X, X, [(0, 0, 0)] * 2)),
-        (ValueError, "pad padding_config (low, high, interior)", lambda: lax.pad(X[0], 0.0, [(1, 2)])),  # type: ignore[list-item]  # tested
-        (TypeError, "rev dimensions (-1,)", lambda: lax.rev(X, (-1,))),
-        (TypeError, "rev dimensions (0, 0)", lambda: lax.rev(X, (0, 0))),
-        (TypeError, "rev dimensions (2,)", lambda: lax.rev(X, (2,))),
-        (TypeError, "iota bool", lambda: lax.iota(bool, 3)),
-        (ValueError, "iota negative", lambda: lax.iota(int, -1)),
-        (ValueError, "iota dimension 1", lambda: lax.broadcasted_iota(int, (2,), 1)),
-        (ValueError, "iota dimension 0", lambda: lax.broadcasted_iota(int, (), 0)),
-        (TypeError, "full fill_value", lambda: lax.full((2,), np.ones(2))),
-        (ValueError, "full shape negative", lambda: lax.full((-2,), 1)),
-        (TypeError, "full_like fill_value", lambda: lax.full_like(X, np.ones(2))),
-    ],
+test_invalid_arguments_raise = error_tests(
+    (ValueError, "squeeze dimensions size 1", lambda: lax.squeeze(X, (0,))),
+    (ValueError, "squeeze dimensions 5", lambda: lax.squeeze(X, (5,))),
+    (ValueError, "squeeze dimensions twice", lambda: lax.squeeze(X[None], (0, -3))),
+    (TypeError, "squeeze dimensions", lambda: lax.squeeze(X[None], 0)),  # type: ignore[arg-type]  # tested
+    (TypeError, "squeeze dimensions 0.5", lambda: lax.squeeze(X[None], (0.5,))),  # type: ignore[arg-type]  # tested
+    (TypeError, "array 'a'", lambda: lax.squeeze("a", (0,))),  # type: ignore[arg-type]  # tested
+    (ValueError, "expand_dims twice", lambda: lax.expand_dims(X, (0, 0))),
+    (ValueError, "expand_dims 4", lambda: lax.expand_dims(X, (4,))),
+    (ValueError, "broadcast sizes negative", lambda: lax.broadcast(X, (-1,))),
+    (ValueError, "concatenate operands none", lambda: lax.concatenate([], 0)),
+    (TypeError, "concatenate one dtype f32[2,3] i32[2,3]", lambda: lax.concatenate([X, INTS], 0)),
+    (TypeError, "concatenate sizes axis 1", lambda: lax.concatenate([X, X[:1]], 1)),
+    (TypeError, "concatenate number of axes", lambda: lax.concatenate([X, X[0]], 1)),
+    (TypeError, "concatenate dimension -1", lambda: lax.concatenate([X, X], -1)),
+    (TypeError, "concatenate dimension 2", lambda: lax.concatenate([X, X], 2)),
+    (TypeError, "concatenate dimension 0", lambda: lax.concatenate([1.0, 2.0], 0)),
+    (ValueError, "stack operands none", lambda: lax.stack([])),
+    (ValueError, "stack one shape", lambda: lax.stack([X, X[0]])),
+    (TypeError, "stack one dtype", lambda: lax.stack([X, INTS])),
+    (ValueError, "stack axis 3", lambda: lax.stack([X, X], 3)),
+    (ValueError, "split sizes add up", lambda: lax.split(X, (1, 1), 1)),
+    (ValueError, "split sizes negative", lambda: lax.split(X, (-1, 4), 1)),
+    (ValueError, "split axis 2", lambda: lax.split(X, (1, 2), 2)),
+    (TypeError, "slice limit_indices (2, 4)", lambda: lax.slice(X, (0, 0), (2, 4))),
+    (TypeError, "slice start_indices (-1, 0)", lambda: lax.slice(X, (-1, 0), (2, 3))),
+    (TypeError, "slice start_indices (1, 0)", lambda: lax.slice(X, (1, 0), (0, 3))),
+    (TypeError, "slice start_indices (1,)", lambda: lax.slice(X, (1,), (2,))),
+    (TypeError, "slice strides (1, 0)", lambda: lax.slice(X, (0, 0), (2, 3), (1, 0))),
+    (TypeError, "slice strides (1,)", lambda: lax.slice(X, (0, 0), (2, 3), (1,))),
+    (TypeError, "slice start_indices 0.0", lambda: lax.slice(X, (0.0, 0), (2, 3))),  # type: ignore[arg-type]  # tested
+    (TypeError, "pad one dtype", lambda: lax.pad(X, np.int32(0), [(0, 0, 0)] * 2)),
+    (ValueError, "pad padding_config", lambda: lax.pad(X, 0.0, [(0, 0, 0)])),
+    (ValueError, "pad interior", lambda: lax.pad(X, 0.0, [(0, 0, -1), (0, 0, 0)])),
+    (ValueError, "pad padding_value scalar", lambda: lax.pad(X, X, [(0, 0, 0)] * 2)),
+    (ValueError, "pad padding_config (low, high, interior)", lambda: lax.pad(X[0], 0.0, [(1, 2)])),  # type: ignore[list-item]  # tested
+    (TypeError, "rev dimensions (-1,)", lambda: lax.rev(X, (-1,))),
+    (TypeError, "rev dimensions (0, 0)", lambda: lax.rev(X, (0, 0))),
+    (TypeError, "rev dimensions (2,)", lambda: lax.rev(X, (2,))),
+    (TypeError, "iota bool", lambda: lax.iota(bool, 3)),
+    (ValueError, "iota negative", lambda: lax.iota(int, -1)),
+    (ValueError, "iota dimension 1", lambda: lax.broadcasted_iota(int, (2,), 1)),
+    (ValueError, "iota dimension 0", lambda: lax.broadcasted_iota(int, (), 0)),
+    (TypeError, "full fill_value", lambda: lax.full((2,), np.ones(2))),
+    (ValueError, "full shape negative", lambda: lax.full((-2,), 1)),
+    (TypeError, "full_like fill_value", lambda: lax.full_like(X, np.ones(2))),
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)
 
 
 def test_traced_slice_limits_raise() -> None:

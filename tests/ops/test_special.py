@@ -4,17 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.ops.harness import (
     FLOATS,
     INTS,
@@ -24,16 +23,14 @@ from tests.ops.harness import (
     Record,
     Samples,
     Weak,
-    agree_with_jax,
-    case_id,
+    applied,
     cases,
-    compiled_matches_eager,
     edges,
+    error_tests,
     normal,
     pairs,
-    rng,
+    property_tests,
 )
-from tests.ops.suite import check_batching, check_derivatives, check_raises
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.backend import BACKEND
@@ -80,50 +77,27 @@ def integers(dtype: DType, gen: np.random.Generator) -> list[Args]:
 
 
 ALL_INTS: Final = (*INTS, *UINTS, *NARROW_INTS)
+COMPLEXES: Final = (dtypes.complex64, dtypes.complex128)
 RECORDS: Final = (
-    Record("erf", lax.erf, jax_lax.erf, FLOATS, unary_samples(-2, 2), within(-2, 2)),
-    Record("erfc", lax.erfc, jax_lax.erfc, FLOATS, unary_samples(-2, 2), within(-2, 2)),
-    Record("erf_inv", lax.erf_inv, jax_lax.erf_inv, FLOATS, unary_samples(-0.9, 0.9), within(-0.9, 0.9)),
-    Record("lgamma", lax.lgamma, jax_lax.lgamma, FLOATS, unary_samples(-4, 4), within(0.5, 4)),
-    Record("digamma", lax.digamma, jax_lax.digamma, FLOATS, unary_samples(-4, 4), within(0.5, 4)),
-    Record("polygamma", lax.polygamma, jax_lax.polygamma, FLOATS, orders_and_arguments),
-    Record("atan2", lax.atan2, jax_lax.atan2, FLOATS, binary_samples, within(0.3, 2, 2)),
-    Record(
-        "atan2 complex", lax.atan2, jax_lax.atan2, (dtypes.complex64, dtypes.complex128), within(0.3, 2, 2),
-        within(0.3, 2, 2),
-    ),
-    Record("nextafter", lax.nextafter, jax_lax.nextafter, FLOATS, binary_samples),
-    Record("population_count", lax.population_count, jax_lax.population_count, (*INTS, *UINTS, dtypes.uint4), integers),
-    Record("clz", lax.clz, jax_lax.clz, ALL_INTS, integers),
-)  # fmt: skip
-all_cases = pytest.mark.parametrize(
-    ("record", "dtype"),
+    Record("erf", applied("erf"), FLOATS, unary_samples(-2, 2), within(-2, 2)),
+    Record("erfc", applied("erfc"), FLOATS, unary_samples(-2, 2), within(-2, 2)),
+    Record("erf_inv", applied("erf_inv"), FLOATS, unary_samples(-0.9, 0.9), within(-0.9, 0.9)),
+    Record("lgamma", applied("lgamma"), FLOATS, unary_samples(-4, 4), within(0.5, 4)),
+    Record("digamma", applied("digamma"), FLOATS, unary_samples(-4, 4), within(0.5, 4)),
+    Record("polygamma", applied("polygamma"), FLOATS, orders_and_arguments),
+    Record("atan2", applied("atan2"), FLOATS, binary_samples, within(0.3, 2, 2)),
+    Record("atan2 complex", applied("atan2"), COMPLEXES, within(0.3, 2, 2), within(0.3, 2, 2)),
+    Record("nextafter", applied("nextafter"), FLOATS, binary_samples),
+    Record("population_count", applied("population_count"), (*INTS, *UINTS, dtypes.uint4), integers),
+    Record("clz", applied("clz"), ALL_INTS, integers),
+)
+test_values, test_vmap, test_derivatives = property_tests(
     [(r, d) for r, d in cases(RECORDS) if d not in (dtypes.float16, dtypes.float64) or r.name == "nextafter"],
-    ids=case_id,
+    cases(RECORDS, lambda dtype: dtype in (dtypes.float32, dtypes.int4)),
+    cases(RECORDS, lambda dtype: dtype in (dtypes.float64, dtypes.complex128)),
+    compiled=lambda dtype, samples: samples,
+    options=nullcontext,  # eager calls are compiled too, one by one
 )
-
-
-@all_cases
-def test_values(record: Record, dtype: DType) -> None:
-    samples = record.samples(dtype, rng(record.name, dtype))
-    agree_with_jax(record, samples)
-    compiled_matches_eager(record, samples)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"), [c for c in cases(RECORDS) if c[1] in (dtypes.float32, dtypes.int4)], ids=case_id
-)
-def test_vmap(record: Record, dtype: DType) -> None:
-    check_batching(record, dtype)
-
-
-@pytest.mark.parametrize(
-    ("record", "dtype"),
-    [c for c in cases(RECORDS) if c[1] in (dtypes.float64, dtypes.complex128)],
-    ids=case_id,
-)
-def test_derivatives(record: Record, dtype: DType) -> None:
-    check_derivatives(record, dtype)
 
 
 def test_polygamma_with_a_scalar_order() -> None:
@@ -153,19 +127,14 @@ def test_eager_primitives_are_compiled_once() -> None:
 F: Final = np.ones(3, np.float32)
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "call"),
-    [
-        (TypeError, "erf floats i32[3]", lambda: lax.erf(np.arange(3))),
-        (TypeError, "lgamma floats c64[3]", lambda: lax.lgamma(F.astype(np.complex64))),
-        (TypeError, "nextafter floats", lambda: lax.nextafter(np.arange(3), np.arange(3))),
-        (TypeError, "atan2 one dtype", lambda: lax.atan2(F, F.astype(np.float16))),
-        (TypeError, "atan2 shapes broadcast f32[3] f32[2]", lambda: lax.atan2(F, F[:2])),
-        (TypeError, "atan2 floats or complex", lambda: lax.atan2(np.arange(3), np.arange(3))),
-        (TypeError, "population_count integers", lambda: lax.population_count(F)),
-        (TypeError, "clz integers bool", lambda: lax.clz(F > 0)),
-        (ValueError, "polygamma order", lambda: fx.grad(lambda m: lax.polygamma(m, 1.0))(1.0)),
-    ],
+test_invalid_arguments_raise = error_tests(
+    (TypeError, "erf floats i32[3]", lambda: lax.erf(np.arange(3))),
+    (TypeError, "lgamma floats c64[3]", lambda: lax.lgamma(F.astype(np.complex64))),
+    (TypeError, "nextafter floats", lambda: lax.nextafter(np.arange(3), np.arange(3))),
+    (TypeError, "atan2 one dtype", lambda: lax.atan2(F, F.astype(np.float16))),
+    (TypeError, "atan2 shapes broadcast f32[3] f32[2]", lambda: lax.atan2(F, F[:2])),
+    (TypeError, "atan2 floats or complex", lambda: lax.atan2(np.arange(3), np.arange(3))),
+    (TypeError, "population_count integers", lambda: lax.population_count(F)),
+    (TypeError, "clz integers bool", lambda: lax.clz(F > 0)),
+    (ValueError, "polygamma order", lambda: fx.grad(lambda m: lax.polygamma(m, 1.0))(1.0)),
 )
-def test_invalid_arguments_raise(error: type[Exception], words: str, call: Callable[[], object]) -> None:
-    check_raises(error, words, call)

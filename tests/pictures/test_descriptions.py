@@ -9,7 +9,7 @@ import tracefx.numpy as fnp
 from tests.pictures.examples import LOSS_ARGS, PROGRAMS, array, clipped, loss, normalise, program, settling
 from tracefx import Array, lax
 from tracefx.handlers import count_jaxpr
-from tracefx.pictures.costs import ZERO_WORK, add_work
+from tracefx.handlers.cost_analysis.equation_costs import ZERO_WORK, add_work
 from tracefx.pictures.descriptions import (
     BodyDescription,
     EquationDescription,

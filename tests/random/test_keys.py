@@ -16,8 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.ops.harness import host_of
+from tests.comparison import assert_near, host_of
 from tracefx import lax, random
 from tracefx.core.array import Array
 from tracefx.core.values import as_value, to_numpy

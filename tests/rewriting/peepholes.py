@@ -39,14 +39,8 @@ from tracefx.testing.strategies import edge_values, scalars
 Step: TypeAlias = tuple[Primitive, Sequence[Atom]]
 
 DRAWN_DTYPES: Final = (
-    dtypes.float32,
-    dtypes.int32,
-    dtypes.bool_,
-    dtypes.uint8,
-    dtypes.bfloat16,
-    dtypes.complex64,
-    dtypes.float64,
-    dtypes.int4,
+    *(dtypes.float32, dtypes.int32, dtypes.bool_, dtypes.uint8, dtypes.bfloat16, dtypes.complex64),
+    *(dtypes.float64, dtypes.int4),
 )
 WEAK: Final = (dtypes.float32, dtypes.int32, dtypes.float64)
 SHAPES: Final = ((), (1,), (3,), (2, 3), (1, 3), (0, 3), (2, 1))

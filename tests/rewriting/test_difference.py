@@ -66,18 +66,8 @@ def test_renamed_variables_are_no_difference() -> None:
 def test_inserted_equation_keeps_other_names() -> None:
     a = "x:f32[]. let y:f32[] = sin x; z:f32[] = mul y y in (z,)"
     b = "x:f32[]. let u:f32[] = exp x; y:f32[] = sin x; z:f32[] = mul y u in (z,)"
-    assert diff_lines(a, b) == [
-        "+ d:f32[] = exp a",
-        "  b:f32[] = sin a",
-        "- c:f32[] = mul b b",
-        "+ c:f32[] = mul b d",
-    ]
-    assert diff_lines(b, a) == [
-        "- b:f32[] = exp a",
-        "  c:f32[] = sin a",
-        "- d:f32[] = mul c b",
-        "+ d:f32[] = mul c c",
-    ]
+    assert diff_lines(a, b) == ["+ d:f32[] = exp a", "  b:f32[] = sin a", "- c:f32[] = mul b b", "+ c:f32[] = mul b d"]
+    assert diff_lines(b, a) == ["- b:f32[] = exp a", "  c:f32[] = sin a", "- d:f32[] = mul c b", "+ d:f32[] = mul c c"]
 
 
 def test_diff_of_parameters_literals_and_primitives() -> None:

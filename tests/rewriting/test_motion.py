@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.rewriting.evaluation import assert_pass_is_sound, results, same_bits
+from tests.comparison import assert_near, assert_same
+from tests.rewriting.evaluation import assert_pass_is_sound, results
 from tracefx.core.jaxpr import ClosedJaxpr, HasSubjaxprs, Jaxpr
 from tracefx.core.values import Value, from_numpy
 from tracefx.passes.check import check_jaxpr
@@ -79,10 +80,7 @@ def test_hoist_out_of_while_body_and_condition() -> None:
 def test_hoist_out_of_nested_loops() -> None:
     def f(x: Any, k: Any) -> Any:
         def outer(c: Any, _: Any) -> Any:
-            def inner(d: Any, _: Any) -> Any:
-                return d * lax.sin(k) + lax.cos(c), None
-
-            return lax.scan(inner, x, None, length=2)[0], None
+            return lax.scan(lambda d, _: (d * lax.sin(k) + lax.cos(c), None), x, None, length=2)[0], None
 
         return lax.scan(outer, x, None, length=2)[0]
 
@@ -103,12 +101,6 @@ def test_unchanged_carry_is_invariant() -> None:
 
     zero, one = [from_numpy(np.array(n, np.float32)) for n in (0, 1)]
     assert "exp" in names(assert_pass_is_sound(hoist_loop_invariants, trace(g, zero, one), [zero, one]))
-
-    def swapped(x: Any, k: Any) -> Any:
-        return lax.scan(lambda c, _: ((c[1], c[0]), lax.sin(c[1])), (x, k), None, length=3)
-
-    jaxpr = trace(swapped, X, K)
-    assert hoist_loop_invariants(jaxpr) is jaxpr
 
 
 def test_invariant_cond_is_hoisted_whole() -> None:
@@ -131,18 +123,7 @@ def test_unused_operands_do_not_prevent_hoisting() -> None:
     assert "cond" in names(assert_pass_is_sound(hoist_loop_invariants, trace(f, X, K), [X, K]))
 
 
-def test_equations_in_branches_stay() -> None:
-    def f(x: Any, k: Any) -> Any:
-        def step(c: Any, _: Any) -> Any:
-            return lax.cond(c[0] > 0, lambda c: c * lax.sin(k), lambda c: c + 1, c), None
-
-        return lax.scan(step, x, None, length=2)[0]
-
-    jaxpr = trace(f, X, K)
-    assert hoist_loop_invariants(jaxpr) is jaxpr
-
-
-def test_effects_and_callbacks_stay() -> None:
+def test_effects_stay() -> None:
     def shown(x: Any, k: Any) -> Any:
         def step(c: Any, _: Any) -> Any:
             fx.debug.print("{}", lax.sin(k))
@@ -154,41 +135,41 @@ def test_effects_and_callbacks_stay() -> None:
     assert names(new) == ["sin", "scan"]
     assert "debug_print" in names(body(new, "scan"))
 
-    def hosted(x: Any, k: Any) -> Any:
-        def step(c: Any, _: Any) -> Any:
-            return c + fx.pure_callback(np.sin, fx.ShapeDtypeStruct((3,), "float32"), k), None
-
-        return lax.scan(step, x, None, length=2)[0]
-
-    jaxpr = trace(hosted, X, K)
-    assert hoist_loop_invariants(jaxpr) is jaxpr
-
-
-def test_possibly_infinite_loops_stay() -> None:
-    def f(x: Any, k: Any) -> Any:
-        def step(c: Any, _: Any) -> Any:
-            return c + fx.jit(lambda k: lax.while_loop(lambda y: y[0] < 9, lambda y: y * y, k))(k), None
-
-        return lax.scan(step, x, fnp.zeros((0,)))[0]
-
-    jaxpr = trace(f, X, K)
-    assert hoist_loop_invariants(jaxpr) is jaxpr
-
 
 def test_cheap_operations_are_hoisted_only_with_expensive_ones() -> None:
-    def f(x: Any, k: Any) -> Any:
-        return lax.scan(lambda c, _: (c + fnp.broadcast_to(k, (3,)), None), x, None, length=2)[0]
-
     k = from_numpy(np.array(2, np.float32))
-    jaxpr = trace(f, X, k)
+    broadcast = lambda x, k: lax.scan(lambda c, _: (c + fnp.broadcast_to(k, (3,)), None), x, None, length=2)[0]  # noqa: E731
+    jaxpr = trace(broadcast, X, k)
     assert hoist_loop_invariants(jaxpr) is jaxpr
 
-    def g(x: Any, k: Any) -> Any:
+    def f(x: Any, k: Any) -> Any:
         return lax.scan(lambda c, _: (c + lax.sin(fnp.broadcast_to(k, (3,))), None), x, None, length=2)[0]
 
-    new = assert_pass_is_sound(hoist_loop_invariants, trace(g, X, k), [X, k])
+    new = assert_pass_is_sound(hoist_loop_invariants, trace(f, X, k), [X, k])
     assert names(new) == ["broadcast_in_dim", "sin", "scan"]
     assert names(body(new, "scan")) == ["add"]
+
+
+STEPS_THAT_STAY: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "equations in branches": lambda c, k: lax.cond(c[0] > 0, lambda c: c * lax.sin(k), lambda c: c + 1, c),
+    "callbacks": lambda c, k: c + fx.pure_callback(np.sin, fx.ShapeDtypeStruct((3,), "float32"), k),
+    "possibly infinite loops": lambda c, k: (
+        c + fx.jit(lambda k: lax.while_loop(lambda y: y[0] < 9, lambda y: y * y, k))(k)
+    ),
+}
+
+
+@pytest.mark.parametrize("length", [0, 2])
+@pytest.mark.parametrize("name", STEPS_THAT_STAY)
+def test_equations_that_stay(name: str, length: int) -> None:
+    step = STEPS_THAT_STAY[name]
+    jaxpr = trace(lambda x, k: lax.scan(lambda c, _: (step(c, k), None), x, None, length)[0], X, K)
+    assert hoist_loop_invariants(jaxpr) is jaxpr
+
+
+def test_exchanged_carries_are_not_invariant() -> None:
+    jaxpr = trace(lambda x, k: lax.scan(lambda c, _: ((c[1], c[0]), lax.sin(c[1])), (x, k), None, length=3), X, K)
+    assert hoist_loop_invariants(jaxpr) is jaxpr
 
 
 def test_grad_and_vmap_of_hoisted_program() -> None:
@@ -199,8 +180,7 @@ def test_grad_and_vmap_of_hoisted_program() -> None:
     closed = hoist_loop_invariants(fx.make_jaxpr(f)(x, k))
     run = fx.jaxpr_as_fun(closed)
     got = fx.grad(lambda x, k: run(x, k)[0], (0, 1))(x, k)
-    for g, w in zip(got, fx.grad(f, (0, 1))(x, k), strict=True):
-        assert_near(g, w)
+    assert_near(got, fx.grad(f, (0, 1))(x, k))
     xs = fnp.stack([x, k])
     assert_near(fx.vmap(lambda x: run(x, k)[0])(xs), fx.vmap(lambda x: f(x, k))(xs))
 
@@ -308,10 +288,7 @@ def test_fold_constants_of_closed_jaxpr() -> None:
     assert names(new) == ["mul", "add"]
     assert [np.asarray(k).tolist() for k in new.consts] == [[1.0, 2.0, 3.0]]
     assert "3.0:f32[]" in str(new)
-    for got, want in zip(
-        results(new.jaxpr, [*new.consts, X])[0], results(closed.jaxpr, [*closed.consts, X])[0], strict=True
-    ):
-        assert same_bits(got, want)
+    assert_same(results(new.jaxpr, [*new.consts, X])[0], results(closed.jaxpr, [*closed.consts, X])[0])
     assert fold_constants(new) is new
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.laws.examples import limit_examples
 from tests.rewriting.evaluation import assert_pass_is_sound, results
 from tests.rewriting.peepholes import operands, peepholes

@@ -14,7 +14,7 @@ import scipy.linalg as reference
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.scipy import linalg
 from tracefx.testing.tolerances import ELEMENTARY, Ulps

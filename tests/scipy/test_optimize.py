@@ -17,7 +17,7 @@ from attrs import frozen
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.versions import ULPS_OF_50_STEPS
 from tracefx.scipy.optimize import OptimizeResults, minimize
 from tracefx.scipy.optimize.bfgs import vector_norm

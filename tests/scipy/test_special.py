@@ -13,7 +13,7 @@ import scipy.special
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.scipy import special
 from tracefx.testing.tolerances import PROGRAM, ulp_distance
 

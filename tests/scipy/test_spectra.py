@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.scipy.signal import csd, istft, stft, welch
 from tracefx.scipy.signal.window_functions import COSINE_WEIGHTS, WINDOW_FUNCTIONS, get_window
 from tracefx.testing.tolerances import ELEMENTARY

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pickle
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -20,7 +23,12 @@ import tracefx.numpy as fnp
 from tests.differential.scipy_stats import FORMS
 from tracefx import random
 from tracefx.scipy import stats
+from tracefx.scipy.stats.distributions import DistributionFunctions
 from tracefx.testing.tolerances import ulp_distance
+
+DISTRIBUTIONS = [
+    each for each in vars(stats).values() if isinstance(each, type) and each in DistributionFunctions.__subclasses__()
+]
 
 
 def parameters(f: Callable[..., Any]) -> list[tuple[str, object]]:
@@ -41,6 +49,32 @@ def test_names_and_signatures_match_jax() -> None:
             assert hasattr(member, form) == hasattr(jax_member, form), f"{name}.{form}"
             if hasattr(member, form):
                 assert parameters(getattr(member, form)) == parameters(getattr(jax_member, form)), f"{name}.{form}"
+
+
+def test_functions_describe_each_argument() -> None:
+    for distribution in DISTRIBUTIONS:
+        for name, f in inspect.getmembers(distribution, inspect.isfunction):
+            if not name.startswith("_"):
+                text = inspect.getdoc(f) or ""
+                assert all(f"\n    {parameter}: " in text for parameter, _ in parameters(f)), f.__qualname__
+                assert f"{f.__qualname__}(" in text.partition(">>> ")[2], f.__qualname__
+
+
+def test_distributions_are_importable_as_modules() -> None:
+    """As in JAX, where they are modules."""
+    assert importlib.import_module("tracefx.scipy.stats.beta").logpdf is stats.beta.logpdf
+    assert {f"tracefx.scipy.stats.{each.__name__}" for each in DISTRIBUTIONS} <= set(sys.modules)
+
+
+def test_functions_of_distributions_pickle() -> None:
+    assert pickle.loads(pickle.dumps(stats.beta.logcdf)) is stats.beta.logcdf
+
+
+def test_misuse_of_distributions() -> None:
+    with pytest.raises(TypeError, match=r"norm is a namespace of functions"):
+        stats.norm()
+    with pytest.raises(TypeError, match=r"beta.pdf\(\) missing 1 required positional argument: 'b'"):
+        stats.beta.pdf(0.5, 1.0)  # type: ignore[call-arg]  # the message is tested
 
 
 def assert_within_ulps(ulps: float, got: Any, want: Any) -> None:

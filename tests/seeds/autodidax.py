@@ -13,7 +13,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.extend import (
     Handler,
     HasSubjaxprs,

@@ -15,13 +15,13 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.sharding.processes_that_end import DONE as DONE
 from tests.sharding.processes_that_end import initialize, run
 from tracefx import NamedSharding, P, lax, random
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
-from tracefx.testing.tolerances import DERIVATIVE, ULPS
+from tracefx.testing.tolerances import DERIVATIVE, ulps_of
 
 
 def on_mesh(x: NDArray, mesh: fx.Mesh, *axes: str | tuple[str, ...] | None) -> Array:
@@ -192,12 +192,12 @@ def shared_cache(i: int, n: int, port: str) -> None:
             fx.distributed.barrier("begin")
             if i == 0:
                 f = fx.jit(lambda x: fnp.sin(x) * 3.0)
-                assert_near(f(np.ones(4)), np.sin(np.ones(4)) * 3, ULPS["sin"])
+                assert_near(f(np.ones(4)), np.sin(np.ones(4)) * 3, ulps_of("sin"))
             fx.distributed.barrier("process 0 has kept it")
             f = fx.jit(lambda x: fnp.sin(x) * 3.0)
             out = f(np.ones(4))
             assert out.devices() == {fx.local_devices()[0]}
-            assert_near(out, np.sin(np.ones(4)) * 3, ULPS["sin"])
+            assert_near(out, np.sin(np.ones(4)) * 3, ulps_of("sin"))
 
 
 PARTS: Final[dict[str, Callable[[int, int, str], None]]] = {f.__name__: f for f in (all_checks, shared_cache)}

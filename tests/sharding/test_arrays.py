@@ -26,16 +26,7 @@ from tracefx.xla.runtime import DeletedBufferError
 
 X: Final = np.arange(64, dtype=np.float32).reshape(8, 8)
 DTYPES: Final = (
-    "bool",
-    "int8",
-    "uint16",
-    "int32",
-    "float16",
-    "float32",
-    "complex64",
-    "bfloat16",
-    "float8_e4m3fn",
-    "int4",
+    *("bool", "int8", "uint16", "int32", "float16", "float32", "complex64", "bfloat16", "float8_e4m3fn", "int4"),
 )
 
 

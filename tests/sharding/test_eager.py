@@ -10,8 +10,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.sharding.both import JAX, TRACEFX, Library, parametrize_programs
+from tests.cases import parametrize_functions
+from tests.comparison import assert_near
+from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_arrays import put
 from tests.sharding.test_jit import assert_agrees_with_jax
 from tests.sharding.test_meshes import on
@@ -81,7 +82,7 @@ def shapes(lib: Library) -> Any:
     return x.T, x.reshape(4, 16), x[:, None]
 
 
-@parametrize_programs([elementwise, reductions, products, shapes])
+@parametrize_functions(globals(), "lib")
 def test_result_shardings_match_jax(program: Any) -> None:
     assert_agrees_with_jax(program)
 

@@ -14,7 +14,7 @@ import tracefx as fx
 from demo.parallel.__main__ import main
 from demo.parallel.model import Sizes, loss
 from demo.parallel.training import by_hand, new_state, step_of, train
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.testing.tolerances import DERIVATIVE
 
 SMALL = Sizes(blocks=2, heads=2, head=4, hidden=16, context=8)

@@ -17,8 +17,9 @@ import pytest
 import tracefx as fx
 import tracefx.lax as fx_lax
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.sharding.both import JAX, TRACEFX, Library, parametrize_programs
+from tests.cases import parametrize_functions
+from tests.comparison import assert_near, assert_same
+from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
@@ -57,16 +58,10 @@ def in_loops(library: Library) -> Any:
     return library.m.jit(lambda x: library.lax.scan(lambda c, _: (over(c), c.sum()), x, None, length=3))
 
 
-PROGRAMS: Final = (constrained, shard_mapped, with_shardings, in_loops)
+programs: Final = parametrize_functions(globals(), "library")
 
 
-def assert_equal_trees(got: Any, want: Any) -> None:
-    assert fx.tree.structure(got) == fx.tree.structure(want)
-    for a, b in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@parametrize_programs(PROGRAMS)
+@programs
 def test_loaded_function_matches_the_original(program: Any) -> None:
     f = program(TRACEFX)
     exported: fx.Exported[..., Any] = fx.export(f)(X)
@@ -75,11 +70,11 @@ def test_loaded_function_matches_the_original(program: Any) -> None:
     assert exported.nr_devices == loaded.nr_devices == 8
     assert (loaded.in_shardings, loaded.out_shardings) == (exported.in_shardings, exported.out_shardings)
     for call in (exported.call, loaded.call, fx.jit(loaded.call)):
-        assert_equal_trees(call(X), f(X))
-        assert_equal_trees(call(put(TRACEFX, "x", x=X)), f(X))
+        assert_same(call(X), f(X))
+        assert_same(call(put(TRACEFX, "x", x=X)), f(X))
 
 
-@parametrize_programs(PROGRAMS)
+@programs
 def test_jax_deserializes_and_runs_exported_programs(program: Any) -> None:
     want = program(JAX)(X)
     for platforms in (None, ["cpu", "tpu"]):
@@ -87,8 +82,7 @@ def test_jax_deserializes_and_runs_exported_programs(program: Any) -> None:
         assert deserialized.nr_devices == 8
         for x in (put(JAX, "x", x=X), put(JAX, "y", "x", x=X)):
             got = deserialized.call(x)
-            for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-                assert_near(a, np.asarray(b), SUMMED)
+            assert_near(got, want, SUMMED)
         with pytest.raises(ValueError, match="was exported for 8 devices and is called in a context with 1"):
             deserialized.call(X)
 
@@ -120,18 +114,18 @@ def test_arguments_are_resharded_to_the_exported_shardings() -> None:
         np.testing.assert_array_equal(second, X + W)
 
 
-@parametrize_programs(PROGRAMS)
+@programs
 def test_call_on_another_mesh(program: Any) -> None:
     loaded = fx.load(fx.export(program(TRACEFX))(X).serialize())
     want = program(TRACEFX)(X)
     sharded = fx.device_put(X, fx.NamedSharding(BACKWARD, P("a")))
     got = loaded.call(sharded)
-    assert_equal_trees(got, want)
+    assert_same(got, want)
     for x in fx.tree.leaves(got):
         assert x.sharding.devices == BACKWARD.flat
     with fx.set_mesh(BACKWARD):
         got = loaded.call(X)
-    assert_equal_trees(got, want)
+    assert_same(got, want)
     assert {x.sharding.devices for x in fx.tree.leaves(got)} == {BACKWARD.flat}
     assert loaded.call(sharded)[0].sharding == loaded.call(sharded)[0].sharding
 
@@ -178,8 +172,8 @@ def test_constraints_on_different_device_sets_are_rejected() -> None:
 def test_grad_and_vmap_of_loaded_functions() -> None:
     f = shard_mapped(TRACEFX)
     loaded = fx.load(fx.export(f)(X).serialize())
-    assert_equal_trees(fx.grad(lambda x: (loaded.call(x) ** 2).sum())(X), fx.grad(lambda x: (f(x) ** 2).sum())(X))
-    assert_equal_trees(fx.vmap(loaded.call)(np.stack([X, W])), fx.vmap(f)(np.stack([X, W])))
+    assert_same(fx.grad(lambda x: (loaded.call(x) ** 2).sum())(X), fx.grad(lambda x: (f(x) ** 2).sum())(X))
+    assert_same(fx.vmap(loaded.call)(np.stack([X, W])), fx.vmap(f)(np.stack([X, W])))
 
 
 def test_mlir_module_has_shardings() -> None:
@@ -195,7 +189,7 @@ def test_closed_over_sharded_arrays_are_exported() -> None:
     sharded = put(TRACEFX, "x", x=whole)
     exported = fx.export(fx.jit(lambda x: x @ sharded, in_shardings=on(TRACEFX, "y")))(X)
     assert (exported.nr_devices, exported.in_shardings) == (8, (on(TRACEFX, "y"),))
-    assert_equal_trees(fx.load(exported.serialize()).call(whole), whole @ whole)
+    assert_same(fx.load(exported.serialize()).call(whole), whole @ whole)
 
 
 ONE_DEVICE: Final = """

@@ -12,8 +12,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.sharding.both import JAX, TRACEFX, Library, parametrize_programs
+from tests.cases import parametrize_functions
+from tests.comparison import assert_near
+from tests.errors import assert_errors
+from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
@@ -42,24 +44,24 @@ def assert_agrees_with_jax(program: Any, check_shardings: bool = True) -> None:
 # ------------------------------------------------------------------ input and output shardings
 
 
-def layer(lib: Library) -> Any:
+def _layer(lib: Library) -> Any:
     return lambda x, w: lib.np.tanh(x @ w)
 
 
 def sharded_arguments(lib: Library) -> Any:
-    return lib.m.jit(layer(lib))(put(lib, "x", x=X), put(lib, None, "y", x=W))
+    return lib.m.jit(_layer(lib))(put(lib, "x", x=X), put(lib, None, "y", x=W))
 
 
 def in_shardings_per_argument(lib: Library) -> Any:
-    return lib.m.jit(layer(lib), in_shardings=(on(lib, "x"), on(lib, None, "y")))(X, W)
+    return lib.m.jit(_layer(lib), in_shardings=(on(lib, "x"), on(lib, None, "y")))(X, W)
 
 
 def one_in_sharding(lib: Library) -> Any:
-    return lib.m.jit(layer(lib), in_shardings=on(lib))(X, W)
+    return lib.m.jit(_layer(lib), in_shardings=on(lib))(X, W)
 
 
 def in_sharding_none(lib: Library) -> Any:
-    return lib.m.jit(layer(lib), in_shardings=(on(lib, "x"), None))(X, W)
+    return lib.m.jit(_layer(lib), in_shardings=(on(lib, "x"), None))(X, W)
 
 
 def in_shardings_tree(lib: Library) -> Any:
@@ -114,24 +116,12 @@ def subset_of_the_devices(lib: Library) -> Any:
 
 
 def single_device(lib: Library) -> Any:
-    return lib.m.jit(layer(lib))(lib.m.device_put(X, lib.m.devices()[3]), W)
+    return lib.m.jit(_layer(lib))(lib.m.device_put(X, lib.m.devices()[3]), W)
 
 
 def two_meshes(lib: Library) -> Any:
     flat = lib.m.sharding.NamedSharding(lib.mesh_of((8,), ("z",)), lib.P("z"))
     return lib.m.jit(lambda x, y: x + y)(put(lib, "x", x=X), lib.m.device_put(X, flat))
-
-
-@parametrize_programs(
-    [
-        *(sharded_arguments, in_shardings_per_argument, one_in_sharding, in_sharding_none, in_shardings_tree),
-        *(in_shardings_tree_prefix, in_sharding_of_the_argument, out_shardings_tree, one_value_with_two_out_shardings),
-        *(forwarded_inputs, constants, static_arguments, partition_specs, subset_of_the_devices, single_device),
-        *(two_meshes,),
-    ]
-)
-def test_input_and_output_shardings(program: Any) -> None:
-    assert_agrees_with_jax(program)
 
 
 def test_in_shardings_do_not_apply_to_keyword_arguments() -> None:
@@ -212,7 +202,7 @@ def nested_in_shardings(lib: Library) -> Any:
 
 
 def gradient_of_jit(lib: Library) -> Any:
-    f = lib.m.jit(layer(lib), in_shardings=(on(lib, "x"), on(lib, None, "y")))
+    f = lib.m.jit(_layer(lib), in_shardings=(on(lib, "x"), on(lib, None, "y")))
     return lib.m.grad(lambda w: lib.np.sum(f(X, w)))(W)
 
 
@@ -277,26 +267,8 @@ def empty_array(lib: Library) -> Any:
     return lib.m.jit(lambda x: x + 1)(put(lib, "x", x=X[:0]))
 
 
-@parametrize_programs(
-    [
-        *(constraint, constraint_of_some_axes, eager_constraint, constraint_in_a_batch, gradient_of_a_constraint),
-        *(nested_out_shardings, nested_in_shardings, gradient_of_jit, batch_of_jit, jit_of_gradient),
-        *(
-            scan,
-            loop,
-            eager_loop,
-            eager_branch,
-            checkpoint,
-            custom_rule,
-            decomposition,
-            batch_of_decompositions,
-            sorting,
-            random_numbers,
-        ),
-        *(empty_array,),
-    ]
-)
-def test_programs(program: Any) -> None:
+@parametrize_functions(globals(), "lib")
+def test_values_and_shardings_agree_with_jax(program: Any) -> None:
     assert_agrees_with_jax(program)
 
 
@@ -421,12 +393,11 @@ def test_arguments_on_different_devices_are_rejected() -> None:
     x: Any = put(TRACEFX, "x", x=X)
     y, z = (fx.device_put(X, fx.devices()[k]) for k in (3, 1))
     placement = "input 0 is on devices 0, 1, 2, 3, 4, 5, 6, 7, but input 1 is on device 3"
-    with pytest.raises(ValueError, match=f"add can't run: {placement}. .* move arrays with device_put"):
-        x + y
-    with pytest.raises(ValueError, match=f"f can't run: {placement}"):
-        fx.jit(_named("f", lambda x, y: x + y))(x, y)
-    with pytest.raises(ValueError, match="input 0 is on device 1, but input 1 is on device 3"):
-        z + y
+    assert_errors(
+        (lambda: x + y, ValueError, f"add can't run: {placement}. .* move arrays with device_put"),
+        (lambda: fx.jit(_named("f", lambda x, y: x + y))(x, y), ValueError, f"f can't run: {placement}"),
+        (lambda: z + y, ValueError, "input 0 is on device 1, but input 1 is on device 3"),
+    )
     with pytest.raises(
         ValueError, match=r"f can't run: input 0 is on devices 0, .*, but output 0 is requested on device 1"
     ):

@@ -12,20 +12,13 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+from tests.errors import assert_errors
 from tests.sharding.both import JAX, TRACEFX, Library
 from tracefx import P
 from tracefx.sharding import SingleDeviceSharding
 
 SPECS: Final = (
-    (),
-    ("x",),
-    ("y",),
-    ("x", "y"),
-    ("y", "x"),
-    (None, "x"),
-    (("x", "y"),),
-    (("y", "x"),),
-    (None, ("x", "y")),
+    *((), ("x",), ("y",), ("x", "y"), ("y", "x"), (None, "x"), (("x", "y"),), (("y", "x"),), (None, ("x", "y"))),
 )
 SHAPE: Final = (8, 16)
 
@@ -77,12 +70,11 @@ def test_invalid_meshes_are_rejected() -> None:
         fx.make_mesh((4, 4), ("x", "y"))
     with pytest.raises(ValueError, match=r"2 names \('x', 'y'\) were given for devices of shape \(8,\)"):
         fx.Mesh(devices, ("x", "y"))
-    with pytest.raises(ValueError, match="must be different"):
-        fx.Mesh(np.array(devices).reshape(4, 2), ("x", "x"))
-    with pytest.raises(ValueError, match="a device occurs twice"):
-        fx.Mesh([devices[0], devices[0]], "x")
-    with pytest.raises(TypeError, match="axis names must be strings, got 3"):
-        fx.Mesh(devices, (3,))  # type: ignore[arg-type]  # on purpose
+    assert_errors(
+        (lambda: fx.Mesh(np.array(devices).reshape(4, 2), ("x", "x")), ValueError, "must be different"),
+        (lambda: fx.Mesh([devices[0], devices[0]], "x"), ValueError, "a device occurs twice"),
+        (lambda: fx.Mesh(devices, (3,)), TypeError, "axis names must be strings, got 3"),  # type: ignore[arg-type]  # on purpose
+    )
 
 
 def test_set_mesh_restores_the_previous_mesh() -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,14 +13,14 @@ import tracefx as fx
 import tracefx.lax as fx_lax
 import tracefx.numpy as fnp
 from tests.sharding.both import TRACEFX
+from tests.xla.caching import SPY, files, in_new_process, log_builds
 from tracefx import P
 from tracefx.serialization.digest import executable_key, value_key
 from tracefx.shardings.named_sharding import ShardingAssignment
-from tracefx.xla import cache_keys, runtime
+from tracefx.xla import cache_keys
 from tracefx.xla import spmd as xla_spread
 from tracefx.xla.backend import XlaBackend
 from tracefx.xla.cache_keys import spmd_disk_cache_key
-from tracefx.xla.lower import lower_spmd
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4)
 
@@ -45,20 +41,7 @@ def cache_dir(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def build_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Logs each lowering and each compilation."""
-    log: list[str] = []
-    compile_spmd = runtime.compile_spmd
-
-    def logged_lower(*args: Any) -> Any:
-        log.append("lowered")
-        return lower_spmd(*args)
-
-    def logged_compile(*args: Any, **kwargs: Any) -> Any:
-        log.append("compiled")
-        return compile_spmd(*args, **kwargs)
-
-    monkeypatch.setattr(xla_spread, "lower_spmd", logged_lower)
-    monkeypatch.setattr(runtime, "compile_spmd", logged_compile)
-    return log
+    return log_builds(monkeypatch, xla_spread, "lower_spmd", "compile_spmd")
 
 
 def on(*parts: Any) -> Any:
@@ -90,11 +73,7 @@ PROGRAMS: Final = (matmul, shard_mapped, constrained, random)
 def run(f: Any, *parts: Any) -> list[Any]:
     """The outputs of a function, compiled without in-memory caches, as in a new process."""
     jaxpr = fx.make_jaxpr(f)(X).jaxpr
-    return list(XlaBackend().compiled(jaxpr, "f", put=True)([fx.device_put(X, on(*parts))]))
-
-
-def files(path: Path) -> list[Path]:
-    return sorted(path.glob("*.executable"))
+    return list(XlaBackend().compiled(jaxpr, "f", committed=True)([fx.device_put(X, on(*parts))]))
 
 
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
@@ -204,22 +183,16 @@ def test_meshes_and_devices_have_keys() -> None:
 def test_programs_on_another_single_device_are_cached(cache_dir: Path, build_log: list[str]) -> None:
     for _ in "12":
         jaxpr = fx.make_jaxpr(lambda x: fnp.sin(x) * 2)(X).jaxpr
-        (out,) = XlaBackend().compiled(jaxpr, "f", put=True)([fx.device_put(X, fx.devices()[3])])
+        (out,) = XlaBackend().compiled(jaxpr, "f", committed=True)([fx.device_put(X, fx.devices()[3])])
         assert out.devices() == {fx.devices()[3]}
     assert build_log == ["lowered", "compiled"]
 
 
-SECOND_PROCESS: Final = """
-    import numpy as np
-    import tracefx as fx, tracefx.numpy as fnp
-    from tracefx.xla import runtime, spmd
-
-    done = []
-    for module, name in ((spmd, "lower_spmd"), (runtime, "compile_spmd")):
-        def spied(*args, _real=getattr(module, name), _name=name, **kwargs):
-            done.append(_name)
-            return _real(*args, **kwargs)
-        setattr(module, name, spied)
+SECOND_PROCESS: Final = (
+    SPY
+    + """
+    spy(spmd, "lower_spmd")
+    spy(runtime, "compile_spmd")
     mesh = fx.make_mesh((2, 2), ("data", "model"))
     on = lambda *parts: fx.NamedSharding(mesh, fx.P(*parts))
 
@@ -233,24 +206,13 @@ SECOND_PROCESS: Final = """
     value, w = step(w, x)
     print(done, value, w.sharding, np.asarray(w).tobytes().hex())
 """
+)
 
 
 def test_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "TRACEFX_COMPILATION_CACHE_DIR": str(tmp_path),
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-    }
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(SECOND_PROCESS)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            check=True,
-        ).stdout
-        for _ in "12"
-    ]
+    flags = "--xla_force_host_platform_device_count=4"
+    environment = {"TRACEFX_COMPILATION_CACHE_DIR": str(tmp_path), "XLA_FLAGS": flags}
+    outputs = [in_new_process(SECOND_PROCESS, **environment).communicate()[0] for _ in "12"]
     assert outputs[0].startswith("['lower_spmd', 'compile_spmd'] ")
     assert outputs[1] == "[]" + outputs[0].removeprefix("['lower_spmd', 'compile_spmd']")
     assert len(files(tmp_path)) == 1

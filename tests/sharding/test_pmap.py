@@ -11,7 +11,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.sharding.both import Library, Program, assert_agrees_with_jax, assert_both_raise, parametrize_programs
+from tests.cases import parametrize_functions
+from tests.sharding.both import Library, Program, assert_agrees_with_jax, assert_both_raise
 from tracefx import lax
 from tracefx.testing import check_grads
 
@@ -170,43 +171,7 @@ def text_of_the_program(lib: Library) -> Any:
     return len(lib.m.pmap(lambda x: x + 1).lower(ROWS).as_text()) > 10
 
 
-PROGRAMS: Final[tuple[Program, ...]] = (
-    along_a_name,
-    over_four_devices,
-    not_mapped,
-    mapped_along_another_axis,
-    out_axis_behind,
-    out_axis_none,
-    trees_of_out_axes,
-    trees_of_in_axes,
-    static_argument,
-    static_function,
-    chosen_devices,
-    index_and_size,
-    without_name,
-    gradient_around,
-    gradient_inside,
-    gradient_inside_of_a_mean,
-    training_step,
-    vmap_around,
-    vmap_inside,
-    jit_around,
-    forward,
-    keyword_arguments,
-    scan_around,
-    random_keys,
-    moves,
-    booleans,
-    donated,
-    static_argument_behind,
-    argument_none,
-    checkpoint_around,
-    parts_of_the_result,
-    text_of_the_program,
-)
-
-
-@parametrize_programs(PROGRAMS)
+@parametrize_functions(globals(), "lib")
 def test_agrees_with_jax(program: Program) -> None:
     assert_agrees_with_jax(program)
 
@@ -252,31 +217,22 @@ def test_numeric_derivative() -> None:
     check_grads(f, ROWS / 5)
 
 
-INVALID: Final[dict[str, tuple[Program, type[Exception], str]]] = {
-    "too many": (
-        lambda lib: lib.m.pmap(lambda x: x)(np.zeros((9, 2))),
-        ValueError,
-        "has size 9, but there are 8 devices",
-    ),
-    "different sizes": (
-        lambda lib: lib.m.pmap(lambda x, y: x)(ROWS, ROWS[:4]),
-        ValueError,
-        r"8 at args\[0\], 4 at args\[1\]",
-    ),
-    "nothing mapped": (lambda lib: lib.m.pmap(lambda x: x, in_axes=None)(ROWS), ValueError, "pass axis_size"),
-    "another size": (lambda lib: lib.m.pmap(lambda x: x, axis_size=4)(ROWS), ValueError, "axis_size is 4"),
-    "no axes": (lambda lib: lib.m.pmap(lambda x: x)(1.0), ValueError, "names axis 0 of an array with 0 axes"),
-    "unbound name": (
-        lambda lib: lib.m.pmap(lambda x: lib.lax.psum(x, "k"), "i")(ROWS),
-        NameError,
-        "'k'; in scope are axis 'i'",
-    ),
+INVALID: Final[dict[type[Exception], dict[str, Program]]] = {
+    ValueError: {
+        "has size 9, but there are 8 devices": lambda lib: lib.m.pmap(lambda x: x)(np.zeros((9, 2))),
+        r"8 at args\[0\], 4 at args\[1\]": lambda lib: lib.m.pmap(lambda x, y: x)(ROWS, ROWS[:4]),
+        "pass axis_size": lambda lib: lib.m.pmap(lambda x: x, in_axes=None)(ROWS),
+        "axis_size is 4": lambda lib: lib.m.pmap(lambda x: x, axis_size=4)(ROWS),
+        "names axis 0 of an array with 0 axes": lambda lib: lib.m.pmap(lambda x: x)(1.0),
+    },
+    NameError: {"'k'; in scope are axis 'i'": lambda lib: lib.m.pmap(lambda x: lib.lax.psum(x, "k"), "i")(ROWS)},
 }
+"""Programs by their errors."""
 
 
-@pytest.mark.parametrize("name", INVALID)
-def test_invalid_arguments_are_rejected(name: str) -> None:
-    assert_both_raise(*INVALID[name])
+@pytest.mark.parametrize(("error", "message"), [(error, text) for error in INVALID for text in INVALID[error]])
+def test_invalid_arguments_are_rejected(error: type[Exception], message: str) -> None:
+    assert_both_raise(INVALID[error][message], error, message)
 
 
 def test_too_many_in_axes_are_rejected() -> None:

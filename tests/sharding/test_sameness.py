@@ -12,7 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.sharding.both import JAX, TRACEFX, Library, assert_agrees_with_jax
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray

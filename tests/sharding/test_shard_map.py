@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -12,36 +11,26 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.cases import parametrize_functions
+from tests.comparison import assert_near
 from tests.sharding.both import (
     TRACEFX,
     Library,
     Program,
+    V,
+    W,
+    X,
     assert_agrees_with_jax,
     assert_both_raise,
-    parametrize_programs,
+    layer,
+    loss,
 )
 from tracefx import P, lax
 from tracefx.testing import check_grads
 
-X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
-W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
-V: Final = np.linspace(-1, 1, 8, dtype=np.float32)
-
-
-def layer(lib: Library) -> Any:
-    return lib.shard_map(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
-
-
-def loss(lib: Library) -> Callable[..., Any]:
-    f = layer(lib)
-    return lambda w, x: lib.np.sum(lib.np.sin(f(x, w)))
-
 
 def product(lib: Library) -> Any:
-    return lib.shard_map(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))(
-        X, W
-    )
+    return layer(lib)(X, W)
 
 
 def gradient(lib: Library) -> Any:
@@ -157,15 +146,10 @@ def psum_of_trees(lib: Library) -> Any:
 
 
 def reductions_of_trees(lib: Library) -> Any:
-    return lib.shard_map(
-        lambda d: (
-            lib.lax.pmean(d, "x"),
-            lib.lax.pmax(d, "x"),
-            lib.lax.pmin(d, "x"),
-        ),
-        lib.P("x"),
-        lib.P(),
-    )({"x": X, "y": (X, X)})
+    f = lib.shard_map(
+        lambda d: [lib.lax.pmean(d, "x"), lib.lax.pmax(d, "x"), lib.lax.pmin(d, "x")], lib.P("x"), lib.P()
+    )
+    return f({"x": X, "y": (X, X)})
 
 
 def data_movement_of_trees(lib: Library) -> Any:
@@ -266,48 +250,7 @@ def gradients_of_replicated_weights(lib: Library) -> Any:
     return lib.m.grad(f)(W, X), lib.m.grad(f, 1)(W, X)
 
 
-PROGRAMS: Final[tuple[Program, ...]] = (
-    product,
-    gradient,
-    gradient_compiled,
-    forward_over_reverse,
-    reverse_over_reverse,
-    forward,
-    jacobian_forward,
-    jacobian_reverse,
-    batch_of_rows,
-    batch_axes_other_than_zero,
-    batch_of_weights,
-    batch_with_spmd_axis_name,
-    batch_of_gradients,
-    gradient_of_batch,
-    reductions_along_two_axes,
-    all_gather_along_two_axes,
-    psum_scatter_along_two_axes_tiled,
-    psum_scatter_along_two_axes,
-    all_to_all_along_two_axes,
-    ppermute_along_two_axes,
-    trees_of_specifications,
-    psum_of_trees,
-    reductions_of_trees,
-    data_movement_of_trees,
-    argument_none,
-    replicated_argument,
-    constant_output,
-    constant_sharded_output,
-    axis_of_size_one,
-    bfloat16,
-    integers,
-    booleans,
-    complex_numbers,
-    random_keys,
-    gathered_keys,
-    random_numbers_per_device,
-    gradients_of_replicated_weights,
-)
-
-
-@parametrize_programs(PROGRAMS)
+@parametrize_functions(globals(), "lib")
 def test_agrees_with_jax(program: Program) -> None:
     assert_agrees_with_jax(program)
 
@@ -361,107 +304,62 @@ def test_function_is_traced_once() -> None:
     assert traced == 1
 
 
-INVALID: Final[dict[str, tuple[Program, type[Exception], str]]] = {
-    "uneven": (
-        lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("x"))(X[:6]),
-        ValueError,
-        "axis 0 has size 6, and 'x'",
-    ),
-    "too many parts": (
-        lambda lib: lib.shard_map(first_argument, lib.P("x", None, "y"), lib.P("x"))(X),
-        ValueError,
-        "has 2 axes, but .* is for 3",
-    ),
-    "too many parts out": (
-        lambda lib: lib.shard_map(lambda x: lib.lax.psum(x.sum(), "x"), lib.P("x"), lib.P("x"))(X),
-        ValueError,
-        "for an output of type .*, which has 0 axes",
-    ),
-    "unknown axis": (
-        lambda lib: lib.shard_map(first_argument, lib.P("z"), lib.P("x"))(X),
-        ValueError,
-        "in_specs: .* names 'z'",
-    ),
-    "unknown axis out": (
-        lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("z"))(X),
-        ValueError,
-        "out_specs: .* names 'z'",
-    ),
-    "unknown axis_names": (
-        lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("x"), axis_names={"q"})(X),
-        ValueError,
-        r"axis_names \['q'\] are not axes of",
-    ),
-    "axis not apart": (
-        lambda lib: lib.shard_map(first_argument, lib.P("y"), lib.P("y"), axis_names={"x"})(X),
-        ValueError,
-        r"names 'y', but the manual axes are \['x'\]",
-    ),
-    "another tree": (
-        lambda lib: lib.shard_map(first_argument, (lib.P("x"),), lib.P("x"))(X, X),
-        ValueError,
-        "structure of the arg",
-    ),
-    "another tree out": (
-        lambda lib: lib.shard_map(lambda x: (x, x), lib.P("x"), (lib.P("x"),))(X),
-        ValueError,
-        "structure of the output",
-    ),
-    "no specification": (
-        lambda lib: lib.shard_map(first_argument, "x", lib.P("x"))(X),
-        TypeError,
-        "must be a PartitionSpec or a",
-    ),
-    "no mesh": (
-        lambda lib: lib.m.shard_map(first_argument, in_specs=lib.P("x"), out_specs=lib.P("x"))(X),
-        ValueError,
-        "there is no mesh",
-    ),
-    "no function": (lambda lib: lib.shard_map(3, lib.P("x"), lib.P("x"))(X), TypeError, "takes a function, got 3"),
-    "twice along one axis": (
-        lambda lib: lib.shard_map(lib.shard_map(first_argument, lib.P("x"), lib.P("x")), lib.P("x"), lib.P("x"))(X),
-        ValueError,
-        "an enclosing shard_map has the manual axes",
-    ),
-    "another mesh inside": (
-        lambda lib: lib.shard_map(
-            lib.m.shard_map(
-                first_argument,
-                mesh=lib.mesh_of((2,), ("z",)),
-                in_specs=lib.P("z"),
-                out_specs=lib.P("z"),
-                check_vma=False,
-            ),
-            lib.P("x"),
-            lib.P("x"),
+INVALID: Final[dict[type[Exception], dict[str, Program]]] = {
+    ValueError: {
+        "axis 0 has size 6, and 'x'": lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("x"))(X[:6]),
+        "has 2 axes, but .* is for 3": lambda lib: lib.shard_map(first_argument, lib.P("x", None, "y"), lib.P("x"))(X),
+        "for an output of type .*, which has 0 axes": lambda lib: lib.shard_map(
+            lambda x: lib.lax.psum(x.sum(), "x"), lib.P("x"), lib.P("x")
         )(X),
-        ValueError,
-        "its mesh is Mesh\\(z=2\\), but that of the enclosing shard_map is Mesh\\(x=4, y=2\\)",
-    ),
-    "a batch that can't be cut": (
-        lambda lib: lib.m.vmap(lib.shard_map(first_argument, lib.P("y"), lib.P("y")), spmd_axis_name="x")(
-            np.stack([X] * 3)
+        "in_specs: .* names 'z'": lambda lib: lib.shard_map(first_argument, lib.P("z"), lib.P("x"))(X),
+        "out_specs: .* names 'z'": lambda lib: lib.shard_map(first_argument, lib.P("x"), lib.P("z"))(X),
+        r"axis_names \['q'\] are not axes of": lambda lib: lib.shard_map(
+            first_argument, lib.P("x"), lib.P("x"), axis_names={"q"}
+        )(X),
+        r"names 'y', but the manual axes are \['x'\]": lambda lib: lib.shard_map(
+            first_argument, lib.P("y"), lib.P("y"), axis_names={"x"}
+        )(X),
+        "structure of the arg": lambda lib: lib.shard_map(first_argument, (lib.P("x"),), lib.P("x"))(X, X),
+        "structure of the output": lambda lib: lib.shard_map(lambda x: (x, x), lib.P("x"), (lib.P("x"),))(X),
+        "there is no mesh": lambda lib: lib.m.shard_map(first_argument, in_specs=lib.P("x"), out_specs=lib.P("x"))(X),
+        "an enclosing shard_map has the manual axes": lambda lib: lib.shard_map(
+            lib.shard_map(first_argument, lib.P("x"), lib.P("x")), lib.P("x"), lib.P("x")
+        )(X),
+        "its mesh is Mesh\\(z=2\\), but that of the enclosing shard_map is Mesh\\(x=4, y=2\\)": lambda lib: (
+            lib.shard_map(
+                lib.m.shard_map(
+                    first_argument,
+                    mesh=lib.mesh_of((2,), ("z",)),
+                    in_specs=lib.P("z"),
+                    out_specs=lib.P("z"),
+                    check_vma=False,
+                ),
+                lib.P("x"),
+                lib.P("x"),
+            )(X)
         ),
-        ValueError,
-        "a batch of 3 cannot be partitioned over",
-    ),
-    "a batch along an axis that is taken": (
-        lambda lib: lib.m.vmap(lib.shard_map(first_argument, lib.P("y"), lib.P("y")), spmd_axis_name="y")(
-            np.stack([X] * 2)
-        ),
-        ValueError,
-        r"specs already use \['y'\]",
-    ),
+        "a batch of 3 cannot be partitioned over": lambda lib: lib.m.vmap(
+            lib.shard_map(first_argument, lib.P("y"), lib.P("y")), spmd_axis_name="x"
+        )(np.stack([X] * 3)),
+        r"specs already use \['y'\]": lambda lib: lib.m.vmap(
+            lib.shard_map(first_argument, lib.P("y"), lib.P("y")), spmd_axis_name="y"
+        )(np.stack([X] * 2)),
+    },
+    TypeError: {
+        "must be a PartitionSpec or a": lambda lib: lib.shard_map(first_argument, "x", lib.P("x"))(X),
+        "takes a function, got 3": lambda lib: lib.shard_map(3, lib.P("x"), lib.P("x"))(X),
+    },
 }
+"""Programs by their errors."""
 
 
 def first_argument(x: Any, *_: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("name", INVALID)
-def test_invalid_arguments_are_rejected(name: str) -> None:
-    assert_both_raise(*INVALID[name])
+@pytest.mark.parametrize(("error", "message"), [(error, text) for error in INVALID for text in INVALID[error]])
+def test_invalid_arguments_are_rejected(error: type[Exception], message: str) -> None:
+    assert_both_raise(INVALID[error][message], error, message)
 
 
 def test_unbound_axis() -> None:
@@ -483,8 +381,7 @@ def test_invalid_spmd_axis_name_is_rejected(name: object) -> None:
 
 
 def test_numeric_derivatives() -> None:
-    f = TRACEFX.shard_map(lambda x, w: lax.psum(fnp.tanh(x @ w), "y"), (P("x", "y"), P("y")), P("x"))
-    check_grads(f, X, W)
+    check_grads(layer(TRACEFX), X, W)
 
 
 def test_sharding_constraints_under_vmap_with_spmd_axis_name() -> None:

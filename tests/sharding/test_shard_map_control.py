@@ -4,28 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from tests.sharding.both import Library, Program, assert_agrees_with_jax, parametrize_programs
-
-X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
-W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
-V: Final = np.linspace(-1, 1, 8, dtype=np.float32)
+from tests.cases import parametrize_functions
+from tests.sharding.both import Library, Program, V, W, X, assert_agrees_with_jax, layer
 
 
-def layer(lib: Library) -> Any:
-    return lib.shard_map(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
-
-
-def loss(lib: Library) -> Callable[..., Any]:
-    f = layer(lib)
-    return lambda w, x: lib.np.sum(lib.np.sin(f(x, w)))
-
-
-def sine(lib: Library) -> Any:
+def _sine(lib: Library) -> Any:
     """A sine with a custom VJP that is 3 times the true derivative."""
     f = lib.m.custom_vjp(lambda x: lib.np.sin(x))
     f.defvjp(lambda x: (lib.np.sin(x), x), lambda x, ct: (3 * ct * lib.np.cos(x),))
@@ -135,12 +122,12 @@ def checkpoint_around(lib: Library) -> Any:
 
 
 def custom_vjp_inside(lib: Library) -> Any:
-    h = sine(lib)
+    h = _sine(lib)
     return lib.m.grad(lambda x: lib.np.sum(lib.shard_map(lambda x: lib.lax.psum(h(x), "x"), lib.P("x"), lib.P())(x)))(X)
 
 
 def custom_vjp_undifferentiated(lib: Library) -> Any:
-    h = sine(lib)
+    h = _sine(lib)
     return lib.shard_map(lambda x: h(lib.lax.psum(x, "x")), lib.P("x"), lib.P())(X)
 
 
@@ -234,39 +221,6 @@ def forward_inside(lib: Library) -> Any:
     return f(W, X)
 
 
-PROGRAMS: Final[tuple[Program, ...]] = (
-    second_derivatives,
-    jit_inside,
-    scan_inside,
-    gradient_of_scan_inside,
-    varying_carry,
-    scan_around,
-    gradient_of_scan_around,
-    cond_inside,
-    gradient_of_cond_inside,
-    cond_around,
-    while_inside,
-    while_of_replicated_carry,
-    while_around,
-    checkpoint_inside,
-    checkpoint_around,
-    custom_vjp_inside,
-    custom_vjp_undifferentiated,
-    custom_vjp_around,
-    custom_jvp_inside,
-    nested,
-    partial_manual_axes,
-    partial_manual_axes_eager,
-    axis_index_with_partial_manual_axes,
-    closed_over_array,
-    closed_over_tracer_of_grad,
-    closed_over_tracers_of_jit_and_vmap,
-    gradient_inside,
-    gradient_inside_of_the_shard,
-    forward_inside,
-)
-
-
-@parametrize_programs(PROGRAMS)
+@parametrize_functions(globals(), "lib")
 def test_agrees_with_jax(program: Program) -> None:
     assert_agrees_with_jax(program)

@@ -6,17 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.sharding.both import Library, Program, assert_agrees_with_jax, parametrize_programs
+from tests.cases import parametrize_functions
+from tests.sharding.both import Library, Program, W, X, assert_agrees_with_jax, layer
 from tracefx.testing.tolerances import DERIVATIVE, SUMMED
 
-X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
-W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
 SQUARE: Final = np.eye(4, dtype=np.float32) / 2
 WIDE: Final = np.ones((4, 6), np.float32) / 3
-
-
-def layer(lib: Library) -> Any:
-    return lib.shard_map(lambda x, w: lib.lax.psum(lib.np.tanh(x @ w), "y"), (lib.P("x", "y"), lib.P("y")), lib.P("x"))
 
 
 # ------------------------------------------------------------------ typical programs
@@ -173,15 +168,7 @@ def loop_of_known_length(lib: Library) -> Any:
     return lib.m.jvp(g, (X,), (X,)), lib.m.grad(lambda x: lib.np.sum(g(x)))(X)
 
 
-PROGRAMS: Final[tuple[Program, ...]] = (
-    *(ring, attention, expert_layers, sharded_weights, gathered_weights, recurrence),
-    *(integer_argument, auxiliary_booleans, residuals_that_are_booleans, row_maxima, gathered_rows),
-    *(closed_over_key, batch_of_random_keys),
-    *(batch_of_cond_around, batch_of_scan_around, checkpoint_that_saves_everything, loop_of_known_length),
-)
-
-
-@parametrize_programs(PROGRAMS)
+@parametrize_functions(globals(), "lib")
 def test_agrees_with_jax(program: Program) -> None:
     # Terms in the derivative of a softmax cancel, which loses precision.
     assert_agrees_with_jax(program, DERIVATIVE if program is attention else SUMMED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_same
 from tests.laws.examples import limit_examples
 from tracefx import NamedSharding, P
 from tracefx.core import dtypes
@@ -38,16 +39,12 @@ def programs_with_shardings(draw: Any) -> tuple[TransformedProgram, list[Any], l
     return case, inputs, [draw(shardings(x.shape)) for x in inputs]
 
 
-def assert_close(got: Any, want: Any) -> None:
-    assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    assert_near(got, want, PROGRAM)
+assert_close = partial(assert_same, tolerance=PROGRAM, weak=False)
 
 
 @limit_examples(4)
 @given(programs_with_shardings())
-def test_jit_on_sharded_arguments(
-    example: tuple[TransformedProgram, list[Any], list[NamedSharding]],
-) -> None:
+def test_jit_on_sharded_arguments(example: tuple[TransformedProgram, list[Any], list[NamedSharding]]) -> None:
     case, inputs, shardings_of_inputs = example
     f = fx.jit(case.function(fx, fnp))
     assert_close(f(*[fx.device_put(x, s) for x, s in zip(inputs, shardings_of_inputs, strict=True)]), f(*inputs))
@@ -55,9 +52,7 @@ def test_jit_on_sharded_arguments(
 
 @limit_examples(3)
 @given(programs_with_shardings())
-def test_jit_with_in_shardings(
-    example: tuple[TransformedProgram, list[Any], list[NamedSharding]],
-) -> None:
+def test_jit_with_in_shardings(example: tuple[TransformedProgram, list[Any], list[NamedSharding]]) -> None:
     case, inputs, shardings_of_inputs = example
     f = case.function(fx, fnp)
     assert_close(fx.jit(f, in_shardings=tuple(shardings_of_inputs))(*inputs), fx.jit(f)(*inputs))

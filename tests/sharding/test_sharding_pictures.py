@@ -13,11 +13,8 @@ import tracefx.numpy as fnp
 from tests.sharding.both import TRACEFX
 from tests.sharding.test_meshes import on
 
-PICTURES: Final[list[tuple[tuple[int, ...], tuple[Any, ...], str]]] = [
-    (
-        (8, 4),
-        ("x", "y"),
-        """
+PICTURES: Final[dict[tuple[tuple[int, ...], tuple[Any, ...]], str]] = {
+    ((8, 4), ("x", "y")): """
 +---------+---------+
 |  CPU 0  |  CPU 1  |
 +---------+---------+
@@ -28,29 +25,17 @@ PICTURES: Final[list[tuple[tuple[int, ...], tuple[Any, ...], str]]] = [
 |  CPU 6  |  CPU 7  |
 +---------+---------+
 """,
-    ),
-    (
-        (8, 4),
-        (None, "y"),
-        """
+    ((8, 4), (None, "y")): """
 +-------------+-------------+
 | CPU 0,2,4,6 | CPU 1,3,5,7 |
 +-------------+-------------+
 """,
-    ),
-    (
-        (8,),
-        ("x",),
-        """
+    ((8,), ("x",)): """
 +---------+---------+---------+---------+
 | CPU 0,1 | CPU 2,3 | CPU 4,5 | CPU 6,7 |
 +---------+---------+---------+---------+
 """,
-    ),
-    (
-        (4, 2, 6),
-        ("y",),
-        """
+    ((4, 2, 6), ("y",)): """
 [0:2]
 +-------------+
 | CPU 0,2,4,6 |
@@ -60,20 +45,15 @@ PICTURES: Final[list[tuple[tuple[int, ...], tuple[Any, ...], str]]] = [
 | CPU 1,3,5,7 |
 +-------------+
 """,
-    ),
-    (
-        (),
-        (),
-        """
+    ((), ()): """
 +---------+
 | CPU 0-7 |
 +---------+
 """,
-    ),
-]
+}
 
 
-@pytest.mark.parametrize(("shape", "parts", "picture"), PICTURES, ids=str)
+@pytest.mark.parametrize(("shape", "parts", "picture"), [(*key, text) for key, text in PICTURES.items()], ids=str)
 def test_pictures(shape: Any, parts: Any, picture: str, capsys: pytest.CaptureFixture[str]) -> None:
     fx.debug.visualize_sharding(shape, on(TRACEFX, *parts))
     assert "\n" + capsys.readouterr().out == picture

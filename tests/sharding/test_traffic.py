@@ -127,10 +127,6 @@ def test_parsing_of_hlo_text() -> None:
     ]
     assert str(parsed[-1].types[0].dtype) == "float8_e4m3fn"
     assert [c.groups for c in parsed] == [
-        (tuple(range(8)),),
-        COLUMNS,
-        ROWS,
-        ((0, 2), (1, 3), (4, 6), (5, 7)),
-        ((0, 2), (1, 3)),
+        *((tuple(range(8)),), COLUMNS, ROWS, ((0, 2), (1, 3), (4, 6), (5, 7)), ((0, 2), (1, 3)))
     ]
     assert [c.name for c in parsed] == ["f/sum", "", "", "", ""]

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.cases import parametrize_functions
+from tests.comparison import assert_near
 from tests.sharding.both import TRACEFX, Library, Program, assert_agrees_with_jax, assert_both_raise
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
+from tracefx.core.jaxpr import HasSubjaxprs
+from tracefx.programs import deserialize, parse_jaxpr, serialize
 from tracefx.testing.tolerances import DERIVATIVE
 
 W: Final[NDArray] = np.linspace(-1, 1.5, 4, dtype=np.float32)
@@ -50,7 +53,7 @@ def pmean_loss(lib: Library, w: Any, x: Any) -> Any:
     return lib.lax.pmean(local_loss(lib, w, x), "x")
 
 
-def product(lib: Library) -> Any:
+def _product(lib: Library) -> Any:
     """A function with a custom backward pass, which sums the cotangent of `w` over devices."""
     f = lib.m.custom_vjp(lambda w, x: lib.np.sum(w * x, 1))
 
@@ -62,7 +65,7 @@ def product(lib: Library) -> Any:
     return f
 
 
-def with_vjp_in_backward_pass(lib: Library) -> Any:
+def _with_vjp_in_backward_pass(lib: Library) -> Any:
     """A function whose custom backward pass calls `vjp`."""
 
     def f(w: Any, x: Any) -> Any:
@@ -73,7 +76,7 @@ def with_vjp_in_backward_pass(lib: Library) -> Any:
     return custom
 
 
-def with_grad_in_jvp_rule(lib: Library) -> Any:
+def _with_grad_in_jvp_rule(lib: Library) -> Any:
     """A function whose custom JVP rule calls `grad`."""
 
     def f(w: Any, x: Any) -> Any:
@@ -123,19 +126,19 @@ LOSSES: Final[dict[str, Body]] = {
         lib.lax.scan(lambda c, row: (lib.np.tanh(c + row @ w), None), lib.np.sum(x) * 0, x)[0], "x"
     ),
     "cond": lambda lib, w, x: lib.lax.cond(w[3] > 1, lambda w: psum_loss(lib, w, x), lambda w: lib.np.sum(w), w),
-    "custom_vjp": lambda lib, w, x: lib.np.sum(product(lib)(w, x) ** 2),
-    "custom_vjp in jit": lambda lib, w, x: lib.m.jit(lambda w: lib.lax.psum(lib.np.sum(product(lib)(w, x)), "x") ** 2)(
+    "custom_vjp": lambda lib, w, x: lib.np.sum(_product(lib)(w, x) ** 2),
+    "custom_vjp in jit": lambda lib, w, x: lib.m.jit(lambda w: lib.lax.psum(lib.np.sum(_product(lib)(w, x)), "x") ** 2)(
         w
     ),
-    "custom_vjp by vjp": lambda lib, w, x: lib.np.sum(with_vjp_in_backward_pass(lib)(w, x) ** 2),
+    "custom_vjp by vjp": lambda lib, w, x: lib.np.sum(_with_vjp_in_backward_pass(lib)(w, x) ** 2),
     "custom_vjp by vjp in scan": lambda lib, w, x: lib.np.sum(
-        scan_three_steps(lambda lib, w, x: w * lib.lax.pmean(lib.np.sum(with_vjp_in_backward_pass(lib)(w, x)), "x"))(
+        scan_three_steps(lambda lib, w, x: w * lib.lax.pmean(lib.np.sum(_with_vjp_in_backward_pass(lib)(w, x)), "x"))(
             lib, w, x
         )
     ),
-    "custom_jvp": lambda lib, w, x: with_grad_in_jvp_rule(lib)(w, x) ** 2,
+    "custom_jvp": lambda lib, w, x: _with_grad_in_jvp_rule(lib)(w, x) ** 2,
     "custom_jvp in scan": lambda lib, w, x: lib.np.sum(
-        scan_three_steps(lambda lib, w, x: w * with_grad_in_jvp_rule(lib)(w, x) / 9)(lib, w, x)
+        scan_three_steps(lambda lib, w, x: w * _with_grad_in_jvp_rule(lib)(w, x) / 9)(lib, w, x)
     ),
     "clipped before": lambda lib, w, x: lib.lax.psum(local_loss(lib, clipped(lib, w), x), "x") * 9,
     "clipped behind": lambda lib, w, x: clipped(lib, psum_loss(lib, w, x)) * 9,
@@ -185,65 +188,60 @@ def test_derivatives(derivative: str) -> None:
     assert_same_derivatives(lambda lib: run_shard_map(lib, DERIVATIVES[derivative]))
 
 
-def test_gradient_with_respect_to_varying_values() -> None:
+def gradient_with_respect_to_varying_values(lib: Library) -> Any:
     def both(lib: Library, w: Any, x: Any) -> Any:
         return lib.m.grad(lambda w, x: psum_loss(lib, w, x), (0, 1))(w, x)
 
     def per_device(lib: Library, w: Any, x: Any) -> Any:
         return gradient_of(pmean_loss)(lib, lib.lax.pcast(w, "x", to="varying"), x)
 
-    assert_same_derivatives(lambda lib: run_shard_map(lib, both, out=(lib.P(), lib.P("x"))))
-    assert_same_derivatives(lambda lib: run_shard_map(lib, per_device, out=lib.P("x")))
+    return run_shard_map(lib, both, out=(lib.P(), lib.P("x"))), run_shard_map(lib, per_device, out=lib.P("x"))
 
 
-def test_gradient_without_vma_check() -> None:
+def gradient_without_vma_check(lib: Library) -> Any:
     def per_device(lib: Library, w: Any, x: Any) -> Any:
         return gradient_of(local_loss)(lib, w, x)[None]
 
-    assert_same_derivatives(lambda lib: run_shard_map(lib, per_device, out=lib.P("x"), check_vma=False))
+    return run_shard_map(lib, per_device, out=lib.P("x"), check_vma=False)
 
 
-def test_gradient_over_two_mesh_axes() -> None:
-    def loss(lib: Library, w: Any, x: Any) -> Any:
-        return lib.lax.pmean(lib.np.sum(lib.np.sin(w * x)), "x")
-
-    def with_specs(lib: Library, *parts: str | None) -> Any:
-        return lib.shard_map(partial(gradient_of(loss), lib), (lib.P(), lib.P(*parts)), lib.P())(S, X)
-
-    assert_same_derivatives(lambda lib: [with_specs(lib, "x", "y"), with_specs(lib, None, "y")])
-
-    def mixed(lib: Library) -> Any:
-        return lib.P("y"), lib.P("x")
-
-    assert_same_derivatives(
-        lambda lib: lib.shard_map(partial(gradient_of(loss), lib), mixed(lib), lib.P("y"))(np.tile(W, 2), X)
-    )
+def gradient_over_two_mesh_axes(lib: Library) -> Any:
+    gradient = partial(gradient_of(pmean_loss), lib)
+    sharded = [lib.shard_map(gradient, (lib.P(), lib.P(*parts)), lib.P())(S, X) for parts in (("x", "y"), (None, "y"))]
+    return sharded, lib.shard_map(gradient, (lib.P("y"), lib.P("x")), lib.P("y"))(np.tile(W, 2), X)
 
 
-def test_gradient_with_partial_manual_axes() -> None:
-    def program(lib: Library) -> Any:
-        f = lib.shard_map(partial(gradient_of(pmean_loss), lib), (lib.P(), lib.P("x")), lib.P(), axis_names={"x"})
-        return lib.m.jit(f)(W, X)
-
-    assert_same_derivatives(program)
+def gradient_with_partial_manual_axes(lib: Library) -> Any:
+    f = lib.shard_map(partial(gradient_of(pmean_loss), lib), (lib.P(), lib.P("x")), lib.P(), axis_names={"x"})
+    return lib.m.jit(f)(W, X)
 
 
-def test_data_and_model_parallel_layers() -> None:
+def data_and_model_parallel_layers(lib: Library) -> Any:
     """A batch sharded along one axis and hidden units along the other, with explicit collectives."""
     a, b = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6), np.linspace(0, 1, 24, dtype=np.float32).reshape(6, 4)
 
-    def step(lib: Library, weights: Any, x: Any) -> Any:
-        def loss(weights: Any) -> Any:
-            a, b, c = weights
-            y = lib.lax.psum(lib.np.tanh(x @ a) @ b, "y") + c
-            return lib.lax.pmean(lib.np.mean(y**2), "x")
+    def loss(weights: Any, x: Any) -> Any:
+        a, b, c = weights
+        y = lib.lax.psum(lib.np.tanh(x @ a) @ b, "y") + c
+        return lib.lax.pmean(lib.np.mean(y**2), "x")
 
-        return lib.m.value_and_grad(loss)(weights)
+    specs = lib.P(None, "y"), lib.P("y"), lib.P()
+    return lib.shard_map(lib.m.value_and_grad(loss), (specs, lib.P("x")), (lib.P(), specs))((a, b, W), X)
 
-    def program(lib: Library) -> Any:
-        specs = lib.P(None, "y"), lib.P("y"), lib.P()
-        return lib.shard_map(partial(step, lib), (specs, lib.P("x")), (lib.P(), specs))((a, b, W), X)
 
+def jacobian_of_training_outside_shard_map(lib: Library) -> Any:
+    return lib.m.jacrev(lambda w: run_shard_map(lib, DERIVATIVES["training"], w)[0])(W)
+
+
+def vmap_of_gradients(lib: Library) -> Any:
+    return (
+        lib.m.vmap(lambda w: run_shard_map(lib, gradient_of(pmean_loss), w))(W),
+        lib.m.vmap(lambda w: run_shard_map(lib, gradient_of(LOSSES["custom_vjp"]), w))(W[:, None] * W),
+    )
+
+
+@parametrize_functions(globals(), "lib")
+def test_derivatives_agree_with_jax(program: Program) -> None:
     assert_same_derivatives(program)
 
 
@@ -257,17 +255,6 @@ def test_gradient_outside_shard_map(loss: str) -> None:
         return lib.m.grad(f, (0, 1))(W, X)
 
     assert_same_derivatives(program)
-
-
-def test_jacobian_of_training_outside_shard_map() -> None:
-    assert_same_derivatives(lambda lib: lib.m.jacrev(lambda w: run_shard_map(lib, DERIVATIVES["training"], w)[0])(W))
-
-
-def test_vmap_of_gradients() -> None:
-    assert_same_derivatives(lambda lib: lib.m.vmap(lambda w: run_shard_map(lib, gradient_of(pmean_loss), w))(W))
-    assert_same_derivatives(
-        lambda lib: lib.m.vmap(lambda w: run_shard_map(lib, gradient_of(LOSSES["custom_vjp"]), w))(W[:, None] * W)
-    )
 
 
 def test_gradient_of_custom_linear_solve() -> None:
@@ -308,6 +295,67 @@ def test_types_have_varying_axes() -> None:
     assert [str(t) for t in seen[:2]] == ["f32[4]", "f32[2,4]{V:x}"]
     assert str(seen[4]) == "f32[4]{V:(x,y)}"
     assert fx.typeof(X).vma == frozenset()
+
+
+def test_programs_have_varying_axes_inside_shard_map_only() -> None:
+    def body(w: Any, x: Any) -> Any:
+        return fx.jit(lambda w: lax.psum(fnp.sum(w * x), "x"))(w)
+
+    specs = (P(), P("x")), P()
+    closed = fx.make_jaxpr(TRACEFX.shard_map(body, *specs))(W, X)
+    (eqn,) = closed.eqns
+    assert [a.vma for a in (*closed.in_avals, *closed.out_avals)] == [frozenset()] * 3
+    assert isinstance(eqn.prim, HasSubjaxprs)
+    (inside,) = eqn.prim.jaxprs()
+    assert [str(a) for a in (*inside.in_avals, *inside.out_avals)] == ["f32[4]", "f32[2,4]{V:x}", "f32[]"]
+    assert parse_jaxpr(str(closed.jaxpr)) == closed.jaxpr
+    assert deserialize(serialize(closed)).jaxpr == closed.jaxpr
+    assert "{V:" not in closed.jaxpr.text("jax")
+    unchecked = fx.make_jaxpr(TRACEFX.shard_map(lambda w, x: body(w, x), *specs, check_vma=False))(W, X)
+    assert "{V:" not in str(unchecked)
+
+
+def test_functions_are_traced_for_each_type() -> None:
+    traced: list[str] = []
+
+    @fx.jit
+    def f(x: Any) -> Any:
+        traced.append(str(fx.typeof(x)))
+        return x * 2
+
+    def body(w: Any, x: Any) -> Any:
+        return f(w) + f(x) + f(w + 1), f(x[:, :2])
+
+    TRACEFX.shard_map(body, (P(), P("x")), P("x"))(W[None], np.ones((4, 4), np.float32))
+    assert traced == ["f32[1,4]", "f32[1,4]{V:x}", "f32[1,2]{V:x}"]
+
+
+def test_carries_vary_wherever_the_number_of_steps_does() -> None:
+    seen: list[str] = []
+
+    def body(w: Any, x: Any) -> Any:
+        outs = lax.while_loop(lambda c: c[0] < x[0, 0], lambda c: (c[0] + 1, c[1], c[2] + 1), (w[0], w, w[1]))
+        seen.extend([str(fx.typeof(out)) for out in outs])
+        return x
+
+    TRACEFX.shard_map(body, (P(), P("x")), P("x"))(W, X)
+    assert seen == ["f32[]{V:x}", "f32[4]{V:x}", "f32[]{V:x}"]
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, lambda f: lambda w: fx.vmap(f)(w[None])[0]], ids=["", "vmap"])
+def test_varying_tangent_of_a_replicated_value(transform: Callable[[Any], Any]) -> None:
+    """The value and its gradients are those of a replicated value; the tangents on the devices are summed."""
+
+    def derivative(w: Any, x: Any) -> Any:
+        def f(w: Any) -> Any:
+            return fx.grad(lambda v: fnp.sum(lax.psum(v**3, "x")))(w)
+
+        out, tangent = fx.jvp(transform(f), (w,), (x[0],))
+        return out, tangent[None]
+
+    out, tangent = TRACEFX.shard_map(derivative, (P(), P("x")), (P(), P("x")))(W, X)
+    assert_near(out, 12 * W**2, DERIVATIVE)
+    assert_near(tangent, np.tile(6 * W * X[::2].sum(0), (4, 1)), DERIVATIVE)
 
 
 def test_varying_cotangent_of_a_replicated_output_is_rejected() -> None:
@@ -399,5 +447,4 @@ def check_gradient_inside(loss: Callable[[Any, Any], Any]) -> None:
     specs = P(), P("x")
     got = fx.jit(TRACEFX.shard_map(lambda w, x: fx.grad(whole, (0, 1))(w, x), specs, specs))(W, X)
     want = fx.jit(fx.grad(TRACEFX.shard_map(whole, specs, P()), (0, 1)))(W, X)
-    for a, b in zip(got, want, strict=True):
-        assert_near(a, b, DERIVATIVE)
+    assert_near(got, want, DERIVATIVE)

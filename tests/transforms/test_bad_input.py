@@ -11,7 +11,7 @@ from attrs import frozen
 
 import tracefx
 import tracefx.numpy as fnp
-from tests.transforms.oracle import Case
+from tests.comparison import Case
 from tracefx.core.handler import ROOT, current
 
 fx: Any = tracefx  # untyped, because most calls below are type errors on purpose

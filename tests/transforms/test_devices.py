@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.transforms.oracle import Case, agree
+from tests.comparison import Case, assert_agree
 from tracefx.core.values import ConcreteArray
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -32,7 +32,7 @@ CASES: Final[dict[str, Case]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_jax(name: str) -> None:
-    agree(CASES[name])
+    assert_agree(CASES[name])
 
 
 def test_device_put_returns_array_with_device_buffer() -> None:
@@ -91,4 +91,4 @@ def test_device_get_agrees_with_jax(make: Any) -> None:
 def test_device_get_passes_keys_and_tracers_through() -> None:
     key = fx.random.key(0)
     assert fx.device_get(key) is key
-    agree(lambda F, N: F.jit(lambda x: F.device_get({"x": x}))(1.0))
+    assert_agree(lambda F, N: F.jit(lambda x: F.device_get({"x": x}))(1.0))

@@ -13,9 +13,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, Case, assert_agree, assert_near, assert_same
 from tests.interpreters.stacks import CountingHandler
-from tests.transforms.oracle import Case, agree, same
 from tracefx.core import dtypes
 from tracefx.core.handler import current, handling
 from tracefx.lax import stop_gradient
@@ -171,7 +170,7 @@ CASES: Final[dict[str, Case]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_jax(name: str) -> None:
-    agree(CASES[name])
+    assert_agree(CASES[name])
 
 
 # ------------------------------------------------------------------ enable_x64
@@ -183,7 +182,7 @@ def test_value_and_grad_respects_enable_x64(enabled: bool) -> None:
         result = fx.value_and_grad(lambda x: fnp.sum(fnp.sin(x)))(X.astype(np.float64))
     with jax.enable_x64(enabled):
         expected = jax.value_and_grad(lambda x: jax.numpy.sum(jax.numpy.sin(x)))(X.astype(np.float64))
-    same(result, expected)
+    assert_same(result, expected, JAX_TRANSFORM_TOLERANCE)
 
 
 # ------------------------------------------------------------------ number of evaluations
@@ -303,7 +302,7 @@ def test_undifferentiated_values_are_concrete(name: str) -> None:
 
 @pytest.mark.parametrize("convert", [bool, int])
 def test_bool_and_int_of_differentiated_values_are_allowed(convert: Any) -> None:
-    agree(lambda F, N: F.grad(lambda x: x * convert(x))(2.5))
+    assert_agree(lambda F, N: F.grad(lambda x: x * convert(x))(2.5))
 
 
 # ------------------------------------------------------------------ integers
@@ -325,7 +324,7 @@ INTEGER_COTANGENTS: Final[dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", INTEGER_COTANGENTS)
 def test_cotangents_of_integer_outputs_have_any_dtype(name: str) -> None:
-    agree(lambda F, N: _both(F, N)((N.ones(2), INTEGER_COTANGENTS[name](N), INTEGER_COTANGENTS[name](N))))
+    assert_agree(lambda F, N: _both(F, N)((N.ones(2), INTEGER_COTANGENTS[name](N), INTEGER_COTANGENTS[name](N))))
 
 
 @pytest.mark.parametrize("wrong", [0, np.zeros(3, np.int32), np.zeros(3, dtypes.float0), None], ids=str)
@@ -364,7 +363,7 @@ def test_linear_functions_of_integers_are_transposed(name: str) -> None:
         transposed = F.linear_transpose(f, x)
         return transposed(ct), F.jit(lambda g, ct: g(ct))(transposed, ct)  # the transposed function is a pytree
 
-    agree(case)
+    assert_agree(case)
 
 
 @pytest.mark.parametrize(

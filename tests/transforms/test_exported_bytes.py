@@ -6,18 +6,19 @@ import functools
 from pathlib import Path
 from typing import Any, Final
 
+import flatbuffers
 import jax
 import numpy as np
 import pytest
 from attrs import evolve
+from flatbuffers.number_types import Uint8Flags, Uint16Flags, Uint32Flags
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.core.test_wire import ParsedTable
-from tests.transforms.exported import PARAMS, WEIGHTS, Pair, Scaled, X, exported, model, same
+from tests.comparison import assert_near, assert_same
+from tests.transforms.exported import PARAMS, WEIGHTS, Pair, Scaled, X, exported, model
 from tests.versions import EXPORTS_SAY_HAS_NAMED_SHARDINGS
 from tracefx.errors import ParseError, SerializationError
 from tracefx.pytrees.trees import TreeDef
@@ -83,13 +84,22 @@ def test_jax_export_runs_the_module(platforms: list[str] | None) -> None:
 
 def test_flatbuffer_fields_of_jax_format() -> None:
     exported_fn = exported()
-    table = ParsedTable.root(exported_fn.to_jax())
-    assert (table.number(0, "<H"), table.text(1), table.number(14, "<H"), table.number(18, "<I")) == (3, "model", 9, 1)
-    assert bytes(table.numbers(13, "<B")) == exported_fn.mlir_module_serialized
-    assert tuple(table.numbers(15, "<H")) == exported_fn.module_kept_var_idx
-    assert [len(table.tables(slot)) for slot in (3, 5, 19)] == [4, 5, 5]
-    assert table.numbers(22, "<I") == [0, 0, 1, 2]  # the dtypes of the arguments; weak types are not distinguished
-    assert [table.numbers(slot, "<I") for slot in (24, 25)] == [[0] * 4, [0] * 5]
+    table = flatbuffers.Table(exported_fn.to_jax(), int.from_bytes(exported_fn.to_jax()[:4], "little"))
+
+    def number(slot: int, flags: Any) -> object:
+        return table.Get(flags, table.Pos + table.Offset(4 + 2 * slot))
+
+    def numbers(slot: int, flags: Any) -> list[int]:
+        found: list[int] = table.GetVectorAsNumpy(flags, table.Offset(4 + 2 * slot)).tolist()
+        return found
+
+    assert (number(0, Uint16Flags), number(14, Uint16Flags), number(18, Uint32Flags)) == (3, 9, 1)
+    assert table.String(table.Pos + table.Offset(4 + 2 * 1)) == b"model"
+    assert bytes(numbers(13, Uint8Flags)) == exported_fn.mlir_module_serialized
+    assert tuple(numbers(15, Uint16Flags)) == exported_fn.module_kept_var_idx
+    assert [table.VectorLen(table.Offset(4 + 2 * slot)) for slot in (3, 5, 19)] == [4, 5, 5]
+    assert numbers(22, Uint32Flags) == [0, 0, 1, 2]  # the dtypes of the arguments; weak types are not distinguished
+    assert [numbers(slot, Uint32Flags) for slot in (24, 25)] == [[0] * 4, [0] * 5]
 
 
 @pytest.mark.parametrize("platforms", [None, ["tpu", "cpu", "cuda"]], ids=str)
@@ -211,7 +221,7 @@ def test_loading_program_with_effects_raises() -> None:
 
 def test_invalid_module_raises_only_when_read() -> None:
     loaded = fx.load(rewritten(exported(), mlir_module_serialized=b"ML\xefRnothing"))
-    same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    assert_same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
     with pytest.raises(ParseError, match="the StableHLO module of model cannot be read"):
         loaded.mlir_module()
 
@@ -222,6 +232,6 @@ def test_invalid_module_raises_only_when_read() -> None:
 def test_files_of_version_1() -> None:
     data = (FILES / "exported-1.bin").read_bytes()
     loaded = fx.load(data)
-    same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    assert_same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
     assert "stablehlo.tanh" in loaded.mlir_module()
     assert loaded.serialize() == data

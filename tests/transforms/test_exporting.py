@@ -19,9 +19,9 @@ from attrs import frozen
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near, assert_same
 from tests.core.programs import Scale
-from tests.transforms.exported import PARAMS, Pair, Scaled, X, exported, model, same
+from tests.transforms.exported import PARAMS, Pair, Scaled, X, exported, model
 from tracefx import handlers
 from tracefx.core.array import ArrayLike
 from tracefx.errors import SerializationError
@@ -37,7 +37,7 @@ ROOT: Final = Path(__file__).parent.parent.parent
 
 def test_loaded_function_equals_exported() -> None:
     loaded = fx.load(exported().serialize())
-    same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    assert_same(loaded.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
     assert loaded.fun_name == "model"
     assert loaded.platforms == ("cpu",)
     assert loaded.in_avals == exported().in_avals
@@ -59,9 +59,9 @@ def test_loaded_function_can_be_transformed() -> None:
         return fnp.sum(f(params, X, scale=2.0)["h"] ** 2)
 
     exported_loss, original_loss = functools.partial(loss, loaded.call), functools.partial(loss, model)
-    same(fx.grad(exported_loss)(PARAMS), fx.grad(original_loss)(PARAMS))
-    same(fx.jit(fx.grad(exported_loss))(PARAMS), fx.jit(fx.grad(original_loss))(PARAMS))
-    same(fx.jvp(exported_loss, (PARAMS,), (PARAMS,)), fx.jvp(original_loss, (PARAMS,), (PARAMS,)))
+    assert_same(fx.grad(exported_loss)(PARAMS), fx.grad(original_loss)(PARAMS))
+    assert_same(fx.jit(fx.grad(exported_loss))(PARAMS), fx.jit(fx.grad(original_loss))(PARAMS))
+    assert_same(fx.jvp(exported_loss, (PARAMS,), (PARAMS,)), fx.jvp(original_loss, (PARAMS,), (PARAMS,)))
     scales = np.array([1.0, 2.0, 3.0], np.float32)
     got = fx.vmap(lambda s: loaded.call(PARAMS, X, scale=s)["h"])(scales)
     np.testing.assert_array_equal(got[2], model(PARAMS, X, scale=np.float32(3))["h"])
@@ -123,7 +123,7 @@ PROGRAMS: Final[list[tuple[str, Callable[..., Any], tuple[Any, ...]]]] = [
 def test_jaxpr_and_module_give_same_results(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
     exported_fn = fx.export(fx.jit(f))(*args)
     want = fx.jit(f)(*args)
-    same(fx.load(exported_fn.serialize()).call(*args), want)
+    assert_same(fx.load(exported_fn.serialize()).call(*args), want)
     for got, expected in zip(run_module(exported_fn, *args), map(np.asarray, fx.tree.leaves(want)), strict=True):
         assert got.dtype == expected.dtype
         wide = np.complex128 if expected.dtype.kind == "c" else np.float64
@@ -150,7 +150,7 @@ def test_unused_inputs_are_dropped_from_the_module() -> None:
 def test_static_arguments_are_baked_in() -> None:
     power = fx.jit(lambda x, n, *, how: x**n if how == "power" else x * n, static_argnums=1, static_argnames="how")
     loaded = fx.load(fx.export(power)(X, 3, how="power").serialize())
-    same(loaded.call(X), power(X, 3, how="power"))
+    assert_same(loaded.call(X), power(X, 3, how="power"))
 
 
 def test_jitted_methods_can_be_exported() -> None:
@@ -162,7 +162,7 @@ def test_jitted_methods_can_be_exported() -> None:
             return x * self.weight
 
     exported_fn = fx.export(Layer().__call__)(X)
-    same(exported_fn.call(X), Layer()(X))
+    assert_same(exported_fn.call(X), Layer()(X))
 
 
 def test_x64_export_runs_without_enable_x64() -> None:
@@ -175,7 +175,7 @@ def test_x64_export_runs_without_enable_x64() -> None:
 
 def test_exported_functions_pickle() -> None:
     again = pickle.loads(pickle.dumps(exported()))
-    same(again.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    assert_same(again.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
 
 
 def test_user_defined_primitives_are_deserialized() -> None:
@@ -190,9 +190,9 @@ def test_loaded_function_can_be_reaped() -> None:
         return out
 
     loaded = fx.load(fx.export(fx.jit(f))(fnp.float32(1.0)).serialize())
-    same(loaded.call(fnp.float32(2.0)), fx.jit(f)(fnp.float32(2.0)))
+    assert_same(loaded.call(fnp.float32(2.0)), fx.jit(f)(fnp.float32(2.0)))
     got, want = (handlers.reap(g, tag="t")(fnp.float32(2.0)) for g in (loaded.call, fx.jit(f)))
-    same(got, want)
+    assert_same(got, want)
     assert list(got[1]) == ["y", "z"]
 
 
@@ -209,7 +209,7 @@ def test_calls_with_other_types_raise() -> None:
         loaded.call(PARAMS, X, scale=2j)
     with pytest.raises(TypeError, match=r"for args\[1\] of type f32\[4,3\], but called with i32\[4,3\]"):
         loaded.call(PARAMS, X.astype(np.int32), scale=2.0)
-    same(loaded.call(PARAMS, X, scale=2), model(PARAMS, X, scale=2.0))  # a Python number
+    assert_same(loaded.call(PARAMS, X, scale=2), model(PARAMS, X, scale=2.0))  # a Python number
 
 
 # ------------------------------------------------------------------ functions that cannot be exported
@@ -259,7 +259,7 @@ def test_custom_rules_are_refused_or_dropped(f: Callable[[fx.Array], fx.Array]) 
         fx.export(fx.jit(in_loop))(X)
     exported_fn = fx.export(fx.jit(in_loop), drop_rules=True)(X)
     loaded = fx.load(exported_fn.serialize())
-    same(loaded.call(X), fx.jit(fnp.sin)(X))
+    assert_same(loaded.call(X), fx.jit(fnp.sin)(X))
     assert_near(fx.grad(lambda x: fnp.sum(loaded.call(x)))(X), np.cos(X), ELEMENTARY)
 
 
@@ -315,16 +315,16 @@ def test_multi_platform_export() -> None:
     assert fx.load(exported_fn.serialize()).platforms == ("cpu", "tpu")
     for_tpu = fx.export(model, platforms=["tpu"])(PARAMS, X, scale=2.0)
     assert for_tpu.mlir_module() == exported().mlir_module()
-    same(for_tpu.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+    assert_same(for_tpu.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
 
 
 def test_platform_dependent_programs() -> None:
     f = fx.jit(lambda x: fx.lax.platform_dependent(x, cpu=fnp.sin, cuda=fnp.cos))
     for_cpu, for_cuda = (fx.export(f, platforms=[p])(X) for p in ("cpu", "cuda"))
     assert for_cpu.mlir_module() != for_cuda.mlir_module()
-    same(fx.load(for_cpu.serialize()).call(X), fx.jit(fnp.sin)(X))
+    assert_same(fx.load(for_cpu.serialize()).call(X), fx.jit(fnp.sin)(X))
     both = fx.export(f, platforms=["cpu", "cuda"])(X)
-    same(fx.load(both.serialize()).call(X), fx.jit(fnp.sin)(X))
+    assert_same(fx.load(both.serialize()).call(X), fx.jit(fnp.sin)(X))
     with pytest.raises(NotImplementedError, match="runs on tpu, but there are functions for cpu, cuda only"):
         fx.export(f, platforms=["cpu", "tpu"])(X)
 

@@ -9,7 +9,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.transforms.oracle import Case, agree
+from tests.comparison import Case, assert_agree
 from tracefx.core import dtypes
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -46,7 +46,7 @@ BOTH: Final[dict[str, Any]] = {
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("jacobian", ["jacfwd", "jacrev"])
 def test_jacobians(jacobian: str, name: str) -> None:
-    agree(lambda F, N: BOTH[name](getattr(F, jacobian), F, N))
+    assert_agree(lambda F, N: BOTH[name](getattr(F, jacobian), F, N))
 
 
 HESSIANS: Final[dict[str, Case]] = {
@@ -65,11 +65,11 @@ HESSIANS: Final[dict[str, Case]] = {
 
 @pytest.mark.parametrize("name", HESSIANS)
 def test_hessians(name: str) -> None:
-    agree(HESSIANS[name])
+    assert_agree(HESSIANS[name])
 
 
 def test_jacfwd_allows_complex_outputs() -> None:
-    agree(lambda F, N: F.jacfwd(lambda x: (N.fft.rfft(x), N.sum(x * 1j) * x[0]))(X))
+    assert_agree(lambda F, N: F.jacfwd(lambda x: (N.fft.rfft(x), N.sum(x * 1j) * x[0]))(X))
 
 
 def test_jacrev_refuses_complex_outputs() -> None:
@@ -101,6 +101,6 @@ def test_jacobian_of_integer_output_is_zero(jitted: bool) -> None:
         jacobian_f = F.jacfwd(lambda x, y: {"a": x * 2, "b": (x * 2).astype("int32")}, (0, 1))
         return (F.jit(jacobian_f) if jitted else jacobian_f)(N.ones(2), N.ones((3, 1)))
 
-    agree(case)
-    agree(lambda F, N: F.jacfwd(lambda x: (x * 2).astype("int8"))(N.ones(2)))
+    assert_agree(case)
+    assert_agree(lambda F, N: F.jacfwd(lambda x: (x * 2).astype("int8"))(N.ones(2)))
     assert fx.jacfwd(lambda x: x > 1)(fnp.ones(2)).dtype == np.bool_

@@ -14,8 +14,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.transforms.oracle import Case, agree
+from tests.comparison import Case, assert_agree, assert_near
 from tracefx.core.dtypes import float0
 from tracefx.serialization.digest import executable_key
 from tracefx.testing.tolerances import ELEMENTARY
@@ -78,7 +77,7 @@ CASES: Final[dict[str, Case]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_jax(name: str) -> None:
-    agree(CASES[name])
+    assert_agree(CASES[name])
 
 
 # ------------------------------------------------------------------ tracing

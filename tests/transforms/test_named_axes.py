@@ -10,7 +10,7 @@ import pytest
 import tracefx as fx
 import tracefx.lax  # makes `fx.lax` available
 import tracefx.numpy as fnp
-from tests.transforms.oracle import Case, agree
+from tests.comparison import Case, assert_agree
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -82,7 +82,7 @@ CASES: Final[dict[str, Case]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_jax(name: str) -> None:
-    agree(CASES[name])
+    assert_agree(CASES[name])
 
 
 UNBOUND: Final[dict[str, Case]] = {

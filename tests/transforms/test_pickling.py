@@ -15,7 +15,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near, assert_same
 from tracefx.core.array import Array
 from tracefx.core.literal import Literal
 from tracefx.testing.laws import IdentityHandler
@@ -38,10 +38,6 @@ class Model:
     @fx.named_call
     def scaled(self, x: float) -> float:
         return self.factor * x
-
-
-def same(a: object, b: object) -> bool:
-    return all(fx.tree.leaves(fx.tree.map(np.array_equal, a, b)))
 
 
 TRANSFORMED: Final[dict[str, Callable[[Any], Any]]] = {
@@ -69,7 +65,7 @@ def test_transformed_functions_pickle(name: str) -> None:
     transformed = TRANSFORMED[name](cube)
     again = pickle.loads(pickle.dumps(transformed))
     assert type(again) is type(transformed)
-    assert same(again(2.0), transformed(2.0))
+    assert_same(again(2.0), transformed(2.0))
     assert (again.__name__, again.__doc__) == ("cube", "The third power.")
 
 
@@ -77,7 +73,7 @@ def test_transformed_functions_pickle(name: str) -> None:
 def test_transformed_functions_copy(name: str) -> None:
     transformed = TRANSFORMED[name](lambda x: x**3)  # a lambda, which cannot be pickled
     for duplicate in (copy.copy, copy.deepcopy):
-        assert same(duplicate({"f": transformed})["f"](2.0), transformed(2.0))
+        assert_same(duplicate({"f": transformed})["f"](2.0), transformed(2.0))
 
 
 def test_make_jaxpr_functions_pickle() -> None:
@@ -132,8 +128,8 @@ def test_linear_maps_pickle() -> None:
     _, push = fx.linearize(split, x, y)
     duplicates: tuple[Callable[[Any], Any], ...] = (lambda f: pickle.loads(pickle.dumps(f)), copy.copy, copy.deepcopy)
     for duplicate in duplicates:
-        assert same(duplicate(pull)(out), pull(out))
-        assert same(duplicate(push)(x, y), push(x, y))
+        assert_same(duplicate(pull)(out), pull(out), weak=False)
+        assert_same(duplicate(push)(x, y), push(x, y), weak=False)
 
 
 def test_linear_maps_pass_through_transformations() -> None:

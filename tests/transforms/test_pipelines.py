@@ -16,8 +16,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tracefx.core.handler import ROOT, Eval
+from tests.comparison import assert_near
+from tracefx.core.handler import ROOT, Eval, NamedAxis
 from tracefx.core.values import as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
@@ -301,7 +301,7 @@ def test_composition_stacks_handlers() -> None:
     )
     assert isinstance(composed, fx.HandlerTransform)
     assert [type(h) for h in composed.over(ROOT).chain()] == [JVP, Batch, Batch, Eval]
-    assert composed.over(ROOT).axes == {"i": 3, "j": 2}
+    assert composed.over(ROOT).axes == {"i": NamedAxis(3), "j": NamedAxis(2)}
     assert fx.IdentityTransform().over(ROOT) is ROOT
 
 
@@ -339,7 +339,10 @@ untyped: Any = fx  # untyped, because the calls below are type errors on purpose
         (lambda: untyped.Jit(static_argnums=1.5), "jit: static_argnums must be an integer"),
         (lambda: untyped.Jit(donate_argnums=(0, None)), "jit: donate_argnums must be an integer"),
         (lambda: untyped.Jit(static_argnames=(1,)), "jit: static_argnames must be a string"),
-        (lambda: untyped.Jit(static_argnames=1), "jit: names of arguments must be a string"),
+        (lambda: untyped.Jit(static_argnames=1), r"jit: static_argnames must be a string .*, got \(1,\)"),
+        (lambda: untyped.Checkpoint(static_argnums="x"), "checkpoint: static_argnums must be an integer"),
+        (lambda: untyped.Checkpoint(static_argnames=(1,)), "checkpoint: static_argnames must be a string"),
+        (lambda: untyped.Pmap(donate_argnums=1.5), "pmap: donate_argnums must be an integer"),
         (lambda: untyped.Jit(inline=1), "jit: inline must be True or False, got 1"),
         (lambda: untyped.Grad("x"), "grad: argnums must be an integer"),
         (lambda: untyped.Grad((0, 1.0)), "grad: argnums must be an integer"),

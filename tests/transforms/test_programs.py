@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import JAX_TRANSFORM_TOLERANCE, assert_near
+from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_near
 from tracefx.passes.check import check_jaxpr
 from tracefx.testing import transpose_is_adjoint
 from tracefx.testing.generated_programs import TransformedProgram

@@ -20,17 +20,16 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx import lax
-from tracefx.core.jaxpr import Memo
+from tracefx.core.bounded_cache import BoundedCache, Memo
 from tracefx.extend import Lowerable, Primitive, ShapedArray, bind1
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.serialization.digest import executable_key
 from tracefx.transforms import jit as jit_module
 from tracefx.transforms.tracing import TRACES
 from tracefx.xla import runtime
-from tracefx.xla.backend import CompileJob
-from tracefx.xla.once_cache import OnceCache
+from tracefx.xla.backend import SingleDeviceCompileJob
 from tracefx.xla.runtime import ExecutionError
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -42,13 +41,13 @@ X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[object]:
     """Counts how often each program is lowered, by its cache key."""
     count: Counter[object] = Counter()
-    lower = CompileJob.lower
+    lower = SingleDeviceCompileJob.lower
 
-    def spied(job: CompileJob) -> Any:
+    def spied(job: SingleDeviceCompileJob) -> Any:
         count[executable_key(job.jaxpr) or id(job.jaxpr), job.plan.donated, job.keep_unused] += 1
         return lower(job)
 
-    monkeypatch.setattr(CompileJob, "lower", spied)
+    monkeypatch.setattr(SingleDeviceCompileJob, "lower", spied)
     return count
 
 
@@ -125,7 +124,7 @@ def test_program_without_cache_key_is_compiled_once(lowered: Counter[object]) ->
 
 
 def test_waiting_thread_retries_interrupted_computation() -> None:
-    cache: OnceCache[str, int] = OnceCache(8)
+    cache: BoundedCache[str, int] = BoundedCache(8)
     computing, waiting = threading.Event(), threading.Event()
 
     def interrupted() -> int:
@@ -135,28 +134,28 @@ def test_waiting_thread_retries_interrupted_computation() -> None:
 
     def first() -> None:
         with pytest.raises(KeyboardInterrupt):
-            cache.get("key", interrupted)
+            cache.compute_once("key", interrupted)
 
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(first)
         computing.wait()
-        other = pool.submit(cache.get, "key", lambda: 3)
+        other = pool.submit(cache.compute_once, "key", lambda: 3)
         waiting.set()
         one.result()
         assert other.result() == 3
 
 
 def test_failed_computation_raises_and_is_not_cached() -> None:
-    cache: OnceCache[str, int] = OnceCache(8)
+    cache: BoundedCache[str, int] = BoundedCache(8)
 
     def fail() -> int:
         raise ValueError("no")
 
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
-            cache.get("key", fail)
+            cache.compute_once("key", fail)
     assert len(cache) == 0
-    assert cache.get("key", lambda: 3) == 3
+    assert cache.compute_once("key", lambda: 3) == 3
 
 
 # ------------------------------------------------------------------ bounded caches
@@ -164,6 +163,7 @@ def test_failed_computation_raises_and_is_not_cached() -> None:
 
 def test_trace_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit_module, "MAX_TRACES", 8)
+    monkeypatch.setattr(TRACES, "limit", 8)
 
     def f(x: Any, n: int = 1) -> Any:
         return x * n
@@ -174,7 +174,7 @@ def test_trace_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in [*range(1, 20), 1, 19]:
         x = fnp.ones(size)
         np.testing.assert_array_equal(np.asarray(g(x)), np.ones(size))
-    assert len(TRACES.traces(f)) <= 8
+    assert len(TRACES.of(f)) <= 8
     assert len(g._programs) <= 8
     assert len(g._flat_programs) <= 8
 
@@ -185,15 +185,15 @@ def test_derived_program_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     for size in [*range(1, 40), 1]:
         x = np.arange(size, dtype=np.float32)
         np.testing.assert_array_equal(np.asarray(fx.vmap(g)(x)), x * 2)
-    assert len(g.trace(np.float32(0)).trace.jaxpr.memo._results) <= 16
+    assert len(g.trace(np.float32(0)).trace.jaxpr.memo.results) <= 16
 
 
-def test_once_cache_evicts_least_recently_used() -> None:
-    cache: OnceCache[int, int] = OnceCache(4)
+def test_compute_once_evicts_least_recently_used() -> None:
+    cache: BoundedCache[int, int] = BoundedCache(4)
     for i in (0, 1, 2, 3, 0, 4):
-        cache.get(i, lambda i=i: i)  # type: ignore[misc]  # a default binds the loop's value
+        cache.compute_once(i, lambda i=i: i)  # type: ignore[misc]  # a default binds the loop's value
     assert len(cache) == 4
-    assert [cache.get(i, lambda: -1) for i in (0, 2, 3, 4)] == [0, 2, 3, 4]  # 1 was used least recently
+    assert [cache.compute_once(i, lambda: -1) for i in (0, 2, 3, 4)] == [0, 2, 3, 4]  # 1 was used least recently
 
 
 # ------------------------------------------------------------------ lifetimes

@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.transforms.oracle import agree
+from tests.comparison import assert_agree
 
 
 def _stages(F: Any, N: Any) -> dict[str, Any]:
@@ -110,8 +110,8 @@ OPTIONS: Final[list[Any]] = [{"xla_cpu_enable_fast_math": True}, {"xla_embed_ir_
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_compiler_options(options: Any) -> None:
-    agree(lambda F, N: F.jit(lambda x: x + 1, compiler_options=options)(1.0))
-    agree(lambda F, N: F.jit(F.vmap(lambda x: x + 1), compiler_options=options)(N.arange(2.0)))
+    assert_agree(lambda F, N: F.jit(lambda x: x + 1, compiler_options=options)(1.0))
+    assert_agree(lambda F, N: F.jit(F.vmap(lambda x: x + 1), compiler_options=options)(N.arange(2.0)))
     for F in (fx, jax):
         nested = F.jit(lambda x, F=F: F.jit(lambda x: x + 1, compiler_options=options)(x))
         if options:

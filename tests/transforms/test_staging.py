@@ -11,8 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.transforms.oracle import Case, agree
+from tests.comparison import Case, assert_agree, assert_near
 from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -35,7 +34,7 @@ SHAPES: Final[dict[str, Case]] = {
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes_agree_with_jax(name: str) -> None:
-    agree(SHAPES[name])
+    assert_agree(SHAPES[name])
 
 
 PROGRAMS: Final[dict[str, Case]] = {
@@ -147,6 +146,24 @@ def test_named_scopes_are_kept_in_derived_programs() -> None:
         return f(x[None])
 
     assert '"layer/sin"' in lowered(fx.vmap(summed))
+
+
+def test_custom_rules_have_the_scopes_of_their_equation() -> None:
+    @fx.custom_jvp
+    def sine(x: Any) -> Any:
+        return fnp.sin(x)
+
+    @sine.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        with fx.named_scope("rule"):
+            return sine(*primals), fnp.cos(primals[0]) * tangents[0]
+
+    @fx.jit
+    def f(x: Any) -> Any:
+        with fx.named_scope("layer"):
+            return fnp.sum(sine(x))
+
+    assert '"layer/rule/cos"' in lowered(fx.grad(f))
 
 
 def test_named_call() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import assert_near
-from tests.transforms.oracle import Case, agree
+from tests.comparison import Case, assert_agree, assert_near
 from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -95,7 +94,7 @@ CASES: Final[dict[str, Case]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_jax(name: str) -> None:
-    agree(CASES[name])
+    assert_agree(CASES[name])
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
@@ -129,4 +128,4 @@ def test_python_control_flow_on_batched_values_is_refused() -> None:
 
 
 def test_python_control_flow_on_unbatched_values() -> None:
-    agree(lambda F, N: F.vmap(lambda x, y: x if y > 0 else -x, in_axes=(0, None))(X, N.asarray(2.0)))
+    assert_agree(lambda F, N: F.vmap(lambda x, y: x if y > 0 else -x, in_axes=(0, None))(X, N.asarray(2.0)))

@@ -13,7 +13,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.compiled import EVERYDAY, Case, compiled_by, counts, kernels, models
 from benchmarks.libraries import JAX, OURS, Library
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tests.versions import LARGER_PROGRAMS
 from tracefx import nn
 from tracefx.core.values import ConcreteArray

@@ -23,6 +23,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Printing
+from tests.xla.caching import SPY, files, in_new_process, log_builds
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import CompilationCache, as_compilation_cache
 from tracefx.extend import Effects, Lowerable, Primitive, ShapedArray, bind1
@@ -64,20 +65,7 @@ def _unedited(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def compile_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A log of the calls that lower and compile."""
-    done: list[str] = []
-    compile_module = runtime.compile_module
-
-    def lowering(*args: Any) -> Any:
-        done.append("lowered")
-        return lower(*args)
-
-    def compiling(*args: Any, **kwargs: Any) -> Any:
-        done.append("compiled")
-        return compile_module(*args, **kwargs)
-
-    monkeypatch.setattr(xla_backend, "lower", lowering)
-    monkeypatch.setattr(runtime, "compile_module", compiling)
-    return done
+    return log_builds(monkeypatch, xla_backend, "lower", "compile_module")
 
 
 @pytest.fixture
@@ -88,32 +76,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-def files(path: Path) -> list[Path]:
-    return sorted(path.glob("*.executable"))
-
-
-def in_new_process(text: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(text)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-
-
 # ------------------------------------------------------------------ hits and cache keys
 
-SECOND_PROCESS: Final = """
-    import numpy as np
-    import tracefx as fx, tracefx.numpy as fnp
-    from tracefx.xla import backend, runtime
-
-    done = []
-    for module, name in ((backend, "lower"), (runtime, "compile_module")):
-        def spied(*args, _real=getattr(module, name), _name=name, **kwargs):
-            done.append(_name)
-            return _real(*args, **kwargs)
-        setattr(module, name, spied)
+SECOND_PROCESS: Final = (
+    SPY
+    + """
+    spy(backend, "lower")
+    spy(runtime, "compile_module")
 
     @fx.jit
     def inner(w, x):
@@ -138,6 +107,7 @@ SECOND_PROCESS: Final = """
     print(done)
     print([(str(o.aval), o.weak_type, np.asarray(o).tobytes().hex()) for o in outs])
 """
+)
 
 
 def test_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:

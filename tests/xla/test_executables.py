@@ -12,6 +12,7 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
+from tests.errors import assert_errors
 from tests.xla.samples import address, compiled, doubling, same
 from tracefx.core.host_memory import aligned_empty
 from tracefx.xla import runtime
@@ -110,12 +111,11 @@ def test_compile_error(device: Device) -> None:
         %r = stablehlo.custom_call @nobody_registered_this(%a) {api_version = 4 : i32} : (tensor<f32>) -> tensor<f32>
         return %r : tensor<f32>
     }"""
-    with pytest.raises(runtime.CompilationError, match="nobody_registered_this"):
-        compiled(text, device)
-    with pytest.raises(runtime.InvalidModuleError, match="main"):
-        compiled("func.func public @other() { return }", device)
-    with pytest.raises(TypeError, match="token"):
-        compiled("func.func public @main(%a: !stablehlo.token) { return }", device)
+    assert_errors(
+        (lambda: compiled(text, device), runtime.CompilationError, "nobody_registered_this"),
+        (lambda: compiled("func.func public @other() { return }", device), runtime.InvalidModuleError, "main"),
+        (lambda: compiled("func.func public @main(%a: !stablehlo.token) { return }", device), TypeError, "token"),
+    )
 
 
 def test_compiler_options(device: Device) -> None:

@@ -23,7 +23,7 @@ from jax.lax import linalg as jax_linalg
 from typing_extensions import override
 
 import tracefx as fx
-from tests.closeness import JAX_TOLERANCE, assert_near
+from tests.comparison import JAX_TOLERANCE, assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg
 from tracefx.ops.linalg.eigen import unpack_eigenvectors
@@ -135,11 +135,7 @@ CASES: Final = (
 
 def in_library(keywords: Mapping[str, Any], library: Any) -> dict[str, Any]:
     """Converts names of implementations to the enum members of a library."""
-    kinds = {
-        "eig": library.EigImplementation,
-        "eigh": library.EighImplementation,
-        "svd": library.SvdAlgorithm,
-    }
+    kinds = {"eig": library.EigImplementation, "eigh": library.EighImplementation, "svd": library.SvdAlgorithm}
     members = {**kinds["eig"].__members__, **kinds["eigh"].__members__}
     return {
         k: (kinds["svd"] if k == "algorithm" else members)[v] if isinstance(v, str) else v for k, v in keywords.items()
@@ -254,14 +250,8 @@ def spec(tensor: str) -> runtime.ArraySpec:
     *shape, element = (
         tensor.removeprefix("tensor<").removesuffix(">").split("x", tensor.count("x") - ("complex" in tensor))
     )
-    names = {
-        "f32": "float32",
-        "f64": "float64",
-        "complex<f32>": "complex64",
-        "complex<f64>": "complex128",
-        "i32": "int32",
-    }
-    return runtime.ArraySpec(tuple(map(int, shape)), np.dtype(names[element]))
+    dtypes = {"f32": "f4", "f64": "f8", "complex<f32>": "c8", "complex<f64>": "c16", "i32": "i4"}
+    return runtime.ArraySpec(tuple(map(int, shape)), np.dtype(dtypes[element]))
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:

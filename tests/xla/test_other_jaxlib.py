@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.xla import runtime
 
 ROOT: Final = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ import pickle, sys
 from pathlib import Path
 import numpy as np
 import tracefx as fx, tracefx.numpy as fnp
-from tests.closeness import assert_near
+from tests.comparison import assert_near
 from tracefx.testing.tolerances import PROGRAM
 
 folder = Path(sys.argv[1])

@@ -9,12 +9,11 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
-from tracefx.core.avals import Axes, ShapedArray, show_avals
+from tracefx.core.avals import ShapedArray, accepts, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import BodyInterpreter, BodyTransformable, flatten_to_arrays, unpack_results
-from tracefx.core.effects import Effects
+from tracefx.core.body_transform import BodyInterpreter, BodyName, BodyTransformable, flatten_to_arrays, unpack_results
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -27,7 +26,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.passes.dce import Prunable, prune
@@ -35,23 +34,17 @@ from tracefx.passes.dce import Prunable, prune
 
 @frozen(eq=False)
 class CallPrimitive(
+    HasBody,
     Primitive,
-    HasSubjaxprs,
+    HasTypedBodies,
     Prunable,
     BodyTransformable,
     Differentiable,
     Transposable,
     Batchable,
     Lowerable,
-    HasVaryingRule,
 ):
     """A primitive that applies one jaxpr, its body: its rules transform the body and bind the primitive again."""
-
-    @property
-    def body(self) -> Jaxpr:
-        """The jaxpr that the primitive applies."""
-        (jaxpr,) = self.jaxprs()
-        return jaxpr
 
     @property
     def callee_name(self) -> str:
@@ -65,34 +58,25 @@ class CallPrimitive(
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[Primitive, tuple[bool, ...], tuple[bool, ...]]:
-        body, used_ins = prune(self.body, used_outs)
-        return (self if body is self.body else self.with_jaxprs(body)), used_ins, used_outs
-
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.body.effects
+        body, used_ins = prune(self.jaxpr, used_outs)
+        return (self if body is self.jaxpr else self.with_jaxprs(body)), used_ins, used_outs
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        body = self.body
-        if avals != body.in_avals:
+        body = self.jaxpr
+        if not accepts(body.in_avals, avals):
             raise TypeError(
                 f"{self.name} of {self.callee_name} takes ({show_avals(body.in_avals)}), got ({show_avals(avals)})"
             )
         return body.out_avals
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        return flow.through(self.body, operands)
-
-    @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return BACKEND.value.run(self.body, args, self.callee_name)
+        return BACKEND.value.run(self.jaxpr, args, self.callee_name)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        body = self.body
+        body = self.jaxpr
         derived = jvp_jaxpr(body, tuple([not isinstance(t, Zero) for t in tangents]))
         nonzero_tangents = [t for t in tangents if not isinstance(t, Zero)]
         outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *primals, *nonzero_tangents)
@@ -106,7 +90,7 @@ class CallPrimitive(
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         linear = tuple([isinstance(a, UndefinedPrimal) for a in args])
-        derived = transpose_jaxpr(self.body, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
+        derived = transpose_jaxpr(self.jaxpr, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
         others = [a for a in args if not isinstance(a, UndefinedPrimal)]
         nonzero_cts = [ct for ct in cts if not isinstance(ct, Zero)]
         outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *others, *nonzero_cts)
@@ -120,20 +104,20 @@ class CallPrimitive(
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        derived = batch_jaxpr(self.body, axis, tuple(dims))
+        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims))
         return bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *args), derived.out_dims
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        specs = [entry.spec(a) for a in args]
-        body = entry.transform_body(self.body, specs, self.callee_name)
-        prim, operands = self.with_jaxprs(body.jaxpr), flatten_to_arrays(entry, args, specs)
-        outs = bind(prim, *body.consts, *entry.state(body.input_state), *operands)
-        return unpack_results(entry, body, outs)
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        specs = [interpreter.spec(a) for a in args]
+        body = interpreter.transform_body(self.jaxpr, specs, BodyName(self.callee_name))
+        prim, operands = self.with_jaxprs(body.jaxpr), flatten_to_arrays(interpreter, args, specs)
+        outs = bind(prim, *body.consts, *interpreter.state(body.input_state), *operands)
+        return unpack_results(interpreter, body, outs)
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        return builder.call(self.callee_name, self.body, operands)
+        return builder.call(self.callee_name, self.jaxpr, operands)
 
 
 @final
@@ -152,14 +136,6 @@ class Call(CallPrimitive, Rematerializable):
     @override
     def callee_name(self) -> str:
         return self.label
-
-    @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> Call:
-        return evolve(self, jaxpr=jaxprs[0])
 
     @override
     def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:

@@ -7,7 +7,7 @@ closed-over tracers when the function runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType, MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, cast, final
 
@@ -19,7 +19,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, NO_AXES, NOT_CHECKED, ROOT, Handler, Tracer, bind1, varies
+from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
@@ -27,7 +27,6 @@ from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
-from tracefx.ops.collectives.pvary import PVary
 from tracefx.ops.structural import batch_first, convert_value
 from tracefx.text.printer import callable_name
 
@@ -86,11 +85,7 @@ def wrap_in_handler(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> C
     @derive(f, "within", enter)
     def entered(*args: P.args, **kwargs: P.kwargs) -> R:
         handler = enter(CURRENT.get())
-        token = CURRENT.set(handler)
-        try:
-            results = f(*args, **kwargs)
-        finally:
-            CURRENT.reset(token)
+        results = call_under(handler, f, *args, **kwargs)
         return unwrap_results(handler, results)
 
     return entered
@@ -99,7 +94,7 @@ def wrap_in_handler(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> C
 def unwrap_results(handler: Handler, results: R) -> R:
     """Replaces tracers of `handler` in the results of a function by values of its inner handler, also in sequences."""
     plain: object = results
-    if isinstance(plain, Tracer) and plain.handler is handler:
+    if isinstance(plain, Tracer) and handler.owns(plain):
         plain = handler.unwrap_result(plain)
     elif type(plain) is list:
         plain = [unwrap_results(handler, x) for x in plain]
@@ -118,26 +113,18 @@ class ClosureScope:
     """
 
     bind_static: tuple[Value, ...]
-    named_axes: Mapping[Hashable, int]
-    checked: Mapping[str, int] = NOT_CHECKED
-    """The mesh axes, with their sizes, along which varying values are tracked."""
+    named_axes: AxisEnvironment
 
     @property
     def cache_key(self) -> Hashable:
-        return tuple(map(id, self.bind_static)), tuple(self.named_axes.items()), tuple(self.checked)
+        return tuple(map(id, self.bind_static)), tuple(self.named_axes.items())
 
     def rebind(self, f: Callable[P, R], operands: Sequence[Value]) -> Callable[P, R]:
         """Returns the function with `operands` substituted for the values that it closed over."""
         if not self.bind_static and not self.named_axes:
             return f
-        substitutes = tuple(map(_vary_like, self.bind_static, operands)) if self.bind_static else ()
+        substitutes = tuple(operands) if self.bind_static else ()
         return wrap_in_handler(ClosureRebinder(CURRENT.get(), self, substitutes).with_inner, f)
-
-
-def _vary_like(held: Value, operand: Value) -> Value:
-    """Returns `operand`, marked as varying along the mesh axes along which `held` varies."""
-    missing = varies(held) - varies(operand)
-    return bind1(PVary(tuple(sorted(missing))), operand) if missing else operand
 
 
 EMPTY_CLOSURE: Final = ClosureScope((), NO_AXES)
@@ -155,15 +142,8 @@ class ClosureRebinder(Handler):
 
     @property
     @override
-    def axes(self) -> Mapping[Hashable, int]:
+    def axes(self) -> AxisEnvironment:
         return MappingProxyType({**self.scope.named_axes, **self.inner.axes})
-
-    @property
-    @override
-    def checked(self) -> Mapping[str, int]:
-        inner = self.inner
-        own = {name: size for name, size in self.scope.checked.items() if name not in inner.axes}
-        return MappingProxyType({**own, **inner.checked})  # without mesh axes that are axes of `vmap` here
 
     def with_inner(self, inner: Handler) -> ClosureRebinder:
         return evolve(self, inner=inner)
@@ -234,21 +214,17 @@ class TracedFunction:
 
 def trace_function(fun: FlatFunction, recording: Handler, args: Sequence[Value]) -> TracedFunction:
     """Stages a function for arguments like `args`; `recording` is the handler that may own closed-over tracers."""
-    jaxpr, const_values = stage(fun, [a.aval for a in args], recording, along=list(map(varies, args)))
+    jaxpr, const_values = stage(fun, [a.aval for a in args], recording)
     consts = tuple(const_values)
     held = consts if any(isinstance(c, Tracer) for c in consts) else ()
-    return TracedFunction(jaxpr.closed(), consts, ClosureScope(held, recording.axes, recording.checked))
+    return TracedFunction(jaxpr.closed(), consts, ClosureScope(held, recording.axes))
 
 
 def partial_eval_function(f: FlatFunction, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value]]:
     """Partially evaluates a function of unknown values; returns the jaxpr that depends on them, and its constants."""
     handler = PartialEval(CURRENT.get())
     inputs = [handler.input(a) for a in avals]
-    token = CURRENT.set(handler)
-    try:
-        outs = f(*inputs)
-    finally:
-        CURRENT.reset(token)
+    outs = call_under(handler, f, *inputs)
     return handler.build(inputs, outs)
 
 

@@ -214,9 +214,9 @@ class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
             out.flags.writeable = False
         return list(map(ConcreteArray, results, outs))
 
-    def _element(self, x: ConcreteArray, k: int, place: Sequence[int]) -> ConcreteArray:
-        """Returns operand number `k` for the call at the batch index `place`."""
-        index = tuple([i for i, each in zip(place, self.batches, strict=True) if each.batched[k]][::-1])
+    def _element(self, x: ConcreteArray, k: int, position: Sequence[int]) -> ConcreteArray:
+        """Returns operand number `k` for the call at the batch index `position`."""
+        index = tuple([i for i, each in zip(position, self.batches, strict=True) if each.batched[k]][::-1])
         aval = ShapedArray(x.aval.shape[len(index) :], x.aval.dtype, x.aval.weak_type)
         return ConcreteArray(aval, np.asarray(x.numpy()[index]))
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 from tracefx.control.call import CallPrimitive
 from tracefx.control.control_flow import merge_masked, select_masked, select_unmasked
 from tracefx.control.remat import CheckpointPolicy, plan_remat
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
@@ -38,14 +39,6 @@ class CheckpointPrimitive(CallPrimitive):
     differentiated: bool = False
     policy: CheckpointPolicy | None = field(default=None, metadata={"erased": True})
     prevent_cse: bool = True
-
-    @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> CheckpointPrimitive:
-        return evolve(self, jaxpr=jaxprs[0])
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
@@ -104,12 +97,9 @@ class RematerializedJaxpr:
     needed: tuple[int, ...]
 
 
+@memoize_on_object
 def rematerialize_jaxpr(jaxpr: Jaxpr, unknown: Mask, policy: CheckpointPolicy | None) -> RematerializedJaxpr:
     """Splits a jaxpr by partial evaluation, with only those residuals that the policy allows."""
-    return jaxpr.memo.get(("rematerialized", unknown, policy), lambda: _rematerialize_jaxpr(jaxpr, unknown, policy))
-
-
-def _rematerialize_jaxpr(jaxpr: Jaxpr, unknown: Mask, policy: CheckpointPolicy | None) -> RematerializedJaxpr:
     split = unzip_jaxpr(jaxpr, unknown)
     known, n = split.known, split.out_unknown.count(False)
     new_residuals = iter(known.outs[n:])

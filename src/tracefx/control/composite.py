@@ -10,21 +10,20 @@ from collections.abc import Sequence
 from typing import TypeAlias, final
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
 from tracefx.core import dtypes
-from tracefx.core.avals import Axes, Shape, ShapedArray
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.effects import Effects
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import HasTypedBodies
 from tracefx.lowering import Builder, IrValue, Lowerable
 
 
@@ -51,7 +50,7 @@ Attributes: TypeAlias = tuple[tuple[str, AttributeValue | tuple[AttributeValue, 
 
 @final
 @frozen(eq=False)
-class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerable, HasVaryingRule):
+class Composite(HasBody, Primitive, HasTypedBodies, BodyTransformable, Expandable, Lowerable):
     """A call of `jaxpr`, which has no constants, that compilers know by the name `label`, a version and attributes."""
 
     name = "composite"
@@ -65,19 +64,6 @@ class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerabl
     def profile_name(self) -> str:
         return f"{self.name}({self.label})"
 
-    @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> Composite:
-        return evolve(self, jaxpr=jaxprs[0])
-
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.jaxpr.effects
-
     @property
     def call(self) -> Call:
         """The plain call of the jaxpr."""
@@ -88,10 +74,6 @@ class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerabl
         return self.call.abstract_eval(*avals)
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        return flow.through(self.jaxpr, operands)
-
-    @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         return self.call.evaluate(args)
 
@@ -100,8 +82,8 @@ class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerabl
         return bind(self.call, *args)
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        return self.call.transform_bodies(entry, args)
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        return self.call.transform_bodies(interpreter, args)
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:

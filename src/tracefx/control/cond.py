@@ -29,16 +29,25 @@ from tracefx.control.control_flow import (
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.control.sow import IN_BATCHED_COND, mark_uncollectable
 from tracefx.core import dtypes
-from tracefx.core.avals import Axes, ShapedArray, show_avals
+from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals, without_vma
 from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import BodyInterpreter, CollectedSpec, ValueSpec, flatten_to_arrays, unpack_results
+from tracefx.core.body_transform import (
+    BodyInterpreter,
+    BodyKind,
+    BodyName,
+    CollectedSpec,
+    ValueSpec,
+    flatten_to_arrays,
+    unpack_results,
+)
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, to_numpy
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import (
     Consts,
     Mask,
@@ -60,7 +69,7 @@ INDEX_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 
 @final
 @frozen(eq=False)
-class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
+class Cond(ControlFlowPrimitive, Rematerializable):
     """The primitive of `cond` and `switch`: `branches[index](*operands)`.
 
     The first operand is the index, an `i32[]` that must be in range. All branches have the same input and output shapes
@@ -81,25 +90,25 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         first = self.branches[0]
-        if avals[0] != INDEX_AVAL:
-            raise TypeError(f"cond takes an index of type {INDEX_AVAL}, got {avals[0]}")
+        index, *operands = avals
+        if without_vma([index]) != (INDEX_AVAL,):
+            raise TypeError(f"cond takes an index of type {INDEX_AVAL}, got {index}")
         for i, branch in enumerate(self.branches):
-            if avals[1:] != branch.in_avals:
+            if not accepts(branch.in_avals, tuple(operands)):
                 raise TypeError(
-                    f"branch {i} of cond takes ({show_avals(branch.in_avals)}), got ({show_avals(avals[1:])})"
+                    f"branch {i} of cond takes ({show_avals(branch.in_avals)}), got ({show_avals(operands)})"
                 )
-            if branch.out_avals != first.out_avals:
+            if branch is not first and without_vma(branch.out_avals) != without_vma(first.out_avals):
                 raise TypeError(
                     f"branch {i} of cond returns ({show_avals(branch.out_avals)}), branch 0 returns "
                     f"({show_avals(first.out_avals)})"
                 )
-        return first.out_avals
+        outs = zip(*[branch.out_avals for branch in self.branches], strict=True)
+        return [each[0].with_vma(join_vma((index, *each))) for each in outs]
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        index_axes, *operand_axes = operands
-        out_axes = [flow.through(branch, operand_axes) for branch in self.branches]
-        return [index_axes.union(*axes) for axes in zip(*out_axes, strict=True)]
+    def with_operand_types(self, avals: Sequence[ShapedArray], retype: Retype) -> Cond:
+        return ControlFlowPrimitive.with_operand_types(self, avals[1:], retype)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
@@ -115,9 +124,10 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[Cond, tuple[bool, ...], tuple[bool, ...]]:
-        pruned, used_ins = self.memo.get(("prune", used_outs), lambda: self._pruned(used_outs))
+        pruned, used_ins = self._pruned(used_outs)
         return pruned, (True, *used_ins), used_outs
 
+    @memoize_on_object
     def _pruned(self, used_outs: Mask) -> tuple[Cond, Mask]:
         bodies = [dce(branch, used_outs) for branch in self.branches]
         used = union_masks(map(used_inputs, bodies))
@@ -130,17 +140,17 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     # -------------------------------------------------------------- interpreting the branches
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        index = entry.strip_to_plain(args[0], "the predicate of cond")
-        specs = [entry.spec(x) for x in args[1:]]
-        names = [f"branch {i} of cond" for i in range(len(self.branches))]
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        index = interpreter.strip_to_plain(args[0], "the predicate of cond")
+        specs = [interpreter.spec(x) for x in args[1:]]
+        names = [BodyName("cond", BodyKind.BRANCH, i) for i in range(len(self.branches))]
         outs: list[ValueSpec | None] = [None] * len(self.branches[0].outs)
         state: ValueSpec | None = None
         collected: tuple[CollectedSpec, ...] = ()
         while True:  # fixed point: all branches must return values of the same specs
             bodies = []
-            for branch, what in zip(self.branches, names, strict=True):
-                body = entry.transform_body(branch, specs, what, outs=outs, state=state, collected=collected)
+            for branch, name in zip(self.branches, names, strict=True):
+                body = interpreter.transform_body(branch, specs, name, outs=outs, state=state, collected=collected)
                 outs, state, collected = list(body.outs), body.state or state, body.collected
                 bodies.append(body)
             if all(
@@ -148,8 +158,9 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
             ):
                 break
         jaxprs, consts = unify_consts([(body.jaxpr, body.consts) for body in bodies])
-        operands = flatten_to_arrays(entry, args[1:], specs)
-        return unpack_results(entry, bodies[0], bind(Cond(jaxprs), index, *consts, *entry.state(state), *operands))
+        operands = flatten_to_arrays(interpreter, args[1:], specs)
+        results = bind(Cond(jaxprs), index, *consts, *interpreter.state(state), *operands)
+        return unpack_results(interpreter, bodies[0], results)
 
     # -------------------------------------------------------------- forward mode
 
@@ -157,11 +168,12 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         index, *operands = primals
         nonzero = nonzero_mask(tangents[1:])
-        prim, consts, out_nonzero = self.memo.get(("jvp", nonzero), lambda: self._jvp(nonzero))
+        prim, consts, out_nonzero = self._jvp(nonzero)
         outs = bind(prim, index, *consts, *operands, *drop_zeros(tangents[1:]))
         n = len(out_nonzero)
         return outs[:n], insert_zeros(outs[n:], out_nonzero, self.branches[0].out_avals)
 
+    @memoize_on_object
     def _jvp(self, nonzero: Mask) -> tuple[Cond, Consts, Mask]:
         out_nonzero = union_masks([jvp_jaxpr(branch, nonzero).out_nonzero for branch in self.branches])
         derived = [jvp_jaxpr(branch, nonzero, out_nonzero) for branch in self.branches]
@@ -177,10 +189,10 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         (index, *operands), (index_dim, *operand_dims) = args, dims
         if index_dim is not None:
             return self._batch_all(axis, index, index_dim, operands, tuple(operand_dims))
-        key = ("batch", axis, tuple(operand_dims))
-        prim, consts, out_batched = self.memo.get(key, lambda: self._batch(axis, tuple(operand_dims)))
+        prim, consts, out_batched = self._batch(axis, tuple(operand_dims))
         return bind(prim, index, *consts, *operands), [0 if b else None for b in out_batched]
 
+    @memoize_on_object
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> tuple[Cond, Consts, Mask]:
         unconstrained = [batch_jaxpr(branch, axis, dims) for branch in self.branches]
         out_batched = union_masks([tuple([d is not None for d in b.out_dims]) for b in unconstrained])
@@ -242,7 +254,7 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         if unknown[0]:  # the branch is unknown, so no part of any branch can be evaluated
             return recorder.record(self, args)
         mask = tuple(unknown[1:])
-        halves = self.memo.get(("unzip", mask), lambda: _unzip_branches(self.branches, mask))
+        halves = _unzip_branches(self, mask)
         index, *operands = args
         known, unknown_operands = select_unmasked(operands, mask), select_masked(operands, mask)
         outs = recorder.evaluate(Cond(halves.known), [index, *halves.consts, *known])
@@ -278,13 +290,13 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         index, *operands = args
         assert not isinstance(index, UndefinedPrimal)
         lin, out_nonzero = linear_mask(operands), nonzero_mask(cts)
-        key = ("transpose", lin, out_nonzero)
-        op, consts, in_nonzero = self.memo.get(key, lambda: self._transpose(lin, out_nonzero))
+        op, consts, in_nonzero = self._transpose(lin, out_nonzero)
         known = [a for a in operands if not isinstance(a, UndefinedPrimal)]
         outs = bind(op, index, *consts, *known, *drop_zeros(cts))
         avals = select_masked(self.branches[0].in_avals, lin)
         return [None, *merge_masked(lin, insert_zeros(outs, in_nonzero, avals), [None] * len(known))]
 
+    @memoize_on_object
     def _transpose(self, lin: Mask, out_nonzero: Mask) -> tuple[Cond, Consts, Mask]:
         in_nonzero = union_masks([transpose_jaxpr(branch, lin, out_nonzero).in_nonzero for branch in self.branches])
         derived = [transpose_jaxpr(branch, lin, out_nonzero, in_nonzero) for branch in self.branches]
@@ -325,7 +337,9 @@ class _UnzippedBranches:
     """The indices of the known operands that are residuals of any branch."""
 
 
-def _unzip_branches(branches: tuple[Jaxpr, ...], unknown: Mask) -> _UnzippedBranches:
+@memoize_on_object
+def _unzip_branches(cond: Cond, unknown: Mask) -> _UnzippedBranches:
+    branches = cond.branches
     out_unknown = union_masks([unzip_jaxpr(branch, unknown).out_unknown for branch in branches])
     halves = [unzip_jaxpr(branch, unknown, out_unknown) for branch in branches]
     forwarded = sorted({index for h in halves for index in h.forwarded if index is not None})

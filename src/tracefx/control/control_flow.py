@@ -10,11 +10,14 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyTransformable
+from tracefx.core.bounded_cache import Memo, memoize_on_object
 from tracefx.core.effects import Effects
-from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Memo, Var
+from tracefx.core.jaxpr import Jaxpr, Var, single_eqn_jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value
+from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask
 from tracefx.lowering import Lowerable
 from tracefx.passes.dce import Prunable
@@ -27,7 +30,7 @@ InputSource: TypeAlias = int | ShapedArray
 
 @frozen(eq=False)
 class ControlFlowPrimitive(
-    Primitive, HasSubjaxprs, Prunable, BodyTransformable, Differentiable, Transposable, Batchable, Lowerable
+    Primitive, HasTypedBodies, Prunable, BodyTransformable, Differentiable, Transposable, Batchable, Lowerable
 ):
     """Base class of control-flow primitives. Transformed versions are cached in `memo`."""
 
@@ -35,8 +38,18 @@ class ControlFlowPrimitive(
 
     @property
     @override
+    @memoize_on_object
     def effects(self) -> Effects:
-        return self.memo.get("effects", lambda: frozenset().union(*[body.effects for body in self.jaxprs()]))
+        return frozenset().union(*[body.effects for body in self.jaxprs()])
+
+    @memoize_on_object
+    def as_jaxpr(self, avals: tuple[ShapedArray, ...]) -> Jaxpr:
+        """Returns the jaxpr of one equation that applies this primitive to inputs of the types `avals`."""
+        return single_eqn_jaxpr(self, avals)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.run(self.as_jaxpr(tuple([a.aval for a in args])), args, self.name)
 
 
 # ------------------------------------------------------------------ masks
@@ -91,13 +104,6 @@ def merge_masked(mask: Sequence[bool], selected: Sequence[X], others: Sequence[X
 
 
 # ------------------------------------------------------------------ jaxprs
-
-
-def single_eqn_jaxpr(prim: Primitive, avals: Sequence[ShapedArray]) -> Jaxpr:
-    """Returns the jaxpr of one equation that applies a primitive."""
-    inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
-    outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
-    return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
 
 
 def used_inputs(jaxpr: Jaxpr) -> Mask:

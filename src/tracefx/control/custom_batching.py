@@ -33,10 +33,11 @@ from tracefx.control.control_flow import (
 )
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.callables import BatchRunner
 from tracefx.core.dtypes import is_inexact
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, Handler, bind
+from tracefx.core.handler import CURRENT, Handler, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
@@ -110,8 +111,9 @@ class CustomVmap(CustomRuleProgram):
     rule: BatchRule = field(metadata={"erased": True})
 
     @override
-    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> CustomVmap:
-        return evolve(self, jaxpr=jaxpr, rule=_skip_operands(consts, wrap_in_handler(enter, self.rule)))
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> CustomVmap:
+        rule = self.rule if enter is None else wrap_in_handler(enter, self.rule)
+        return evolve(self, jaxpr=jaxpr, rule=_skip_operands(consts, rule))
 
     @override
     def with_extra_outputs(self, extra: ExtraOutputs) -> CustomVmap:
@@ -133,9 +135,7 @@ class CustomVmap(CustomRuleProgram):
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         mask, ct_nonzero = linear_mask(args), nonzero_mask(cts)
-        derived, consts = self.jaxpr.memo.get(
-            ("transpose of a batch", mask, ct_nonzero), lambda: _transpose_jaxpr(self.jaxpr, mask, ct_nonzero)
-        )
+        derived, consts = _transpose_jaxpr(self.jaxpr, mask, ct_nonzero)
         rule = _skip_operands(len(consts), _transpose_batch_rule(self.rule, mask, ct_nonzero, self.jaxpr))
         known = [a for a in args if not isinstance(a, UndefinedPrimal)]
         in_cts = bind(CustomVmap(self.label, derived, rule), *consts, *known, *drop_zeros(cts))
@@ -241,11 +241,7 @@ def _run_jvp(fun: FlatFunction, mask: Mask, values: Sequence[Value]) -> list[Val
     handler = JVP(CURRENT.get())
     tangents = iter(values[n:])
     duals = [handler.wrap(x, next(tangents)) if m else x for x, m in zip(values, mask, strict=False)]
-    token = CURRENT.set(handler)
-    try:
-        outs = fun(*duals)
-    finally:
-        CURRENT.reset(token)
+    outs = call_under(handler, fun, *duals)
     pairs = [handler.unwrap(o) for o in outs]
     return [instantiate(t) for p, t in pairs if is_inexact(p.aval.dtype)]
 
@@ -274,6 +270,7 @@ def _jvp_batch_rule(rule: BatchRule, mask: Mask) -> BatchRule:
     return pushed
 
 
+@memoize_on_object
 def _transpose_jaxpr(jaxpr: Jaxpr, mask: Mask, ct_nonzero: Mask) -> tuple[Jaxpr, tuple[Value, ...]]:
     """Transposes a jaxpr after evaluating its known part, since it may be a derivative that has not been linearized."""
     avals, n = select_masked(jaxpr.in_avals, mask), mask.count(False)

@@ -10,9 +10,9 @@ from typing_extensions import override
 
 from tracefx.control.callables import (
     EMPTY_CLOSURE,
+    BatchDims,
     JVPRule,
     OutDims,
-    batch_function,
     batch_jvp_rule,
     derive,
     match_weak_types,
@@ -21,22 +21,19 @@ from tracefx.control.callables import (
     wrap_in_handler,
 )
 from tracefx.control.control_flow import drop_zeros, insert_zeros, nonzero_mask, select_masked
-from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
+from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
 from tracefx.core.callables import BatchRunner
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import ROOT, Handler, bind
+from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Tangent
+from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
-from tracefx.interpreters.batch import Batch
-from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr
-from tracefx.passes.dce import Prunable, dce
-from tracefx.text.printer import HasJaxParams
+from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
 
 
 @final
 @frozen(eq=False)
-class CustomJVPCall(CustomRuleCall):
+class CustomJVPCall(CustomDerivativeCall):
     """A call of `fun`, which `rule` differentiates."""
 
     name = "custom_jvp_call"
@@ -52,13 +49,8 @@ class CustomJVPCall(CustomRuleCall):
         return evolve(self, fun=wrap_in_handler(enter, self.fun), rule=wrap_in_handler(enter, self.rule))
 
     @override
-    def batch_callables(
-        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
-        fun, rule = batch_function(mapper, self.fun, dims, out), batch_jvp_rule(mapper, self.rule, dims, out)
-        outs = bind(evolve(self, fun=fun, rule=rule), *args)
-        return outs, out.of(outs)
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomJVPCall:
+        return evolve(self, rule=batch_jvp_rule(mapper, self.rule, dims, out))
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomJVP, Sequence[Value]]:
@@ -70,7 +62,7 @@ class CustomJVPCall(CustomRuleCall):
 
 @final
 @frozen(eq=False)
-class CustomJVP(CustomRuleProgram, Prunable, HasJaxParams):
+class CustomJVP(CustomDerivativeProgram):
     """A call of `jaxpr`, which `rule` differentiates.
 
     The first `num_consts` operands are closed-over values, which are not differentiable.
@@ -87,18 +79,18 @@ class CustomJVP(CustomRuleProgram, Prunable, HasJaxParams):
         return params | {"symbolic_zeros": self.symbolic_zeros} | num_consts_param(self.num_consts)
 
     @override
-    def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomJVP, tuple[bool, ...], tuple[bool, ...]]:
-        """Removes unused outputs. All operands remain, since the rule may use operands that the function does not."""
-        jaxpr = dce(self.jaxpr, used_outs)
-        if jaxpr is self.jaxpr:
-            return self, (True,) * len(jaxpr.invars), used_outs
-        rule = self.rule if all(used_outs) else _select_outputs(self.rule, used_outs)
-        return evolve(self, jaxpr=jaxpr, rule=rule), (True,) * len(jaxpr.invars), used_outs
+    def select_outputs(self, used: tuple[bool, ...]) -> CustomJVP:
+        return evolve(self, rule=_select_outputs(self.rule, used))
 
     @override
-    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> CustomJVP:
-        rule = rebind_jvp_rule(self.label, wrap_in_handler(enter, self.rule), EMPTY_CLOSURE, consts)
-        return evolve(self, jaxpr=jaxpr, rule=rule, num_consts=consts + self.num_consts)
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomJVP:
+        return evolve(self, rule=batch_jvp_rule(mapper, self.rule, dims, out))
+
+    @override
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> CustomJVP:
+        rule = self.rule if enter is None else wrap_in_handler(enter, self.rule)
+        rebound = rebind_jvp_rule(self.label, rule, EMPTY_CLOSURE, consts)
+        return evolve(self, jaxpr=jaxpr, rule=rebound, num_consts=consts + self.num_consts)
 
     @override
     def with_extra_outputs(self, extra: ExtraOutputs) -> CustomJVP:
@@ -108,22 +100,6 @@ class CustomJVP(CustomRuleProgram, Prunable, HasJaxParams):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = self.rule(primals, tangents)
         return match_weak_types(outs, self.jaxpr.out_avals), out_tangents
-
-    @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
-        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
-        rule = batch_jvp_rule(Batch(ROOT, axis), self.rule, dims, OutDims(self.label, axis, derived.out_dims))
-        n = len(derived.consts)
-        prim = evolve(
-            self,
-            jaxpr=derived.jaxpr,
-            rule=rebind_jvp_rule(self.label, rule, EMPTY_CLOSURE, n),
-            num_consts=n + self.num_consts,
-        )
-        return bind(prim, *derived.consts, *args), derived.out_dims
 
 
 def _select_outputs(rule: JVPRule, used: tuple[bool, ...]) -> JVPRule:

@@ -1,4 +1,4 @@
-"""Base classes of primitives with user-defined rules: one that holds a function, and one that holds its jaxpr."""
+"""Base classes of primitives with user-defined rules: those that hold a function, and those that hold its jaxpr."""
 
 from __future__ import annotations
 
@@ -9,26 +9,44 @@ from typing import Self, TypeVar, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.callables import FlatFunction, require_no_tracers, transpose_call
-from tracefx.core.avals import Axes, ShapedArray, show_avals
-from tracefx.core.body_transform import BodyInterpreter, BodyTransformable, TransformedBody, array_spec, unpack_results
-from tracefx.core.callables import HasCallables
-from tracefx.core.effects import Effects
+from tracefx.control.callables import (
+    BatchDims,
+    FlatFunction,
+    OutDims,
+    batch_function,
+    require_no_tracers,
+    transpose_call,
+)
+from tracefx.core.avals import ShapedArray, accepts, show_avals
+from tracefx.core.body_transform import (
+    BodyInterpreter,
+    BodyName,
+    BodyTransformable,
+    TransformedBody,
+    array_spec,
+    unpack_results,
+)
+from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import Handler, bind
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.handler import ROOT, Handler, bind
+from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
     Expandable,
+    MappedAxis,
     Primitive,
     Tangent,
     Transposable,
     UndefinedPrimal,
 )
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import HasTypedBodies
+from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.passes.dce import Prunable, dce
+from tracefx.text.printer import HasJaxParams
 
 X = TypeVar("X")
 
@@ -82,15 +100,15 @@ class ExtraOutputs:
 
 @frozen(eq=False)
 class CustomRuleProgram(
+    HasBody,
     Primitive,
-    HasSubjaxprs,
+    HasTypedBodies,
     BodyTransformable,
     Expandable,
     Differentiable,
     Transposable,
     Batchable,
     Lowerable,
-    HasVaryingRule,
 ):
     """A call of `jaxpr`, which is evaluated where no transformation uses the rule."""
 
@@ -98,28 +116,11 @@ class CustomRuleProgram(
     jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})
 
     @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
-        return evolve(self, jaxpr=jaxprs[0])
-
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.jaxpr.effects
-
-    @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         expected = self.jaxpr.in_avals
-        if avals != expected:
+        if not accepts(expected, avals):
             raise TypeError(f"{self.name} of {self.label} takes ({show_avals(expected)}), got ({show_avals(avals)})")
         return self.jaxpr.out_avals
-
-    @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        return flow.through(self.jaxpr, operands)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
@@ -130,10 +131,10 @@ class CustomRuleProgram(
         return eval_jaxpr(self.jaxpr, (), args)
 
     @abstractmethod
-    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> Self:
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> Self:
         """Returns the primitive with another jaxpr, which takes `consts` additional constants first.
 
-        Its rules run under `enter(handler)`, where `handler` is the current handler.
+        Its rules run under `enter(handler)`, where `handler` is the current handler; by default under that handler.
         """
         raise NotImplementedError
 
@@ -143,19 +144,20 @@ class CustomRuleProgram(
         raise NotImplementedError
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         """Keeps the rule, unless operands or outputs are own values of the handler, which the rule cannot handle."""
-        specs = [entry.spec(x) for x in args]
+        specs = [interpreter.spec(x) for x in args]
         if any(spec.tree is not None for spec in specs):
-            return entry.run(self.jaxpr, args)
-        body = entry.transform_body(self.jaxpr, specs, self.label, outs=list(map(array_spec, self.jaxpr.out_avals)))
+            return interpreter.interpret(self.jaxpr, args)
+        outs = list(map(array_spec, self.jaxpr.out_avals))
+        body = interpreter.transform_body(self.jaxpr, specs, BodyName(self.label), outs=outs)
         if any(spec.tree is not None for spec in body.outs):
-            return entry.run(self.jaxpr, args)
+            return interpreter.interpret(self.jaxpr, args)
         if body.state is None and not body.collected:
-            prim = self.with_program(body.jaxpr, len(body.consts), entry.with_inner)
+            prim = self.with_program(body.jaxpr, len(body.consts), interpreter.over)
         else:
             prim = self.with_extra_outputs(ExtraOutputs.of(body))
-        return unpack_results(entry, body, bind(prim, *body.consts, *entry.state(body.input_state), *args))
+        return unpack_results(interpreter, body, bind(prim, *body.consts, *interpreter.state(body.input_state), *args))
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
@@ -164,3 +166,56 @@ class CustomRuleProgram(
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         return builder.inline(self.jaxpr, operands)
+
+
+@frozen(eq=False)
+class CustomDerivativeCall(CustomRuleCall):
+    """A call of `fun` with a user-defined derivative. Staged as a `CustomDerivativeProgram`."""
+
+    @abstractmethod
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> Self:
+        """Returns the primitive with the rule for a whole batch, with batched outputs as `out` determines."""
+
+    @override
+    def batch_callables(
+        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
+        prim = evolve(self, fun=batch_function(mapper, self.fun, dims, out)).batch_rule(mapper, dims, out)
+        outs = bind(prim, *args)
+        return outs, out.of(outs)
+
+
+@frozen(eq=False)
+class CustomDerivativeProgram(CustomRuleProgram, Prunable, HasJaxParams):
+    """A call of `jaxpr` with a user-defined derivative.
+
+    A subclass has the fields `num_consts`, the number of leading operands that are closed-over values, which are not
+    differentiable, and `symbolic_zeros`.
+    """
+
+    @abstractmethod
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> Self:
+        """Returns the primitive with the rule for a whole batch, with batched outputs as `out` determines."""
+
+    @abstractmethod
+    def select_outputs(self, used: tuple[bool, ...]) -> Self:
+        """Returns the primitive with the rule restricted to the outputs in the mask `used`."""
+
+    @override
+    def prune(self, used_outs: tuple[bool, ...]) -> tuple[Self, tuple[bool, ...], tuple[bool, ...]]:
+        """Removes unused outputs. All operands remain, since the rule may use operands that the function does not."""
+        jaxpr = dce(self.jaxpr, used_outs)
+        if jaxpr is self.jaxpr:
+            return self, (True,) * len(jaxpr.invars), used_outs
+        prim = self if all(used_outs) else self.select_outputs(used_outs)
+        return evolve(prim, jaxpr=jaxpr), (True,) * len(jaxpr.invars), used_outs
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
+        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
+        prim = self.batch_rule(Batch(ROOT, axis), dims, OutDims(self.label, axis, derived.out_dims))
+        return bind(prim.with_program(derived.jaxpr, len(derived.consts)), *derived.consts, *args), derived.out_dims

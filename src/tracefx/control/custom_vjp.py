@@ -35,13 +35,13 @@ from tracefx.control.control_flow import (
     select_unmasked,
 )
 from tracefx.control.custom_jvp import num_consts_param
-from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
+from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
 from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
+from tracefx.core.handler import CURRENT, Handler, Tracer, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import (
@@ -57,15 +57,12 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
-from tracefx.interpreters.batch import Batch
-from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Mask, jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.structural import batch_first, instantiate, match_aval, move_axis, reduce_sum
-from tracefx.passes.dce import Prunable, dce
-from tracefx.text.printer import HasJaxParams
 
 BackwardRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
 """A function from `(residuals, output cotangents)` to operand cotangents."""
@@ -89,7 +86,7 @@ ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], ForwardResult]
 
 @final
 @frozen(eq=False)
-class CustomVJPCall(CustomRuleCall):
+class CustomVJPCall(CustomDerivativeCall):
     """A call of `fun`, which `fwd` differentiates. `bwd` is the user's backward pass, for printing."""
 
     name = "custom_vjp_call"
@@ -107,13 +104,8 @@ class CustomVJPCall(CustomRuleCall):
         return evolve(self, fun=wrap_in_handler(enter, self.fun), fwd=_wrap_forward_in_handler(enter, self.fwd))
 
     @override
-    def batch_callables(
-        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
-        fun, fwd = batch_function(mapper, self.fun, dims, out), _batch_forward(mapper, self.fwd, dims, out)
-        outs = bind(evolve(self, fun=fun, fwd=fwd), *args)
-        return outs, out.of(outs)
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomVJPCall:
+        return evolve(self, fwd=_batch_forward(mapper, self.fwd, dims, out))
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVJP, Sequence[Value]]:
@@ -125,7 +117,7 @@ class CustomVJPCall(CustomRuleCall):
 
 @final
 @frozen(eq=False)
-class CustomVJP(CustomRuleProgram, Prunable, HasJaxParams):
+class CustomVJP(CustomDerivativeProgram):
     """A call of `jaxpr`, which `fwd` differentiates.
 
     The first `num_consts` operands are closed-over values, which are not differentiable.
@@ -143,18 +135,18 @@ class CustomVJP(CustomRuleProgram, Prunable, HasJaxParams):
         return params | {"symbolic_zeros": self.symbolic_zeros} | num_consts_param(self.num_consts)
 
     @override
-    def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomVJP, tuple[bool, ...], tuple[bool, ...]]:
-        """Removes unused outputs, but no operands, since the forward pass may use some that the function does not."""
-        jaxpr = dce(self.jaxpr, used_outs)
-        if jaxpr is self.jaxpr:
-            return self, (True,) * len(jaxpr.invars), used_outs
-        fwd = self.fwd if all(used_outs) else _select_outputs(self.fwd, used_outs)
-        return evolve(self, jaxpr=jaxpr, fwd=fwd), (True,) * len(jaxpr.invars), used_outs
+    def select_outputs(self, used: tuple[bool, ...]) -> CustomVJP:
+        return evolve(self, fwd=_select_outputs(self.fwd, used))
 
     @override
-    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> CustomVJP:
-        fwd = _rebind_forward(self.label, _wrap_forward_in_handler(enter, self.fwd), EMPTY_CLOSURE, consts)
-        return evolve(self, jaxpr=jaxpr, fwd=fwd, num_consts=consts + self.num_consts)
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomVJP:
+        return evolve(self, fwd=_batch_forward(mapper, self.fwd, dims, out))
+
+    @override
+    def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> CustomVJP:
+        fwd = self.fwd if enter is None else _wrap_forward_in_handler(enter, self.fwd)
+        rebound = _rebind_forward(self.label, fwd, EMPTY_CLOSURE, consts)
+        return evolve(self, jaxpr=jaxpr, fwd=rebound, num_consts=consts + self.num_consts)
 
     @override
     def with_extra_outputs(self, extra: ExtraOutputs) -> CustomVJP:
@@ -165,22 +157,6 @@ class CustomVJP(CustomRuleProgram, Prunable, HasJaxParams):
         forward = self.fwd(primals, nonzero_mask(tangents))
         forward = evolve(forward, outs=match_weak_types(forward.outs, self.jaxpr.out_avals))
         return forward.outs, bind_custom_linear(self.label, forward, tangents)
-
-    @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
-        derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
-        fwd = _batch_forward(Batch(ROOT, axis), self.fwd, dims, OutDims(self.label, axis, derived.out_dims))
-        n = len(derived.consts)
-        prim = evolve(
-            self,
-            jaxpr=derived.jaxpr,
-            fwd=_rebind_forward(self.label, fwd, EMPTY_CLOSURE, n),
-            num_consts=n + self.num_consts,
-        )
-        return bind(prim, *derived.consts, *args), derived.out_dims
 
 
 # ------------------------------------------------------------------ forward passes
@@ -335,12 +311,11 @@ def _batch_pullback(
 
         results, result_dims = mapper.run(back, [*residuals, *drop_zeros(cts)], [*dims, *select_masked(out_dims, mask)])
         pairs = zip(results, result_dims, strict=True)
-        size = mapper.axis.size
         return [
             (
                 _move_or_sum_axis(mapper.axis, *next(pairs), dim, mapped)
                 if nonzero
-                else Zero(_batched_aval(aval, size, dim))
+                else Zero(aval if dim is None else aval.with_axis(mapper.axis.size, dim))
             )
             for nonzero, aval, dim in zip(in_nonzero, in_avals, in_dims, strict=True)
         ]
@@ -355,10 +330,6 @@ def _move_or_sum_axis(axis: MappedAxis, ct: Value, dim: int | None, target: int 
     if dim is None and not mapped:
         return ct
     return reduce_sum(batch_first(ct, dim, axis), (0,))
-
-
-def _batched_aval(aval: ShapedArray, size: int, dim: int | None) -> ShapedArray:
-    return aval if dim is None else aval.with_axis(size, dim)
 
 
 # ------------------------------------------------------------------ the linear map of tangents
@@ -426,13 +397,13 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
         avals = [x.aval for x in args[:n]] + select_masked(self.out_avals, self.out_nonzero)
         try:
-            _, consts = stage(pulled, avals, recording, along=[frozenset()] * len(avals))
+            _, consts = stage(pulled, avals, recording)
         except ConcretizationError:  # it needs concrete values, which it may get when it runs
             return prim, args
         closed_over = tuple([c for c in consts if isinstance(c, Tracer)])
         if not closed_over:
             return prim, args
-        scope, pull = ClosureScope(closed_over, recording.axes, recording.checked), self.pullback
+        scope, pull = ClosureScope(closed_over, recording.axes), self.pullback
 
         @derive(pull, scope.cache_key)
         def rebound(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
@@ -536,11 +507,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
             return bind(self, *primals), map_tangents
         handler = JVP(CURRENT.get())
         duals = [*map(handler.wrap, primals[:n], tangents[:n]), *primals[n:]]
-        token = CURRENT.set(handler)
-        try:
-            pairs = list(map(handler.unwrap, self.expand(*duals)))
-        finally:
-            CURRENT.reset(token)
+        pairs = list(map(handler.unwrap, call_under(handler, self.expand, *duals)))
         return [p for p, _ in pairs], [add_tangents(t, m) for (_, t), m in zip(pairs, map_tangents, strict=True)]
 
     def bind_nonzero(self, moving: Mask, residuals: Sequence[Value], tangents: Sequence[Tangent]) -> Sequence[Value]:

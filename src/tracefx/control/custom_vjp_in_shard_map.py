@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from tracefx.control.callables import ClosureRebinder, JVPRule, derive
+from tracefx.control.callables import ClosureRebinder, derive
 from tracefx.control.custom_vjp import ForwardResult, ForwardRule
-from tracefx.core.avals import Axes
-from tracefx.core.handler import current, varies
+from tracefx.core.avals import MeshAxes
+from tracefx.core.handler import AxisEnvironment, checked_axes, current
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Mask
@@ -15,32 +15,30 @@ from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.collectives.pvary import varying
 
 
-def wrap_vjp_for_shard_map(label: str, fwd: ForwardRule, operands: Sequence[Value]) -> ForwardRule:
+def wrap_vjp_for_shard_map(label: str, fwd: ForwardRule) -> ForwardRule:
     """Wraps a forward pass so that its backward pass takes and returns unreduced cotangents, as `shard_map` does.
 
-    The user's backward rule takes and returns reduced cotangents. Rules may run where the jaxpr is transformed later,
-    and varying axes are no longer tracked there, so the wrapper stores the varying axes of the operands.
+    The user's backward rule takes and returns reduced cotangents.
 
     Returns:
         The wrapped forward pass, or `fwd` itself if no mesh axes are checked. Its backward pass raises `ValueError` for
-        a cotangent that varies along an axis along which the operand is replicated.
+        a cotangent that varies over an axis over which the operand is replicated.
     """
-    checked = tuple(current().checked.items())
+    checked = tuple(checked_axes(current().axes))
     if not checked:
         return fwd
-    operand_axes = tuple(map(varies, operands))
 
-    @derive(fwd, "between devices", checked, operand_axes)
+    @derive(fwd, "between devices", checked)
     def wrapped(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
-        forward = fwd(list(map(varying, primals, operand_axes)), perturbed)
-        out_axes, residual_axes = tuple(map(varies, forward.outs)), tuple(map(varies, forward.residuals))
+        forward = fwd(primals, perturbed)
+        operand_axes, out_axes = _vma(primals), _vma(forward.outs)
 
-        @derive(forward.pullback, "between devices", checked, operand_axes, out_axes, residual_axes)
+        @derive(forward.pullback, "between devices", checked, operand_axes, out_axes)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
-            axes = [(name, size) for name, size in checked if name in current().checked]
-            untracked = [name for name, _ in axes if name not in _tracked_axes()]
+            axes = [axis for axis in checked_axes(current().axes) if axis in checked]
+            untracked = [axis[0] for axis in axes if axis not in checked_axes(_tracked_axes())]
             in_cts = forward.pullback(
-                list(map(varying, residuals, residual_axes)),
+                residuals,
                 [
                     ct if isinstance(ct, Zero) else varying(from_unreduced(varying(ct, untracked), known, axes), known)
                     for ct, known in zip(cts, out_axes, strict=True)
@@ -58,39 +56,26 @@ def wrap_vjp_for_shard_map(label: str, fwd: ForwardRule, operands: Sequence[Valu
     return wrapped
 
 
-def wrap_jvp_for_shard_map(rule: JVPRule, operands: Sequence[Value]) -> JVPRule:
-    """Wraps a JVP rule so that it knows the varying axes of the operands, where mesh axes are checked."""
-    if not current().checked:
-        return rule
-    operand_axes = tuple(map(varies, operands))
-
-    @derive(rule, "between devices", operand_axes)
-    def wrapped(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        varying_tangents = [
-            t if isinstance(t, Zero) else varying(t, known) for t, known in zip(tangents, operand_axes, strict=True)
-        ]
-        return rule(list(map(varying, primals, operand_axes)), varying_tangents)
-
-    return wrapped
+def _vma(values: Sequence[Value]) -> tuple[MeshAxes, ...]:
+    return tuple([x.aval.vma for x in values])
 
 
-def _tracked_axes() -> Mapping[str, int]:
-    """Returns the checked axes along which varying cotangents are tracked here.
+def _tracked_axes() -> AxisEnvironment:
+    """Returns the axes in scope whose varying cotangents have types that say so.
 
-    In a jaxpr that is derived from one traced before, none are.
+    In a jaxpr that is derived from one traced before, cotangents have the types of the primal values instead.
     """
     handler = current()
     while isinstance(handler, ClosureRebinder):
         handler = handler.inner
-    return handler.checked
+    return handler.axes
 
 
-def _check_cotangent_axes(label: str, i: int, ct: Tangent, known: Axes) -> None:
-    more = sorted(() if isinstance(ct, Zero) else varies(ct) - known)
+def _check_cotangent_axes(label: str, i: int, ct: Tangent, known: MeshAxes) -> None:
+    more = sorted(ct.aval.vma - known)
     if more:
         names = ", ".join(map(repr, more))
         raise ValueError(
-            f"the backward rule of {label} returns a cotangent of operand {i} that varies along {names}, "
-            f"{ct.aval.varying(known.union(more))}, but the operand is replicated there, so its cotangent must be "
-            f"too: sum it with psum along {names}"
+            f"the backward rule of {label} returns a cotangent of operand {i} that varies along {names}, {ct.aval}, "
+            f"but the operand is replicated there, so its cotangent must be too: sum it with psum along {names}"
         )

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import DebugEffect
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import renumber
 
 
+@memoize_on_object
 def drop_debug_effects(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
     """Returns the jaxpr without debug effects on known values, which ran when the jaxpr was first evaluated.
 
     `unknown` tells which inputs were unknown then; debug effects that depend on these are kept.
     """
-    return jaxpr.memo.get(("silenced", unknown), lambda: _drop_debug_effects(jaxpr, unknown))
-
-
-def _drop_debug_effects(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
     if not any(isinstance(effect, DebugEffect) for effect in jaxpr.effects):
         return jaxpr
     unknown_vars = {v for v, u in zip(jaxpr.invars, unknown, strict=True) if u}

@@ -11,17 +11,16 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Self, final
 
-from attrs import evolve, frozen
+from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape, ShapedArray, show_avals
 from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
-from tracefx.core.effects import Effects
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
@@ -37,7 +36,7 @@ from tracefx.text.printer import HasJaxParams
 
 
 @frozen(eq=False)
-class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Batchable, Lowerable, HasJaxParams):
+class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batchable, Lowerable, HasJaxParams):
     """Base of reductions of several arrays together.
 
     The operands are the arrays, then one scalar initial value for each. `jaxpr` takes one accumulated element for each
@@ -45,19 +44,6 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
     """
 
     jaxpr: Jaxpr
-
-    @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
-        return evolve(self, jaxpr=jaxprs[0])
-
-    @property
-    @override
-    def effects(self) -> Effects:
-        return self.jaxpr.effects
 
     @abstractmethod
     def result_shape(self, x: ShapedArray) -> Shape:
@@ -149,9 +135,9 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
         return eval_jaxpr(derived.jaxpr, (), [*derived.consts, *consts, *args]), derived.out_dims
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        program, consts = stage(self.expand, [entry.spec(a).avals[0] for a in args])
-        return Call(self.name, program.closed()).transform_bodies(entry, [*consts, *args])
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        program, consts = stage(self.expand, [interpreter.spec(a).avals[0] for a in args])
+        return Call(self.name, program.closed()).transform_bodies(interpreter, [*consts, *args])
 
     def region(self) -> Region:
         """Returns the jaxpr as an MLIR region."""

@@ -21,14 +21,15 @@ from tracefx.control.control_flow import (
     nonzero_mask,
     unify_consts,
 )
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray, show_avals
+from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import BodyInterpreter, TransformedBody, unpack_results
+from tracefx.core.body_transform import BodyInterpreter, BodyName, TransformedBody, unpack_results
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
@@ -43,7 +44,7 @@ _HIDDEN: Final = {"hide_default": True, "erased": True, "jax": False}
 
 @final
 @frozen(eq=False)
-class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
+class LinearSolve(ControlFlowPrimitive):
     """The primitive of `custom_linear_solve`: the `x` for which `matvec(consts, x)` is `b`.
 
     `solve(consts, b)` returns `x`, and possibly auxiliary outputs after it. The operands are the constants, which all
@@ -59,8 +60,6 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
     transpose_solve: Jaxpr | None
     axes: tuple[tuple[str, int], ...] = field(default=(), metadata=_HIDDEN)
     """The checked mesh axes, with their sizes."""
-    along: tuple[tuple[str, ...], ...] = field(default=(), metadata=_HIDDEN)
-    """The mesh axes along which each part of `b`, and of `x`, varies."""
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -70,17 +69,26 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
     def with_jaxprs(self, *jaxprs: Jaxpr) -> LinearSolve:
         matvec, solve, *rest = jaxprs
         vecmat, transpose_solve = rest or (None, None)
-        return LinearSolve(self.num_consts, matvec, solve, vecmat, transpose_solve, self.axes, self.along)
+        return LinearSolve(self.num_consts, matvec, solve, vecmat, transpose_solve, self.axes)
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if avals != self.solve.in_avals:
+        if not accepts(self.solve.in_avals, avals):
             raise TypeError(f"{self.name} takes ({show_avals(self.solve.in_avals)}), got ({show_avals(avals)})")
         return self.solve.out_avals
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        return flow.through(self.solve, operands)
+    def with_operand_types(self, avals: Sequence[ShapedArray], retype: Retype) -> LinearSolve:
+        consts, b = avals[: self.num_consts], avals[self.num_consts :]
+        while True:  # fixed point: the right-hand side varies over the same mesh axes as the solution
+            typed = ControlFlowPrimitive.with_operand_types(self, [*consts, *b], retype)
+            wider = [
+                a.with_vma(join_vma((a, product, x)))
+                for a, product, x in zip(b, typed.matvec.out_avals, typed.solve.out_avals, strict=False)
+            ]
+            if wider == list(b):
+                return typed
+            b = wider
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
@@ -98,29 +106,28 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
     # -------------------------------------------------------------- interpreting the jaxprs
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         """Keeps the equation, unless the handler has own values, which the solver would have to handle.
 
         State and collected values come from a separate run of the solver, which has no derivatives.
         """
-        specs = [entry.spec(x) for x in args]
+        specs = [interpreter.spec(x) for x in args]
         if any(spec.tree is not None for spec in specs):
-            return entry.run(self.solve, args)
-        bodies = [entry.transform_body(body, specs, self.name) for body in self.jaxprs()]
+            return interpreter.interpret(self.solve, args)
+        bodies = [interpreter.transform_body(body, specs, BodyName(self.name)) for body in self.jaxprs()]
         if any(o.tree is not None for body in bodies for o in body.outs):
-            return entry.run(self.solve, args)
+            return interpreter.interpret(self.solve, args)
         solve_body, has_extra = bodies[1], any(b.state is not None or b.collected for b in bodies)
         if has_extra and any(body.jaxpr.effects for body in bodies):  # effects must not run twice
-            return entry.run(self.solve, args)
-        jaxprs, consts = unify_consts([_drop_collected(entry, body) for body in bodies])
+            return interpreter.interpret(self.solve, args)
+        jaxprs, consts = unify_consts([_drop_collected(interpreter, body) for body in bodies])
         op = evolve(self.with_jaxprs(*jaxprs), num_consts=self.num_consts + len(consts))
         outs = bind(op, *consts, *args)
         if solve_body.state is not None or solve_body.collected:
             stopped = [stop_gradient(x) for x in args]
-            results = bind(
-                Call(self.name, solve_body.jaxpr), *solve_body.consts, *entry.state(solve_body.input_state), *stopped
-            )
-            unpack_results(entry, solve_body, results)
+            state = interpreter.state(solve_body.input_state)
+            results = bind(Call(self.name, solve_body.jaxpr), *solve_body.consts, *state, *stopped)
+            unpack_results(interpreter, solve_body, results)
         return outs
 
     # -------------------------------------------------------------- differentiation
@@ -141,7 +148,7 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
         if all(isinstance(t, Zero) for t in rhs):
             return outs, [Zero(o.aval.tangent()) for o in outs]
         operands = [match_aval(instantiate(t), p.aval) for t, p in zip(rhs, primals[n:], strict=True)]
-        solved = bind(self, *consts, *operands)  # type: ignore[arg-type]  # none of them is a `Zero`
+        solved = bind(self, *consts, *operands)
         return outs, [*solved[:size], *[Zero(o.aval.tangent()) for o in outs[size:]]]
 
     @override
@@ -154,13 +161,12 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
                 "reverse-mode differentiation of custom_linear_solve needs transpose_solve, to solve the transposed "
                 "equation; or pass symmetric=True if matvec is its own transpose"
             )
-        size = len(args) - n
-        op = LinearSolve(n, self.vecmat, self.transpose_solve, self.matvec, self.solve, self.axes, self.along)
+        op = LinearSolve(n, self.vecmat, self.transpose_solve, self.matvec, self.solve, self.axes)
         # The transposed equation holds for reduced cotangents: an iterative solver needs these to test convergence.
-        along = [frozenset(names) for names in self.along] or [NOWHERE] * size
-        rhs = [from_unreduced(instantiate(ct), known, self.axes) for ct, known in zip(cts, along, strict=False)]
+        vma = [aval.vma for aval in self.solve.in_avals[n:]]
+        rhs = [from_unreduced(instantiate(ct), known, self.axes) for ct, known in zip(cts, vma, strict=False)]
         outs = bind(op, *[a for a in args[:n] if not isinstance(a, UndefinedPrimal)], *rhs)
-        unreduced = [to_unreduced(out, known, self.axes) for out, known in zip(outs, along, strict=False)]
+        unreduced = [to_unreduced(out, known, self.axes) for out, known in zip(outs, vma, strict=False)]
         pulled = zip(unreduced, args[n:], strict=True)
         return [*(None,) * n, *[ct if isinstance(a, UndefinedPrimal) else None for ct, a in pulled]]
 
@@ -171,13 +177,12 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         n = self.num_consts
-        op, extra, batched, out_dims = self.memo.get(
-            ("batch", axis, tuple(dims)), lambda: self._batch(axis, tuple(dims))
-        )
+        op, extra, batched, out_dims = self._batch(axis, tuple(dims))
         sides = zip(args[n:], dims[n:], batched, strict=True)
         operands = [batch_first(x, d, axis) if b else x for x, d, b in sides]
         return bind(op, *extra, *args[:n], *operands), out_dims
 
+    @memoize_on_object
     def _batch(
         self, axis: MappedAxis, dims: tuple[int | None, ...]
     ) -> tuple[LinearSolve, Consts, Mask, tuple[int | None, ...]]:
@@ -185,9 +190,10 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
         consts, batched = dims[:n], tuple([d is not None for d in dims[n:]])
         size = len(batched)
         while True:  # fixed point: a part of b is batched if the same part of x is, and vice versa
-            places = (*consts, *[0 if b else None for b in batched])
+            positions = (*consts, *[0 if b else None for b in batched])
             bodies = [
-                batch_jaxpr(body, axis, places, batched + (False,) * (len(body.outs) - size)) for body in self.jaxprs()
+                batch_jaxpr(body, axis, positions, batched + (False,) * (len(body.outs) - size))
+                for body in self.jaxprs()
             ]
             outs = [tuple([d is not None for d in body.out_dims[:size]]) for body in bodies]
             more = tuple(map(any, zip(batched, *outs, strict=True)))
@@ -203,8 +209,8 @@ def _sub_tangents(x: Tangent, y: Tangent) -> Tangent:
     return x if isinstance(y, Zero) else add_tangents(x, neg(y))
 
 
-def _drop_collected(entry: BodyInterpreter, body: TransformedBody) -> tuple[Jaxpr, Consts]:
+def _drop_collected(interpreter: BodyInterpreter, body: TransformedBody) -> tuple[Jaxpr, Consts]:
     """Returns the jaxpr without state and collected outputs, and its constants, which include the current state."""
     num_state = 0 if body.state is None else len(body.state.avals)
     used = [num_state <= i < num_state + len(body.outs) for i in range(len(body.jaxpr.outs))]
-    return dce(body.jaxpr, used), (*body.consts, *entry.state(body.input_state))
+    return dce(body.jaxpr, used), (*body.consts, *interpreter.state(body.input_state))

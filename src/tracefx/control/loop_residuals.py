@@ -66,14 +66,16 @@ def drop_cheap_residuals(split: UnzippedJaxpr, free: Set[int], results: Set[Atom
     new_residuals = iter(known.outs[n:])
     residuals = [next(new_residuals) if index is None else inputs[index] for index in split.forwarded]
     available = {*residuals, *results, *[inputs[i] for i in free]}
-    producers = {v: eqn for eqn in known.eqns if isinstance(eqn.prim, CHEAP_PRIMITIVES) for v in eqn.outs}
+    producers: dict[Atom, Eqn] = {
+        v: eqn for eqn in known.eqns if isinstance(eqn.prim, CHEAP_PRIMITIVES) for v in eqn.outs
+    }
     recomputed: dict[int, Eqn] = {}
     dropped: set[Atom] = set()
-    order = {v: i for i, eqn in enumerate(known.eqns) for v in eqn.outs}
-    for v in sorted([r for r in residuals if r in producers and r not in results], key=lambda v: -order[v]):  # type: ignore[index]  # the keys of `producers` are variables
+    order: dict[Atom, int] = {v: i for i, eqn in enumerate(known.eqns) for v in eqn.outs}
+    for v in sorted([r for r in residuals if r in producers and r not in results], key=lambda v: -order[v]):
         available.discard(v)
         steps = _recomputation(v, available, producers)
-        producer = producers[v]  # type: ignore[index]  # as above
+        producer = producers[v]
         if steps is None and isinstance(producer.prim, Plantable):
             # Store the operand instead of the named value, so that other residuals can be recomputed from it too.
             steps = {id(producer): producer}
@@ -106,7 +108,7 @@ def drop_cheap_residuals(split: UnzippedJaxpr, free: Set[int], results: Set[Atom
     return UnzippedJaxpr(known_half, unknown_half, split.consts, split.out_unknown, forwarded)
 
 
-def _recomputation(atom: Atom, available: Set[Atom], producers: dict[Var, Eqn]) -> dict[int, Eqn] | None:
+def _recomputation(atom: Atom, available: Set[Atom], producers: dict[Atom, Eqn]) -> dict[int, Eqn] | None:
     """Returns the equations that recompute a value from available ones, or `None` if they are too many or not cheap."""
     eqns: dict[int, Eqn] = {}
     todo: list[Atom] = [atom]

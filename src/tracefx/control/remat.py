@@ -121,8 +121,8 @@ def split_body_for_remat(
     return renumber(forward), renumber(recompute), tuple([v.aval for v in plan.saved])
 
 
-def is_saveable(policy: CheckpointPolicy | None, eqn: Eqn, place: int) -> bool:
-    """Whether the policy saves output `place` of an equation; outputs of a body are judged by the equations inside."""
+def is_saveable(policy: CheckpointPolicy | None, eqn: Eqn, position: int) -> bool:
+    """Whether the policy saves output number `position` of an equation; bodies are judged by their own equations."""
     if policy is None:
         return False
     prim = eqn.prim
@@ -134,7 +134,7 @@ def is_saveable(policy: CheckpointPolicy | None, eqn: Eqn, place: int) -> bool:
     for body in prim.jaxprs():
         if len(body.outs) != len(eqn.outs):
             return False
-        out = body.outs[place]
+        out = body.outs[position]
         matching = [(e, i) for e in body.eqns for i, v in enumerate(e.outs) if v is out]
         producers += matching
         if not matching:

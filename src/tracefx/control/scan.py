@@ -21,29 +21,30 @@ from tracefx.control.control_flow import (
     nonzero_mask,
     rearrange_jaxpr,
     select_masked,
-    single_eqn_jaxpr,
     used_inputs,
 )
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.control.scan_partial_eval import UnzippedScan, unzip_scan
-from tracefx.control.scan_transpose import plan_scan_transpose
-from tracefx.core.avals import Axes, ShapedArray, show_avals
-from tracefx.core.backend import BACKEND
+from tracefx.control.scan_transpose import ScanTranspose, plan_scan_transpose
+from tracefx.core.avals import ShapedArray, accepts, show_avals
 from tracefx.core.body_transform import (
     BodyInterpreter,
+    BodyKind,
+    BodyName,
     CollectedSpec,
     ValueSpec,
     count,
     flatten_to_arrays,
     unpack_results,
 )
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
@@ -56,7 +57,7 @@ COUNTER_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 
 @final
 @frozen(eq=False)
-class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
+class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
     """The primitive of `scan`: applies `jaxpr` in `length` steps.
 
     `jaxpr` maps `(consts, carry, slices)` to `(carry, result slices)`. The operands are the constants, the initial
@@ -74,14 +75,6 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     checkpoint: int | str | None = field(default=None, metadata={"hide_default": True, "jax": False})
     """The number of steps in a checkpointed chunk, or `"binomial"` for a tree of chunks; `None` for no checkpoints."""
 
-    @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> Scan:
-        return evolve(self, jaxpr=jaxprs[0])
-
     def split_operands(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
         """Splits a list into the entries of the constants, of the carry, and of the sliced arrays."""
         n, m = self.num_consts, self.num_consts + self.num_carry
@@ -95,10 +88,10 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         consts, carry, slices = self.split_operands(self.jaxpr.in_avals)
         expected = (*consts, *carry, *self.stacked(slices))
-        if avals != expected:
+        if not accepts(expected, avals):
             raise TypeError(f"scan takes ({show_avals(expected)}), got ({show_avals(avals)})")
         outs = self.jaxpr.out_avals
-        if outs[: self.num_carry] != tuple(carry):
+        if not accepts(tuple(carry), outs[: self.num_carry]):
             raise TypeError(
                 f"the body of scan takes the carry ({show_avals(carry)}) and returns "
                 f"({show_avals(outs[: self.num_carry])})"
@@ -106,27 +99,20 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         return [*carry, *self.stacked(outs[self.num_carry :])]
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        consts, carry, slices = self.split_operands(operands)
+    def with_operand_types(self, avals: Sequence[ShapedArray], retype: Retype) -> Scan:
+        consts, carry, slices = self.split_operands(avals)
         while True:  # fixed point: a carry varies from the first step on if it varies after any step
-            outs = flow.through(self.jaxpr, [*consts, *carry, *slices])
-            wider = [a | b for a, b in zip(carry, outs, strict=False)]
+            body = retype(self.jaxpr, [*consts, *carry, *slices])
+            wider = [a.with_vma(a.vma | out.vma) for a, out in zip(carry, body.out_avals, strict=False)]
             if wider == list(carry):
-                return [*carry, *outs[len(carry) :]]
+                return self if body is self.jaxpr else evolve(self, jaxpr=body)
             carry = wider
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        jaxpr = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
-        return BACKEND.value.run(jaxpr, args, self.name)
 
     # -------------------------------------------------------------- dead code
 
     @override
-    def prune(self, used_outs: tuple[bool, ...]) -> tuple[Scan, tuple[bool, ...], tuple[bool, ...]]:
-        return self.memo.get(("prune", used_outs), lambda: self._pruned(used_outs))
-
-    def _pruned(self, used_outs: Mask) -> tuple[Scan, Mask, Mask]:
+    @memoize_on_object
+    def prune(self, used_outs: Mask) -> tuple[Scan, Mask, Mask]:
         n = self.num_carry
         carry, results = used_outs[:n], used_outs[n:]
         while True:  # fixed point: a carry is used if an output of the next step that depends on it is used
@@ -148,15 +134,18 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     # -------------------------------------------------------------- interpreting the body
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         n = self.num_carry
-        (const_args, carry_args, array_args), what = self.split_operands(args), "a step of scan"
-        consts, carry = [entry.spec(x) for x in const_args], [entry.spec(x) for x in carry_args]
-        arrays = [entry.spec(x) for x in array_args]
+        const_args, carry_args, array_args = self.split_operands(args)
+        name = BodyName("scan", BodyKind.STEP)
+        consts, carry = [interpreter.spec(x) for x in const_args], [interpreter.spec(x) for x in carry_args]
+        arrays = [interpreter.spec(x) for x in array_args]
         slices, free = [spec.step() for spec in arrays], [None] * (len(self.jaxpr.outs) - n)
         state: ValueSpec | None = None
         while True:  # fixed point: a carry has the same spec before and after each step
-            body = entry.transform_body(self.jaxpr, [*consts, *carry, *slices], what, outs=[*carry, *free], state=state)
+            body = interpreter.transform_body(
+                self.jaxpr, [*consts, *carry, *slices], name, outs=[*carry, *free], state=state
+            )
             if list(body.outs[:n]) == carry and body.state == state:
                 break
             carry, state = list(body.outs[:n]), body.state
@@ -175,23 +164,23 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
             num_consts=fixed - num_state,
             num_carry=num_state + count(carry),
         )
-        initial = entry.state(state)
+        initial = interpreter.state(state)
         operands = [
-            *flatten_to_arrays(entry, const_args, consts),
+            *flatten_to_arrays(interpreter, const_args, consts),
             *initial,
-            *flatten_to_arrays(entry, carry_args, carry),
+            *flatten_to_arrays(interpreter, carry_args, carry),
         ]
-        outs = bind(op, *body.consts, *operands, *flatten_to_arrays(entry, array_args, arrays))
+        outs = bind(op, *body.consts, *operands, *flatten_to_arrays(interpreter, array_args, arrays))
         results = [*carry, *[spec.stacked(self.length) for spec in body.outs[n:]]]
         collected = [CollectedSpec(each.name, each.spec.stacked(self.length)) for each in body.collected]
-        return unpack_results(entry, evolve(body, outs=tuple(results), collected=tuple(collected)), outs)
+        return unpack_results(interpreter, evolve(body, outs=tuple(results), collected=tuple(collected)), outs)
 
     # -------------------------------------------------------------- forward mode
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         nonzero = nonzero_mask(tangents)
-        prim, extra, out_nonzero = self.memo.get(("jvp", nonzero), lambda: self._jvp(nonzero))
+        prim, extra, out_nonzero = self._jvp(nonzero)
         n, carry_nonzero = self.num_carry, out_nonzero[: self.num_carry]
         consts, carry, arrays = self.split_operands(primals)
         d_consts, d_carry, d_arrays = self.split_operands(tangents)
@@ -203,6 +192,7 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         results = [*outs[:n], *outs[first:last]]
         return results, insert_zeros([*outs[n:first], *outs[last:]], out_nonzero, [r.aval for r in results])
 
+    @memoize_on_object
     def _jvp(self, nonzero: Mask) -> tuple[Scan, Consts, Mask]:
         n = self.num_carry
         consts, carry, slices = map(tuple, self.split_operands(nonzero))
@@ -246,7 +236,7 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         # The first axis of an array is the axis of steps; a batch axis there moves behind it.
         arrays = [move_axis(x, 0, 1) if d == 0 else x for x, d in zip(arrays, array_dims, strict=True)]
         inner = (*const_dims, *carry_dims, *[None if d is None else max(d - 1, 0) for d in array_dims])
-        prim, extra, out_dims = self.memo.get(("batch", axis, inner), lambda: self._batch(axis, inner))
+        prim, extra, out_dims = self._batch(axis, inner)
         n = self.num_carry
         carry = [
             x if out is None else batch_first(x, d, axis)
@@ -255,6 +245,7 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         outs = bind(prim, *extra, *consts, *carry, *arrays)
         return outs, [*out_dims[:n], *[None if d is None else d + 1 for d in out_dims[n:]]]
 
+    @memoize_on_object
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> tuple[Scan, Consts, tuple[int | None, ...]]:
         n = self.num_carry
         consts, carry_dims, slices = map(tuple, self.split_operands(dims))
@@ -280,11 +271,10 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         outs, unknown_scan, operands = self._run_known(split, tuple(unknown), args, recorder.evaluate)
         return merge_masked(split.out_unknown, recorder.record(unknown_scan, known_values(operands)), outs)
 
+    @memoize_on_object
     def checkpointed_jaxpr(self) -> Jaxpr:
         """Returns the loop as a jaxpr of checkpointed chunks, which reverse mode differentiates."""
-        return self.memo.get("pieces", self._checkpointed_jaxpr)
 
-    def _checkpointed_jaxpr(self) -> Jaxpr:
         def loop(body: Jaxpr, length: int) -> Scan:
             return evolve(self, jaxpr=body, length=length, checkpoint=None)
 
@@ -292,9 +282,9 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         chunks = chunk_lengths(self.checkpoint, self.length)
         return checkpoint_scan(self.jaxpr, loop, self.num_consts, self.num_carry, self.length, self.reverse, chunks)
 
+    @memoize_on_object
     def _unzip(self, unknown: Mask) -> UnzippedScan:
-        key = ("unzip", unknown)
-        return self.memo.get(key, lambda: unzip_scan(self.jaxpr, self.num_consts, self.num_carry, unknown))
+        return unzip_scan(self.jaxpr, self.num_consts, self.num_carry, unknown)
 
     def _run_known(
         self,
@@ -357,16 +347,17 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         results = iter([ct for ct, x in zip(in_cts, operands, strict=True) if isinstance(x, UndefinedPrimal)])
         return [next(results) if isinstance(a, UndefinedPrimal) else None for a in args]
 
+    @memoize_on_object
+    def _plan_transpose(self, linear: Mask, ct_nonzero: Mask) -> ScanTranspose:
+        return plan_scan_transpose(self.jaxpr, self.num_consts, self.num_carry, linear, ct_nonzero, self.length)
+
     def _transposed(
         self, cts: Sequence[Tangent], args: Sequence[Value | UndefinedPrimal], lin: Mask
     ) -> Sequence[Tangent | None]:
         n, ct_nonzero = self.num_carry, nonzero_mask(cts)
         lin_consts, lin_carry, lin_arrays = self.split_operands(lin)
         mask = (*lin_consts, *(True,) * n, *lin_arrays)
-        key = ("transpose", mask, ct_nonzero)
-        plan = self.memo.get(
-            key, lambda: plan_scan_transpose(self.jaxpr, self.num_consts, n, mask, ct_nonzero, self.length)
-        )
+        plan = self._plan_transpose(mask, ct_nonzero)
         consts, _, arrays = self.split_operands(args)
         known_consts = [x for x in consts if not isinstance(x, UndefinedPrimal)]
         known_arrays = [x for x in arrays if not isinstance(x, UndefinedPrimal)]

@@ -106,7 +106,7 @@ def plan_scan_transpose(
             match_aval(add_tangents(t, match_aval(ct, a)), a) for t, ct, a in zip(totals, outs[:m], sums, strict=True)
         ]
         new_carry_cts = [match_aval(ct, a) for ct, a in zip(outs[m:], carried, strict=False)]
-        return [*new_totals, *new_carry_cts, *outs[m + len(new_carry_cts) :]]  # type: ignore[list-item]  # none of them is a `Zero`
+        return [*new_totals, *new_carry_cts, *outs[m + len(new_carry_cts) :]]
 
     in_avals = [*program.in_avals[:n_fixed], *sums, *carried]
     in_avals += [*program.in_avals[n_fixed : n_fixed + n_known], *program.in_avals[n_fixed + n_known + sum(carry) :]]
@@ -130,7 +130,7 @@ class _DeferredSums:
     """Sums over the steps that are computed after the loop, by contractions of stacks."""
 
     def __init__(self, step: Jaxpr, n_fixed: int, known: range, cotangents: range) -> None:
-        self.makers: dict[Var, Eqn] = {v: eqn for eqn in step.eqns for v in eqn.outs}
+        self.makers: dict[Atom, Eqn] = {v: eqn for eqn in step.eqns for v in eqn.outs}
         slices = [step.invars[i] for i in [*known, *cotangents]]
         self.array_of: dict[Atom, int] = {v: i for i, v in enumerate(slices)}
         self.varying: set[Atom] = set(step.invars[n_fixed:])
@@ -202,7 +202,7 @@ class _DeferredSums:
 
         def run(*stacks: Value) -> list[Value]:
             env = dict(zip(sources, stacks, strict=True))
-            return [match_aval(self._total(a, env), aval) for a, aval in zip(atoms, avals, strict=True)]  # type: ignore[misc]
+            return [match_aval(self._total(a, env), aval) for a, aval in zip(atoms, avals, strict=True)]
 
         jaxpr, consts = stage(run, [a.aval.with_axis(length, 0) for a in sources])
         assert not consts
@@ -211,15 +211,14 @@ class _DeferredSums:
     def _total(self, atom: Atom, env: dict[Atom, Value]) -> Value:
         if atom in env:
             return reduce_sum(env[atom], (0,))
-        assert isinstance(atom, Var)
         eqn = self.makers[atom]
         prim = eqn.prim
         if isinstance(prim, DotGeneral):
             return _contract_over_steps(prim, *[env[x] for x in eqn.inputs])
         if isinstance(prim, ReduceSum):
             return reduce_sum(env[eqn.inputs[0]], (0, *[axis + 1 for axis in prim.axes]))
-        if isinstance(prim, Pad):
-            return bind1(prim, self._total(eqn.inputs[0], env), eqn.inputs[1])  # type: ignore[arg-type]  # a literal
+        if isinstance(prim, Pad) and isinstance(padding := eqn.inputs[1], Literal):  # the zero, as found above
+            return bind1(prim, self._total(eqn.inputs[0], env), padding)
         return bind1(prim, *[self._total(x, env) for x in eqn.inputs])
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar, final
+from typing import final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.call import CallPrimitive
+from tracefx.control.control_flow import select_masked
 from tracefx.control.shard_map_emulation import emulate_shard_map
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray, show_avals
+from tracefx.core.avals import ShapedArray, accepts, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import BodyInterpreter, CollectedSpec, ResultReader, ValueSpec, flatten_to_arrays
+from tracefx.core.body_transform import (
+    BodyInterpreter,
+    BodyName,
+    CollectedSpec,
+    ResultReader,
+    ValueSpec,
+    flatten_to_arrays,
+)
 from tracefx.core.effects import Effects, NamedAxisEffect, any_ordered
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Retype
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
@@ -27,11 +35,11 @@ from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.structural import reshape
+from tracefx.passes.erasing_vma import erase_vma
 from tracefx.shardings.meshes import Mesh, MeshEffect, PartitionEntry, PartitionSpec, entry_axis_names
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.text.printer import HasJaxParams
 
-X = TypeVar("X")
 REPLICATED = PartitionSpec()
 Specs = tuple[PartitionSpec, ...]
 
@@ -61,7 +69,7 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
 
     @override
     def jax_params(self) -> Mapping[str, object]:
-        # Printed as unchecked: in a checked one, JAX's avals contain the varying axes.
+        # Printed as unchecked, without varying mesh axes: tracefx does not cast replicated operands to varying ones.
         def shown(specs: Specs) -> str:
             parts = [spec.jax_repr for spec in specs]
             return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
@@ -69,19 +77,11 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         return {
             "check_vma": False,
             "in_specs": shown(self.in_specs),
-            "jaxpr": self.jaxpr,
+            "jaxpr": erase_vma(self.jaxpr),
             "mesh": self.mesh.jax_repr,
             "newly_manual_axes": f"frozenset({{{', '.join(map(repr, self.axis_names))}}})",
             "out_specs": shown(self.out_specs),
         }
-
-    @override
-    def jaxprs(self) -> tuple[Jaxpr, ...]:
-        return (self.jaxpr,)
-
-    @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> ShardMapPrimitive:
-        return evolve(self, jaxpr=jaxprs[0])
 
     def with_body(
         self, jaxpr: Jaxpr, in_specs: Sequence[PartitionSpec], out_specs: Sequence[PartitionSpec]
@@ -128,25 +128,26 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
     def global_aval(self, aval: ShapedArray, spec: PartitionSpec) -> ShapedArray:
         """Returns the aval of the whole array whose shards have the aval `aval`."""
         counts = [self.mesh.size_of(entry_axis_names(along)) for along in spec.of_rank(aval.ndim)]
-        return aval.update(shape=tuple([n * count for n, count in zip(aval.shape, counts, strict=True)]))
+        shape = tuple([n * count for n, count in zip(aval.shape, counts, strict=True)])
+        return aval.update(shape=shape).with_vma(aval.vma.difference(self.axis_names))
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         body = self.jaxpr
         expected = tuple(map(self.global_aval, body.in_avals, self.in_specs))
-        if avals != expected:
+        if not accepts(expected, avals):
             raise TypeError(f"shard_map of {self.label} takes ({show_avals(expected)}), got ({show_avals(avals)})")
         return list(map(self.global_aval, body.out_avals, self.out_specs))
 
     # -------------------------------------------------------------- rules
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        # Inside, an operand also varies along the axes in its spec. The manual axes are bound by this primitive:
-        # outside, no value varies along them.
-        parts = zip(operands, self.in_specs, strict=True)
-        outs = flow.through(self.jaxpr, [operand.union(spec.names) for operand, spec in parts])
-        return [out.difference(self.axis_names) for out in outs]
+    def with_operand_types(self, avals: Sequence[ShapedArray], retype: Retype) -> ShardMapPrimitive:
+        # The manual axes are bound by this primitive: over the others, the inputs vary as the operands do.
+        inputs = self.jaxpr.in_avals
+        inner = [a.with_vma(b.vma | a.vma.intersection(self.axis_names)) for a, b in zip(inputs, avals, strict=True)]
+        body = retype(self.jaxpr, inner)
+        return self if body is self.jaxpr else evolve(self, jaxpr=body)
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
@@ -160,7 +161,7 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
             return self, used_ins, used_outputs
         return (
             pruned.with_body(
-                pruned.jaxpr, _select_masked(self.in_specs, used_ins), _select_masked(self.out_specs, used_outputs)
+                pruned.jaxpr, select_masked(self.in_specs, used_ins), select_masked(self.out_specs, used_outputs)
             ),
             used_ins,
             used_outputs,
@@ -173,8 +174,8 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         nonzero_tangents = [t for t in tangents if not isinstance(t, Zero)]
         prim = self.with_body(
             derived.jaxpr,
-            [*_replicated_specs(derived.consts), *self.in_specs, *_select_masked(self.in_specs, nonzero)],
-            [*self.out_specs, *_select_masked(self.out_specs, derived.out_nonzero)],
+            [*_replicated_specs(derived.consts), *self.in_specs, *select_masked(self.in_specs, nonzero)],
+            [*self.out_specs, *select_masked(self.out_specs, derived.out_nonzero)],
         )
         outs = bind(prim, *derived.consts, *primals, *nonzero_tangents)
         n = len(self.out_specs)
@@ -190,14 +191,14 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         per_device = PartitionSpec(self._own_axes())
         # A new residual is passed between the halves as an array with one shard per device.
         split = unzip_jaxpr(self.jaxpr, tuple(unknown))
-        known_specs = _select_masked(self.in_specs, [not u for u in unknown])
+        known_specs = select_masked(self.in_specs, [not u for u in unknown])
         n = split.out_unknown.count(False)
         new_avals = split.known.out_avals[n:]
         known_body = _scalars_to_1d(split.known, n)
         prim = self.with_body(
             known_body,
             [*_replicated_specs(split.consts), *known_specs],
-            [*_select_masked(self.out_specs, [not u for u in split.out_unknown]), *[per_device] * len(new_avals)],
+            [*select_masked(self.out_specs, [not u for u in split.out_unknown]), *[per_device] * len(new_avals)],
         )
         known = [a for a, u in zip(args, unknown, strict=True) if not u]
         outs = recorder.evaluate(prim, [*split.consts, *known])
@@ -217,8 +218,8 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
                 scalars.append(False)
         unknown_prim = self.with_body(
             _scalars_from_1d(split.unknown, scalars),
-            [*specs, *_select_masked(self.in_specs, unknown)],
-            _select_masked(self.out_specs, split.out_unknown),
+            [*specs, *select_masked(self.in_specs, unknown)],
+            select_masked(self.out_specs, split.out_unknown),
         )
         from_unknown = iter(
             recorder.record(unknown_prim, [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]])
@@ -236,22 +237,22 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         derived = transpose_jaxpr(self.jaxpr, linear, nonzero)
         others = [a for a in args if not isinstance(a, UndefinedPrimal)]
         nonzero_cts = [ct for ct in cts if not isinstance(ct, Zero)]
-        ct_specs = _select_masked(self.out_specs, nonzero)
-        in_specs = _select_masked(_select_masked(self.in_specs, linear), derived.in_nonzero)
+        ct_specs = select_masked(self.out_specs, nonzero)
+        in_specs = select_masked(select_masked(self.in_specs, linear), derived.in_nonzero)
         start, axes = len(derived.consts) + len(others), [(name, self.mesh.shape[name]) for name in self._own_axes()]
 
         def backwards(*values: Value) -> list[Value]:
             shares = [
-                to_unreduced(ct, NOWHERE.union(s.names), axes) for ct, s in zip(values[start:], ct_specs, strict=True)
+                to_unreduced(ct, frozenset(s.names), axes) for ct, s in zip(values[start:], ct_specs, strict=True)
             ]
             outs = eval_jaxpr(derived.jaxpr, (), [*values[:start], *shares])
-            return [from_unreduced(out, NOWHERE.union(s.names), axes) for out, s in zip(outs, in_specs, strict=True)]
+            return [from_unreduced(out, frozenset(s.names), axes) for out, s in zip(outs, in_specs, strict=True)]
 
         body, consts = stage(backwards, derived.jaxpr.in_avals)
         assert not consts
         specs = [
             *_replicated_specs(derived.consts),
-            *_select_masked(self.in_specs, [not lin for lin in linear]),
+            *select_masked(self.in_specs, [not lin for lin in linear]),
             *ct_specs,
         ]
         results = iter(bind(self.with_body(body, specs, in_specs), *derived.consts, *others, *nonzero_cts))
@@ -302,18 +303,18 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         return count
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        value_specs = [entry.spec(a) for a in args]
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        value_specs = [interpreter.spec(a) for a in args]
         inputs = [
             self._shard_spec(value_spec, spec) for value_spec, spec in zip(value_specs, self.in_specs, strict=True)
         ]
         try:
-            transformed = entry.transform_body(self.jaxpr, inputs, self.label)
+            transformed = interpreter.transform_body(self.jaxpr, inputs, BodyName(self.label))
         except MissingRuleError:  # the handler has no rules for collectives
-            return self._run_emulated(entry, args)
+            return self._run_emulated(interpreter, args)
         ordered = any_ordered(transformed.jaxpr.effects) and not any_ordered(self.jaxpr.effects)
         if transformed.state is not None or ordered:  # state and tokens are sequential, not per device
-            return self._run_emulated(entry, args)
+            return self._run_emulated(interpreter, args)
         in_specs = [spec for value_spec, spec in zip(value_specs, self.in_specs, strict=True) for _ in value_spec.avals]
         outs = [
             spec for value_spec, spec in zip(transformed.outs, self.out_specs, strict=True) for _ in value_spec.avals
@@ -322,46 +323,46 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         body = _scalars_to_1d(transformed.jaxpr, len(outs))
         collected_specs = [self.per_device_spec] * len(collected_avals)
         prim = self.with_body(body, [*_replicated_specs(transformed.consts), *in_specs], [*outs, *collected_specs])
-        results = bind(prim, *transformed.consts, *flatten_to_arrays(entry, args, value_specs))
-        reader = ResultReader(entry, results)
+        results = bind(prim, *transformed.consts, *flatten_to_arrays(interpreter, args, value_specs))
+        reader = ResultReader(interpreter, results)
         values = reader.values([self._global_spec(f, s) for f, s in zip(transformed.outs, self.out_specs, strict=True)])
         reader.collect_from_body([CollectedSpec(c.name, self._gathered_spec(c.spec)) for c in transformed.collected])
         return values
 
     def emulated(self, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, Consts]:
         """Returns a jaxpr of the whole arrays that computes what all devices compute, and its constants."""
-        return emulate_shard_map(self.jaxpr, self.mesh, self.in_specs, self.out_specs, self.axis_names, avals)
+        return emulate_shard_map(
+            erase_vma(self.jaxpr), self.mesh, self.in_specs, self.out_specs, self.axis_names, avals
+        )
 
-    def _run_emulated(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+    def _run_emulated(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         jaxpr, consts = self.emulated(list(map(self.global_aval, self.jaxpr.in_avals, self.in_specs)))
-        return entry.run(jaxpr, [*consts, *args])
+        return interpreter.interpret(jaxpr, [*consts, *args])
 
-    def _shard_spec(self, form: ValueSpec, spec: PartitionSpec) -> ValueSpec:
-        return evolve(form, avals=tuple([self.shard_aval(a, spec, "an operand") for a in form.avals]))
+    def _shard_spec(self, value_spec: ValueSpec, spec: PartitionSpec) -> ValueSpec:
+        return evolve(value_spec, avals=tuple([self.shard_aval(a, spec, "an operand") for a in value_spec.avals]))
 
-    def _global_spec(self, form: ValueSpec, spec: PartitionSpec) -> ValueSpec:
-        return evolve(form, avals=tuple([self.global_aval(a, spec) for a in form.avals]))
+    def _global_spec(self, value_spec: ValueSpec, spec: PartitionSpec) -> ValueSpec:
+        return evolve(value_spec, avals=tuple([self.global_aval(a, spec) for a in value_spec.avals]))
 
-    def _gathered_spec(self, form: ValueSpec) -> ValueSpec:
+    def _gathered_spec(self, value_spec: ValueSpec) -> ValueSpec:
         """Returns the spec of a collected value of all devices, concatenated."""
-        return evolve(form, avals=tuple([self.global_aval(_at_least_1d(a), self.per_device_spec) for a in form.avals]))
+        return evolve(
+            value_spec, avals=tuple([self.global_aval(_at_least_1d(a), self.per_device_spec) for a in value_spec.avals])
+        )
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         outs = list(map(self.global_aval, self.jaxpr.out_avals, self.out_specs))
         ins = [NamedSharding(self.mesh, spec) for spec in self.in_specs]
         return builder.manual_computation(
-            self.jaxpr,
+            erase_vma(self.jaxpr),
             operands,
             outs,
             ins,
             [NamedSharding(self.mesh, spec) for spec in self.out_specs],
             self.axis_names,
         )
-
-
-def _select_masked(xs: Sequence[X], mask: Sequence[bool]) -> list[X]:
-    return [x for x, m in zip(xs, mask, strict=True) if m]
 
 
 def _replicated_specs(consts: Consts) -> list[PartitionSpec]:

@@ -17,6 +17,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import Effects, SowEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
@@ -156,12 +157,9 @@ def _move_batch_axes_first(args: Sequence[Value], dims: Sequence[int | None]) ->
 # ------------------------------------------------------------------ sown values of jaxprs
 
 
+@memoize_on_object
 def sown_names(jaxpr: Jaxpr, tag: str) -> Mapping[str, SowMode]:
     """Returns the names of sown values in a jaxpr and its sub-jaxprs, with their modes."""
-    return jaxpr.memo.get(("sown", tag), lambda: _sown_names(jaxpr, tag))
-
-
-def _sown_names(jaxpr: Jaxpr, tag: str) -> Mapping[str, SowMode]:
     modes: dict[str, SowMode] = {}
     for eqn in jaxpr.eqns:
         prim = eqn.prim
@@ -173,14 +171,11 @@ def _sown_names(jaxpr: Jaxpr, tag: str) -> Mapping[str, SowMode]:
     return MappingProxyType(modes)
 
 
+@memoize_on_object
 def mark_uncollectable(jaxpr: Jaxpr, why: str) -> Jaxpr:
     """Returns the jaxpr with each `Sow` marked as uncollectable for the reason `why`."""
     if not any(isinstance(effect, SowEffect) for effect in jaxpr.effects):
         return jaxpr
-    return jaxpr.memo.get(("unclear", why), lambda: _mark_uncollectable(jaxpr, why))
-
-
-def _mark_uncollectable(jaxpr: Jaxpr, why: str) -> Jaxpr:
     new = JaxprRebuilder(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
     for eqn in jaxpr.eqns:

@@ -21,22 +21,29 @@ from tracefx.control.control_flow import (
     rearrange_jaxpr,
     select_masked,
     select_unmasked,
-    single_eqn_jaxpr,
     used_inputs,
 )
 from tracefx.control.drop_debug_effects import drop_debug_effects
 from tracefx.control.scan import Scan
 from tracefx.control.sow import IN_BATCHED_WHILE, mark_uncollectable
-from tracefx.core.avals import Axes, ShapedArray, show_avals
-from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import BodyInterpreter, TransformedBody, ValueSpec, flatten_to_arrays, unpack_results
+from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals, without_vma
+from tracefx.core.body_transform import (
+    BodyInterpreter,
+    BodyKind,
+    BodyName,
+    TransformedBody,
+    ValueSpec,
+    flatten_to_arrays,
+    unpack_results,
+)
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
@@ -52,7 +59,7 @@ BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))
 
 @final
 @frozen(eq=False)
-class While(ControlFlowPrimitive, HasVaryingRule):
+class While(ControlFlowPrimitive):
     """The primitive of `while_loop` and `fori_loop`.
 
     While `cond_jaxpr(cond_consts, carry)` is true, the next carry is `body_jaxpr(body_consts, carry)`. The operands are
@@ -87,15 +94,16 @@ class While(ControlFlowPrimitive, HasVaryingRule):
             ("condition", self.cond_jaxpr, cond_consts + carry),
             ("body", self.body_jaxpr, body_consts + carry),
         ):
-            if body.in_avals != avals_of_operands:
+            if not accepts(body.in_avals, avals_of_operands):
                 raise TypeError(
                     f"the {what} of while takes ({show_avals(body.in_avals)}), got ({show_avals(avals_of_operands)})"
                 )
-        if self.cond_jaxpr.out_avals != (BOOL_AVAL,):
+        if without_vma(self.cond_jaxpr.out_avals) != (BOOL_AVAL,):
             raise TypeError(
                 f"the condition of while must return {BOOL_AVAL}, not ({show_avals(self.cond_jaxpr.out_avals)})"
             )
-        if self.body_jaxpr.out_avals != carry:
+        carry = self.body_jaxpr.in_avals[self.body_nconsts :]
+        if not accepts(carry, self.body_jaxpr.out_avals):
             raise TypeError(
                 f"the body of while takes the carry ({show_avals(carry)}) and returns "
                 f"({show_avals(self.body_jaxpr.out_avals)})"
@@ -103,21 +111,20 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         return carry
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        cond_consts, body_consts, carry = self.split_operands(operands)
+    def with_operand_types(self, avals: Sequence[ShapedArray], retype: Retype) -> While:
+        cond_consts, body_consts, carry = self.split_operands(avals)
         # Fixed point: a carry varies from the first step on if it varies after any step, or if the step count varies.
         while True:
-            (goes_on,) = flow.through(self.cond_jaxpr, [*cond_consts, *carry])
-            outs = flow.through(self.body_jaxpr, [*body_consts, *carry])
-            wider = [a | b | goes_on for a, b in zip(carry, outs, strict=True)]
+            cond, body = (
+                retype(self.cond_jaxpr, [*cond_consts, *carry]),
+                retype(self.body_jaxpr, [*body_consts, *carry]),
+            )
+            goes_on = cond.out_avals[0]
+            wider = [a.with_vma(join_vma((a, out, goes_on))) for a, out in zip(carry, body.out_avals, strict=True)]
             if wider == list(carry):
-                return list(carry)
+                same = cond is self.cond_jaxpr and body is self.body_jaxpr
+                return self if same else self.with_jaxprs(cond, body)
             carry = wider
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        jaxpr = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
-        return BACKEND.value.run(jaxpr, args, self.name)
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
@@ -131,10 +138,8 @@ class While(ControlFlowPrimitive, HasVaryingRule):
     # -------------------------------------------------------------- dead code
 
     @override
-    def prune(self, used_outs: tuple[bool, ...]) -> tuple[While, tuple[bool, ...], tuple[bool, ...]]:
-        return self.memo.get(("prune", used_outs), lambda: self._pruned(used_outs))
-
-    def _pruned(self, used_outs: Mask) -> tuple[While, Mask, Mask]:
+    @memoize_on_object
+    def prune(self, used_outs: Mask) -> tuple[While, Mask, Mask]:
         cond, n, m = dce(self.cond_jaxpr), self.cond_nconsts, self.body_nconsts
         used_by_cond = used_inputs(cond)
         carry = tuple([a or b for a, b in zip(used_outs, used_by_cond[n:], strict=True)])
@@ -160,27 +165,27 @@ class While(ControlFlowPrimitive, HasVaryingRule):
     # -------------------------------------------------------------- interpreting condition and body
 
     @override
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         cond_args, body_args, carry_args = self.split_operands(args)
-        cond_consts, body_consts = [entry.spec(x) for x in cond_args], [entry.spec(x) for x in body_args]
-        carry = [entry.spec(x) for x in carry_args]
+        cond_consts, body_consts = [interpreter.spec(x) for x in cond_args], [interpreter.spec(x) for x in body_args]
+        carry = [interpreter.spec(x) for x in carry_args]
         state: ValueSpec | None = None
-        what = "a step of while_loop"
+        step, condition = [BodyName("while_loop", kind) for kind in (BodyKind.STEP, BodyKind.CONDITION)]
         while True:  # fixed point: a carry has the same spec before and after each step
-            cond = entry.transform_body(
-                self.cond_jaxpr, [*cond_consts, *carry], "the condition of while_loop", state=state, bare=True
+            cond = interpreter.transform_body(
+                self.cond_jaxpr, [*cond_consts, *carry], condition, state=state, plain=True
             )
-            body = entry.transform_body(
-                self.body_jaxpr, [*body_consts, *carry], what, outs=carry, state=cond.state or state
+            body = interpreter.transform_body(
+                self.body_jaxpr, [*body_consts, *carry], step, outs=carry, state=cond.state or state
             )
             after = body.state or cond.state
             if list(body.outs) == carry and after == state:
                 break
             carry, state = list(body.outs), after
-        cond_operands = [*cond.consts, *flatten_to_arrays(entry, cond_args, cond_consts)]
-        body_operands = [*body.consts, *flatten_to_arrays(entry, body_args, body_consts)]
-        first = [*entry.state(state), *flatten_to_arrays(entry, carry_args, carry)]
-        collected = [a for each in body.collected for a in entry.collected_of_empty_loop(each)]
+        cond_operands = [*cond.consts, *flatten_to_arrays(interpreter, cond_args, cond_consts)]
+        body_operands = [*body.consts, *flatten_to_arrays(interpreter, body_args, body_consts)]
+        first = [*interpreter.state(state), *flatten_to_arrays(interpreter, carry_args, carry)]
+        collected = [a for each in body.collected for a in interpreter.collected_of_empty_loop(each)]
         inside = evolve(body, collected=(*cond.collected, *body.collected))
         run_cond, run_body = (
             _TransformedPart.of(cond, len(cond_operands)),
@@ -195,7 +200,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
                 body_jaxpr=_stage_like(lambda *xs: run_body(xs, n), [*body_operands, *first, *collected]),
                 body_nconsts=len(body_operands),
             )
-            return unpack_results(entry, inside, bind(op, *cond_operands, *body_operands, *first, *collected))
+            return unpack_results(interpreter, inside, bind(op, *cond_operands, *body_operands, *first, *collected))
         # The condition updates the state or collects values, which must be outputs of the loop. So the condition is
         # evaluated before the loop and at the end of each step, and its result is a carry.
         k, m = len(cond_operands), len(cond_operands) + len(body_operands)
@@ -220,9 +225,8 @@ class While(ControlFlowPrimitive, HasVaryingRule):
             0,
             self.max_steps,
         )
-        return unpack_results(
-            entry, inside, bind(op, *cond_operands, *body_operands, goes_on, *carried, *collected)[1:]
-        )
+        _, *results = bind(op, *cond_operands, *body_operands, goes_on, *carried, *collected)
+        return unpack_results(interpreter, inside, results)
 
     # -------------------------------------------------------------- forward mode
 
@@ -232,6 +236,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         carry = self.body_jaxpr.invars[self.body_nconsts :]
         return tuple([out is v for out, v in zip(self.body_jaxpr.outs, carry, strict=True)])
 
+    @memoize_on_object
     def _hoist(self, invariant: Mask) -> While:
         """Returns the loop with the invariant carries as constants, the last ones of the condition and of the body."""
         n, m, indices = self.cond_nconsts, self.body_nconsts, range(len(invariant))
@@ -253,7 +258,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         if any(nonzero_mask(select_masked(d_carry, invariant))) and not all(invariant):
             cond_consts, body_consts, carry = self.split_operands(primals)
             invariant_carry, invariant_tangents = select_masked(carry, invariant), select_masked(d_carry, invariant)
-            outs, d_outs = self.memo.get("hoisted", lambda: self._hoist(invariant)).jvp(
+            outs, d_outs = self._hoist(invariant).jvp(
                 [*cond_consts, *invariant_carry, *body_consts, *invariant_carry, *select_unmasked(carry, invariant)],
                 [
                     *d_cond_consts,
@@ -265,15 +270,14 @@ class While(ControlFlowPrimitive, HasVaryingRule):
             )
             return merge_masked(invariant, invariant_carry, outs), merge_masked(invariant, invariant_tangents, d_outs)
         const_nonzero, start = nonzero_mask(d_consts), nonzero_mask(d_carry)
-        prim, extra, carry_nonzero = self.memo.get(
-            ("jvp", const_nonzero, start), lambda: self._jvp(const_nonzero, start)
-        )
+        prim, extra, carry_nonzero = self._jvp(const_nonzero, start)
         cond_consts, body_consts, carry = self.split_operands(primals)
         carry_tangents = [instantiate(t) for t in select_masked(d_carry, carry_nonzero)]
         outs = bind(prim, *cond_consts, *extra, *body_consts, *drop_zeros(d_consts), *carry, *carry_tangents)
         n = len(carry)
         return outs[:n], insert_zeros(outs[n:], carry_nonzero, [c.aval for c in carry])
 
+    @memoize_on_object
     def _jvp(self, consts: Mask, start: Mask) -> tuple[While, Consts, Mask]:
         carry = start
         while True:  # fixed point: a carry has a tangent from the first step on if it has one after any step
@@ -301,7 +305,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        plan = self.memo.get(("batch", axis, tuple(dims)), lambda: self._batch(axis, tuple(dims)))
+        plan = self._batch(axis, tuple(dims))
         (cond_consts, body_consts, carry), (_, _, carry_dims) = self.split_operands(args), self.split_operands(dims)
         carry = [batch_first(x, d, axis) if b else x for x, d, b in zip(carry, carry_dims, plan.carry, strict=True)]
         out_dims = [0 if b else None for b in plan.carry]
@@ -312,6 +316,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         goes_on = bind(Call("condition", plan.first), *cond_operands, *carry)
         return bind(plan.op, *cond_operands, *body_operands, *goes_on, *carry)[1:], out_dims
 
+    @memoize_on_object
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> _BatchedWhile:
         cond_dims, body_dims, start = map(tuple, self.split_operands(dims))
         carry = tuple([d is not None for d in start])
@@ -368,11 +373,9 @@ class While(ControlFlowPrimitive, HasVaryingRule):
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         """Evaluates the known carries now, and records the whole loop, which runs again for the unknown carries."""
         if self.max_steps is not None:
-            return Call(self.name, self.memo.get("pieces", self._checkpointed_jaxpr)).partial_eval(
-                recorder, unknown, args
-            )
+            return Call(self.name, self.checkpointed_jaxpr()).partial_eval(recorder, unknown, args)
         mask = tuple(unknown)
-        plan = self.memo.get(("unzip", mask), lambda: self._unzip(mask))
+        plan = self._unzip(mask)
         if plan is None:
             return recorder.record(self, args)
         effects = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
@@ -394,6 +397,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         unknown_outs = recorder.record(unknown_loop, args)
         return merge_masked(out_unknown, select_masked(unknown_outs, out_unknown), outs)
 
+    @memoize_on_object
     def _unzip(self, unknown: Mask) -> tuple[While, Consts, While, Mask] | None:
         """Splits the loop by which operands are unknown.
 
@@ -432,12 +436,12 @@ class While(ControlFlowPrimitive, HasVaryingRule):
 
     # -------------------------------------------------------------- transposition
 
+    @memoize_on_object
     def checkpointed_jaxpr(self) -> Jaxpr:
-        """Returns the loop as a jaxpr of checkpointed chunks, which reverse mode differentiates."""
-        return self.memo.get("pieces", self._checkpointed_jaxpr)
+        """Returns the loop as a jaxpr of checkpointed chunks, which reverse mode differentiates.
 
-    def _checkpointed_jaxpr(self) -> Jaxpr:
-        """Builds the loop as a scan of `max_steps` steps in checkpointed chunks; steps after the last are no-ops."""
+        It is a scan of `max_steps` steps; those after the last step of the loop are no-ops.
+        """
         assert self.max_steps is not None
         n, m = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
         steps = self.max_steps

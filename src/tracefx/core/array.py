@@ -1,41 +1,35 @@
 """`Array`: the base class of concrete arrays and tracers, which user code operates on."""
 
+# Decorators give methods without a body a function of tracefx.numpy as their body.
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Final, NoReturn, Self, TypeAlias, TypeGuard, final
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias, TypeGuard, TypeVar, cast, final
 
 import numpy as np
 from attrs import frozen
-from typing_extensions import CapsuleType, override
+from typing_extensions import override
 
-from tracefx.core import array_methods
-from tracefx.core.array_placement import ArrayPlacement
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import indexed_updates
+from tracefx.core.abstract_array import NUMPY, AbstractArray, has_jax_array_method, is_jax_array
 from tracefx.core.device import Device
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.dtypes import DTypeLike
 from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.sharding import DeviceOrSharding, ShardIndex
-from tracefx.errors import (
-    ConcretizationError,
-    TracerArrayConversionError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-)
 
-ArrayLike: TypeAlias = array_methods.Like["Array"]
-IndexPart: TypeAlias = array_methods.IndexPart["Array"]
-Index: TypeAlias = array_methods.Index["Array"]
-IndexedUpdates: TypeAlias = array_methods.IndexedUpdates["Array"]
-AtIndexer: TypeAlias = array_methods.AtIndexer["Array"]
-ArrayMethods: TypeAlias = array_methods.ArrayMethods["Array"]
-AxisLike: TypeAlias = array_methods.AxisLike
-UpdateMode: TypeAlias = array_methods.UpdateMode
+ArrayLike: TypeAlias = indexed_updates.Like["Array"]
+IndexPart: TypeAlias = indexed_updates.IndexPart["Array"]
+Index: TypeAlias = indexed_updates.Index["Array"]
+IndexedUpdates: TypeAlias = indexed_updates.IndexedUpdates["Array"]
+AtIndexer: TypeAlias = indexed_updates.AtIndexer["Array"]
+AxisLike: TypeAlias = indexed_updates.AxisLike
+UpdateMode: TypeAlias = indexed_updates.UpdateMode
 
-ARRAY_METHODS: Final[LateBound[ArrayMethods]] = LateBound("the meaning of array operators")
-_ARRAY_API_VERSIONS: Final = (None, "2021.12", "2022.12", "2023.12", "2024.12")
+M = TypeVar("M", bound=Callable[..., object])
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
@@ -48,11 +42,6 @@ def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
     )
 
 
-def has_jax_array_method(x: object) -> bool:
-    """Whether `x` has a method `__jax_array__`, which returns the array it stands for; on JAX's tracers it is None."""
-    return hasattr(type(x), "__jax_array__") and callable(getattr(x, "__jax_array__", None))
-
-
 def is_convertible(x: object) -> TypeGuard[ArrayLike]:
     """Whether array functions accept `x`: array-likes, and objects with a method `__jax_array__`."""
     return (  # `is_arraylike` inlined, since every operator calls this
@@ -63,13 +52,58 @@ def is_convertible(x: object) -> TypeGuard[ArrayLike]:
     )
 
 
-def is_jax_array(x: object) -> bool:
-    """Whether `x` is a concrete JAX array, recognized by its weak type so that jax need not be imported."""
-    kind = type(x)
-    return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, Array)
+def _numpy_function(name: str) -> LateBound[Callable[..., Array]]:
+    function: LateBound[Callable[..., Array]] = LateBound(f"tracefx.numpy.{name}")
+    function.provide(lambda: getattr(NUMPY.value, name))
+    return function
 
 
-class Array(ArrayPlacement):
+def _method(declaration: M, name: str | None = None) -> M:
+    """Returns the method that calls a function of `tracefx.numpy` with the array as first argument.
+
+    Args:
+        declaration: The signature and docstring of the method.
+        name: The name of the function; by default, that of the method.
+    """
+    function = _numpy_function(name or declaration.__name__)
+
+    @functools.wraps(declaration)
+    def method(*args: object, **kwargs: object) -> object:
+        return function.value(*args, **kwargs)
+
+    return cast(M, method)
+
+
+def _calls(name: str) -> Callable[[M], M]:
+    """A decorator like `_method` for a method whose name differs from that of the function."""
+    return functools.partial(_method, name=name)
+
+
+def _operator(name: str, *, reflected: bool = False) -> Callable[[M], M]:
+    """A decorator that implements a binary operator by a function of `tracefx.numpy`, for operands it accepts."""
+    function = _numpy_function(name)
+
+    def operator(self: Array, other: object) -> object:
+        return function.value(self, other) if is_convertible(other) else NotImplemented
+
+    def reflected_operator(self: Array, other: object) -> object:
+        return function.value(other, self) if is_convertible(other) else NotImplemented
+
+    def implement(declaration: M) -> M:
+        return cast(M, functools.wraps(declaration)(reflected_operator if reflected else operator))
+
+    return implement
+
+
+_EQUAL: Final = _numpy_function("equal")
+_ASTYPE: Final = _numpy_function("astype")
+_VIEW: Final = _numpy_function("view")
+_RESHAPE: Final = _numpy_function("reshape")
+_TRANSPOSE: Final = _numpy_function("transpose")
+_COMPRESS: Final = _numpy_function("compress")
+
+
+class Array(AbstractArray):
     """An immutable array of any dtype: concrete (with elements) or a tracer (inside a transformation).
 
     Operators broadcast as in NumPy and promote dtypes as in JAX. Methods are the functions of `tracefx.numpy` of the
@@ -83,48 +117,13 @@ class Array(ArrayPlacement):
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, so arrays can't be keys
 
-    @property
-    @abstractmethod
-    def aval(self) -> ShapedArray:
-        """The abstract value: shape, dtype and weak type."""
-
-    # ------------------------------------------------------------------ shape and dtype
-
-    @property
-    def shape(self) -> Shape:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> DType:
-        return self.aval.dtype
-
-    @property
-    def weak_type(self) -> bool:
-        """Whether the dtype gives way to those of other operands in promotion, as Python numbers do."""
-        return self.aval.weak_type
-
-    @property
-    def ndim(self) -> int:
-        return len(self.aval.shape)
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def itemsize(self) -> int:
-        """The size of an element in bytes, as in NumPy."""
-        return self.aval.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
+    # ------------------------------------------------------------------ devices, and indexing
 
     def to_device(self, device: Device, *, stream: int | None = None) -> Array:
         """Returns the array on a device. Has no effect on a tracer. `stream` must be None."""
         if stream is not None:
             raise ValueError(f"to_device: streams are not supported, so stream must be None; got {stream!r}")
-        return ARRAY_METHODS.value.astype(self, self.aval.dtype, device=device)
+        return self.astype(self.aval.dtype, device=device)
 
     @property
     def addressable_shards(self) -> Sequence[Shard]:
@@ -142,302 +141,192 @@ class Array(ArrayPlacement):
         assert data is not None  # the device belongs to this process
         return data
 
-    def __len__(self) -> int:
-        if not self.aval.shape:
-            raise TypeError("len() of a zero-dimensional array")
-        return self.aval.shape[0]
-
-    # ------------------------------------------------------------------ conversion to Python and NumPy
-
-    def __bool__(self) -> bool:
-        return bool(self.concrete_or_error(TracerBoolConversionError))
-
-    def __int__(self) -> int:
-        return int(self.concrete_or_error(TracerIntegerConversionError).item())
-
-    def __float__(self) -> float:
-        return float(self.concrete_or_error(ConcretizationError).item())
-
-    def __complex__(self) -> complex:
-        return complex(self.concrete_or_error(ConcretizationError).item())
-
-    def __index__(self) -> int:
-        if self.aval.shape or self.aval.dtype.kind not in "iu":
-            raise TypeError(f"only zero-dimensional integer arrays can be an index, got {self.aval}")
-        return int(self.concrete_or_error(TracerIntegerConversionError).item())
-
-    def item(self, *args: int) -> Scalar:
-        """Returns one element as a Python scalar; without arguments, the only element of an array of size 1."""
-        out: Scalar = self.concrete_or_error(ConcretizationError).item(*args)
-        return out
-
-    def tolist(self) -> object:
-        """Returns the elements as nested lists of Python scalars."""
-        return self.concrete_or_error(ConcretizationError).tolist()
-
-    def tobytes(self, order: str = "C") -> bytes:
-        """Returns the bytes of the elements in row-major order, or in column-major order for `order="F"`."""
-        return self.concrete_or_error(ConcretizationError).tobytes(order)  # type: ignore[arg-type]  # NumPy says which there are
-
-    def block_until_ready(self) -> Self:
-        """Waits until the value has been computed and raises errors of the computation. Returns the array."""
-        return self
-
-    def __dlpack__(
-        self,
-        *,
-        stream: int | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> CapsuleType:
-        """Returns a DLPack capsule of the array, which the consumer must not write to."""
-        return self.concrete_or_error(TracerArrayConversionError).__dlpack__()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # DLPack's device type of the CPU, and the device id
-
-    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> NDArray:
-        return np.array(self.concrete_or_error(TracerArrayConversionError), dtype, copy=copy)
-
-    @override
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.aval.shape else format(str(self), spec)
-
     def __iter__(self) -> Iterator[Array]:
         if not self.aval.shape:
             raise TypeError("iteration over a zero-dimensional array")
-        return (ARRAY_METHODS.value.getitem(self, i) for i in range(self.aval.shape[0]))
+        return (self[i] for i in range(self.aval.shape[0]))
 
-    def __getitem__(self, index: Index) -> Array:
-        return ARRAY_METHODS.value.getitem(self, index)
+    @_calls("getitem")
+    def __getitem__(self, index: Index) -> Array: ...
 
     @property
+    @_method
     def at(self) -> AtIndexer:
         """The updater of elements: `x.at[index].set(values)`, `.add`, `.multiply`, ... return a new array."""
-        return ARRAY_METHODS.value.at(self)
 
     def __contains__(self, item: ArrayLike) -> bool:
         """Whether an element equals `item`."""
-        return bool(ARRAY_METHODS.value.equal(self, item).any())
-
-    def __array_namespace__(self, *, api_version: str | None = None) -> ArrayMethods:
-        """Returns `tracefx.numpy`, as the array API standard requires. Raises ValueError for an unknown version."""
-        if api_version not in _ARRAY_API_VERSIONS:
-            known = ", ".join([repr(version) for version in _ARRAY_API_VERSIONS if version])
-            raise ValueError(f"version {api_version!r} of the array API is not supported; supported are {known}")
-        return ARRAY_METHODS.value
-
-    def __setitem__(self, index: Index, value: object) -> NoReturn:
-        raise TypeError(
-            "arrays are immutable: instead of `x[i] = y` write `x = x.at[i].set(y)`, which returns a new array"
-        )
+        return bool(_EQUAL.value(self, item).any())
 
     # ------------------------------------------------------------------ operators
 
-    def __add__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.add(self, other) if is_convertible(other) else NotImplemented
+    @_operator("add")
+    def __add__(self, other: ArrayLike) -> Array: ...
 
-    def __radd__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.add(other, self) if is_convertible(other) else NotImplemented
+    @_operator("add", reflected=True)
+    def __radd__(self, other: ArrayLike) -> Array: ...
 
-    def __sub__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.subtract(self, other) if is_convertible(other) else NotImplemented
+    @_operator("subtract")
+    def __sub__(self, other: ArrayLike) -> Array: ...
 
-    def __rsub__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.subtract(other, self) if is_convertible(other) else NotImplemented
+    @_operator("subtract", reflected=True)
+    def __rsub__(self, other: ArrayLike) -> Array: ...
 
-    def __mul__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.multiply(self, other) if is_convertible(other) else NotImplemented
+    @_operator("multiply")
+    def __mul__(self, other: ArrayLike) -> Array: ...
 
-    def __rmul__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.multiply(other, self) if is_convertible(other) else NotImplemented
+    @_operator("multiply", reflected=True)
+    def __rmul__(self, other: ArrayLike) -> Array: ...
 
-    def __truediv__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.true_divide(self, other) if is_convertible(other) else NotImplemented
+    @_operator("true_divide")
+    def __truediv__(self, other: ArrayLike) -> Array: ...
 
-    def __rtruediv__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.true_divide(other, self) if is_convertible(other) else NotImplemented
+    @_operator("true_divide", reflected=True)
+    def __rtruediv__(self, other: ArrayLike) -> Array: ...
 
-    def __floordiv__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.floor_divide(self, other) if is_convertible(other) else NotImplemented
+    @_operator("floor_divide")
+    def __floordiv__(self, other: ArrayLike) -> Array: ...
 
-    def __rfloordiv__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.floor_divide(other, self) if is_convertible(other) else NotImplemented
+    @_operator("floor_divide", reflected=True)
+    def __rfloordiv__(self, other: ArrayLike) -> Array: ...
 
-    def __mod__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.remainder(self, other) if is_convertible(other) else NotImplemented
+    @_operator("remainder")
+    def __mod__(self, other: ArrayLike) -> Array: ...
 
-    def __rmod__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.remainder(other, self) if is_convertible(other) else NotImplemented
+    @_operator("remainder", reflected=True)
+    def __rmod__(self, other: ArrayLike) -> Array: ...
 
-    def __pow__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.power(self, other) if is_convertible(other) else NotImplemented
+    @_operator("power")
+    def __pow__(self, other: ArrayLike) -> Array: ...
 
-    def __rpow__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.power(other, self) if is_convertible(other) else NotImplemented
+    @_operator("power", reflected=True)
+    def __rpow__(self, other: ArrayLike) -> Array: ...
 
-    def __matmul__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.matmul(self, other) if is_convertible(other) else NotImplemented
+    @_operator("matmul")
+    def __matmul__(self, other: ArrayLike) -> Array: ...
 
-    def __rmatmul__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.matmul(other, self) if is_convertible(other) else NotImplemented
+    @_operator("matmul", reflected=True)
+    def __rmatmul__(self, other: ArrayLike) -> Array: ...
 
-    def __and__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.bitwise_and(self, other) if is_convertible(other) else NotImplemented
+    @_operator("bitwise_and")
+    def __and__(self, other: ArrayLike) -> Array: ...
 
-    def __rand__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.bitwise_and(other, self) if is_convertible(other) else NotImplemented
+    @_operator("bitwise_and", reflected=True)
+    def __rand__(self, other: ArrayLike) -> Array: ...
 
-    def __or__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.bitwise_or(self, other) if is_convertible(other) else NotImplemented
+    @_operator("bitwise_or")
+    def __or__(self, other: ArrayLike) -> Array: ...
 
-    def __ror__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.bitwise_or(other, self) if is_convertible(other) else NotImplemented
+    @_operator("bitwise_or", reflected=True)
+    def __ror__(self, other: ArrayLike) -> Array: ...
 
-    def __xor__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.bitwise_xor(self, other) if is_convertible(other) else NotImplemented
+    @_operator("bitwise_xor")
+    def __xor__(self, other: ArrayLike) -> Array: ...
 
-    def __rxor__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.bitwise_xor(other, self) if is_convertible(other) else NotImplemented
+    @_operator("bitwise_xor", reflected=True)
+    def __rxor__(self, other: ArrayLike) -> Array: ...
 
-    def __lshift__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.left_shift(self, other) if is_convertible(other) else NotImplemented
+    @_operator("left_shift")
+    def __lshift__(self, other: ArrayLike) -> Array: ...
 
-    def __rlshift__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.left_shift(other, self) if is_convertible(other) else NotImplemented
+    @_operator("left_shift", reflected=True)
+    def __rlshift__(self, other: ArrayLike) -> Array: ...
 
-    def __rshift__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.right_shift(self, other) if is_convertible(other) else NotImplemented
+    @_operator("right_shift")
+    def __rshift__(self, other: ArrayLike) -> Array: ...
 
-    def __rrshift__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.right_shift(other, self) if is_convertible(other) else NotImplemented
+    @_operator("right_shift", reflected=True)
+    def __rrshift__(self, other: ArrayLike) -> Array: ...
 
-    def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        methods = ARRAY_METHODS.value
-        return (
-            (methods.floor_divide(self, other), methods.remainder(self, other))
-            if is_convertible(other)
-            else NotImplemented
-        )
+    @_operator("divmod")
+    def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]: ...
 
-    def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        methods = ARRAY_METHODS.value
-        return (
-            (methods.floor_divide(other, self), methods.remainder(other, self))
-            if is_convertible(other)
-            else NotImplemented
-        )
+    @_operator("divmod", reflected=True)
+    def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]: ...
 
-    def __lt__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.less(self, other) if is_convertible(other) else NotImplemented
+    @_operator("less")
+    def __lt__(self, other: ArrayLike) -> Array: ...
 
-    def __le__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.less_equal(self, other) if is_convertible(other) else NotImplemented
+    @_operator("less_equal")
+    def __le__(self, other: ArrayLike) -> Array: ...
 
-    def __gt__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.greater(self, other) if is_convertible(other) else NotImplemented
+    @_operator("greater")
+    def __gt__(self, other: ArrayLike) -> Array: ...
 
-    def __ge__(self, other: ArrayLike) -> Array:
-        return ARRAY_METHODS.value.greater_equal(self, other) if is_convertible(other) else NotImplemented
+    @_operator("greater_equal")
+    def __ge__(self, other: ArrayLike) -> Array: ...
 
     @override
-    def __eq__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
-        return ARRAY_METHODS.value.equal(self, other) if is_convertible(other) else NotImplemented
+    @_operator("equal")
+    def __eq__(self, other: object) -> Array: ...  # type: ignore[override]  # elementwise, as in NumPy
 
     @override
-    def __ne__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
-        return ARRAY_METHODS.value.not_equal(self, other) if is_convertible(other) else NotImplemented
+    @_operator("not_equal")
+    def __ne__(self, other: object) -> Array: ...  # type: ignore[override]  # elementwise, as in NumPy
 
-    def __neg__(self) -> Array:
-        return ARRAY_METHODS.value.negative(self)
+    @_calls("negative")
+    def __neg__(self) -> Array: ...
 
-    def __pos__(self) -> Array:
-        return ARRAY_METHODS.value.positive(self)
+    @_calls("positive")
+    def __pos__(self) -> Array: ...
 
-    def __abs__(self) -> Array:
-        return ARRAY_METHODS.value.absolute(self)
+    @_calls("absolute")
+    def __abs__(self) -> Array: ...
 
-    def __invert__(self) -> Array:
-        return ARRAY_METHODS.value.invert(self)
+    @_calls("invert")
+    def __invert__(self) -> Array: ...
 
     def __round__(self, ndigits: int | None = None) -> Array:
-        rounded = ARRAY_METHODS.value.round(self, ndigits or 0)
-        return ARRAY_METHODS.value.astype(rounded, int) if ndigits is None else rounded
+        rounded = self.round(ndigits or 0)
+        return rounded.astype(int) if ndigits is None else rounded
 
-    # ------------------------------------------------------------------ methods, as in NumPy
-
-    @property
-    def T(self) -> Array:
-        return ARRAY_METHODS.value.transpose(self)
+    # ------------------------------------------------------------------ dtype, copies and indexing
 
     @property
-    def mT(self) -> Array:
-        return ARRAY_METHODS.value.matrix_transpose(self)
-
-    @property
+    @_method
     def real(self) -> Array:
-        return ARRAY_METHODS.value.real(self)
+        """The real part."""
 
     @property
+    @_method
     def imag(self) -> Array:
-        return ARRAY_METHODS.value.imag(self)
+        """The imaginary part; zeros for a real array."""
+
+    @_calls("conjugate")
+    def conj(self) -> Array:
+        """Returns the complex conjugates of the elements."""
+
+    conjugate = conj
 
     def astype(self, dtype: DTypeLike | None, copy: bool = False, device: DeviceOrSharding | None = None) -> Array:
-        del copy  # has no visible effect, since arrays are immutable
-        return ARRAY_METHODS.value.astype(self, dtype, device=device)
+        """Returns the array converted to a dtype; None is the default float dtype.
+
+        Args:
+            dtype: The dtype.
+            copy: Has no effect, since arrays are immutable.
+            device: A device or sharding to place the result on; by default, the placement is unchanged.
+        """
+        return _ASTYPE.value(self, dtype, device=device)
 
     def view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
         """Returns the same bytes as another dtype; the size of the last axis changes if element sizes differ."""
         if type is not None:
             raise TypeError(f"view: type must be None, since there is only one array class; got {type!r}")
-        return ARRAY_METHODS.value.view(self, dtype)
+        return _VIEW.value(self, dtype)
 
+    @_method
     def byteswap(self) -> Array:
         """Returns the array with the bytes of each element reversed."""
-        return ARRAY_METHODS.value.byteswap(self)
 
-    def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
-        return ARRAY_METHODS.value.choose(self, choices, out, mode)
-
+    @_method
     def copy(self) -> Array:
-        return ARRAY_METHODS.value.copy(self)
+        """Returns a copy of the array."""
 
-    def conj(self) -> Array:
-        return ARRAY_METHODS.value.conjugate(self)
+    @_method
+    def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
+        """Returns an array of elements of `choices`, each from the choice whose number is the element of this array."""
 
-    conjugate = conj
-
-    def reshape(self, *args: int | Sequence[int], order: str = "C") -> Array:
-        return ARRAY_METHODS.value.reshape(self, _variadic(args), order)
-
-    def transpose(self, *args: int | Sequence[int]) -> Array:
-        return ARRAY_METHODS.value.transpose(self, _variadic(args) if args else None)
-
-    def ravel(self, order: str = "C") -> Array:
-        return ARRAY_METHODS.value.ravel(self, order)
-
-    flatten = ravel
-
-    def squeeze(self, axis: AxisLike = None) -> Array:
-        return ARRAY_METHODS.value.squeeze(self, axis)
-
-    def swapaxes(self, axis1: int, axis2: int) -> Array:
-        return ARRAY_METHODS.value.swapaxes(self, axis1, axis2)
-
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-        return ARRAY_METHODS.value.diagonal(self, offset, axis1, axis2)
-
-    def trace(
-        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
-    ) -> Array:
-        return ARRAY_METHODS.value.trace(self, offset, axis1, axis2, dtype, out)
-
-    def repeat(
-        self, repeats: ArrayLike | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
-    ) -> Array:
-        return ARRAY_METHODS.value.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
-
+    @_method
     def take(
         self,
         indices: ArrayLike,
@@ -448,20 +337,111 @@ class Array(ArrayPlacement):
         indices_are_sorted: bool = False,
         fill_value: Scalar | None = None,
     ) -> Array:
-        index_promises = unique_indices, indices_are_sorted
-        return ARRAY_METHODS.value.take(self, indices, axis, out, mode, *index_promises, fill_value)
+        """Returns the elements at `indices` along `axis`; without `axis`, those of the flattened array."""
 
+    @_method
+    def nonzero(
+        self, *, fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None, size: int | None = None
+    ) -> tuple[Array, ...]:
+        """Returns the indices of the nonzero elements, one array for each axis.
+
+        Args:
+            fill_value: The index that pads the result if there are fewer than `size`; by default 0.
+            size: The number of indices to return, which must be given in compiled functions.
+        """
+
+    def compress(
+        self,
+        condition: ArrayLike,
+        axis: int | None = None,
+        *,
+        out: None = None,
+        size: int | None = None,
+        fill_value: ArrayLike = 0,
+    ) -> Array:
+        """Returns the slices along `axis` where the vector `condition` is true; without `axis`, elements."""
+        return _COMPRESS.value(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
+    # ------------------------------------------------------------------ shape
+
+    @property
+    @_calls("transpose")
+    def T(self) -> Array:
+        """The array with its axes in reverse order."""
+
+    @property
+    @_calls("matrix_transpose")
+    def mT(self) -> Array:
+        """The array with its last two axes exchanged: a batch of transposed matrices."""
+
+    def reshape(self, *args: int | Sequence[int], order: str = "C") -> Array:
+        """Returns the array with another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1.
+
+        Args:
+            args: The sizes of the axes, or a sequence of them.
+            order: "C" to read and write the elements in row-major order, "F" in column-major order.
+        """
+        return _RESHAPE.value(self, _variadic(args), order)
+
+    def transpose(self, *args: int | Sequence[int]) -> Array:
+        """Returns the array with permuted axes: `x.transpose(1, 0)` or `x.transpose((1, 0))`; reversed by default."""
+        return _TRANSPOSE.value(self, _variadic(args) if args else None)
+
+    @_method
+    def ravel(self, order: str = "C") -> Array:
+        """Returns the elements as a vector, in row-major order or, for `order="F"`, in column-major order."""
+
+    flatten = ravel
+
+    @_method
+    def squeeze(self, axis: AxisLike = None) -> Array:
+        """Returns the array without the given axes of size 1; by default, without all of them."""
+
+    @_method
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
+        """Returns the array with two axes exchanged."""
+
+    @_method
+    def repeat(
+        self, repeats: ArrayLike | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
+    ) -> Array:
+        """Returns each element, or each slice along `axis`, repeated `repeats` times.
+
+        Args:
+            repeats: The number of repetitions, one for all or one for each.
+            axis: The axis; by default, the flattened array is repeated.
+            total_repeat_length: The size of the result along `axis`, which is needed for traced `repeats`.
+        """
+
+    # ------------------------------------------------------------------ linear algebra, rounding
+
+    @_method
     def dot(
         self, b: ArrayLike, *, precision: str | None = None, preferred_element_type: DTypeLike | None = None
     ) -> Array:
-        return ARRAY_METHODS.value.dot(self, b, precision=precision, preferred_element_type=preferred_element_type)
+        """Returns the product with `b`, summed over the last axis of the array and the last but one axis of `b`."""
 
+    @_method
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """Returns the diagonals of the matrices in two axes; `offset` is their distance above the main diagonal."""
+
+    @_method
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
+    ) -> Array:
+        """Returns the sums of the diagonals of the matrices in two axes."""
+
+    @_method
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-        return ARRAY_METHODS.value.clip(self, min, max)
+        """Returns the elements limited to the range from `min` to `max`; None is no limit."""
 
+    @_method
     def round(self, decimals: int = 0, out: None = None) -> Array:
-        return ARRAY_METHODS.value.round(self, decimals, out)
+        """Returns the elements rounded to a number of decimals, halves to the even neighbor."""
 
+    # ------------------------------------------------------------------ reductions
+
+    @_method
     def sum(
         self,
         axis: AxisLike = None,
@@ -472,8 +452,19 @@ class Array(ArrayPlacement):
         where: ArrayLike | None = None,
         promote_integers: bool = True,
     ) -> Array:
-        return ARRAY_METHODS.value.sum(self, axis, dtype, out, keepdims, initial, where, promote_integers)
+        """Returns the sum over axes.
 
+        Args:
+            axis: The axis or axes to reduce; by default, all.
+            dtype: The dtype of the computation and the result.
+            out: Must be None, since arrays are immutable.
+            keepdims: Whether to keep the reduced axes with size 1.
+            initial: A number to add to the sum.
+            where: A mask of the elements to include.
+            promote_integers: Whether narrow integers are summed in the default integer dtype.
+        """
+
+    @_method
     def prod(
         self,
         axis: AxisLike = None,
@@ -484,8 +475,9 @@ class Array(ArrayPlacement):
         where: ArrayLike | None = None,
         promote_integers: bool = True,
     ) -> Array:
-        return ARRAY_METHODS.value.prod(self, axis, dtype, out, keepdims, initial, where, promote_integers)
+        """Returns the product over axes. The arguments are those of `sum`."""
 
+    @_method
     def mean(
         self,
         axis: AxisLike = None,
@@ -495,8 +487,9 @@ class Array(ArrayPlacement):
         *,
         where: ArrayLike | None = None,
     ) -> Array:
-        return ARRAY_METHODS.value.mean(self, axis, dtype, out, keepdims, where=where)
+        """Returns the arithmetic mean over axes. The arguments are those of `sum`."""
 
+    @_method
     def var(
         self,
         axis: AxisLike = None,
@@ -508,8 +501,13 @@ class Array(ArrayPlacement):
         where: ArrayLike | None = None,
         correction: int | float | None = None,
     ) -> Array:
-        return ARRAY_METHODS.value.var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+        """Returns the variance over axes: the mean squared deviation from the mean.
 
+        The sum of squares is divided by the number of elements minus `ddof`, or `correction`, the array API's name for
+        it. The other arguments are those of `sum`.
+        """
+
+    @_method
     def std(
         self,
         axis: AxisLike = None,
@@ -521,8 +519,9 @@ class Array(ArrayPlacement):
         where: ArrayLike | None = None,
         correction: int | float | None = None,
     ) -> Array:
-        return ARRAY_METHODS.value.std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+        """Returns the standard deviation over axes, the square root of `var`."""
 
+    @_method
     def max(
         self,
         axis: AxisLike = None,
@@ -531,8 +530,9 @@ class Array(ArrayPlacement):
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        return ARRAY_METHODS.value.max(self, axis, out, keepdims, initial, where)
+        """Returns the maximum over axes; with `initial`, at least that. The arguments are those of `sum`."""
 
+    @_method
     def min(
         self,
         axis: AxisLike = None,
@@ -541,33 +541,43 @@ class Array(ArrayPlacement):
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        return ARRAY_METHODS.value.min(self, axis, out, keepdims, initial, where)
+        """Returns the minimum over axes; with `initial`, at most that. The arguments are those of `sum`."""
 
+    @_method
     def ptp(self, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
-        return ARRAY_METHODS.value.ptp(self, axis, out, keepdims)
+        """Returns the difference of the maximum and the minimum over axes."""
 
+    @_method
     def all(
         self, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> Array:
-        return ARRAY_METHODS.value.all(self, axis, out, keepdims, where=where)
+        """Returns whether all elements along axes are true."""
 
+    @_method
     def any(
         self, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> Array:
-        return ARRAY_METHODS.value.any(self, axis, out, keepdims, where=where)
+        """Returns whether any element along axes is true."""
 
+    @_method
     def argmax(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        return ARRAY_METHODS.value.argmax(self, axis, out, keepdims)
+        """Returns the index of the first maximum along an axis, by default in the flattened array."""
 
+    @_method
     def argmin(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        return ARRAY_METHODS.value.argmin(self, axis, out, keepdims)
+        """Returns the index of the first minimum along an axis, by default in the flattened array."""
 
+    @_method
     def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-        return ARRAY_METHODS.value.cumsum(self, axis, dtype, out)
+        """Returns the cumulative sums along an axis, by default of the flattened array."""
 
+    @_method
     def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-        return ARRAY_METHODS.value.cumprod(self, axis, dtype, out)
+        """Returns the cumulative products along an axis, by default of the flattened array."""
 
+    # ------------------------------------------------------------------ sorting and searching
+
+    @_method
     def sort(
         self,
         axis: int | None = -1,
@@ -577,8 +587,17 @@ class Array(ArrayPlacement):
         stable: bool = True,
         descending: bool = False,
     ) -> Array:
-        return ARRAY_METHODS.value.sort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
+        """Returns the array sorted along an axis; None sorts the flattened array.
 
+        Args:
+            axis: The axis.
+            kind: Must be None; there is one algorithm.
+            order: Must be None; there are no structured arrays.
+            stable: Whether equal elements keep their order.
+            descending: Whether the largest element comes first.
+        """
+
+    @_method
     def argsort(
         self,
         axis: int | None = -1,
@@ -588,34 +607,24 @@ class Array(ArrayPlacement):
         stable: bool = True,
         descending: bool = False,
     ) -> Array:
-        return ARRAY_METHODS.value.argsort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
+        """Returns the indices that sort the array along an axis. The arguments are those of `sort`."""
 
+    @_method
     def argpartition(self, kth: int, axis: int = -1) -> Array:
-        return ARRAY_METHODS.value.argpartition(self, kth, axis)
+        """Returns indices that put the `kth` smallest element in its sorted position, smaller elements before it."""
 
+    @_method
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
     ) -> Array:
-        return ARRAY_METHODS.value.searchsorted(self, v, side, sorter, method=method)
+        """Returns the indices at which to insert the elements of `v` into the sorted vector, to keep it sorted.
 
-    def nonzero(
-        self,
-        *,
-        fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
-        size: int | None = None,
-    ) -> tuple[Array, ...]:
-        return ARRAY_METHODS.value.nonzero(self, size=size, fill_value=fill_value)
-
-    def compress(
-        self,
-        condition: ArrayLike,
-        axis: int | None = None,
-        *,
-        out: None = None,
-        size: int | None = None,
-        fill_value: ArrayLike = 0,
-    ) -> Array:
-        return ARRAY_METHODS.value.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+        Args:
+            v: The elements.
+            side: "left" for the first suitable index, "right" for the last one.
+            sorter: Indices that sort the vector, if it is not sorted.
+            method: The algorithm: "scan", "scan_unrolled", "sort" or "compare_all".
+        """
 
 
 @final

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias, final
 
 from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType
 from tracefx.core.fast_init import slot_setter
 
 Shape = tuple[int, ...]
-Axes: TypeAlias = frozenset[str]
+MeshAxes: TypeAlias = frozenset[str]
 """Names of mesh axes."""
-NOWHERE: Final[Axes] = frozenset()
+NOT_VARYING: Final[MeshAxes] = frozenset()
+"""The varying mesh axes (vma) of a value that is replicated, and of all values outside `shard_map`."""
 
 
 @final
 @frozen(init=False, order=False, hash=False)
 class ShapedArray:
-    """The abstract value of an array: its shape, its dtype, and whether the dtype is weak.
+    """The abstract value of an array: its shape, its dtype, whether the dtype is weak, and its varying mesh axes (vma).
 
     It is the type of a value in a jaxpr: rules such as `abstract_eval` map the avals of operands to those of results.
     Immutable, compared by value, and printed as in jaxprs.
@@ -32,22 +33,27 @@ class ShapedArray:
         dtype: A NumPy dtype, one of `ml_dtypes`, or the dtype of random keys.
         weak_type: Whether the dtype is weak: it gives way to the dtype of another operand in promotion, as the types of
             Python numbers do. Printed as `*`.
+        vma: The manual mesh axes over which the value varies from device to device inside a checked `shard_map`; over
+            the other manual axes it is replicated. Printed as `{V:x}`.
 
     >>> import numpy as np
     >>> ShapedArray((2, 3), np.dtype("float32"))
     f32[2,3]
+    >>> ShapedArray((2, 3), np.dtype("float32"), vma=frozenset(["x"]))
+    f32[2,3]{V:x}
     """
 
     shape: Shape
     dtype: DType
     weak_type: bool = field(default=False)
+    vma: MeshAxes = field(default=NOT_VARYING)
     _hash: int | None = field(default=None, init=False, eq=False, repr=False)
-    _vma: Axes = field(init=False, eq=False, repr=False)  # unset unless the aval varies over mesh axes
 
-    def __init__(self, shape: Shape, dtype: DType, weak_type: bool = False) -> None:
+    def __init__(self, shape: Shape, dtype: DType, weak_type: bool = False, vma: MeshAxes = NOT_VARYING) -> None:
         _set_shape(self, shape)
         _set_dtype(self, dtype)
         _set_weak_type(self, weak_type)
+        _set_vma(self, vma)
         _set_hash(self, None)
 
     @override
@@ -55,13 +61,13 @@ class ShapedArray:
         """Returns the hash, which is computed at the first call: avals are hashed far more often than constructed."""
         result = self._hash
         if result is None:
-            result = hash((self.shape, self.dtype, self.weak_type))
+            result = hash((self.shape, self.dtype, self.weak_type, self.vma))
             _set_hash(self, result)
         return result
 
     @override
-    def __reduce__(self) -> tuple[type[ShapedArray], tuple[Shape, DType, bool]]:
-        return ShapedArray, (self.shape, self.dtype, self.weak_type)
+    def __reduce__(self) -> tuple[type[ShapedArray], tuple[Shape, DType, bool, MeshAxes]]:
+        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.vma)
 
     @property
     def ndim(self) -> int:
@@ -77,22 +83,6 @@ class ShapedArray:
         return size
 
     @property
-    def vma(self) -> Axes:
-        """The manual mesh axes over which the value varies inside `shard_map`.
-
-        Only `typeof` fills it in; for all other avals it is empty. It does not take part in equality.
-        """
-        return getattr(self, "_vma", NOWHERE)
-
-    def varying(self, axes: Axes) -> ShapedArray:
-        """Returns an equal aval whose `vma` is `axes`."""
-        if not axes:
-            return self
-        result = ShapedArray(self.shape, self.dtype, self.weak_type)
-        _set_vma(result, axes)
-        return result
-
-    @property
     def nbytes(self) -> int:
         """The size in bytes; dtypes of less than one byte are counted as packed."""
         return -(-self.size * dtypes.itemsize_bits(self.dtype) // 8)
@@ -100,17 +90,21 @@ class ShapedArray:
     def update(self, *, shape: Shape | None = None, dtype: DType | None = None) -> ShapedArray:
         """Returns the aval with another shape, another dtype, or both. `None` keeps the field."""
         return ShapedArray(
-            self.shape if shape is None else shape, self.dtype if dtype is None else dtype, self.weak_type
+            self.shape if shape is None else shape, self.dtype if dtype is None else dtype, self.weak_type, self.vma
         )
+
+    def with_vma(self, vma: MeshAxes) -> ShapedArray:
+        """Returns the aval with other varying mesh axes."""
+        return self if vma == self.vma else _with_vma(self, vma)
 
     def strong(self) -> ShapedArray:
         """Returns the aval without `weak_type`."""
-        return ShapedArray(self.shape, self.dtype) if self.weak_type else self
+        return ShapedArray(self.shape, self.dtype, False, self.vma) if self.weak_type else self
 
     def tangent(self) -> ShapedArray:
         """Returns the aval of tangents: the same for floating-point dtypes, `float0` for dtypes without derivatives."""
         dtype = dtypes.tangent_dtype(self.dtype)
-        return self if dtype is self.dtype else ShapedArray(self.shape, dtype, False)
+        return self if dtype is self.dtype else ShapedArray(self.shape, dtype, False, self.vma)
 
     def with_axis(self, size: int, axis: int) -> ShapedArray:
         """Returns the aval with one more axis, of size `size`, at position `axis`."""
@@ -125,7 +119,7 @@ class ShapedArray:
         text = f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
         if not self.vma:
             return text
-        names = ",".join(sorted(self.vma))
+        names = ",".join([name if name.isascii() and name.isidentifier() else repr(name) for name in sorted(self.vma)])
         return f"{text}{{V:{names}}}" if len(self.vma) == 1 else f"{text}{{V:({names})}}"
 
     @override
@@ -133,15 +127,41 @@ class ShapedArray:
         return f"{self}*" if self.weak_type else str(self)
 
 
-_set_shape, _set_dtype, _set_weak_type, _set_hash, _set_vma = [
-    slot_setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "_hash", "_vma")
+_set_shape, _set_dtype, _set_weak_type, _set_vma, _set_hash = [
+    slot_setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "vma", "_hash")
 ]
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
+def _with_vma(aval: ShapedArray, vma: MeshAxes) -> ShapedArray:
+    return ShapedArray(aval.shape, aval.dtype, aval.weak_type, vma)
+
+
+@memoize(4096)
 def intern_aval(aval: ShapedArray) -> ShapedArray:
     """Returns the canonical instance of an aval, so that equal avals can be compared by identity."""
     return aval
+
+
+def join_vma(avals: Iterable[ShapedArray]) -> MeshAxes:
+    """Returns the mesh axes over which any of several values varies."""
+    return NOT_VARYING.union(*[aval.vma for aval in avals])
+
+
+def without_vma(avals: Iterable[ShapedArray]) -> tuple[ShapedArray, ...]:
+    """Returns types without their varying mesh axes."""
+    return tuple([aval.with_vma(NOT_VARYING) for aval in avals])
+
+
+def accepts(expected: Sequence[ShapedArray], given: Sequence[ShapedArray]) -> bool:
+    """Whether values of the types `given` may be used where the types `expected` are required.
+
+    A value that varies over fewer mesh axes than required may: a replicated value is a special case of a varying one.
+    """
+    return expected == given or (
+        len(expected) == len(given)
+        and all(a.vma >= b.vma and a == b.with_vma(a.vma) for a, b in zip(expected, given, strict=True))
+    )
 
 
 def show_avals(avals: Iterable[ShapedArray]) -> str:

@@ -120,8 +120,8 @@ class Backend(Memory, ArrayImporter, Protocol):
         name: str,
         donated: tuple[int, ...],
         keep_unused: bool,
-        wishes: RequestedShardings | None = None,
-        put: bool = False,
+        requested_shardings: RequestedShardings | None = None,
+        committed: bool = False,
     ) -> Runnable:
         """Returns the compiled program.
 
@@ -132,8 +132,8 @@ class Backend(Memory, ArrayImporter, Protocol):
             name: Its name in profiles and dumps.
             donated: The indices of the inputs whose buffers are donated.
             keep_unused: Whether inputs that are not used stay parameters of the executable.
-            wishes: The requested shardings of inputs and outputs; `None` for none.
-            put: Whether arguments will be committed. The program is then not compiled for uncommitted ones in advance.
+            requested_shardings: The requested shardings of inputs and outputs; `None` for none.
+            committed: Whether arguments will be committed. The program is then not compiled in advance for others.
         """
         ...
 
@@ -143,7 +143,7 @@ class Backend(Memory, ArrayImporter, Protocol):
         name: str,
         donated: tuple[int, ...],
         keep_unused: bool,
-        wishes: RequestedShardings | None = None,
+        requested_shardings: RequestedShardings | None = None,
     ) -> LoweredProgram:
         """Lowers the program, without the cache, so that it has its own names and source lines."""
         ...
@@ -154,7 +154,7 @@ class Backend(Memory, ArrayImporter, Protocol):
         name: str,
         platforms: tuple[str, ...],
         keep_unused: bool,
-        wishes: RequestedShardings | None = None,
+        requested_shardings: RequestedShardings | None = None,
     ) -> LoweredProgram:
         """Lowers the program for one or several other platforms. The result can be inspected, but not compiled here."""
         ...
@@ -179,7 +179,7 @@ class Backend(Memory, ArrayImporter, Protocol):
         consts: Sequence[Value],
         name: str,
         platforms: Sequence[str],
-        wishes: RequestedShardings | None = None,
+        requested_shardings: RequestedShardings | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
         """Serializes a program for these platforms, for use by other processes.
 
@@ -189,7 +189,7 @@ class Backend(Memory, ArrayImporter, Protocol):
             name: Its name.
             platforms: The platforms. If there are several, the serialized program has a leading input: the platform
                 index.
-            wishes: The requested shardings of inputs and outputs; `None` for none.
+            requested_shardings: The requested shardings of inputs and outputs; `None` for none.
 
         Returns:
             The bytes, and the indices of the other inputs that the serialized program keeps.

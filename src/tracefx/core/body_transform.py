@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, Final, Protocol, Self, final
+from enum import Enum
+from typing import ClassVar, Protocol, Self, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
@@ -58,12 +59,44 @@ class ValueSpec:
         return types if self.tree is None else f"{self.tree} of ({types})"
 
 
-EMPTY_SPEC: Final = ValueSpec(None, ())
-
-
 def array_spec(aval: ShapedArray) -> ValueSpec:
     """Returns the spec of a plain value."""
     return ValueSpec(None, (aval,))
+
+
+class BodyKind(Enum):
+    """The role of a sub-jaxpr in its primitive."""
+
+    CALLED = "called"
+    STEP = "a step"
+    CONDITION = "the condition"
+    BRANCH = "branch"
+
+
+@final
+@frozen
+class BodyName:
+    """The name of a sub-jaxpr, for messages and reports: `a step of scan`, `branch 1 of cond`, the name of a function.
+
+    Args:
+        owner: The name of the primitive or, for the body of a call, of the called function.
+        kind: The role of the sub-jaxpr.
+        index: The number of a branch.
+    """
+
+    owner: str
+    kind: BodyKind = BodyKind.CALLED
+    index: int = 0
+
+    @override
+    def __str__(self) -> str:
+        match self.kind:
+            case BodyKind.CALLED:
+                return self.owner
+            case BodyKind.BRANCH:
+                return f"branch {self.index} of {self.owner}"
+            case BodyKind.STEP | BodyKind.CONDITION:
+                return f"{self.kind.value} of {self.owner}"
 
 
 @final
@@ -106,11 +139,11 @@ class BodyInterpreter(Protocol):
         """Returns the spec of a value."""
         ...
 
-    def arrays(self, x: Value, form: ValueSpec) -> list[Value]:
+    def arrays(self, x: Value, spec: ValueSpec) -> list[Value]:
         """Returns the arrays that represent a value, converted to a spec."""
         ...
 
-    def value(self, form: ValueSpec, arrays: Sequence[Value]) -> Value:
+    def value(self, spec: ValueSpec, arrays: Sequence[Value]) -> Value:
         """Returns the value that is represented by these arrays."""
         ...
 
@@ -129,31 +162,31 @@ class BodyInterpreter(Protocol):
         self,
         jaxpr: Jaxpr,
         inputs: Sequence[ValueSpec],
-        what: str,
+        name: BodyName,
         *,
         outs: Sequence[ValueSpec | None] = (),
         state: ValueSpec | None = None,
         collected: Sequence[CollectedSpec] = (),
-        bare: bool = False,
+        plain: bool = False,
     ) -> TransformedBody:
         """Returns the sub-jaxpr as interpreted by the handler. The result may be cached.
 
         Args:
             jaxpr: The sub-jaxpr.
             inputs: The specs of its inputs.
-            what: The name of the body in errors, e.g. of a branch.
+            name: The name of the sub-jaxpr.
             outs: Specs to which outputs are converted as far as possible; `None` leaves an output as it is.
             state: The spec of the state as input, and as output as far as possible. By default, the current one.
             collected: Specs of values that are returned first, even if the body does not collect them.
-            bare: Whether all outputs are stripped to plain values, as for a predicate.
+            plain: Whether all outputs are stripped to plain values, as for a predicate.
         """
         ...
 
-    def state(self, form: ValueSpec | None) -> list[Value]:
+    def state(self, spec: ValueSpec | None) -> list[Value]:
         """Returns the arrays of the handler's state, converted to a spec; no arrays for `None`."""
         ...
 
-    def restore_state(self, form: ValueSpec, arrays: Sequence[Value]) -> None:
+    def restore_state(self, spec: ValueSpec, arrays: Sequence[Value]) -> None:
         """Sets the handler's state to the one that these arrays represent."""
         ...
 
@@ -165,11 +198,11 @@ class BodyInterpreter(Protocol):
         """Returns the arrays that a loop without any step collects."""
         ...
 
-    def with_inner(self, handler: Handler) -> Handler:
-        """Returns a copy on another inner handler, with an empty state: for the functions of custom rules."""
+    def over(self, inner: Handler, /) -> Handler:
+        """Returns the handler of a new run over `inner`, with an empty state: for the functions of custom rules."""
         ...
 
-    def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
+    def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
         """Interprets a jaxpr equation by equation under the handler."""
         ...
 
@@ -180,11 +213,11 @@ class BodyTransformable:
     __slots__ = ()
 
     @abstractmethod
-    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+    def transform_bodies(self, interpreter: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         """Binds the primitive with its sub-jaxprs transformed by the handler.
 
         Args:
-            entry: The handler.
+            interpreter: The handler.
             args: The operands, which may be tracers of the handler.
 
         Returns:
@@ -193,24 +226,24 @@ class BodyTransformable:
         raise NotImplementedError
 
 
-def flatten_to_arrays(entry: BodyInterpreter, xs: Sequence[Value], forms: Sequence[ValueSpec]) -> list[Value]:
+def flatten_to_arrays(interpreter: BodyInterpreter, xs: Sequence[Value], specs: Sequence[ValueSpec]) -> list[Value]:
     """Returns the arrays of several values, converted to specs and concatenated."""
-    return [a for x, form in zip(xs, forms, strict=True) for a in entry.arrays(x, form)]
+    return [a for x, spec in zip(xs, specs, strict=True) for a in interpreter.arrays(x, spec)]
 
 
-def count(forms: Sequence[ValueSpec]) -> int:
+def count(specs: Sequence[ValueSpec]) -> int:
     """Returns the number of arrays of values with these specs."""
-    return sum([len(form.avals) for form in forms])
+    return sum([len(spec.avals) for spec in specs])
 
 
 @final
 class ResultReader:
     """Splits a flat list of results from left to right into values, state and collected values."""
 
-    __slots__ = ("_arrays", "_entry", "_place")
+    __slots__ = ("_arrays", "_interpreter", "_place")
 
-    def __init__(self, entry: BodyInterpreter, arrays: Sequence[Value]) -> None:
-        self._entry = entry
+    def __init__(self, interpreter: BodyInterpreter, arrays: Sequence[Value]) -> None:
+        self._interpreter = interpreter
         self._arrays = arrays
         self._place = 0
 
@@ -220,24 +253,24 @@ class ResultReader:
         self._place += n
         return arrays
 
-    def values(self, forms: Sequence[ValueSpec]) -> list[Value]:
+    def values(self, specs: Sequence[ValueSpec]) -> list[Value]:
         """Returns the next values."""
-        return [self._entry.value(form, self.take(len(form.avals))) for form in forms]
+        return [self._interpreter.value(spec, self.take(len(spec.avals))) for spec in specs]
 
     def restore_state(self, state: ValueSpec | None) -> Self:
         """Sets the handler's state from the next arrays; does nothing for `None`."""
         if state is not None:
-            self._entry.restore_state(state, self.take(len(state.avals)))
+            self._interpreter.restore_state(state, self.take(len(state.avals)))
         return self
 
     def collect_from_body(self, collected: Sequence[CollectedSpec]) -> None:
         """Hands the next arrays to the handler as collected values."""
-        self._entry.collect_from_body(collected, self.take(count([c.spec for c in collected])))
+        self._interpreter.collect_from_body(collected, self.take(count([c.spec for c in collected])))
 
 
-def unpack_results(entry: BodyInterpreter, entered: TransformedBody, outs: Sequence[Value]) -> list[Value]:
+def unpack_results(interpreter: BodyInterpreter, body: TransformedBody, outs: Sequence[Value]) -> list[Value]:
     """Returns the values that a body which ran once returned; updates the handler's state and collected values."""
-    reader = ResultReader(entry, outs).restore_state(entered.state)
-    values = reader.values(entered.outs)
-    reader.collect_from_body(entered.collected)
+    reader = ResultReader(interpreter, outs).restore_state(body.state)
+    values = reader.values(body.outs)
+    reader.collect_from_body(body.collected)
     return values

@@ -7,7 +7,6 @@ result of `as_dtype`; for any other dtype they raise the same TypeError as `as_d
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from enum import Enum, unique
 from types import MappingProxyType
@@ -17,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.settings import X64
 
 DType: TypeAlias = np.dtype[Any]
@@ -370,6 +370,11 @@ def default_int() -> DType:
     return int64 if X64.value else int32
 
 
+def index_dtype(size: int) -> DType:
+    """Returns the dtype of indices into an axis: the default integer dtype unless the axis needs 64 bits."""
+    return default_int() if size <= 2**31 else int64
+
+
 def default_uint() -> DType:
     """Returns uint32, or uint64 if `enable_x64` is on."""
     return uint64 if X64.value else uint32
@@ -425,7 +430,7 @@ def _describe(dtype: DType) -> str:
     return f"{name(dtype)}, whose elements are not numbers" if is_key(dtype) else str(dtype)
 
 
-@functools.cache
+@memoize(256)
 def finfo(dtype: DType) -> ml_dtypes.finfo:
     """Returns the limits of a float dtype, or of the parts of a complex dtype. Raises TypeError for others.
 
@@ -437,7 +442,7 @@ def finfo(dtype: DType) -> ml_dtypes.finfo:
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
 
 
-@functools.cache
+@memoize(256)
 def iinfo(dtype: DType) -> ml_dtypes.iinfo:
     """Returns the limits of an integer dtype. Raises TypeError for others.
 

@@ -28,8 +28,7 @@ def strict_key(value: object) -> Hashable:
     kind = type(value)
     if kind is float:
         return (float, struct.pack("<d", value))
-    if kind is complex:
-        assert isinstance(value, complex)
+    if type(value) is complex:
         return (complex, struct.pack("<dd", value.real, value.imag))
     if isinstance(value, tuple):
         return (kind, *map(strict_key, value))
@@ -38,6 +37,14 @@ def strict_key(value: object) -> Hashable:
     if isinstance(value, StrictlyEqual) or not attrs.has(kind):
         return (kind, value)
     return (kind, *[strict_key(_eq_value(value, f)) for f in attrs.fields(kind) if f.eq])
+
+
+def attrs_fields(kind: type) -> tuple[attrs.Attribute[object], ...]:
+    """Returns the fields of an attrs class; raises TypeError for any other class."""
+    if not attrs.has(kind):
+        raise TypeError(f"{kind.__name__} is not an attrs class")
+    fields: tuple[attrs.Attribute[object], ...] = attrs.fields(kind)
+    return fields
 
 
 def _eq_value(value: object, field: attrs.Attribute[Any]) -> object:

@@ -8,7 +8,7 @@ from tracefx.core.avals import show_avals
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.jaxpr import Atom, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.source_location import EQN_LOCATION
+from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
 
 
@@ -63,13 +63,14 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> 
             for i in unused:
                 env[i] = None
         return [read(a) for a in jaxpr.outs]
-    token = EQN_LOCATION.set(EQN_LOCATION.get())
+    outer = SOURCE.get()
+    token = SOURCE.set(outer)
     try:
         for eqn in jaxpr.eqns:
-            EQN_LOCATION.set(eqn.source)
+            SOURCE.set(eqn.source or outer)
             outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
     finally:
-        EQN_LOCATION.reset(token)
+        SOURCE.reset(token)
     return [read(a) for a in jaxpr.outs]

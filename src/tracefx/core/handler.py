@@ -18,26 +18,44 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType, TracebackType
 from typing import Final, Generic, NoReturn, Self, TypeAlias, TypeVar, final
 
-from attrs import frozen
-from typing_extensions import override
+from attrs import field, frozen
+from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
+from tracefx.core.eager_cache import EagerCache
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import Provenance, at_location
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.errors import ConcretizationError, EscapedTracerError, HandlerStateError
 
-NO_AXES: Final[Mapping[Hashable, int]] = MappingProxyType({})
-NOT_CHECKED: Final[Mapping[str, int]] = MappingProxyType({})
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@final
+@frozen
+class NamedAxis:
+    """A named axis in scope.
+
+    Args:
+        size: The number of elements of the batch, or of devices, along the axis.
+        check_vma: Whether it is a manual mesh axis over which `shard_map` tracks varying values.
+    """
+
+    size: int
+    check_vma: bool = False
+
+
+AxisEnvironment: TypeAlias = Mapping[Hashable, NamedAxis]
+NO_AXES: Final[AxisEnvironment] = MappingProxyType({})
 
 
 class Handler(ABC):
@@ -47,7 +65,7 @@ class Handler(ABC):
     down to the root form its chain. A handler's `bind` makes the inner handler current before it runs a rule, and
     passes operands without tracers of its own to `inner.bind` unchanged.
 
-    >>> from attrs import frozen
+    >>> from attrs import field, frozen
     >>> from tracefx.ops.elementwise.transcendental import Sin
     >>> @frozen(eq=False)
     ... class Record(Handler):
@@ -103,22 +121,14 @@ class Handler(ABC):
         return False
 
     @property
-    def axes(self) -> Mapping[Hashable, int]:
-        """The axis environment: the named axes in scope and their sizes."""
+    def axes(self) -> AxisEnvironment:
+        """The axis environment: the named axes in scope."""
         handler = self.inner
         while (
             handler is not None and type(handler).axes is Handler.axes
         ):  # a loop, not recursion: `jit` calls nest deeply
             handler = handler.inner
         return NO_AXES if handler is None else handler.axes
-
-    @property
-    def checked(self) -> Mapping[str, int]:
-        """The manual mesh axes in scope, with sizes, over which `shard_map` tracks varying values (`check_vma`)."""
-        handler = self.inner
-        while handler is not None and type(handler).checked is Handler.checked:
-            handler = handler.inner
-        return NOT_CHECKED if handler is None else handler.checked
 
     def owns(self, tracer: Tracer) -> bool:
         """Whether the tracer is valid under this handler. By default a handler owns the tracers that it made."""
@@ -158,14 +168,9 @@ class Tracer(Array):
         ...
 
     @property
-    def varies(self) -> Axes:
-        """The tracked manual mesh axes over which the value varies."""
-        return NOWHERE
-
-    @property
-    def may_vary(self) -> Axes:
-        """The tracked manual mesh axes over which the value or anything attached to it, such as a tangent, varies."""
-        return self.varies
+    def parts(self) -> Sequence[Value]:
+        """The values that the tracer consists of; of these, a tangent may vary over more mesh axes than the primal."""
+        return ()
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
@@ -204,11 +209,14 @@ class Eval(Handler):
     Args:
         evaluates: Whether callers may skip `bind` and evaluate primitives on concrete operands themselves (the fast
             path).
+
+    Attributes:
+        eager_cache: How calls of library functions on concrete arrays are evaluated.
     """
 
     title = "evaluation"
-    checked = NOT_CHECKED
     evaluates: bool = False
+    eager_cache: EagerCache = field(factory=EagerCache, init=False, repr=False)
 
     @property
     @override
@@ -349,7 +357,7 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
     return out if isinstance(out, Array) else as_array(out)
 
 
-def as_array(x: ArrayLike) -> Array:
+def as_array(x: object) -> Array:
     """Converts an array-like to an array; a literal becomes a concrete array of shape `()`.
 
     >>> as_array(2.0)
@@ -361,23 +369,23 @@ def as_array(x: ArrayLike) -> Array:
     return ConcreteArray(value.aval, value.numpy()) if isinstance(value, Literal) else value
 
 
-def bind_expansion(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
-    """Applies a primitive by its expansion into other primitives, under the given handler."""
+def call_under(handler: Handler, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Calls `f` with `handler` as the current handler."""
     token = CURRENT.set(handler)
     try:
-        return prim.expand(*args)
+        return f(*args, **kwargs)
     finally:
         CURRENT.reset(token)
 
 
-def varies(x: Value) -> Axes:
-    """Returns the tracked manual mesh axes over which a value varies."""
-    return x.varies if isinstance(x, Tracer) else NOWHERE
+def bind_expansion(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
+    """Applies a primitive by its expansion into other primitives, under the given handler."""
+    return call_under(handler, prim.expand, *args)
 
 
-def may_vary(x: Value) -> Axes:
-    """Returns the tracked manual mesh axes over which a value or anything attached to it, such as a tangent, varies."""
-    return x.may_vary if isinstance(x, Tracer) else NOWHERE
+def checked_axes(axes: AxisEnvironment) -> list[tuple[str, int]]:
+    """Returns the names and sizes of the mesh axes over which varying values are tracked."""
+    return [(str(name), axis.size) for name, axis in axes.items() if axis.check_vma]
 
 
 def require_not_escaped(tracer: Tracer, where: str) -> None:

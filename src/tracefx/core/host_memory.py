@@ -18,7 +18,7 @@ _WORTH_ALIGNING: Final = 1 << 16  # bytes
 _WORTH_CHECKING: Final = 1 << 30  # bytes
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def total_memory() -> int:
     """Returns the size of this machine's memory in bytes, `sys.maxsize` if it is unknown."""
     try:

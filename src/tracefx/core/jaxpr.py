@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
-from typing import ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cast, final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Protocol, Self, TypeAlias, cast, final
 from typing import Literal as TypingLiteral
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.bounded_cache import Memo, memoize_on_object
 from tracefx.core.effects import Effects
 from tracefx.core.equality import StrictlyEqual, strict_key
 from tracefx.core.fast_init import slot_setter
@@ -21,8 +21,6 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import Provenance
 from tracefx.core.values import ConcreteArray, Value
-
-R = TypeVar("R")
 
 Style: TypeAlias = TypingLiteral["tracefx", "jax"]
 DEFAULT_WIDTH: Final = 80
@@ -78,34 +76,6 @@ _set_prim, _set_inputs, _set_outs, _set_source = [
 
 
 @final
-class Memo:
-    """A cache of results derived from one jaxpr object, e.g. transformed jaxprs. It is freed with the object.
-
-    It is neither compared nor pickled. If two threads compute the same result, both get the one stored first. The
-    number of entries is bounded, since a program batched over many axis sizes has a derived jaxpr for each.
-    """
-
-    __slots__ = ("_results", "known_equal")
-    LIMIT: ClassVar[int] = 512
-
-    def __init__(self) -> None:
-        self.known_equal: weakref.ref[Jaxpr] | None = None
-        """The jaxpr that last compared equal to this one."""
-        self._results: dict[Hashable, object] = {}
-
-    def get(self, key: Hashable, compute: Callable[[], R]) -> R:
-        """Returns the cached result of `key`; computes and stores it on a miss."""
-        result = self._results.get(key, self)
-        if result is self:
-            result = insert_bounded(self._results, key, compute(), self.LIMIT)
-        return cast(R, result)
-
-    @override
-    def __reduce__(self) -> tuple[type[Memo], tuple[()]]:
-        return Memo, ()
-
-
-@final
 @frozen(eq=False, repr=False)
 class Jaxpr(StrictlyEqual):
     """A program: input variables, a list of equations in order, and outputs. It has no free variables.
@@ -149,8 +119,9 @@ class Jaxpr(StrictlyEqual):
         return equal
 
     @override
+    @memoize_on_object
     def __hash__(self) -> int:
-        return self.memo.get("hash", lambda: hash(self._content()))
+        return hash(self._content())
 
     @property
     def in_avals(self) -> tuple[ShapedArray, ...]:
@@ -163,26 +134,23 @@ class Jaxpr(StrictlyEqual):
         return tuple([a.aval for a in self.outs])
 
     @property
+    @memoize_on_object
     def effects(self) -> Effects:
         """The union of the effects of the equations."""
-        return self.memo.get("effects", lambda: frozenset().union(*[e.prim.effects for e in self.eqns]))
+        return frozenset().union(*[e.prim.effects for e in self.eqns])
 
     @property
+    @memoize_on_object
     def var_count(self) -> int:
         """One more than the largest variable index: the length of an environment for evaluation."""
-        return self.memo.get("var_count", self._count_vars)
-
-    def _count_vars(self) -> int:
         indices = [v.index for v in self.constvars + self.invars]
         indices += [v.index for eqn in self.eqns for v in eqn.outs]
         return max(indices, default=-1) + 1
 
     @property
+    @memoize_on_object
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
         """For each equation, the indices of the variables that it reads or binds and that nothing reads afterwards."""
-        return self.memo.get("last_uses", self._find_last_uses)
-
-    def _find_last_uses(self) -> tuple[tuple[int, ...], ...]:
         used = {x.index for x in self.outs if type(x) is Var}
         result = []
         for eqn in reversed(self.eqns):
@@ -215,6 +183,13 @@ class Jaxpr(StrictlyEqual):
     def closed(self) -> Jaxpr:
         """Returns the program with its constants as leading inputs."""
         return evolve(self, constvars=(), invars=self.constvars + self.invars) if self.constvars else self
+
+
+def single_eqn_jaxpr(prim: Primitive, avals: Sequence[ShapedArray]) -> Jaxpr:
+    """Returns the jaxpr of one equation that applies a primitive to inputs of the types `avals`."""
+    inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
+    outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
+    return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
 
 
 @final
@@ -312,14 +287,51 @@ class HasSubjaxprs:
         raise NotImplementedError
 
 
+class HasBody(HasSubjaxprs):
+    """A capability: the primitive, a frozen attrs class, has one sub-jaxpr, its field `jaxpr`.
+
+    It comes before `Primitive` among the bases, so that the effects are those of the body.
+    """
+
+    __slots__ = ()
+    jaxpr: Jaxpr
+
+    @override
+    def jaxprs(self) -> tuple[Jaxpr, ...]:
+        return (self.jaxpr,)
+
+    @override
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
+        changed: Self = evolve(cast(Any, self), jaxpr=jaxprs[0])
+        return changed
+
+    @property
+    def effects(self) -> Effects:
+        """The effects of the body."""
+        return self.jaxpr.effects
+
+
 def subjaxprs_postorder(jaxpr: Jaxpr) -> list[Jaxpr]:
-    """Returns all sub-jaxprs of a jaxpr, at any depth, each after its own sub-jaxprs and without duplicates.
+    """Returns all sub-jaxprs of a jaxpr, at any depth, each after its own sub-jaxprs and without duplicates."""
+
+    def bodies(program: Jaxpr) -> Sequence[Jaxpr]:
+        return [body for e in program.eqns if isinstance(e.prim, HasSubjaxprs) for body in e.prim.jaxprs()]
+
+    return postorder([jaxpr], bodies)[:-1]
+
+
+def postorder(roots: Sequence[Jaxpr], children: Callable[[Jaxpr], Sequence[Jaxpr]]) -> list[Jaxpr]:
+    """Returns all jaxprs reachable from the roots, each after its children and without duplicates.
 
     Iterative, since calls may be nested deeper than Python's recursion limit.
+
+    Args:
+        roots: The jaxprs to start from.
+        children: A function that returns the sub-jaxprs of a jaxpr. It is called once for each.
     """
     result: list[Jaxpr] = []
     seen: set[int] = set()
-    stack = [(jaxpr, False)]
+    stack = [(root, False) for root in reversed(roots)]
     while stack:
         program, done = stack.pop()
         if done:
@@ -327,5 +339,5 @@ def subjaxprs_postorder(jaxpr: Jaxpr) -> list[Jaxpr]:
         elif id(program) not in seen:
             seen.add(id(program))
             stack.append((program, True))
-            stack += [(b, False) for e in program.eqns if isinstance(e.prim, HasSubjaxprs) for b in e.prim.jaxprs()]
-    return result[:-1]
+            stack += [(child, False) for child in reversed(children(program))]
+    return result

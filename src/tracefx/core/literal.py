@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.kernel_context import call_kernel
@@ -114,11 +115,11 @@ def cache_literals(make: Callable[[Scalar, ShapedArray], Literal]) -> Callable[[
 
     Programs use few different numbers, each of them often; this constructs each literal and its NumPy array once.
     """
-    cached = functools.lru_cache(maxsize=_CACHE_SIZE, typed=True)(make)
+    cached = memoize(_CACHE_SIZE, typed=True)(make)
 
     @functools.wraps(make)
     def literal(val: Scalar, aval: ShapedArray) -> Literal:
-        if type(val) is complex or (not val and math.copysign(1.0, val) < 0):  # type: ignore[arg-type]  # not complex
+        if isinstance(val, complex) or (not val and math.copysign(1.0, val) < 0):
             return make(val, aval)  # as keys, 0.0 and -0.0 are equal
         return cached(val, aval)
 

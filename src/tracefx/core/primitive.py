@@ -262,6 +262,22 @@ class Transposable:
         raise missing_rule_error(self, "transpose", "define transpose(self, cts, *args)")
 
 
+class ExtractsWindow:
+    """A capability: the primitive returns a contiguous window of its only operand.
+
+    The backward pass collects the cotangents of the windows of one array, and assembles them together. If `window` is
+    `None` for some instances, the class also inherits from `Transposable`.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def window(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """The first index along each axis, and the end (exclusive); `None` if this instance extracts no such window."""
+        raise NotImplementedError
+
+
 class Batchable:
     """A capability: the primitive can be applied to a whole batch at once."""
 

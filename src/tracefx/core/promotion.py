@@ -7,12 +7,12 @@ no width, so it is below all dtypes of its kind and does not widen them.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tracefx.core import dtypes
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeKind
 from tracefx.core.settings import X64
 from tracefx.errors import TypePromotionError
@@ -102,7 +102,7 @@ def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
     return dtype, weak and dtype != dtypes.bool_
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _promote(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, bool]:
     """Computes `promote` for at least one operand. `x64` is part of the cache key."""
     first = types[0][0]
@@ -133,7 +133,7 @@ def _least_upper_bound(nodes: Iterable[str | None], x64: bool) -> str | None:
     return next((bound for bound in common if common <= _upper_bounds(bound, x64)), None)
 
 
-@functools.cache
+@memoize(256)
 def _upper_bounds(node: str, x64: bool) -> frozenset[str]:
     """Returns all types to which a type can be promoted, itself included."""
     links = [link for chain in _CHAINS for link in itertools.pairwise(chain)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -13,6 +12,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.avals import Shape
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.host_memory import read_only_copy
@@ -96,7 +96,7 @@ class Tiling:
         return tiles
 
 
-@functools.lru_cache(maxsize=1024)
+@memoize(1024)
 def _indices(tiling: Tiling, shape: Shape) -> list[ShardIndex]:
     return tiling._indices(shape)
 
@@ -221,12 +221,10 @@ class SingleDeviceSharding(Sharding):
         return True
 
 
+@memoize(4096)
 def single_device_sharding(device: Device) -> SingleDeviceSharding:
     """Returns the cached sharding for one device. It is always the same object, so calls can compare it by identity."""
-    return _single_device_sharding(device)  # type: ignore[arg-type]  # devices are hashable, which their protocol need not say
-
-
-_single_device_sharding = functools.lru_cache(maxsize=4096)(SingleDeviceSharding)
+    return SingleDeviceSharding(device)
 
 
 @final

@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, TracebackType
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from attrs import frozen
 from typing_extensions import override
 
 _PACKAGE_DIR: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
-NAMED_SCOPES: ContextVar[tuple[str, ...]] = ContextVar("tracefx_named_scope", default=())
-"""The active `named_scope`s inside the traced function, outermost first."""
 
 
 @final
@@ -82,29 +80,46 @@ _INTERNAL_FILES: Final[set[str]] = set()
 """A cache of file names inside this package: a set lookup is much faster than comparing path prefixes."""
 
 
-EQN_LOCATION: Final[ContextVar[Provenance | None]] = ContextVar("tracefx_origin", default=None)
-"""The location of the equation that is being interpreted (differentiated, batched, transposed).
+NamedScopes: TypeAlias = tuple[str, ...]
+"""The names of the active `named_scope`s, outermost first."""
 
-`None` while a user's function runs: its frame is the location.
+SOURCE: Final[ContextVar[Provenance | NamedScopes | None]] = ContextVar("tracefx_source", default=None)
+"""What the equations that are recorded now come from.
+
+While an equation is interpreted (differentiated, batched, transposed), its location. While a user's function runs, the
+scopes inside that function, `None` for none; the function's frame is the location. This is no setting: it changes with
+every equation, and no result depends on it.
 """
 
 
+def equation_location() -> Provenance | None:
+    """Returns the location of the equation that is being interpreted; `None` while a user's function runs."""
+    source = SOURCE.get()
+    return None if isinstance(source, tuple) else source
+
+
+def current_scopes() -> NamedScopes:
+    """Returns the scopes of the equation that is being interpreted, or those inside the user's function."""
+    source = SOURCE.get()
+    return source if isinstance(source, tuple) else () if source is None else source.scope
+
+
 def current_provenance(ours: int = 0) -> Provenance | None:
-    """Returns the location of the primitive being bound: `EQN_LOCATION`, or else the innermost frame outside tracefx.
+    """Returns the location of the primitive being bound: the equation's, or else the innermost frame outside tracefx.
 
     Args:
         ours: The number of innermost frames to skip without a check, starting with the caller's.
     """
-    origin = EQN_LOCATION.get()
-    if origin is not None:
-        return origin
+    source = SOURCE.get()
+    if source is not None and not isinstance(source, tuple):
+        return source
     frame: FrameType | None = sys._getframe(1 + ours)
     while frame is not None:
         code = frame.f_code
         file = code.co_filename
         if file not in _INTERNAL_FILES:
             if not file.startswith(_PACKAGE_DIR):
-                return LazySourceLocation(code, frame.f_lasti, NAMED_SCOPES.get())
+                return LazySourceLocation(code, frame.f_lasti, source or ())
             _INTERNAL_FILES.add(file)
         frame = frame.f_back
     return None
@@ -153,9 +168,13 @@ class named_scope:
         self._name = name
 
     def __enter__(self) -> None:
-        NAMED_SCOPES.set((*NAMED_SCOPES.get(), self._name))
+        source = SOURCE.get()
+        if source is None or isinstance(source, tuple):  # else equations get the location of the interpreted one
+            SOURCE.set((*(source or ()), self._name))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        NAMED_SCOPES.set(NAMED_SCOPES.get()[:-1])
+        source = SOURCE.get()
+        if isinstance(source, tuple):
+            SOURCE.set(source[:-1])

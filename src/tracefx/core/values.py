@@ -6,16 +6,17 @@ memory) or a tracer of a handler. Every value has an `aval`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from typing_extensions import CapsuleType, override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Shard, has_jax_array_method, is_jax_array
+from tracefx.core.abstract_array import has_jax_array_method, is_jax_array
+from tracefx.core.array import Array, ArrayLike, Shard
 from tracefx.core.avals import Shape, ShapedArray, intern_aval
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.host_memory import read_only_copy
@@ -27,6 +28,7 @@ from tracefx.core.settings import X64
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.errors import ConcretizationError, DeletedArrayError
 
+T = TypeVar("T")
 Value: TypeAlias = Array | Literal
 
 
@@ -246,7 +248,7 @@ def _unpickle(host: NDArray, weak_type: bool) -> ConcreteArray:
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
-def as_value(x: ArrayLike, what: str = "argument") -> Value:
+def as_value(x: object, what: str = "argument") -> Value:
     """Converts an array-like to a value: an `Array` or a `Literal`.
 
     This is where the x64 setting is read: without x64, 64-bit dtypes become their 32-bit counterparts.
@@ -272,7 +274,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
     if kind is ConcreteArray or kind is Literal:
         return x  # type: ignore[return-value]  # narrowed by `type(x) is`, which is faster than isinstance
     if kind in _PYTHON_SCALARS:
-        return Literal(x, _number_aval(dtypes.scalar_dtype(kind)))  # type: ignore[arg-type]  # narrowed as above
+        return Literal(x, number_aval(dtypes.scalar_dtype(kind)))  # type: ignore[arg-type]  # narrowed as above
     if isinstance(x, (Array, Literal)):
         return x
     if isinstance(x, np.ndarray):
@@ -295,7 +297,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
     )
 
 
-def unwrap_arraylike(x: Any) -> ArrayLike:
+def unwrap_arraylike(x: T) -> T | ArrayLike:
     """Returns the plain Python number or array behind an object; anything else unchanged.
 
     A number of a subclass of `int`, `float` or `complex` becomes that Python number; an object with a method
@@ -309,8 +311,9 @@ def unwrap_arraylike(x: Any) -> ArrayLike:
         if isinstance(x, complex):
             return complex(x)
         if has_jax_array_method(x):
-            return x.__jax_array__()  # type: ignore[no-any-return]  # the caller checks it
-    return x  # type: ignore[no-any-return]  # as above
+            array: ArrayLike = x.__jax_array__()
+            return array
+    return x
 
 
 def require_no_mask(x: NDArray) -> None:
@@ -348,9 +351,9 @@ def from_jax_array(x: Any) -> ConcreteArray:
     return ConcreteArray(aval, np.asarray(x))
 
 
-@functools.cache
-def _number_aval(dtype: DType) -> ShapedArray:
-    """Returns the aval of Python numbers of this dtype: weak unless boolean."""
+@memoize(256)
+def number_aval(dtype: DType) -> ShapedArray:
+    """Returns the aval of Python numbers of this dtype: a weakly typed scalar, unless it is boolean."""
     return ShapedArray((), dtype, not dtypes.is_bool(dtype))
 
 
@@ -381,7 +384,7 @@ def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     return ConcreteArray(aval, x)
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def numpy_aval(shape: Shape, dtype: DType, x64: bool) -> ShapedArray:
     """Returns the aval that NumPy data of a shape and dtype get.
 
@@ -413,7 +416,6 @@ def to_numpy(x: Value) -> NDArray:
     """Returns the NumPy array of a literal or a concrete array. Raises `ConcretizationError` for a tracer."""
     if type(x) is ConcreteArray:
         return x.numpy()
-    if type(x) is Literal:
+    if isinstance(x, Literal):
         return x.numpy()
-    assert isinstance(x, Array)
     return x.concrete_or_error(ConcretizationError)

@@ -1,82 +1,139 @@
-"""Varying mesh axes (vma): the manual mesh axes over which a value varies from device to device.
+"""Inference of types with varying mesh axes (vma): the manual mesh axes over which a value varies between devices.
 
-Inside a checked `shard_map`, recording handlers track them for each value and ask the primitive, by its `varies` rule,
-for those of its results. They are kept beside the aval rather than in it: rules need not propagate them, and a program
-means the same whether or not they are tracked.
+`abstract_eval` speaks of shapes and dtypes. What varies is inferred here, for all primitives: a result varies over the
+mesh axes of all operands, unless the primitive has a rule of its own (`HasVmaRule`) or sub-jaxprs whose types tell
+(`HasTypedBodies`).
 """
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Final, final
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, Self, TypeAlias, final
 
-from attrs import field, frozen
+from attrs import evolve, frozen
 
-from tracefx.core.avals import NOWHERE, Axes
-from tracefx.core.effects import NamedAxisEffect
-from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.avals import MeshAxes, ShapedArray, join_vma, without_vma
+from tracefx.core.bounded_cache import MemoKey
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 
+VmaRule: TypeAlias = Callable[[Primitive, MeshAxes], MeshAxes]
+"""Maps a primitive, and the mesh axes over which its operands vary, to those over which its results vary."""
+Retype: TypeAlias = Callable[[Jaxpr, Sequence[ShapedArray]], Jaxpr]
+"""Returns a jaxpr for inputs of other types, which differ in their varying mesh axes only."""
 
-class HasVaryingRule:
-    """A capability: the primitive has a rule for the mesh axes over which its results vary.
 
-    Without one, each result varies over the axes of all operands.
+class HasVmaRule:
+    """A capability: the results do not simply vary over the mesh axes over which the operands vary."""
+
+    __slots__ = ()
+    is_vma_cast: ClassVar[bool] = False
+    """Whether the primitive is the identity except for the type."""
+
+    @abstractmethod
+    def vma(self, operands: MeshAxes) -> MeshAxes:
+        """Returns the mesh axes over which the results vary, if the operands vary over `operands`."""
+        raise NotImplementedError
+
+
+class HasTypedBodies(HasSubjaxprs):
+    """A capability: the sub-jaxprs have the types of the operands, varying mesh axes included, and so have the results.
+
+    Operands may vary over fewer mesh axes than the inputs of the sub-jaxprs.
     """
 
     __slots__ = ()
 
-    @abstractmethod
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        """Returns, for each of the `count` results, the mesh axes over which it varies.
+    def with_operand_types(self, avals: Sequence[ShapedArray], retype: Retype) -> Self:
+        """Returns the primitive with sub-jaxprs for operands that vary over other mesh axes.
 
-        Args:
-            operands: The mesh axes over which each operand varies.
-            count: The number of results.
-            flow: Propagates varying axes through sub-jaxprs.
+        By default each sub-jaxpr takes all the operands.
         """
-        raise NotImplementedError
+        old = self.jaxprs()
+        new = [retype(body, avals) for body in old]
+        return self if all(map(operator.is_, old, new)) else self.with_jaxprs(*new)
+
+
+_RETYPED: Final = MemoKey[Jaxpr]("jaxpr for inputs that vary over other mesh axes")
 
 
 @final
 @frozen
-class Flow:
-    """Propagates varying mesh axes through jaxprs.
+class VmaInference:
+    """Infers the types of the results of primitives, and of all values in a jaxpr, from those of operands and inputs.
 
     Args:
-        of_values: Whether to compute the axes over which the elements may actually differ, or else the declared ones. A
-            value that `pcast` made varying is declared varying although it is replicated, and so is the result of
-            `all_gather`.
+        rule: The rule for primitives without typed sub-jaxprs.
     """
 
-    of_values: bool = field(kw_only=True)
+    rule: VmaRule
 
-    def through(self, jaxpr: Jaxpr, inputs: Sequence[Axes]) -> Sequence[Axes]:
-        """Returns the varying axes of the outputs of a jaxpr, from those of its constants and inputs. Cached."""
-        input_axes = tuple(inputs)
-        return jaxpr.memo.get(("varies", self.of_values, input_axes), lambda: self._through(jaxpr, input_axes))
-
-    def _through(self, jaxpr: Jaxpr, inputs: tuple[Axes, ...]) -> list[Axes]:
-        known = dict(zip([v.index for v in (*jaxpr.constvars, *jaxpr.invars)], inputs, strict=True))
-
-        def of(atom: Atom) -> Axes:
-            return known[atom.index] if isinstance(atom, Var) else NOWHERE
-
-        for eqn in jaxpr.eqns:
-            outs = self.of(eqn.prim, [of(x) for x in eqn.inputs], len(eqn.outs))
-            known.update(zip([v.index for v in eqn.outs], outs, strict=True))
-        return [of(x) for x in jaxpr.outs]
-
-    def of(self, prim: Primitive, operands: Sequence[Axes], count: int) -> Sequence[Axes]:
-        """Returns the varying axes of the `count` results of a primitive, from those of its operands."""
-        if isinstance(prim, HasVaryingRule):
-            return prim.varies(operands, count, self)
+    def apply(self, prim: Primitive, avals: Sequence[ShapedArray]) -> tuple[Primitive, Sequence[ShapedArray]]:
+        """Returns the primitive, its sub-jaxprs typed for operands of the given types, and the types of its results."""
+        if isinstance(prim, HasTypedBodies):
+            typed: Primitive = prim.with_operand_types(avals, self.retype)
+            return typed, typed.abstract_eval(*avals)
+        vma = self.rule(prim, join_vma(avals))
         if not isinstance(prim, HasSubjaxprs):
-            return [NOWHERE.union(*operands)] * count
-        body_axes = {str(e.name) for body in prim.jaxprs() for e in body.effects if isinstance(e, NamedAxisEffect)}
-        return [NOWHERE.union(*operands, body_axes)] * count
+            avals = without_vma(avals)
+        return prim, [aval.with_vma(vma) for aval in prim.abstract_eval(*avals)]
+
+    def retype(self, jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
+        """Returns a jaxpr with the types inferred for inputs that vary over the mesh axes of `avals`. Cached."""
+        axes = tuple([aval.vma for aval in avals])
+        if self is TYPES and axes == tuple([v.aval.vma for v in (*jaxpr.constvars, *jaxpr.invars)]):
+            return jaxpr
+        return jaxpr.memo.get(_RETYPED, (self.rule, axes), lambda: self._retype(jaxpr, axes))
+
+    def _retype(self, jaxpr: Jaxpr, axes: Sequence[MeshAxes]) -> Jaxpr:
+        variables: dict[int, Var] = {}
+
+        def bind(v: Var, vma: MeshAxes) -> Var:
+            new = variables[v.index] = v if v.aval.vma == vma else Var(v.index, v.aval.with_vma(vma))
+            return new
+
+        def read(atom: Atom) -> Atom:
+            return atom if isinstance(atom, Literal) else variables[atom.index]
+
+        inputs = [bind(v, vma) for v, vma in zip((*jaxpr.constvars, *jaxpr.invars), axes, strict=True)]
+        eqns: list[Eqn] = []
+        for eqn in jaxpr.eqns:
+            prim, operands = eqn.prim, tuple(map(read, eqn.inputs))
+            avals = [x.aval for x in operands]
+            if isinstance(prim, HasTypedBodies):
+                prim, results = self.apply(prim, avals)
+                out_axes = [aval.vma for aval in results]
+            else:
+                out_axes = [self.rule(prim, join_vma(avals))] * len(eqn.outs)
+            outs = tuple([bind(v, vma) for v, vma in zip(eqn.outs, out_axes, strict=True)])
+            eqns.append(Eqn(prim, operands, outs, eqn.source))
+        n = len(jaxpr.constvars)
+        return evolve(
+            jaxpr,
+            constvars=tuple(inputs[:n]),
+            invars=tuple(inputs[n:]),
+            eqns=tuple(eqns),
+            outs=tuple(map(read, jaxpr.outs)),
+        )
 
 
-DECLARED: Final = Flow(of_values=False)
-ACTUAL: Final = Flow(of_values=True)
+def _declared(prim: Primitive, operands: MeshAxes) -> MeshAxes:
+    if isinstance(prim, HasVmaRule):
+        return prim.vma(operands)
+    if isinstance(prim, HasSubjaxprs):
+        return operands.union(*[join_vma(body.out_avals) for body in prim.jaxprs()])
+    return operands
+
+
+TYPES: Final = VmaInference(_declared)
+"""The inference of the types in programs."""
+
+
+def infer_types(prim: Primitive, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray]:
+    """Returns the types of the results of a primitive for operands of the given types."""
+    if any(aval.vma for aval in avals):
+        return TYPES.apply(prim, avals)[1]
+    return prim.abstract_eval(*avals)

@@ -6,7 +6,7 @@ separate function for the values would save nothing, and `grad(..., has_aux=True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Never, ParamSpec, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
@@ -17,7 +17,7 @@ from tracefx.control.scan import Scan
 from tracefx.control.sow import Plantable, Sow, SowMode, sown_names
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import CURRENT, bind, bind1, current, handling
+from tracefx.core.handler import CURRENT, bind, bind1
 from tracefx.core.promotion import promote
 from tracefx.core.source_location import Provenance, at_location, current_provenance
 from tracefx.core.values import Value
@@ -29,7 +29,7 @@ from tracefx.ops.structural import constant_like_aval, convert_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import keystr
 from tracefx.transforms.arguments import flatten_values, require_callable, to_arrays
-from tracefx.transforms.transform import Transform, WrappedFunction
+from tracefx.transforms.transform import SameArguments, Transform, TransformOf, WrappedFunction
 from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
@@ -113,12 +113,12 @@ def reap(
     _require_tag("reap", tag)
     if absent is not None and not isinstance(absent, Absent):
         raise TypeError(f"reap: absent must be a number, got {absent!r} of type {type(absent).__name__}")
-    return cast("WrappedFunction[P, tuple[R, dict[str, Any]]]", Reap(tag, absent)(fun))
+    return Reap(tag, absent)(fun)
 
 
 @final
 @frozen(eq=False, repr=False)
-class Reap(Transform):
+class Reap(TransformOf[SameArguments]):
     """The transformation that `reap` applies, with its options as fields."""
 
     title: ClassVar[str] = "reap"
@@ -131,7 +131,7 @@ class Reap(Transform):
 
         @wrap_transformed(self, fun)
         def reaped(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-            with handling(_Reaper(current(), self.tag, self.absent)) as handler:
+            with _Reaper(self.tag, self.absent).running() as handler:
                 out = fun(*args, **kwargs)
             return out, handler.reaped_values()
 
@@ -154,8 +154,8 @@ class _SownName:
 
 
 @final
-@frozen(eq=False)
-class _Reaper(Interpreter[Never, None]):
+@frozen
+class _Reaper(Interpreter[Never, None, _SownName]):
     """Collects the values that are sown with one tag."""
 
     tag: str
@@ -188,9 +188,8 @@ class _Reaper(Interpreter[Never, None]):
         return ()
 
     @override
-    def collect(self, name: Hashable, value: object) -> None:
-        assert isinstance(name, _SownName)
-        before = [n for n in self.store.collected if isinstance(n, _SownName) and n.label == name.label]
+    def collect(self, name: _SownName, value: object) -> None:
+        before = [n for n in self.run.collected if n.label == name.label]
         if before and (name.mode == "strict" or any(n.mode != name.mode for n in before)):
             raise ValueError(
                 f"reap: two values are sown under the name {name.label!r}, one{at_location(before[0].source)} and one"
@@ -198,11 +197,10 @@ class _Reaper(Interpreter[Never, None]):
                 "mode='clobber', which keeps the last"
             )
         number = len(before) if name.mode == "append" else 0
-        self.store.collected[evolve(name, number=number)] = value
+        self.run.collected[evolve(name, number=number)] = value
 
     @override
-    def default_collected(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
-        assert isinstance(name, _SownName)
+    def default_collected(self, name: _SownName, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
         if self.fill is None and what is not None:
             raise ValueError(
                 f"reap: the value {name!r} is sown{at_location(name.source)} in one branch of cond but not in "
@@ -218,8 +216,7 @@ class _Reaper(Interpreter[Never, None]):
     def reaped_values(self) -> dict[str, Any]:
         """Returns the collected values by name."""
         by_name: dict[str, Any] = {}
-        for name, value in self.store.collected.items():
-            assert isinstance(name, _SownName)
+        for name, value in self.run.collected.items():
             leaves, tree = trees.flatten(value)
             array_tree = tree.unflatten(to_arrays(cast(list[Value], leaves)))
             by_name[name.label] = (*by_name.get(name.label, ()), array_tree) if name.mode == "append" else array_tree
@@ -320,9 +317,11 @@ class _PlantTransform(Transform):
             for name, value in values.items():
                 leaves, tree = flatten_values(value, f"{self.title}: the value {name!r}")
                 replacements[name] = _PlantedValue(tuple(leaves), tree)
-            with handling(_Planter(current(), self.title, self.adds, self.tag, replacements)) as handler:
+            sown = set[str]()
+            planter = _Planter(self.title, self.adds, self.tag, replacements, sown.add)
+            with planter.running():
                 out = fun(*args, **kwargs)
-            handler.require_all_used()
+            planter.require_all_used(sown)
             return out
 
         return changed
@@ -371,8 +370,8 @@ class _Planter(Interpreter[Never, None]):
     adds: bool
     tag: str
     given: Mapping[str, _PlantedValue]
-    used_names: set[str] = field(factory=set)
-    """All names that were sown with the tag."""
+    record_name: Callable[[str], None]
+    """Called with each name that is sown with the tag."""
 
     handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
@@ -404,7 +403,7 @@ class _Planter(Interpreter[Never, None]):
 
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
         if op.tag == self.tag:
-            self.used_names.add(op.label)
+            self.record_name(op.label)
             if op.label in self.given:
                 self.require_structure(op, self.given[op.label])
         return bind(op, *operands)
@@ -456,8 +455,7 @@ class _Planter(Interpreter[Never, None]):
                 name: g.slice_once_more([next(slices) for _ in g.leaves])
                 for name, g in zip(names, replacements, strict=True)
             }
-            handler = evolve(self.with_inner(CURRENT.get()), given=inside)
-            return handler.run(op.jaxpr, xs[:n])
+            return evolve(self, given=inside).start(CURRENT.get()).interpret(op.jaxpr, xs[:n])
 
         jaxpr, consts = stage(
             run, [*op.jaxpr.in_avals, *[leaf.aval.without_axis(0) for leaf in leaves]], self.inner, title=self.title
@@ -468,12 +466,13 @@ class _Planter(Interpreter[Never, None]):
     def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
         """Interprets the body instead of the custom rule if a value in it is replaced: the rule no longer holds."""
         if sown_names(op.jaxpr, self.tag).keys() & self.given.keys():
-            return self.run(op.jaxpr, operands)
+            return self.interpret(op.jaxpr, operands)
         return op.transform_bodies(self, operands)
 
-    def require_all_used(self) -> None:
-        if unmet := [name for name in self.given if name not in self.used_names]:
-            names = ", ".join(map(repr, sorted(self.used_names))) or "nothing"
+    def require_all_used(self, sown: Collection[str]) -> None:
+        """Raises `ValueError` unless all names that have a replacement are among those that were sown."""
+        if unmet := [name for name in self.given if name not in sown]:
+            names = ", ".join(map(repr, sorted(sown))) or "nothing"
             raise ValueError(
                 f"{self.title}: nothing is sown under {', '.join(map(repr, unmet))} with the tag {self.tag!r}; "
                 f"`fun` sows {names}"

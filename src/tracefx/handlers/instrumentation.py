@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, Final, Never, Protocol, TypeAlias, final
+from typing import ClassVar, Final, Never, Protocol, TypeAlias, cast, final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx.control.callback import DebugCallback, FlatCallback
@@ -19,11 +19,11 @@ from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec
+from tracefx.core.body_transform import BodyKind, BodyName, BodyTransformable, CollectedSpec, TransformedBody, ValueSpec
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import float0, is_key
 from tracefx.core.effects import DebugEffect
-from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
@@ -35,6 +35,8 @@ from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.random.prng import RandomUnwrap
 from tracefx.pytrees import trees
 
+_COUNT: Final = "count"
+"""The note of a run: the index of its last operation."""
 STEP_AVAL: Final = ShapedArray((), dtypes.int32)
 RuntimeCallback: TypeAlias = Callable[..., None]
 """Called at run time: with the computed arrays, or without arguments when the program reaches an operation or body."""
@@ -110,7 +112,7 @@ class OperationHooks(Protocol):
         """
         ...
 
-    def enter_body(self, body: str, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
+    def enter_body(self, body: BodyName, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
         """Returns the callback to run when the program enters a body, or None."""
         ...
 
@@ -140,12 +142,9 @@ class NextStep(Primitive, Expandable):
         return [add(args[0], Literal(1, STEP_AVAL))]
 
 
+@memoize_on_object
 def _with_step_counter(op: Scan | While) -> Scan | While:
     """Returns the loop with a step counter as its first carry."""
-    return op.memo.get("counted", lambda: _add_step_counter(op))
-
-
-def _add_step_counter(op: Scan | While) -> Scan | While:
     if isinstance(op, Scan):
         return evolve(op, jaxpr=_body_with_step_counter(op.jaxpr, op.num_consts), num_carry=op.num_carry + 1)
     n = op.cond_nconsts
@@ -161,21 +160,7 @@ def _body_with_step_counter(body: Jaxpr, n: int) -> Jaxpr:
 
 
 @final
-class _Tally:
-    """Numbers the operations of a body."""
-
-    __slots__ = ("step_input",)
-
-    def __init__(self) -> None:
-        self.step_input = 0
-
-    def next(self) -> int:
-        self.step_input += 1
-        return self.step_input - 1
-
-
-@final
-@frozen(eq=False)
+@frozen
 class Instrument(Interpreter[Never, None]):
     """Passes every operation on unchanged and reports it to its hooks."""
 
@@ -185,13 +170,12 @@ class Instrument(Interpreter[Never, None]):
     position: Position = ()
     enclosing_bodies: tuple[str, ...] = ()
     depth: int = 0
-    body: str | None = None
-    """The name of the body to interpret, until `run` starts to."""
+    body: BodyName | None = None
+    """The name of the body to interpret, until `interpret` starts to."""
     hidden: bool = False
     """Whether `before` gave no callback for the operation whose bodies are interpreted."""
     step_input: int | None = None
     """The index of the body's input that is the step counter."""
-    tally: _Tally = field(factory=_Tally)
 
     handles_all: ClassVar[bool] = True
 
@@ -207,7 +191,7 @@ class Instrument(Interpreter[Never, None]):
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         if isinstance(prim, NextStep):
             return self.inner.bind(prim, args)
-        position, source = (*self.position, self.tally.next()), current_provenance(1)
+        position, source = (*self.position, self._next_index()), current_provenance(1)
         place = None if source is None else source.resolve()
         operands = tuple([a.aval for a in args])
         loop = prim if isinstance(prim, (Scan, While)) and self.hooks.counts_steps else None
@@ -225,8 +209,7 @@ class Instrument(Interpreter[Never, None]):
                 depth=self.depth + (show is not None),
                 hidden=show is None,
                 step_input=None,
-                tally=_Tally(),
-            )
+            ).start(self.inner)
             outs = Interpreter.bind(inside, prim, args) if loop is None else inside.bind_with_step_counter(loop, args)
         op = OperationInfo(prim, operands, tuple([x.aval for x in outs]), place, self.enclosing_bodies)
         show = self.hooks.after(position, op, self.depth)
@@ -237,7 +220,8 @@ class Instrument(Interpreter[Never, None]):
     def bind_with_step_counter(self, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
         """Interprets a loop extended by a step counter."""
         before = op.num_consts if isinstance(op, Scan) else op.cond_nconsts + op.body_nconsts
-        counted = evolve(self, step_input=op.num_consts if isinstance(op, Scan) else op.body_nconsts)
+        step_input = op.num_consts if isinstance(op, Scan) else op.body_nconsts
+        counted = evolve(self, step_input=step_input).start(self.inner)
         return Interpreter.bind(
             counted, _with_step_counter(op), [*args[:before], Literal(0, STEP_AVAL), *args[before:]]
         )[1:]
@@ -251,36 +235,41 @@ class Instrument(Interpreter[Never, None]):
         """Returns the value to report: for random keys their words."""
         return self.inner.bind(RandomUnwrap(), [x])[0] if is_key(x.aval.dtype) else x
 
-    @override
-    def with_inner(self, handler: Handler) -> Instrument:
-        return evolve(self, inner=handler, tally=_Tally())
+    def _next_index(self) -> int:
+        """Returns the index of the next operation of the body."""
+        notes = self.run.notes
+        notes[_COUNT] = index = cast(int, notes.get(_COUNT, -1)) + 1
+        return index
 
     @override
     def transform_body(
         self,
         jaxpr: Jaxpr,
         inputs: Sequence[ValueSpec],
-        what: str,
+        name: BodyName,
         *,
         outs: Sequence[ValueSpec | None] = (),
         state: ValueSpec | None = None,
         collected: Sequence[CollectedSpec] = (),
-        bare: bool = False,
+        plain: bool = False,
     ) -> TransformedBody:
         body = evolve(
-            self, position=(*self.position, what), body=what, enclosing_bodies=(*self.enclosing_bodies[:-1], what)
-        )
+            self,
+            position=(*self.position, str(name)),
+            body=name,
+            enclosing_bodies=(*self.enclosing_bodies[:-1], str(name)),
+        ).start(self.inner)
         return Interpreter.transform_body(
-            body, jaxpr, inputs, what, outs=outs, state=state, collected=collected, bare=bare
+            body, jaxpr, inputs, name, outs=outs, state=state, collected=collected, plain=plain
         )
 
     @override
-    def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
+    def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
         if self.body is None:
-            return Interpreter.run(self, jaxpr, args)
+            return Interpreter.interpret(self, jaxpr, args)
         show = None if self.hidden else self.hooks.enter_body(self.body, jaxpr, self.depth)
         if show is not None:
-            is_step = self.body.startswith("a step of ")
+            is_step = self.body.kind is BodyKind.STEP
             self.emit_callback(show, [args[self.step_input]] if is_step and self.step_input is not None else ())
-        inside = evolve(self, depth=self.depth + (show is not None), body=None)
-        return Interpreter.run(inside, jaxpr, args)
+        inside = evolve(self, depth=self.depth + (show is not None), body=None).start(self.inner)
+        return Interpreter.interpret(inside, jaxpr, args)

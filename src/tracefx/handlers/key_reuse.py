@@ -17,7 +17,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
-from tracefx.core.handler import bind, current, handling
+from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
 from tracefx.core.source_location import SourceLocation, current_provenance
@@ -68,9 +68,8 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fun)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        uses = _KeyUses()
         try:
-            with handling(_KeyReuseHandler(current(), uses)):
+            with _KeyReuseHandler(_KeyUses()).running():
                 out = fun(*args, **kwargs)
         finally:
             effects_barrier()  # raises the errors of programs that were still running
@@ -110,7 +109,7 @@ def _iterate_keys(words: Array) -> Iterator[NDArray]:
 
 
 @final
-@frozen(eq=False)
+@frozen
 class _KeyReuseHandler(Interpreter[Never, None]):
     """Records each use of a key at run time."""
 
@@ -156,8 +155,8 @@ class _KeyReuseHandler(Interpreter[Never, None]):
 
 def _current_line() -> str:
     source = current_provenance(1)
-    place: SourceLocation | None = None if source is None else source.resolve()
-    return "a line that is not known" if place is None else f"{relative_path(place.file)}:{place.line}"
+    location: SourceLocation | None = None if source is None else source.resolve()
+    return "a line that is not known" if location is None else f"{relative_path(location.file)}:{location.line}"
 
 
 _RULES: Final = (

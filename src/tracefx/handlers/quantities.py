@@ -19,7 +19,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec
-from tracefx.core.handler import as_array, bind, bind1, current, handling
+from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
@@ -93,12 +93,10 @@ def _convert_scale(x: Array, factor: Fraction, old: Unit, new: Unit) -> Array:
     )
 
 
-@final
 @frozen(eq=False)
-class _OfUnit(Primitive, Expandable):
-    """Attaches a unit to a number. Outside of `with_units` it converts the number to base units."""
+class _UnitConversion(Primitive, Expandable):
+    """A number times a factor that depends on a unit."""
 
-    name = "of_unit"
     unit: Unit
 
     @override
@@ -108,6 +106,14 @@ class _OfUnit(Primitive, Expandable):
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         return self.expand(*args)
+
+
+@final
+class _OfUnit(_UnitConversion):
+    """Attaches a unit to a number. Outside of `with_units` it converts the number to base units."""
+
+    __slots__ = ()
+    name = "of_unit"
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -115,20 +121,11 @@ class _OfUnit(Primitive, Expandable):
 
 
 @final
-@frozen(eq=False)
-class _InUnit(Primitive, Expandable):
+class _InUnit(_UnitConversion):
     """Returns the magnitude of a quantity in a unit."""
 
+    __slots__ = ()
     name = "in_unit"
-    unit: Unit
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return self.expand(*args)
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -200,7 +197,7 @@ def with_units(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fun)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        with handling(_Units(current())) as handler:
+        with _Units().running() as handler:
             args, kwargs = trees.map(
                 lambda x: handler.wrap(_checked_quantity(x)) if isinstance(x, Quantity) else x,
                 (args, kwargs),
@@ -229,7 +226,6 @@ def _strip_any_unit(x: QuantityOrValue) -> QuantityOrValue:
 
 
 @final
-@frozen(eq=False)
 class _Units(Interpreter[Quantity]):
     """Values with a unit are quantities; plain values are dimensionless or constants that fit every unit."""
 

@@ -1,8 +1,5 @@
 """Image resizing for arrays of any rank, with the names of `jax.image`."""
 
-from __future__ import annotations
+from tracefx.lazy_stubs import attach as _attach
 
-from tracefx.image.resize_methods import ResizeMethod
-from tracefx.image.resizing import resize, scale_and_translate
-
-__all__ = ["ResizeMethod", "resize", "scale_and_translate"]
+__getattr__, __dir__ = _attach(__name__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Final, SupportsIndex
 
@@ -10,7 +9,9 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
+from tracefx.core.device import DEFAULT_DEVICE, Device
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import ROOT, as_array, handling
 from tracefx.core.values import Value, as_value
@@ -20,7 +21,7 @@ from tracefx.numpy.operand_promotion import promote_args_inexact, to_inexact
 from tracefx.ops.contractions.contraction import Precision, PrecisionLike, dot_general
 from tracefx.ops.operation import static_shape
 from tracefx.ops.static_integers import canonicalize_axes
-from tracefx.ops.structural import convert, transpose
+from tracefx.ops.structural import convert, full_like_aval, transpose
 
 _MIN_TOTAL_WEIGHT: Final = 1000 * float(np.finfo(np.float32).eps)
 """New pixels whose kernel weights sum to less than this get weight 0: the kernel lies outside the image."""
@@ -81,8 +82,9 @@ def resize(
     weights = []
     for d in resized_axes:
         n, m = x.aval.shape[d], sizes[d]
-        compute_weights = _cached_resize_weights if n * m <= _MAX_CACHED_WEIGHTS else _resize_weights
-        weights.append(compute_weights(n, m, resize_method, antialias, dtype))
+        options = n, m, resize_method, antialias, dtype
+        is_cached = n * m <= _MAX_CACHED_WEIGHTS
+        weights.append(_cached_weights(*options, DEFAULT_DEVICE.value) if is_cached else _resize_weights(*options))
     return _contract_axes(x, resized_axes, weights, precision)
 
 
@@ -158,13 +160,19 @@ def _dtype_of_weights(x: Value) -> DType:
 
 def _resize_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
     """Returns the weight matrix `f32[n, m]` that resizes `n` pixels to `m`."""
-    scale = as_array(convert(as_value(m / n if m else 1.0), dtype))
+    scale = full_like_aval(ShapedArray((), dtype), m / n if m else 1.0)
     return _weights(n, m, scale, 0.0, method, antialias)
 
 
-@functools.lru_cache(maxsize=64)
-def _cached_resize_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
-    """Memoizes `_resize_weights`, evaluated under the root handler, so that programs hold constants."""
+@memoize(64)
+def _cached_weights(
+    n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType, device: Device | None
+) -> Array:
+    """Memoizes `_resize_weights`, evaluated under the root handler, so that programs hold constants.
+
+    `device` must be the current default device: it is part of the cache key.
+    """
+    assert device is DEFAULT_DEVICE.value
     with handling(ROOT):
         return _resize_weights(n, m, method, antialias, dtype)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import ClassVar, final
 
@@ -11,13 +11,23 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array
-from tracefx.core.avals import Axes, ShapedArray
+from tracefx.core.avals import ShapedArray
 from tracefx.core.callables import HasCallables
 from tracefx.core.device import Device
 from tracefx.core.effects import NamedAxisEffect, any_per_batch_element
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, bind_expansion, may_vary, varies
+from tracefx.core.handler import (
+    CURRENT,
+    ROOT,
+    AxisEnvironment,
+    Handler,
+    NamedAxis,
+    Origin,
+    Tracer,
+    bind_expansion,
+    call_under,
+)
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
-from tracefx.core.source_location import EQN_LOCATION, current_provenance
+from tracefx.core.source_location import SOURCE, current_provenance
 from tracefx.core.values import Value
 from tracefx.shardings.meshes import entry_axis_names
 
@@ -43,13 +53,8 @@ class BatchTracer(Tracer):
 
     @property
     @override
-    def varies(self) -> Axes:
-        return varies(self.val)
-
-    @property
-    @override
-    def may_vary(self) -> Axes:
-        return may_vary(self.val)
+    def parts(self) -> Sequence[Value]:
+        return (self.val,)
 
     @property
     @override
@@ -81,16 +86,10 @@ class Batch(Handler):
 
     @property
     @override
-    def axes(self) -> Mapping[Hashable, int]:
+    def axes(self) -> AxisEnvironment:
         if self.axis.name is None:
             return self.inner.axes
-        return MappingProxyType({**self.inner.axes, self.axis.name: self.axis.size})
-
-    @property
-    @override
-    def checked(self) -> Mapping[str, int]:
-        sizes = self.inner.checked
-        return {name: n for name, n in sizes.items() if name != self.axis.name} if self.axis.name in sizes else sizes
+        return MappingProxyType({**self.inner.axes, self.axis.name: NamedAxis(self.axis.size)})
 
     @override
     def owns(self, tracer: Tracer) -> bool:
@@ -115,11 +114,7 @@ class Batch(Handler):
         """
         handler = self.with_inner(CURRENT.get())
         inputs = [handler.wrap(x, d) for x, d in zip(args, dims, strict=True)]
-        token = CURRENT.set(handler)
-        try:
-            outs = f(*inputs)
-        finally:
-            CURRENT.reset(token)
+        outs = call_under(handler, f, *inputs)
         pairs = [handler.unwrap(o) for o in outs]
         return [x for x, _ in pairs], [d for _, d in pairs]
 
@@ -145,7 +140,7 @@ class Batch(Handler):
                 prim, "batch", "inherit from Batchable and define batch(self, axis, args, dims), or from Expandable"
             )
         location = current_provenance(1)
-        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(location)
+        token, origin = CURRENT.set(self.inner), SOURCE.set(location)
         try:
             values, in_dims = [x for x, _ in pairs], [dim for _, dim in pairs]
             if isinstance(prim, Batchable):
@@ -154,7 +149,7 @@ class Batch(Handler):
                 outs, dims = prim.batch_callables(self.with_inner(ROOT), values, in_dims)
         finally:
             CURRENT.reset(token)
-            EQN_LOCATION.reset(origin)
+            SOURCE.reset(origin)
         return [x if dim is None else BatchTracer(self, x, dim, location) for x, dim in zip(outs, dims, strict=True)]
 
     def applies_to(self, prim: Primitive) -> bool:

@@ -1,46 +1,71 @@
-"""`Interpreter`, the base class of user-written handlers: a table of rules, own values, a state, collected values."""
+"""`Interpreter`, the base class of user-written handlers: a table of rules, own values, a state, collected values.
+
+An `Interpreter` is an immutable value. `start` starts a run of it over an inner handler: a copy that refers to a `Run`,
+which holds the inner handler, the current state and the collected values. The handler of a run is an
+`InterpreterFrame`.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, Never, Self, cast, final
+from typing import Any, ClassVar, Final, Generic, Never, Self, TypeGuard, cast, final
 
 import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.core.array import Array
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray
-from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec, array_spec
+from tracefx.core.avals import ShapedArray, join_vma
+from tracefx.core.body_transform import (
+    BodyName,
+    BodyTransformable,
+    CollectedSpec,
+    TransformedBody,
+    ValueSpec,
+    array_spec,
+)
+from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, bind_expansion, varies
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, at_origin, bind_expansion, call_under, handling
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, Primitive, missing_rule_error
-from tracefx.core.source_location import EQN_LOCATION, current_provenance
+from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.source_location import SOURCE, current_provenance
 from tracefx.core.values import Value, as_value
 from tracefx.errors import (
     ConcretizationError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
+    HandlerStateError,
 )
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.jvp import PIECEWISE_CONSTANT
+from tracefx.interpreters.rules import Rules, require_outputs
+from tracefx.interpreters.run import Run
 from tracefx.interpreters.stage import Stage, stage
-from tracefx.ops.structural import constant_like_aval, convert_value
+from tracefx.interpreters.value_specs import (
+    cast_arrays,
+    cast_collected,
+    join_avals,
+    leaf_values,
+    spec_of,
+    unflatten_spec,
+    zeros_like_spec,
+)
+from tracefx.ops.structural import constant_like_aval
+from tracefx.passes.rebuilding import drop_outputs
 from tracefx.pytrees import trees
 
 V = TypeVar("V", default=Never)
 S = TypeVar("S", default=None)
+N = TypeVar("N", bound=Hashable, default=Hashable)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _NUMERIC_TYPES: Final = (bool, int, float, complex, np.generic, np.ndarray)
-_PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 
 
 @final
@@ -50,54 +75,54 @@ class InterpreterTracer(Tracer):
     A plain class rather than an attrs class, for the same reason as `StageTracer`: speed of construction.
     """
 
-    __slots__ = ("aval", "handler", "held", "origin")
+    __slots__ = ("aval", "interpreter", "origin", "value")
     aval: ShapedArray
-    handler: Interpreter[Any, Any]
     origin: Origin
 
-    def __init__(self, handler: Interpreter[Any, Any], held: object, aval: ShapedArray, origin: Origin) -> None:
-        self.handler = handler
-        self.held = held
+    def __init__(
+        self, interpreter: Interpreter[Any, Any, Any], value: object, aval: ShapedArray, origin: Origin
+    ) -> None:
+        self.interpreter = interpreter
+        self.value = value
         self.aval = aval
         self.origin = origin
 
     @property
     @override
-    def varies(self) -> Axes:
-        return NOWHERE.union(*map(varies, _leaf_values(self.held)))
+    def handler(self) -> Handler:
+        return self.interpreter.frame
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
-        if error not in _PIECEWISE_CONSTANT:
+        if error not in PIECEWISE_CONSTANT:
+            title = self.interpreter.title
             raise error(
-                f"a NumPy array cannot be made from {self}, created by {self.handler.title}{at_origin(self.origin)}: "
-                f"it would lose what {self.handler.title} stores with the value. Use the functions of tracefx.numpy"
+                f"a NumPy array cannot be made from {self}, created by {title}{at_origin(self.origin)}: "
+                f"it would lose what {title} stores with the value. Use the functions of tracefx.numpy"
             )
-        x = self.handler.strip_to_plain(self, "a Python number")
+        x = self.interpreter.strip_to_plain(self, "a Python number")
         return x.numpy() if isinstance(x, Literal) else x.concrete_or_error(error)
 
     @override
     def __repr__(self) -> str:
-        return f"InterpreterTracer({self.aval}, {self.held})"
+        return f"InterpreterTracer({self.aval}, {self.value})"
 
 
-@final
-class Store(Generic[S]):
-    """The mutable part of an `Interpreter`: its state and the values it has collected."""
-
-    __slots__ = ("collected", "state")
-
-    def __init__(self) -> None:
-        self.state: S | None = None
-        self.collected: dict[Hashable, object] = {}
+_TRANSFORMED: Final = MemoKey[TransformedBody]("body transformed by an interpreter")
 
 
-@frozen(eq=False)
-class Interpreter(Handler, Generic[V, S]):
+@frozen
+class Interpreter(Generic[V, S, N]):
     """Base class of user-written handlers. Loops, branches and calls need no rules: their bodies are interpreted.
 
     `V` is the type of the handler's own values: a pytree of arrays that represents one array of the program. Handlers
     without own values omit it. `S` is the type of the state: a pytree of arrays, which loops carry and branches return.
+    `N` is the type of the names under which the handler collects values.
+
+    An interpreter is a value: its fields are its options, and two with equal options are equal. To run a function under
+    it, pass it to `tracefx.handle`, or write `with interpreter.running() as handler:`. `handler` is a copy of the
+    interpreter that refers to this run; only such a copy, which is also what rules receive, has a state, an inner
+    handler and values. So an interpreter may run several times, also in several threads at once.
 
     The handler handles a primitive if one of its operands is an own value; with `handles_all`, it handles every
     primitive. It applies the first of these that exists:
@@ -113,25 +138,18 @@ class Interpreter(Handler, Generic[V, S]):
 
     Rules run with `inner` as the current handler. They take and return values of type `V` or plain values.
 
-    Args:
-        inner: the next handler of the chain, usually `current()`.
-
-    >>> from tracefx import numpy as fnp
-    >>> from tracefx.core.handler import current, handling
+    >>> from tracefx import handle, numpy as fnp
     >>> from tracefx.ops.elementwise.transcendental import Sin
     >>> class CosineForSine(Interpreter):
     ...     handles_all = True
     ...     @property
     ...     def rules(self):
     ...         return Rules().on(Sin, lambda handler, prim, x: [fnp.cos(x)])
-    >>> with handling(CosineForSine(current())):
-    ...     print(fnp.sin(0.0))
+    >>> print(handle(fnp.sin, CosineForSine())(0.0))
     1.0
     """
 
-    inner: Handler
-    store: Store[S] = field(factory=Store, init=False, repr=False)
-    thread: int = field(factory=threading.get_ident, init=False, repr=False)
+    _run: Run[S, N] | None = field(default=None, init=False, eq=False, repr=False)
 
     handles_all: ClassVar[bool] = False
     """Whether the handler also handles primitives all of whose operands are plain values."""
@@ -192,7 +210,7 @@ class Interpreter(Handler, Generic[V, S]):
         """
         return self.strip(value)
 
-    def default_collected(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
+    def default_collected(self, name: N, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
         """Returns the arrays for `name` where a branch or an empty loop has not collected anything under it.
 
         Args:
@@ -213,26 +231,32 @@ class Interpreter(Handler, Generic[V, S]):
             return value
         if isinstance(value, _NUMERIC_TYPES):
             return as_value(value)
-        return InterpreterTracer(self, value, self.aval_of(value), current_provenance())
+        aval = self.aval_of(value)
+        if self.run.checks_vma:  # it varies wherever anything that is stored with the value does
+            aval = aval.with_vma(join_vma([x.aval for x in leaf_values(value)]))
+        return InterpreterTracer(self, value, aval, current_provenance())
 
     def unwrap(self, x: Value) -> V | Value:
         """Returns the own value of a tracer of this handler, and any other value unchanged."""
-        return cast(V, x.held) if type(x) is InterpreterTracer and x.handler is self else x
+        return cast(V, x.value) if type(x) is InterpreterTracer and x.interpreter is self else x
 
-    def _is_own(self, x: Value) -> bool:
-        return type(x) is InterpreterTracer and x.handler is self
+    def _is_own(self, x: Value) -> TypeGuard[InterpreterTracer]:
+        return type(x) is InterpreterTracer and x.interpreter is self
+
+    def _own_value(self, x: InterpreterTracer) -> V:
+        return cast(V, x.value)
 
     @property
     def current_state(self) -> S:
         """The state at this point of the program."""
-        return cast(S, self.store.state)
+        return cast(S, self.run.state)
 
     def set_state(self, state: S) -> None:
         """Replaces the state. Raises `TypeError` if the class does not set `has_state`."""
         self._require_state()
-        self.store.state = state
+        self.run.state = state
 
-    def collect(self, name: Hashable, value: object) -> None:
+    def collect(self, name: N, value: object) -> None:
         """Stores a pytree of plain values under a name, to be read from `collected`.
 
         Raises:
@@ -240,9 +264,10 @@ class Interpreter(Handler, Generic[V, S]):
             TypeError: the class does not set `has_state`.
         """
         self._require_state()
-        if name in self.store.collected:
+        collected = self.run.collected
+        if name in collected:
             raise ValueError(f"{self.title} has already collected a value under the name {name!r}")
-        self.store.collected[name] = value
+        collected[name] = value
 
     def _require_state(self) -> None:
         if not self.has_state:
@@ -252,27 +277,74 @@ class Interpreter(Handler, Generic[V, S]):
             )
 
     @property
-    def collected(self) -> Mapping[Hashable, object]:
+    def collected(self) -> Mapping[N, object]:
         """The collected values by name; a value that the steps of a loop collected has a leading axis of steps."""
-        return MappingProxyType(self.store.collected)
+        return MappingProxyType(self.run.collected)
+
+    # -------------------------------------------------------------- runs
+
+    def start(self, inner: Handler, state: S | None = None) -> Self:
+        """Starts a run over an inner handler: returns the copy of the interpreter that refers to it."""
+        running = evolve(self)
+        object.__setattr__(running, "_run", Run(inner, state))
+        return running
+
+    def over(self, inner: Handler, /) -> Handler:
+        """Returns the handler of a new run over `inner`, with an empty state."""
+        return self.start(inner).frame
+
+    def __call__(self, inner: Handler, /) -> Handler:
+        """Does the same as `over`, so that `tracefx.handle` takes an interpreter."""
+        return self.over(inner)
+
+    @contextmanager
+    def running(self, state: S | None = None) -> Iterator[Self]:
+        """A context manager that runs its block under the interpreter, over the current handler.
+
+        Args:
+            state: The initial state, for classes that set `has_state`.
+
+        Yields:
+            The copy of the interpreter that refers to this run. After the block it has the final state.
+        """
+        if state is not None:
+            self._require_state()
+        handler = self.start(CURRENT.get(), state)
+        with handling(handler.frame):
+            yield handler
+
+    @property
+    def run(self) -> Run[S, N]:
+        """The run that this copy refers to. Raises `HandlerStateError` if it is not running."""
+        if self._run is None:
+            raise HandlerStateError(
+                f"{self!r} is not running, so it has no state, no values and no inner handler: run a function under it "
+                "with handle(f, interpreter), or write `with interpreter.running() as handler:`"
+            )
+        return self._run
+
+    @property
+    def inner(self) -> Handler:
+        """The inner handler, under which rules run."""
+        return self.run.inner
+
+    @property
+    def frame(self) -> InterpreterFrame:
+        """The handler of the run."""
+        return InterpreterFrame(self)
+
+    @property
+    def title(self) -> str:
+        """The name of the transformation in messages."""
+        return type(self).__name__.lower()
 
     # -------------------------------------------------------------- handling
 
-    @property
-    @override
-    def title(self) -> str:
-        return type(self).__name__.lower()
-
-    @property
-    @override
-    def evaluates(self) -> bool:
-        return not self.handles_all and self.inner.evaluates
-
-    @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """Applies a primitive: by a rule, by interpreting its bodies, by its expansion, or under the inner handler."""
         has_own = False
         for a in args:
-            if type(a) is InterpreterTracer and a.handler is self:
+            if type(a) is InterpreterTracer and a.interpreter is self:
                 has_own = True
                 break
         # Callables may close over own values.
@@ -287,25 +359,25 @@ class Interpreter(Handler, Generic[V, S]):
                 if not has_own:
                     return self._bind_with_callables(prim, args)
                 if isinstance(prim, Expandable):
-                    return bind_expansion(self, prim, args)
+                    return bind_expansion(self.frame, prim, args)
             if has_own and prim.effects and all(isinstance(effect, DebugEffect) for effect in prim.effects):
                 operands = [
-                    self._call_inner(self.debug_value, cast(V, self.unwrap(a))) if self._is_own(a) else a for a in args
+                    self._call_inner(self.debug_value, self._own_value(a)) if self._is_own(a) else a for a in args
                 ]
                 return self._call_inner(self.inner.bind, prim, operands)
             rule = rules.find_family(prim)
         if rule is not None:
             results = self._call_inner(rule, self, prim, *[self.unwrap(a) for a in args])
             if type(results) is not list and type(results) is not tuple:
-                self._require_outputs(prim, results)
+                require_outputs(self.title, prim, results)
             return [self.wrap(x) for x in results]
         if not has_own:
             if isinstance(prim, HasSubjaxprs):
-                raise self._no_rule(prim)
+                raise rules.missing_rule_error(self.title, prim)
             return self.inner.bind(prim, args)
         if isinstance(prim, Expandable):
-            return bind_expansion(self, prim, args)
-        raise self._no_rule(prim)
+            return bind_expansion(self.frame, prim, args)
+        raise rules.missing_rule_error(self.title, prim)
 
     def _bind_with_callables(self, prim: HasCallables, args: Sequence[Value]) -> Sequence[Value]:
         """Binds a primitive that holds user functions, which run under this handler.
@@ -315,13 +387,13 @@ class Interpreter(Handler, Generic[V, S]):
         """
         assert isinstance(prim, Primitive)
         if (self.handles_all and not self.has_state) or not isinstance(prim, Expandable):
-            wrapped = prim.wrap_callables(self.with_inner)
+            wrapped = prim.wrap_callables(self.over)
             assert isinstance(wrapped, Primitive)
             return self._call_inner(self.inner.bind, wrapped, args)
         if self.inner is ROOT:  # no transformation below uses the custom rule
-            return bind_expansion(self, prim, args)
+            return bind_expansion(self.frame, prim, args)
         try:
-            program, operands = prim.stage_callables(Stage(self), args)
+            program, operands = prim.stage_callables(Stage(self.frame), args)
         except ConcretizationError:
             if self.handles_all:
                 raise
@@ -329,159 +401,124 @@ class Interpreter(Handler, Generic[V, S]):
         if not self.handles_all and not any(map(self._is_own, operands)):
             return self.inner.bind(prim, args)
         if isinstance(program, HasCallables):  # staging keeps the functions: only the expansion can be interpreted
-            return bind_expansion(self, prim, args)
+            return bind_expansion(self.frame, prim, args)
         return self.bind(program, operands)
-
-    def _require_outputs(self, prim: Primitive, results: object) -> None:
-        """Raises `TypeError` unless a rule returned a list of outputs.
-
-        An array is a sequence of its rows and a named tuple one of its fields; neither is a list of outputs.
-        """
-        if isinstance(results, (Array, Literal)) or hasattr(results, "_fields") or not isinstance(results, Sequence):
-            raise TypeError(
-                f"the rule of {self.title} for {prim.name} returned {type(results).__name__} instead of a list of "
-                "outputs: return [out]"
-            )
-
-    def _no_rule(self, prim: Primitive) -> Exception:
-        capabilities = [capability.__name__ for capability, _ in self.rules.capabilities]
-        inherit = f" or {' or '.join(capabilities)}" if capabilities else ""
-        enter = f"inherit from {'BodyTransformable' if isinstance(prim, HasSubjaxprs) else 'Expandable'}"
-        return missing_rule_error(
-            prim,
-            self.title,
-            f"{enter}{inherit}; or give the handler a rule, with rules.on({type(prim).__name__}, ...), or with "
-            "rules.family(...) for a family of primitives",
-        )
 
     def _call_inner(self, f: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls `f` with `inner` as the current handler."""
-        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(current_provenance(2))
+        token, origin = CURRENT.set(self.inner), SOURCE.set(current_provenance(2))
         try:
             return f(*args, **kwargs)
         finally:
             CURRENT.reset(token)
-            EQN_LOCATION.reset(origin)
+            SOURCE.reset(origin)
 
     # -------------------------------------------------------------- interpreting sub-jaxprs (`BodyInterpreter`)
 
-    def with_inner(self, handler: Handler) -> Self:
-        """Returns the same interpretation over another handler, with an empty state."""
-        return evolve(self, inner=handler)
-
-    @override
-    def unwrap_result(self, x: Value) -> Value:
-        return self._call_inner(self.strip_to_plain, x, "the result of a function")
-
     def spec(self, x: Value) -> ValueSpec:
-        if type(x) is InterpreterTracer and x.handler is self:
-            return _spec_of(x.held)
+        if type(x) is InterpreterTracer and x.interpreter is self:
+            return spec_of(x.value)
         return array_spec(x.aval)
 
-    def arrays(self, x: Value, form: ValueSpec) -> list[Value]:
-        unwrapped = self.unwrap(x)
-        is_own = type(x) is InterpreterTracer and x.handler is self
-        if form.tree is not None:
-            value = cast(V, unwrapped) if is_own else self.lift(x)
-            actual = _spec_of(value)
-            if not actual.same_structure(form):
-                value = self.unify(value, cast(V, _zeros_like_spec(form)))[0]
-            leaves = _leaf_values(value)
+    def arrays(self, x: Value, spec: ValueSpec) -> list[Value]:
+        if spec.tree is not None:
+            value = self._own_value(x) if self._is_own(x) else self.lift(x)
+            actual = spec_of(value)
+            if not actual.same_structure(spec):
+                value = self.unify(value, self._zeros(spec))[0]
+            leaves = leaf_values(value)
         else:
-            leaves = [self.strip_to_plain(x, "a plain value") if is_own else x]
-        return _cast_arrays(leaves, form)
+            leaves = [self.strip_to_plain(x, "a plain value")]
+        return cast_arrays(leaves, spec)
 
-    def value(self, form: ValueSpec, arrays: Sequence[Value]) -> Value:
-        if form.tree is None:
+    def value(self, spec: ValueSpec, arrays: Sequence[Value]) -> Value:
+        if spec.tree is None:
             (x,) = arrays
             return x
-        return self.wrap(cast(V, _unflatten(form, arrays)))
+        return self.wrap(cast(V, unflatten_spec(spec, arrays)))
 
     def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         if x == y:
             return x
         if not x.same_structure(y):
             try:
-                a = cast(V, _zeros_like_spec(x)) if x.tree is not None else self.lift(cast(Value, _zeros_like_spec(x)))
-                b = cast(V, _zeros_like_spec(y)) if y.tree is not None else self.lift(cast(Value, _zeros_like_spec(y)))
+                a, b = self._zeros(x), self._zeros(y)
                 if trees.structure(a) != trees.structure(b):
                     a, b = self.unify(a, b)
             except TypeError as error:
                 raise TypeError(f"{self.title}: {what} is {x} here and {y} there: {error}") from error
-            x, y = _spec_of(a), _spec_of(b)
-        return self._join_avals(x, y, what)
+            x, y = spec_of(a), spec_of(b)
+        return join_avals(x, y, f"{self.title}: {what}")
+
+    def _zeros(self, spec: ValueSpec) -> V:
+        """Returns an own value of zeros with a spec; that of a plain value is lifted."""
+        if spec.tree is None:
+            return self.lift(constant_like_aval(spec.avals[0], 0))
+        return cast(V, zeros_like_spec(spec))
+
+    def _zero_state(self, spec: ValueSpec) -> S:
+        return cast(S, zeros_like_spec(spec))
 
     def join_states(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         """Returns a spec that the state can have both before (`x`) and after (`y`) a body."""
         if not x.same_structure(y):
             try:
-                a, b = self.unify_states(cast(S, _zeros_like_spec(x)), cast(S, _zeros_like_spec(y)))
+                a, b = self.unify_states(self._zero_state(x), self._zero_state(y))
             except TypeError as error:
                 raise TypeError(f"{self.title}: {what} takes the state {x} and returns {y}: {error}") from error
-            x, y = _spec_of(a), _spec_of(b)
-        return self._join_avals(x, y, f"the state in {what}")
-
-    def _join_avals(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
-        avals = []
-        for p, q in zip(x.avals, y.avals, strict=True):
-            if p.shape != q.shape or p.dtype != q.dtype:
-                raise TypeError(f"{self.title}: {what} is {x} here and {y} there")
-            avals.append(ShapedArray(p.shape, p.dtype, p.weak_type and q.weak_type))
-        return ValueSpec(x.tree, tuple(avals))
+            x, y = spec_of(a), spec_of(b)
+        return join_avals(x, y, f"{self.title}: the state in {what}")
 
     def strip_to_plain(self, x: Value, what: str) -> Value:
-        return self.strip(cast(V, x.held)) if type(x) is InterpreterTracer and x.handler is self else x
+        return self.strip(self._own_value(x)) if self._is_own(x) else x
 
-    def state(self, form: ValueSpec | None) -> list[Value]:
-        if form is None:
+    def state(self, spec: ValueSpec | None) -> list[Value]:
+        if spec is None:
             return []
         state = self.current_state
-        if not _spec_of(state).same_structure(form):
-            state, _ = self.unify_states(state, cast(S, _zeros_like_spec(form)))
-        return _cast_arrays(_leaf_values(state), form)
+        if not spec_of(state).same_structure(spec):
+            state, _ = self.unify_states(state, self._zero_state(spec))
+        return cast_arrays(leaf_values(state), spec)
 
-    def restore_state(self, form: ValueSpec, arrays: Sequence[Value]) -> None:
-        self.store.state = cast(S, _unflatten(form, arrays))
+    def restore_state(self, spec: ValueSpec, arrays: Sequence[Value]) -> None:
+        self.run.state = cast(S, unflatten_spec(spec, arrays))
 
     def collect_from_body(self, collected: Sequence[CollectedSpec], arrays: Sequence[Value]) -> None:
         start = 0
         for each in collected:
             n = len(each.spec.avals)
-            self.collect(each.name, _unflatten(each.spec, arrays[start : start + n]))
+            self.collect(self._name(each), unflatten_spec(each.spec, arrays[start : start + n]))
             start += n
 
     def collected_of_empty_loop(self, collected: CollectedSpec) -> list[Value]:
         return self._default_arrays(collected, None)
 
     def _default_arrays(self, collected: CollectedSpec, what: str | None) -> list[Value]:
-        return [as_value(a) for a in self.default_collected(collected.name, collected.spec.avals, what)]
+        return [as_value(a) for a in self.default_collected(self._name(collected), collected.spec.avals, what)]
 
-    def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
-        token = CURRENT.set(self)
-        try:
-            return eval_jaxpr(jaxpr, (), args)
-        finally:
-            CURRENT.reset(token)
+    def _name(self, collected: CollectedSpec) -> N:
+        return cast(N, collected.name)  # specs of values that this handler collects
+
+    def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
+        return call_under(self.frame, eval_jaxpr, jaxpr, (), args)
 
     def transform_body(
         self,
         jaxpr: Jaxpr,
         inputs: Sequence[ValueSpec],
-        what: str,
+        name: BodyName,
         *,
         outs: Sequence[ValueSpec | None] = (),
         state: ValueSpec | None = None,
         collected: Sequence[CollectedSpec] = (),
-        bare: bool = False,
+        plain: bool = False,
     ) -> TransformedBody:
         keeps_state = state is not None
-        before = state if state is not None else _spec_of(self.store.state)
+        before = state if state is not None else spec_of(self.run.state)
         outs, wanted = tuple(outs) or (None,) * len(jaxpr.outs), tuple(collected)
-        if self.cache_key is None:
-            body = self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare)
-        else:
-            key = ("entered", type(self), self.cache_key, tuple(inputs), outs, before, wanted, bare)
-            body = jaxpr.memo.get(key, lambda: self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare))
+        transform = partial(self._transform_body, jaxpr, inputs, str(name), outs, before, wanted, plain)
+        key = type(self), self.cache_key, tuple(inputs), outs, before, wanted, plain
+        body = transform() if self.cache_key is None else jaxpr.memo.get(_TRANSFORMED, key, transform)
         return body if keeps_state or body.state is None else self._drop_unchanged_state(body, before)
 
     def _drop_unchanged_state(self, body: TransformedBody, before: ValueSpec) -> TransformedBody:
@@ -490,7 +527,7 @@ class Interpreter(Handler, Generic[V, S]):
         if body.state != before or jaxpr.outs[:s] != jaxpr.invars[k : k + s]:
             return body
         if s:
-            jaxpr = jaxpr.memo.get("settled", lambda: Jaxpr((), jaxpr.invars, jaxpr.eqns, jaxpr.outs[s:]))
+            jaxpr = drop_outputs(jaxpr, s)
         consts = (*body.consts, *self.state(before))
         return TransformedBody(jaxpr, consts, None, None, body.outs, body.collected)
 
@@ -502,38 +539,38 @@ class Interpreter(Handler, Generic[V, S]):
         outs: Sequence[ValueSpec | None],
         before: ValueSpec,
         wanted: tuple[CollectedSpec, ...],
-        bare: bool,
+        plain: bool,
     ) -> TransformedBody:
         after, out_specs, collected_specs = before, list[ValueSpec](), wanted
 
         def run(*arrays: Value) -> list[Value]:
             nonlocal after, out_specs, collected_specs
-            handler = self.with_inner(CURRENT.get())
+            handler = self.start(CURRENT.get())
             remaining = iter(arrays)
             handler.restore_state(before, [next(remaining) for _ in before.avals])
             args = [handler.value(spec, [next(remaining) for _ in spec.avals]) for spec in inputs]
-            results = handler.run(jaxpr, args)
+            results = handler.interpret(jaxpr, args)
             token = CURRENT.set(handler.inner)
             try:
-                if bare:
+                if plain:
                     results = [handler.strip_to_plain(x, what) for x in results]
                 out_specs = [
                     handler.spec(x) if spec is None else handler.join(spec, handler.spec(x), f"{what}, output {i},")
                     for i, (x, spec) in enumerate(zip(results, outs, strict=True))
                 ]
                 flat = [a for x, spec in zip(results, out_specs, strict=True) for a in handler.arrays(x, spec)]
-                after = handler.join_states(before, _spec_of(handler.store.state), what)
+                after = handler.join_states(before, spec_of(handler.run.state), what)
                 state_arrays = handler.state(after)
-                collected = handler.store.collected
+                collected = handler.run.collected
                 collected_specs = (
                     *wanted,
-                    *[CollectedSpec(n, _spec_of(x)) for n, x in collected.items() if n not in {w.name for w in wanted}],
+                    *[CollectedSpec(n, spec_of(x)) for n, x in collected.items() if n not in {w.name for w in wanted}],
                 )
                 collected_arrays = [
                     a
                     for each in collected_specs
                     for a in (
-                        _fit_collected(collected[each.name], each.spec, what, each.name)
+                        cast_collected(collected[self._name(each)], each.spec, what, each.name)
                         if each.name in collected
                         else handler._default_arrays(each, what)
                     )
@@ -547,35 +584,41 @@ class Interpreter(Handler, Generic[V, S]):
         return TransformedBody(body.closed(), tuple(consts), before, after, tuple(out_specs), collected_specs)
 
 
-def _spec_of(value: object) -> ValueSpec:
-    leaves, tree = trees.flatten(value)
-    return ValueSpec(tree, tuple([as_value(cast(Value, a)).aval for a in leaves]))
+@final
+@frozen(eq=False)
+class InterpreterFrame(Handler):
+    """The handler of a run of an interpreter."""
 
+    interpreter: Interpreter[Any, Any, Any]
 
-def _unflatten(spec: ValueSpec, values: Sequence[Value]) -> object:
-    """Returns the pytree of a spec, with literals converted to arrays."""
-    assert spec.tree is not None
-    return trees.unflatten(spec.tree, [as_array(x) for x in values])
+    @property
+    @override
+    def title(self) -> str:
+        return self.interpreter.title
 
+    @property
+    @override
+    def inner(self) -> Handler:
+        return self.interpreter.inner
 
-def _leaf_values(value: object) -> list[Value]:
-    return [as_value(cast(Value, a)) for a in trees.leaves(value)]
+    @property
+    @override
+    def thread(self) -> int:
+        return self.interpreter.run.thread
 
+    @property
+    @override
+    def evaluates(self) -> bool:
+        return not self.interpreter.handles_all and self.interpreter.inner.evaluates
 
-def _fit_collected(value: object, spec: ValueSpec, what: str, name: Hashable) -> list[Value]:
-    actual = _spec_of(value)
-    if not actual.same_structure(spec) or [(a.shape, a.dtype) for a in actual.avals] != [
-        (a.shape, a.dtype) for a in spec.avals
-    ]:
-        raise TypeError(f"the value collected as {name!r} in {what} is {actual} here and {spec} there")
-    return _cast_arrays(_leaf_values(value), spec)
+    @override
+    def owns(self, tracer: Tracer) -> bool:
+        return type(tracer) is InterpreterTracer and tracer.interpreter is self.interpreter
 
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        return self.interpreter.bind(prim, args)
 
-def _cast_arrays(arrays: Sequence[Value], spec: ValueSpec) -> list[Value]:
-    return [convert_value(a, aval.dtype, aval.weak_type) for a, aval in zip(arrays, spec.avals, strict=True)]
-
-
-def _zeros_like_spec(spec: ValueSpec) -> object:
-    """Returns a value of zeros with this spec, to inspect its structure."""
-    zeros = [constant_like_aval(aval, 0) for aval in spec.avals]
-    return zeros[0] if spec.tree is None else trees.unflatten(spec.tree, zeros)
+    @override
+    def unwrap_result(self, x: Value) -> Value:
+        return self.interpreter._call_inner(self.interpreter.strip_to_plain, x, "the result of a function")

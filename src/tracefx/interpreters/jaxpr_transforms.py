@@ -22,8 +22,9 @@ from typing import TypeAlias, final
 
 from attrs import frozen
 
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, ROOT, Handler
+from tracefx.core.handler import CURRENT, ROOT, Handler, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
@@ -47,11 +48,7 @@ def _instantiate_forced(tangents: Sequence[Tangent], forced: Mask) -> Sequence[T
 
 
 def _run_under(handler: Handler, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Value]:
-    token = CURRENT.set(handler)
-    try:
-        return eval_jaxpr(jaxpr, (), args)
-    finally:
-        CURRENT.reset(token)
+    return call_under(handler, eval_jaxpr, jaxpr, (), args)
 
 
 # ------------------------------------------------------------------ forward mode
@@ -71,12 +68,9 @@ class JVPJaxpr:
     out_nonzero: Mask
 
 
+@memoize_on_object
 def jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask, forced: Mask = ()) -> JVPJaxpr:
     """Returns the JVP of a jaxpr, where `nonzero` tells which inputs have a tangent."""
-    return jaxpr.memo.get(("jvp", nonzero, forced), lambda: _jvp_jaxpr(jaxpr, nonzero, forced))
-
-
-def _jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask, forced: Mask) -> JVPJaxpr:
     n = len(jaxpr.invars)
     out_nonzero: Mask = ()
 
@@ -111,15 +105,12 @@ class BatchedJaxpr:
     out_dims: tuple[int | None, ...]
 
 
+@memoize_on_object
 def batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...], forced: Mask = ()) -> BatchedJaxpr:
     """Returns the jaxpr for a whole batch, where `dims` is the batch axis of each input, or `None`.
 
     Forced outputs have the batch axis first.
     """
-    return jaxpr.memo.get(("batch", axis, dims, forced), lambda: _batch_jaxpr(jaxpr, axis, dims, forced))
-
-
-def _batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...], forced: Mask) -> BatchedJaxpr:
     out_dims: tuple[int | None, ...] = ()
 
     def batched(*args: Value) -> list[Value]:
@@ -160,15 +151,12 @@ class UnzippedJaxpr:
     forwarded: tuple[int | None, ...]
 
 
+@memoize_on_object
 def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask = ()) -> UnzippedJaxpr:
     """Splits a jaxpr into a known and an unknown half, where `unknown` tells which inputs are unknown.
 
     The transformation is `PartialEval` over `Stage`.
     """
-    return jaxpr.memo.get(("unzip", unknown, forced), lambda: _unzip_jaxpr(jaxpr, unknown, forced))
-
-
-def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask) -> UnzippedJaxpr:
     outer = Stage(ROOT)
     partial = PartialEval(outer)
     inputs = [(partial if u else outer).input(v.aval) for v, u in zip(jaxpr.invars, unknown, strict=True)]
@@ -206,17 +194,13 @@ class TransposedJaxpr:
     in_nonzero: Mask
 
 
+@memoize_on_object
 def transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask = ()) -> TransposedJaxpr:
     """Returns the transpose of a jaxpr.
 
     `linear` tells which inputs the outputs are linear in, `out_nonzero` which outputs have a nonzero cotangent.
     `forced` has one entry for each linear input.
     """
-    key = ("transpose", linear, out_nonzero, forced)
-    return jaxpr.memo.get(key, lambda: _transpose_jaxpr(jaxpr, linear, out_nonzero, forced))
-
-
-def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask) -> TransposedJaxpr:
     in_nonzero: Mask = ()
     others = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin]
 

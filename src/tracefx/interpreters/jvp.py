@@ -11,13 +11,13 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array
-from tracefx.core.avals import Axes, ShapedArray
+from tracefx.core.avals import ShapedArray
 from tracefx.core.device import Device
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, bind_expansion, may_vary, varies
+from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, bind_expansion
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing_rule_error
-from tracefx.core.source_location import EQN_LOCATION, current_provenance
+from tracefx.core.source_location import SOURCE, current_provenance
 from tracefx.core.values import Value
 from tracefx.errors import (
     ConcretizationError,
@@ -26,7 +26,7 @@ from tracefx.errors import (
     TracerIntegerConversionError,
 )
 
-_PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
+PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 """Conversions that are piecewise constant: their derivative is zero, so a program may depend on the result."""
 _CONVERSION_NAMES: Final[Mapping[type[ConcretizationError], str]] = MappingProxyType(
     {TracerArrayConversionError: "a NumPy array"}
@@ -54,13 +54,8 @@ class JVPTracer(Tracer):
 
     @property
     @override
-    def varies(self) -> Axes:
-        return varies(self.primal)
-
-    @property
-    @override
-    def may_vary(self) -> Axes:
-        return may_vary(self.primal) | may_vary(self.tangent)
+    def parts(self) -> Sequence[Value]:
+        return self.primal, self.tangent
 
     @property
     @override
@@ -69,7 +64,7 @@ class JVPTracer(Tracer):
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
-        if error not in _PIECEWISE_CONSTANT:
+        if error not in PIECEWISE_CONSTANT:
             raise error(
                 f"{_CONVERSION_NAMES.get(error, 'a Python number')} cannot be made from JVPTracer({self.aval}), "
                 "created by differentiation"
@@ -130,12 +125,12 @@ class JVP(Handler):
                 primals.append(a)
                 tangents.append(Zero(a.aval.tangent()))
         location = current_provenance(1)
-        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(location)
+        token, origin = CURRENT.set(self.inner), SOURCE.set(location)
         try:
             outs, out_tangents = prim.jvp(primals, tangents)
         finally:
             CURRENT.reset(token)
-            EQN_LOCATION.reset(origin)
+            SOURCE.reset(origin)
         if len(outs) == 1:  # fast path: nearly all primitives
             (p,), (t,) = outs, out_tangents
             return (p if type(t) is Zero else JVPTracer(self, p, t, location),)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.handler import Handler
+from tracefx.core.handler import AxisEnvironment, Handler
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 
 
 @frozen(eq=False)
 class NamedAxes(Handler):
-    """Adds named axes with their sizes to the axis environment, and passes every primitive to `inner`."""
+    """Adds named axes to the axis environment, and passes every primitive to `inner`."""
 
     inner: Handler
-    names: Mapping[Hashable, int]
+    names: AxisEnvironment
 
     @property
     @override
-    def axes(self) -> Mapping[Hashable, int]:
+    def axes(self) -> AxisEnvironment:
         return MappingProxyType({**self.inner.axes, **self.names})
 
     @override

@@ -11,23 +11,22 @@ from typing import Final, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.avals import ShapedArray
 from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escaped_tracer_error, varies
+from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
-from tracefx.core.varying import DECLARED
+from tracefx.core.varying import TYPES
 from tracefx.errors import (
     ConcretizationError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.ops.collectives.pvary import PVary
 
 
 @final
@@ -47,11 +46,6 @@ class StageTracer(Tracer):
         self.binder = binder
         self.aval = binder.aval
         self.origin = origin
-
-    @property
-    @override
-    def varies(self) -> Axes:
-        return self.handler.varying.get(self.binder.index, NOWHERE)
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
@@ -98,26 +92,12 @@ class Recording(Handler):
     inner: Handler
     eqns: list[Eqn] = field(factory=list, init=False, repr=False)
     consts: dict[int, tuple[Var, Value]] = field(factory=dict, init=False, repr=False)
-    checked: Mapping[str, int] = field(init=False, repr=False)
-    varying: dict[int, Axes] = field(init=False, repr=False)
-    """The mesh axes along which each variable varies, by variable index; empty if no axis is checked."""
     indices: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
 
-    @checked.default
-    def _checked(self) -> Mapping[str, int]:
-        return self.inner.checked
-
-    @varying.default
-    def _varying(self) -> dict[int, Axes]:
-        return {-1: NOWHERE} if self.checked else {}
-
-    def input(self, aval: ShapedArray, origin: Origin = None, along: Axes = NOWHERE) -> StageTracer:
-        """Adds an input to the jaxpr; `along` are the mesh axes along which it varies."""
-        var = Var(next(self.indices), aval)
-        if along:
-            self.varying[var.index] = along
-        return StageTracer(self, var, origin)
+    def input(self, aval: ShapedArray, origin: Origin = None) -> StageTracer:
+        """Adds an input to the jaxpr."""
+        return StageTracer(self, Var(next(self.indices), aval), origin)
 
     @override
     def owns(self, x: object) -> bool:
@@ -138,8 +118,6 @@ class Recording(Handler):
             raise escaped_tracer_error(x, self, "in a traced function")
         var = Var(next(self.indices), x.aval)
         self.consts[id(x)] = (var, x)
-        if along := varies(x):
-            self.varying[var.index] = along
         return var
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -151,31 +129,26 @@ class Recording(Handler):
                 return bind_expansion(self, prim, args)
         inputs: list[Atom] = []
         avals = []
+        varying = False
         for a in args:
             atom = a.binder if type(a) is StageTracer and a.handler is self else self.atom(a)
             inputs.append(atom)
-            avals.append(atom.aval)
-        out_avals = prim.abstract_eval(*avals)
+            aval = atom.aval
+            avals.append(aval)
+            if aval.vma:
+                varying = True
+        if varying:
+            prim, out_avals = TYPES.apply(prim, avals)
+        else:
+            out_avals = prim.abstract_eval(*avals)
         source = current_provenance(1)
         if len(out_avals) == 1:  # fast path: nearly all primitives
             var = Var(next(self.indices), out_avals[0])
             self.eqns.append(Eqn(prim, tuple(inputs), (var,), source))
-            if self.varying or type(prim) is PVary:
-                self.note(prim, inputs, (var,))
             return (StageTracer(self, var, source),)
         outs = tuple([Var(next(self.indices), a) for a in out_avals])
         self.eqns.append(Eqn(prim, tuple(inputs), outs, source))
-        if self.varying:
-            self.note(prim, inputs, outs)
         return [StageTracer(self, v, source) for v in outs]
-
-    def note(self, prim: Primitive, inputs: Sequence[Atom], outs: Sequence[Var]) -> None:
-        """Records the mesh axes along which the outputs of a primitive vary."""
-        known = self.varying
-        operand_axes = [known.get(a.index, NOWHERE) if type(a) is Var else NOWHERE for a in inputs]
-        for v, axes in zip(outs, DECLARED.of(prim, operand_axes, len(outs)), strict=True):
-            if axes:
-                known[v.index] = axes
 
     def build(self, inputs: Sequence[StageTracer], outs: Sequence[Value]) -> tuple[Jaxpr, list[Value]]:
         """Returns the finished jaxpr, its variables numbered in order of creation, and the values of its constants."""

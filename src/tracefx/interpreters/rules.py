@@ -8,7 +8,11 @@ from typing import Concatenate, Generic, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
 
-from tracefx.core.primitive import Primitive
+from tracefx.core.array import Array
+from tracefx.core.jaxpr import HasSubjaxprs
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive, missing_rule_error
+from tracefx.errors import MissingRuleError
 
 H = TypeVar("H")
 X = TypeVar("X")
@@ -53,19 +57,11 @@ class Rules(Generic[H, X]):
         A capability is a class with the methods that authors of primitives define for this handler; the rule calls
         them.
         """
-        return evolve(
-            self,
-            capabilities=(*self.capabilities, (cast(type, capability), cast("HandlerRule[H, Primitive, X]", rule))),
-        )
+        return evolve(self, capabilities=(*self.capabilities, _entry(capability, rule)))
 
     def family(self, family: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
         """Returns the table with a rule for all primitives of a family, including subclasses defined later."""
-        return evolve(
-            self,
-            families=MappingProxyType(
-                {**self.families, cast(type, family): cast("HandlerRule[H, Primitive, X]", rule)}
-            ),
-        )
+        return evolve(self, families=MappingProxyType(dict([*self.families.items(), _entry(family, rule)])))
 
     def __or__(self, other: Rules[H, X]) -> Rules[H, X]:
         """Merges two tables; where both have a rule, that of `other` applies."""
@@ -96,3 +92,34 @@ class Rules(Generic[H, X]):
     def find(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
         """Returns the rule that applies to a primitive, or `None`."""
         return self.find_own(prim) or self.find_family(prim)
+
+    def missing_rule_error(self, title: str, prim: Primitive) -> MissingRuleError:
+        """Returns the error for a primitive without a rule in the table of the handler `title`."""
+        capabilities = [capability.__name__ for capability, _ in self.capabilities]
+        inherit = f" or {' or '.join(capabilities)}" if capabilities else ""
+        enter = f"inherit from {'BodyTransformable' if isinstance(prim, HasSubjaxprs) else 'Expandable'}"
+        return missing_rule_error(
+            prim,
+            title,
+            f"{enter}{inherit}; or give the handler a rule, with rules.on({type(prim).__name__}, ...), or with "
+            "rules.family(...) for a family of primitives",
+        )
+
+
+def _entry(
+    kind: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]
+) -> tuple[type, HandlerRule[H, Primitive, X]]:
+    """Returns an entry of a table, which applies the rule to instances of `kind` alone."""
+    return cast(type, kind), cast("HandlerRule[H, Primitive, X]", rule)
+
+
+def require_outputs(title: str, prim: Primitive, results: object) -> None:
+    """Raises `TypeError` unless a rule of the handler `title` returned a list of outputs.
+
+    An array is a sequence of its rows and a named tuple one of its fields; neither is a list of outputs.
+    """
+    if isinstance(results, (Array, Literal)) or hasattr(results, "_fields") or not isinstance(results, Sequence):
+        raise TypeError(
+            f"the rule of {title} for {prim.name} returned {type(results).__name__} instead of a list of outputs: "
+            "return [out]"
+        )

@@ -7,8 +7,8 @@ from typing import final
 
 from attrs import frozen
 
-from tracefx.core.avals import Axes, ShapedArray
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import ROOT, Handler, Origin, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import Value
 from tracefx.interpreters.recording import Recording, renumber_in_order
@@ -31,27 +31,19 @@ def stage(
     outer: Handler = ROOT,
     origins: Sequence[Origin] | None = None,
     title: str = "jit",
-    along: Sequence[Axes] | None = None,
 ) -> tuple[Jaxpr, list[Value]]:
     """Traces a function of values. Returns its jaxpr and the values of its constants, which it closes over.
 
     Args:
         f: a function of values that returns a sequence of values.
-        avals: the shape and dtype of each input.
+        avals: the type of each input.
         outer: the handler whose tracers the function may close over.
         origins: for each input, where it comes from, for messages; unknown by default.
         title: the name of the trace in messages.
-        along: the mesh axes along which each input varies; by default, all checked axes.
     """
     handler = Stage(outer, title)
     names = origins if origins is not None else [None] * len(avals)
-    if along is None:
-        along = [frozenset(handler.checked)] * len(avals)
-    inputs = [handler.input(*spec) for spec in zip(avals, names, along, strict=True)]
-    token = CURRENT.set(handler)
-    try:
-        outs = f(*inputs)
-    finally:
-        CURRENT.reset(token)
+    inputs = [handler.input(aval, name) for aval, name in zip(avals, names, strict=True)]
+    outs = call_under(handler, f, *inputs)
     jaxpr, consts = handler.build(inputs, outs)
     return renumber_in_order(jaxpr) if consts else jaxpr, consts

@@ -8,13 +8,20 @@ from typing import TypeAlias
 from tracefx.core.handler import CURRENT, bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, Tangent, Transposable, UndefinedPrimal, Zero, missing_rule_error
-from tracefx.core.source_location import EQN_LOCATION, at_location
+from tracefx.core.primitive import (
+    Expandable,
+    ExtractsWindow,
+    Tangent,
+    Transposable,
+    UndefinedPrimal,
+    Zero,
+    missing_rule_error,
+)
+from tracefx.core.source_location import SOURCE, at_location
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.shape.slice_cotangents import SliceCotangents
-from tracefx.ops.shape.slicing import Slice
 
 _Cotangents: TypeAlias = dict[int, Value | SliceCotangents]
 """The cotangents accumulated so far, by index of the variable."""
@@ -37,11 +44,11 @@ def backward_pass(
     Returns:
         A cotangent for each `UndefinedPrimal` argument, `None` for the others.
     """
-    token = EQN_LOCATION.set(EQN_LOCATION.get())
+    token = SOURCE.set(SOURCE.get())
     try:
         return _backward(jaxpr, consts, args, cts)
     finally:
-        EQN_LOCATION.reset(token)
+        SOURCE.reset(token)
 
 
 def _backward(
@@ -64,7 +71,7 @@ def _backward(
             if type(operand) is not UndefinedPrimal:
                 known.append(operand)
         if len(known) == len(operands):
-            EQN_LOCATION.set(eqn.source)
+            SOURCE.set(eqn.source)
             for v, x in zip(eqn.outs, handler.bind(eqn.prim, known), strict=True):
                 env[v.index] = x
         else:
@@ -85,10 +92,11 @@ def _backward(
                 break
         else:
             continue
-        EQN_LOCATION.set(eqn.source)
+        SOURCE.set(eqn.source)
         prim = eqn.prim
-        if type(prim) is Slice and prim.strides is None:
-            _accumulate_window(reached, eqn, prim, out_cts[0])
+        window = prim.window if isinstance(prim, ExtractsWindow) else None
+        if window is not None:
+            _accumulate_window(reached, eqn, window, out_cts[0])
             continue
         in_cts = (
             prim.transpose(out_cts, *operands)
@@ -111,14 +119,16 @@ def _accumulate(reached: _Cotangents, atom: Atom, operand: Value | UndefinedPrim
             reached[atom.index] = ct if before is None else bind1(ADD, before, ct)
 
 
-def _accumulate_window(reached: _Cotangents, eqn: Eqn, window: Slice, ct: Tangent) -> None:
+def _accumulate_window(
+    reached: _Cotangents, eqn: Eqn, window: tuple[Sequence[int], Sequence[int]], ct: Tangent
+) -> None:
     (atom,) = eqn.inputs
     assert type(atom) is Var
     assert type(ct) is not Zero
     before = reached.get(atom.index)
     if type(before) is not SliceCotangents:
         reached[atom.index] = before = SliceCotangents(atom.aval, before, eqn.source)
-    before.add_window(window, ct)
+    before.add_window(*window, ct)
 
 
 def _take(reached: _Cotangents, v: Var) -> Tangent:
@@ -127,7 +137,7 @@ def _take(reached: _Cotangents, v: Var) -> Tangent:
         return Zero(v.aval.tangent())
     if type(ct) is not SliceCotangents:
         return ct
-    EQN_LOCATION.set(ct.source)
+    SOURCE.set(ct.source)
     return ct.total()
 
 

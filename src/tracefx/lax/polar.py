@@ -27,7 +27,7 @@ from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import slice_axis
 from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import convert, full_like_aval, reduce_sum
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.loops import while_loop
 
 _QR_THRESHOLD = 100.0
@@ -80,7 +80,7 @@ def _index_less_than(aval: ShapedArray, axis: int, size: ArrayLike) -> Array:
     return lt(broadcasted_iota(dtypes.int32, aval.shape, axis), convert(as_value(size), dtypes.int32))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _iterate(x: Array, *, most: int, eps: float) -> tuple[Array, Array, Array, Array]:
     """Runs the weighted iterations, then Halley iterations with fixed weights until convergence."""
     sizes = abs(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias, final
 
 from attrs import field, frozen
@@ -134,13 +134,14 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
 
 @final
 @frozen
-class _Uniform(_BaseInitializer):
+class _Scaled(_BaseInitializer):
+    sampler: Callable[[ArrayLike, Shape, DType], Array]
     scale: ArrayLike = field(eq=_equality_key)
     dtype: DTypeLike | None
 
     @override
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
-        return random.uniform(key, shape, dtype) * fnp.asarray(self.scale, dtype)
+        return self.sampler(key, shape, dtype) * fnp.asarray(self.scale, dtype)
 
 
 def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
@@ -157,18 +158,7 @@ def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
     >>> bool((uniform(5.0)(random.key(0), (9,)) < 5).all())
     True
     """
-    return _Uniform(scale, dtype)
-
-
-@final
-@frozen
-class _Normal(_BaseInitializer):
-    stddev: ArrayLike = field(eq=_equality_key)
-    dtype: DTypeLike | None
-
-    @override
-    def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
-        return random.normal(key, shape, dtype) * fnp.asarray(self.stddev, dtype)
+    return _Scaled(random.uniform, scale, dtype)
 
 
 def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
@@ -185,7 +175,7 @@ def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
     >>> normal()(random.key(0), (2, 3)).shape
     (2, 3)
     """
-    return _Normal(stddev, dtype)
+    return _Scaled(random.normal, stddev, dtype)
 
 
 @final

@@ -14,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, as_value
 from tracefx.numpy.operand_promotion import promote_args_inexact, to_inexact
-from tracefx.numpy.reductions import axes
+from tracefx.numpy.shapes import axes
 from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.ops.elementwise.transcendental import rsqrt
 

@@ -44,7 +44,7 @@ def one_hot(
     >>> one_hot(fnp.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    value = as_array(fnp.asarray(x) if isinstance(x, list | tuple) else as_value(x, "one_hot: x"))  # type: ignore[arg-type]  # refused there
+    value = as_array(fnp.asarray(x) if isinstance(x, list | tuple) else as_value(x, "one_hot: x"))
     if not dtypes.is_integer(value.aval.dtype):
         raise TypeError(f"one_hot: x must have an integer dtype, got {value.aval}; convert it with astype")
     count = static_int("one_hot", num_classes, "num_classes")

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
 from tracefx.core.values import Value
 from tracefx.numpy.creation import NestedArrayLike, asarray
-from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
 from tracefx.numpy.operand_promotion import BroadcastError, convert_operand, promote_args_inexact
 from tracefx.numpy.reductions import all
@@ -20,42 +13,10 @@ from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
 from tracefx.ops import structural
 from tracefx.ops.elementwise import comparison
 from tracefx.ops.shape.array_creation import full
-from tracefx.transforms.evaluations import Number
+from tracefx.transforms.eager_calls import eager_cached
 
 
-def _isclose_kernel(
-    a: ShapedArray | Number,
-    b: ShapedArray | Number,
-    rtol: object = 1e-05,
-    atol: object = 1e-08,
-    equal_nan: bool = False,
-) -> Kernel | None:
-    """Returns the NumPy kernel of `isclose` for arrays of one shape; None for equal NaNs or array tolerances."""
-    if equal_nan or not isinstance(a, ShapedArray) or not isinstance(b, ShapedArray) or not a.shape == b.shape != ():
-        return None
-    if type(rtol) is not float or type(atol) is not float:
-        return None
-    relative, absolute_ = [np.asarray(x, a.dtype) for x in (rtol, atol)]
-
-    def kernel(x: NDArray, y: NDArray) -> NDArray:
-        bound = np.abs(y)
-        bound *= relative
-        bound += absolute_
-        distance = x - y
-        close: NDArray = np.abs(distance, distance) <= bound
-        finite = np.isfinite(bound)
-        return close if np.count_nonzero(finite) == finite.size else close & np.isfinite(y) | (x == y)
-
-    return kernel
-
-
-def _allclose_kernel(*args: Any, **kwargs: Any) -> Kernel | None:
-    """Returns the NumPy kernel of `allclose`."""
-    close = _isclose_kernel(*args, **kwargs)
-    return None if close is None else lambda x, y: (mask := close(x, y)).size == np.count_nonzero(mask)
-
-
-@by_numpy(_isclose_kernel, arrays=2)
+@eager_cached
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -90,19 +51,20 @@ def _broadcast_le(x: Value, bound: Value) -> Array:
     return comparison.le(structural.broadcast_to(x, shape), structural.broadcast_to(bound, shape))
 
 
-@by_numpy(_allclose_kernel, arrays=2)
+@eager_cached
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
     """Returns whether all elements of `a` are close to `b`. The arguments are those of `isclose`.
 
+    >>> import numpy as np
     >>> allclose(np.ones(3), 1.1)
     Array(False, dtype=bool)
     """
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = False) -> Array:
     """Returns whether two arrays have the same shape and equal elements.
 
@@ -111,6 +73,7 @@ def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = Fals
         a2: Another.
         equal_nan: Whether NaNs are equal to each other.
 
+    >>> import numpy as np
     >>> array_equal(np.ones(3), np.ones(2))
     Array(False, dtype=bool)
     """
@@ -124,6 +87,7 @@ def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = Fals
 def array_equiv(a1: NestedArrayLike, a2: NestedArrayLike) -> Array:
     """Returns whether two arrays have equal elements after broadcasting; False if their shapes do not broadcast.
 
+    >>> import numpy as np
     >>> array_equiv(np.ones((2, 3)), np.ones(3))
     Array(True, dtype=bool)
     """

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import Kernel, by_numpy
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import convert_dtype, inexact_dtype, promote_dtypes
 from tracefx.ops import structural
 from tracefx.ops.contractions import convolution
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.elementwise import complex
 from tracefx.ops.shape import slicing
+from tracefx.transforms.eager_calls import eager_cached
 
 _MODES: Final = frozenset({"full", "same", "valid"})
 
 
-def _vector_kernel(numpys: Callable[..., NDArray]) -> Callable[..., Kernel | None]:
-    """Returns the kernel plan of a NumPy function of two vectors, which applies unless options are given."""
-
-    def kernel(a: ShapedArray, v: ShapedArray, mode: str | None = None, **options: object) -> Kernel | None:
-        plain = all(option is None for option in options.values())
-        return functools.partial(numpys, **({} if mode is None else {"mode": mode})) if plain else None
-
-    return kernel
-
-
-@by_numpy(_vector_kernel(np.convolve), arrays=2, replays=False, patient=False)
+@eager_cached(kernel=KERNELS["convolve"])
 def convolve(
     a: ArrayLike,
     v: ArrayLike,
@@ -58,6 +45,7 @@ def convolve(
     Raises:
         ValueError: If an operand is not a vector or is empty, or the mode is unknown.
 
+    >>> import numpy as np
     >>> convolve(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
     Array([0. , 1. , 2.5, 4. , 1.5], dtype=float32)
     """
@@ -67,7 +55,7 @@ def convolve(
     return _correlate_vectors("convolve", x, slicing.rev(y, (0,)), mode, precision, preferred_element_type)
 
 
-@by_numpy(_vector_kernel(np.correlate), arrays=2, replays=False, patient=False)
+@eager_cached(kernel=KERNELS["correlate"])
 def correlate(
     a: ArrayLike,
     v: ArrayLike,
@@ -80,6 +68,7 @@ def correlate(
 
     The arguments are those of `convolve`, but `mode` is `"valid"` by default.
 
+    >>> import numpy as np
     >>> correlate(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
     Array([3.5], dtype=float32)
     """

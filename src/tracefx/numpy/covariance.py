@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.numpy.creation import full, zeros
 from tracefx.numpy.diagonals import diag
 from tracefx.numpy.dot_products import dot
-from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, inexact_dtype, promote_dtypes
 from tracefx.numpy.reductions import average, sum
@@ -23,44 +19,10 @@ from tracefx.numpy.transcendentals import sqrt
 from tracefx.numpy.ufuncs import absolute, clip, conjugate, divide, imag, multiply, real, subtract
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.shape import shape
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 
-def _cov_kernel(
-    m: ShapedArray,
-    y: object = None,
-    rowvar: bool = True,
-    bias: bool = False,
-    ddof: int | None = None,
-    **options: object,
-) -> Kernel | None:
-    """Returns the NumPy kernel of `cov` of one matrix without weights."""
-    ddof_ = (0 if bias else 1) if ddof is None else ddof
-    if (
-        y is not None
-        or options
-        or m.ndim != 2
-        or not m.size
-        or min(m.shape) < 2
-        or not m.shape[1 if rowvar else 0] > ddof_
-    ):
-        return None
-    element = m.dtype.type
-    count = m.shape[1 if rowvar else 0]
-    weights, divisor = np.full((count, 1), 1 / count, m.dtype), element(count - ddof_)
-
-    def kernel(x: NDArray) -> NDArray:
-        if not rowvar:
-            x = x.T
-        x = x - np.dot(x, weights)
-        covariances: NDArray = np.dot(x, x.T) / divisor
-        return covariances
-
-    return kernel
-
-
-@by_numpy(_cov_kernel, replays=False, patient=False)
-@at_once(arrays=2)
+@eager_cached(compiled=True)
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -122,7 +84,7 @@ def cov(
     return _covariances(x, weights, sample_weights, ddof=ddof_)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _covariances(x: Array, weights: Array | None, sample_weights: Array | None, *, ddof: int) -> Array:
     """Returns the covariances of the rows of `x`, with the product of all weights and the `aweights` alone."""
     means, totals = average(x, 1, weights, returned=True)
@@ -161,7 +123,7 @@ def _weights(samples: int, fweights: ArrayLike | None, aweights: ArrayLike | Non
     return both, sample_weights
 
 
-@at_once(arrays=2)
+@eager_cached(compiled=True)
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Array:
     """Returns the correlation coefficients of variables: covariances divided by both standard deviations.
 
@@ -183,7 +145,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
     return _correlation_coefficients(c)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _correlation_coefficients(c: Array) -> Array:
     """Divides covariances by the standard deviations of both variables."""
     deviations = as_array(convert_dtype(sqrt(real(diag(c))), c.dtype))

@@ -14,7 +14,8 @@ from typing import Literal as Exactly
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_convertible, is_jax_array
+from tracefx.core.abstract_array import is_jax_array
+from tracefx.core.array import Array, ArrayLike, is_convertible
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
@@ -34,7 +35,6 @@ from tracefx.core.values import (
 )
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.dtype_routines import result_type
-from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.operand_promotion import (
     as_operand,
     convert_dtype,
@@ -52,7 +52,7 @@ from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.transforms.evaluations import Number
+from tracefx.transforms.eager_calls import eager_cached
 
 NestedArrayLike: TypeAlias = ArrayLike | Sequence["NestedArrayLike"]
 
@@ -278,7 +278,7 @@ def full(
     )
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
     """Creates an array of zeros.
 
@@ -293,7 +293,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrS
     return place_on_device(_constant_array("zeros", shape, dtype, 0), device)
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
     """Creates an array of ones. The arguments are those of `zeros`.
 
@@ -385,7 +385,7 @@ def _sharding_of(like: ArrayLike | DuckTypedArray) -> Sharding | None:
     return sharding if isinstance(sharding, Sharding) else None
 
 
-@by_numpy()
+@eager_cached
 def zeros_like(
     a: ArrayLike | DuckTypedArray,
     dtype: DTypeLike | None = None,
@@ -401,7 +401,7 @@ def zeros_like(
     return _full_like("zeros_like", a, typeof(a, "zeros_like: a"), 0, dtype, shape, device)
 
 
-@by_numpy()
+@eager_cached
 def ones_like(
     a: ArrayLike | DuckTypedArray,
     dtype: DTypeLike | None = None,
@@ -435,7 +435,7 @@ def empty_like(
 # ------------------------------------------------------------------ ranges
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def arange(
     start: ArrayLike,
     stop: ArrayLike | None = None,
@@ -466,10 +466,7 @@ def arange(
     bounds = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
     numbers = {name: _static_number(f"arange: {name}", x) for name, x in bounds}
     new = result_type(*[x for _, x in bounds]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
-    if stop is None:
-        first, last = 0, numbers["start"]
-    else:
-        first, last = numbers["start"], numbers["stop"]  # type: ignore[assignment]  # may be floats
+    first, last = (0, numbers["start"]) if stop is None else (numbers["start"], numbers["stop"])
     by = numbers.get("step", 1)
     size = max(0, math.ceil((last - first) / by))
     out = shape.iota(new, size)
@@ -499,32 +496,6 @@ def _static_number(what: str, x: ArrayLike) -> int | float:
     return number
 
 
-def _linspace_kernel(
-    start: ShapedArray | Number, stop: ShapedArray | Number, num: int = 50, endpoint: bool = True, **options: object
-) -> Kernel | None:
-    """Returns the NumPy kernel of `linspace` between numbers: weighted means of both ends, ending exactly at `stop`."""
-    if options or type(num) is not int or not isinstance(start, Number) or not isinstance(stop, Number):
-        return None
-    intervals, dtype = num - 1 if endpoint else num, dtypes.default_float()
-    if intervals < 1 or complex in (start.kind, stop.kind):
-        return None
-    element = dtype.type
-    fraction = np.arange(intervals, dtype=dtype) / element(intervals)
-    complement = element(1) - fraction
-
-    def kernel(first: float, last: float) -> NDArray:
-        low, high = element(first), element(last)
-        out = np.empty(num, dtype)
-        inner = out[:intervals]
-        np.multiply(complement, low, inner)
-        inner += fraction * high
-        if endpoint:
-            out[-1] = high
-        return out
-
-    return kernel
-
-
 @overload
 def linspace(
     start: ArrayLike,
@@ -549,7 +520,7 @@ def linspace(
     axis: int = 0,
     device: DeviceOrSharding | None = None,
 ) -> tuple[Array, Array]: ...
-@by_numpy(_linspace_kernel, arrays=2, numbers=True, mixed=True)
+@eager_cached(numbers=2)
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -616,7 +587,7 @@ def linspace(
     return out, structural.full_like_aval(ShapedArray((), computed), math.nan)
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
     """Returns coordinate arrays of the grid spanned by vectors: result `i` varies along the axis of vector `i`.
 

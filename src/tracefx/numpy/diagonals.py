@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.literal import Literal
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import Value
 from tracefx.numpy.device_placement import place_on_device
-from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, reject_out
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import moveaxis
@@ -25,9 +21,10 @@ from tracefx.ops.elementwise import comparison, elementwise
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
+from tracefx.transforms.eager_calls import eager_cached
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def eye(
     N: int,
     M: int | None = None,
@@ -64,7 +61,7 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     return eye(n, dtype=dtype)
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None) -> Array:
     """Returns a matrix with ones on and below a diagonal and zeros above it, `f32[N, M]`.
 
@@ -120,12 +117,13 @@ def _mask_of_diagonal(name: str, n: int, m: int, k: int | Array) -> Array:
     return comparison.eq(_add_offset(rows, _clamp_diagonal(name, n, m, k)), columns)
 
 
-@by_numpy()
+@eager_cached
 def tril(m: ArrayLike, k: int | Array = 0) -> Array:
     """Returns the lower triangle of `m`: zeros above diagonal `k` (which may be traced) of the last two axes.
 
     Raises ValueError if `m` has fewer than two axes.
 
+    >>> import numpy as np
     >>> tril(np.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
@@ -136,12 +134,13 @@ def tril(m: ArrayLike, k: int | Array = 0) -> Array:
     return broadcast_select(structural.broadcast_to(below, x.aval.shape), x, literal_like(x, False))
 
 
-@by_numpy()
+@eager_cached
 def triu(m: ArrayLike, k: int | Array = 0) -> Array:
     """Returns the upper triangle of `m`: zeros below diagonal `k` (which may be traced) of the last two axes.
 
     Raises ValueError if `m` has fewer than two axes.
 
+    >>> import numpy as np
     >>> triu(np.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
@@ -159,20 +158,7 @@ def _matrix_operand(name: str, m: ArrayLike) -> Value:
     return x
 
 
-def _diagonal_kernel(a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Kernel | None:
-    """Returns the NumPy kernel of `diagonal`."""
-    return lambda v: v.diagonal(offset, axis1, axis2)
-
-
-def _trace_kernel(
-    a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: object = None, out: object = None
-) -> Kernel | None:
-    """Returns the NumPy kernel of `trace`."""
-    add: Callable[..., NDArray] = np.add.reduce
-    return None if dtype is not None else lambda v: add(v.diagonal(offset, axis1, axis2), -1)
-
-
-@by_numpy(_diagonal_kernel, among=NUMBERS)
+@eager_cached(kernel=KERNELS["diagonal"])
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Returns a diagonal of the matrices spanned by two axes, as a new last axis.
 
@@ -185,6 +171,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     Raises:
         ValueError: If `a` has fewer than two axes.
 
+    >>> import numpy as np
     >>> diagonal(np.arange(4).reshape(2, 2))
     Array([0, 3], dtype=int32)
     """
@@ -208,12 +195,13 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return gather(x, indices, dimension_numbers, (*stacks, 1, 1), unique_indices=True, indices_are_sorted=True)
 
 
-@by_numpy(lambda v, k=0: lambda x: np.diag(x, k), among=NUMBERS)
+@eager_cached(kernel=KERNELS["diag"])
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """Returns a matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`.
 
     Raises ValueError for other numbers of axes.
 
+    >>> import numpy as np
     >>> diag(np.arange(1, 3)).tolist()
     [[1, 0], [0, 2]]
     """
@@ -230,7 +218,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     )
 
 
-@by_numpy(_trace_kernel)
+@eager_cached(kernel=KERNELS["trace"])
 def trace(
     a: ArrayLike,
     offset: int | Array = 0,
@@ -249,6 +237,7 @@ def trace(
         dtype: The dtype of the sum; None means that of `sum`.
         out: Not supported; must be None.
 
+    >>> import numpy as np
     >>> trace(np.eye(3))
     Array(3., dtype=float32)
     """

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.creation import full_like
-from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import not_equal
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, inexact_dtype, promote_dtypes
@@ -24,7 +20,7 @@ from tracefx.numpy.ufuncs import absolute, add, divide, multiply, remainder, sub
 from tracefx.ops import structural
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axis, static_int
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def _slice_along(x: Array, start: int | None, stop: int | None, axis: int) -> Array:
@@ -33,7 +29,7 @@ def _slice_along(x: Array, start: int | None, stop: int | None, axis: int) -> Ar
     return shape.slice_axis(x, first, max(first, last), axis)
 
 
-@by_numpy()
+@eager_cached
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
@@ -49,6 +45,7 @@ def diff(
     Raises:
         ValueError: If `a` is a scalar or `n` is negative.
 
+    >>> import numpy as np
     >>> diff(np.array([1, 4, 9])).tolist()
     [3, 5]
     """
@@ -77,7 +74,7 @@ def _end(end: ArrayLike | None, x: Array, axis: int, what: str) -> Array | None:
     return value if value.ndim else broadcast_to(value, [1 if i == axis else n for i, n in enumerate(x.shape)])
 
 
-@by_numpy()
+@eager_cached
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """Returns the differences of neighbours in the flattened array.
 
@@ -86,6 +83,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
         to_end: Elements to put behind the differences; None means none.
         to_begin: Elements to put in front of them; None means none.
 
+    >>> import numpy as np
     >>> ediff1d(np.array([1, 4, 9]), to_begin=0).tolist()
     [0, 3, 5]
     """
@@ -98,28 +96,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     return concatenate([part for part in (parts[0], out, parts[1]) if part is not None])
 
 
-def _gradient_kernel(
-    f: ShapedArray, *varargs: object, axis: int | Sequence[int] | None = None, edge_order: None = None
-) -> Kernel | None:
-    """Returns the NumPy kernel of `gradient` along one axis with unit spacing."""
-    if varargs or (not isinstance(axis, int) and (axis is not None or f.ndim != 1)):
-        return None
-    along, half = axis or 0, np.asarray(0.5, f.dtype)
-
-    def kernel(samples: NDArray) -> NDArray:
-        x = samples.swapaxes(0, along) if along else samples
-        out = np.empty(x.shape, x.dtype)
-        inner = out[1:-1]
-        np.subtract(x[2:], x[:-2], inner)
-        inner *= half
-        out[0] = x[1] - x[0]
-        out[-1] = x[-1] - x[-2]
-        return out.swapaxes(0, along) if along else out
-
-    return kernel
-
-
-@by_numpy(_gradient_kernel, replays=False)
+@eager_cached
 def gradient(
     f: ArrayLike, *varargs: ArrayLike, axis: int | Sequence[int] | None = None, edge_order: int | None = None
 ) -> Array | list[Array]:
@@ -138,6 +115,7 @@ def gradient(
     Raises:
         ValueError: If an axis has fewer than two samples.
 
+    >>> import numpy as np
     >>> gradient(np.array([1.0, 4.0, 9.0])).tolist()
     [3.0, 4.0, 5.0]
     """
@@ -157,7 +135,7 @@ def gradient(
     return gradients[0] if len(gradients) == 1 else gradients
 
 
-@at_once
+@eager_cached(compiled=True)
 def _gradient_along_axis(x: Array, h: Array, *, axis: int) -> Array:
     """Returns the derivative along one axis, with spacing `h`: a number, or a vector of coordinates."""
     first = subtract(_slice_along(x, 1, 2, axis), _slice_along(x, 0, 1, axis))
@@ -178,16 +156,7 @@ def _gradient_along_axis(x: Array, h: Array, *, axis: int) -> Array:
     return concatenate([_slice_along(slopes, 0, 1, axis), inner, _slice_along(slopes, -1, None, axis)], axis)
 
 
-def _trapezoid_kernel(y: ShapedArray, x: object = None, dx: object = 1.0, axis: int = -1) -> Kernel | None:
-    """Returns the NumPy kernel of `trapezoid` of a vector with constant spacing."""
-    if x is not None or type(dx) is not float or y.ndim != 1 or not y.size:
-        return None
-    step, half = y.dtype.type(dx), y.dtype.type(0.5)
-    add: Callable[[NDArray], NDArray] = np.add.reduce
-    return lambda v: step * (add(v) - (v[0] + v[-1]) * half)
-
-
-@by_numpy(_trapezoid_kernel, arrays=2, patient=False)
+@eager_cached
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Returns the integral of samples along an axis by the trapezoidal rule.
 
@@ -197,6 +166,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         dx: The spacing of samples without `x`.
         axis: The axis.
 
+    >>> import numpy as np
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float32)
     """
@@ -231,6 +201,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     Raises:
         ValueError: If `p` is complex.
 
+    >>> import numpy as np
     >>> unwrap(np.array([0, 3, -3.0])).round(4).tolist()
     [0.0, 3.0, 3.2832000255584717]
     """
@@ -245,7 +216,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     return _unwrap(x, cycle, discont, axis=along)
 
 
-@at_once
+@eager_cached(numbers=3, compiled=True)
 def _unwrap(x: Array, cycle: Array, discont: ArrayLike | None, *, axis: int) -> Array:
     half = cycle // 2 if dtypes.is_integer(x.dtype) else divide(cycle, 2)
     steps = diff(x, axis=axis)
@@ -257,7 +228,7 @@ def _unwrap(x: Array, cycle: Array, discont: ArrayLike | None, *, axis: int) -> 
     return concatenate([_slice_along(x, 0, 1, axis), unwrapped], axis)
 
 
-@by_numpy()
+@eager_cached
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
@@ -269,6 +240,7 @@ def cumulative_sum(
         dtype: The dtype of the result; None means that of `x`, widened to the default integer for narrower integers.
         include_initial: Whether the result starts with the empty sum, 0.
 
+    >>> import numpy as np
     >>> cumulative_sum(np.arange(4), include_initial=True).tolist()
     [0, 0, 1, 3, 6]
     """
@@ -277,7 +249,7 @@ def cumulative_sum(
     return _prepend_initial(out, 0, along) if include_initial else out
 
 
-@by_numpy()
+@eager_cached
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
@@ -285,6 +257,7 @@ def cumulative_prod(
 
     The arguments are those of `cumulative_sum`; with `include_initial` the result starts with the empty product, 1.
 
+    >>> import numpy as np
     >>> cumulative_prod(np.arange(1, 4), include_initial=True).tolist()
     [1, 1, 2, 6]
     """

@@ -7,23 +7,23 @@ that names both operands.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import SupportsIndex
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import NUMBERS, always, by_numpy
 from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.ufuncs import conjugate, multiply
 from tracefx.ops import structural
 from tracefx.ops.contractions import contraction
 from tracefx.ops.contractions.contraction import DotGeneral, PrecisionLike
 from tracefx.ops.static_integers import canonicalize_axes, static_int
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def _operands(name: str, a: ArrayLike, b: ArrayLike, preferred: DTypeLike | None) -> tuple[Value, Value, DType, bool]:
@@ -53,7 +53,7 @@ def _contract(
     return contraction.dot_general(x, y, numbers, precision, dtype)
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def dot(
     a: ArrayLike,
     b: ArrayLike,
@@ -80,7 +80,7 @@ def dot(
     return as_array(convert_dtype(_contract("dot", x, y, over, ((), ()), precision, dtype), dtype, weak))
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _direct_dot_general(x: ShapedArray, y: ShapedArray) -> DotGeneral | None:
     """Returns the single operation that computes the product of two vectors or matrices of one dtype, or None."""
     if (x.dtype, x.weak_type) != (y.dtype, y.weak_type) or not (1 <= x.ndim <= 2 >= y.ndim >= 1):
@@ -90,7 +90,7 @@ def _direct_dot_general(x: ShapedArray, y: ShapedArray) -> DotGeneral | None:
     return DotGeneral((((x.ndim - 1,), (0,)), ((), ())), None, x.dtype)
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
@@ -150,7 +150,7 @@ def _drop_unit_axes(x: Value, sizes: tuple[int, ...]) -> tuple[Value, dict[int, 
     return structural.reshape(x, [*[sizes[i] for i in kept], *core]), {i: position for position, i in enumerate(kept)}
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -192,7 +192,7 @@ def tensordot(
     return as_array(convert_dtype(_contract("tensordot", x, y, over, ((), ()), precision, dtype), dtype, weak))
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def vdot(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
 ) -> Array:
@@ -207,7 +207,7 @@ def vdot(
     return dot(x, y, precision=precision, preferred_element_type=preferred_element_type)
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def inner(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
 ) -> Array:
@@ -224,7 +224,7 @@ def inner(
     return as_array(convert_dtype(_contract("inner", x, y, over, ((), ()), precision, dtype), dtype, weak))
 
 
-@by_numpy(always(lambda v, w: v.reshape(-1, 1) * w.reshape(-1)), arrays=2, among=NUMBERS)
+@eager_cached
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Returns the products of all pairs of elements of the flattened arrays: `f32[m]` and `f32[n]` give `f32[m, n]`.
 

@@ -11,7 +11,8 @@ import numpy as np
 from typing_extensions import override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, has_jax_array_method
+from tracefx.core.abstract_array import has_jax_array_method
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote

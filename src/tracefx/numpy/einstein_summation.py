@@ -22,13 +22,13 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.diagonals import diagonal
 from tracefx.numpy.dtype_routines import promote_types
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.operand_promotion import convert_dtype, promote_dtypes, reject_out
 from tracefx.ops import structural
 from tracefx.ops.contractions import contraction
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.static_integers import static_int
+from tracefx.transforms.eager_calls import eager_cached
 
 Labels: TypeAlias = tuple[str, ...]
 ContractionPathLike: TypeAlias = Sequence[Sequence[int] | str]
@@ -59,7 +59,7 @@ def einsum(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array: ...
-@by_numpy(arrays=0)
+@eager_cached
 def einsum(
     subscripts: str | ArrayLike,
     /,

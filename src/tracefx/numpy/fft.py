@@ -17,7 +17,6 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.operand_promotion import as_operand, inexact_dtype
 from tracefx.numpy.repeating import roll
 from tracefx.numpy.shapes import astype, normalize_axes
@@ -28,6 +27,7 @@ from tracefx.ops.fourier import FftType
 from tracefx.ops.shape import array_creation, slicing
 from tracefx.ops.static_integers import canonicalize_axes, static_int, static_ints
 from tracefx.transforms.devices import device_put
+from tracefx.transforms.eager_calls import eager_cached
 
 __all__ = [
     "fft",
@@ -53,7 +53,7 @@ __all__ = [
 # ------------------------------------------------------------------ along one axis
 
 
-@by_numpy()
+@eager_cached
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the discrete Fourier transform of `a` along an axis.
 
@@ -70,7 +70,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     return _transform_axis("fft", FftType.FFT, a, n, axis, norm)
 
 
-@by_numpy()
+@eager_cached
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `fft`. The arguments are those of `fft`.
 
@@ -81,7 +81,7 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _transform_axis("ifft", FftType.IFFT, a, n, axis, norm)
 
 
-@by_numpy()
+@eager_cached
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the transform of a real array: its first `n // 2 + 1` elements, of which the others are conjugates.
 
@@ -94,7 +94,7 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _transform_axis("rfft", FftType.RFFT, a, n, axis, norm)
 
 
-@by_numpy()
+@eager_cached
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `rfft`.
 
@@ -107,7 +107,7 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     return _transform_axis("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
-@by_numpy()
+@eager_cached
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the transform, which is real, of a Hermitian signal: `a` is its first half, the rest conjugates.
 
@@ -121,7 +121,7 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     return _transform_axis("hfft", FftType.IRFFT, conjugate, n, axis, _inverse_norm("hfft", norm))
 
 
-@by_numpy()
+@eager_cached
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `hfft`. The arguments are those of `fft`.
 
@@ -152,7 +152,7 @@ def _transform_axis(name: str, kind: FftType, a: ArrayLike, n: int | None, axis:
 # ------------------------------------------------------------------ over two axes
 
 
-@by_numpy()
+@eager_cached
 def fft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -171,7 +171,7 @@ def fft2(
     return _transform_two_axes("fft2", FftType.FFT, a, s, axes, norm)
 
 
-@by_numpy()
+@eager_cached
 def ifft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -184,7 +184,7 @@ def ifft2(
     return _transform_two_axes("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
-@by_numpy()
+@eager_cached
 def rfft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -197,7 +197,7 @@ def rfft2(
     return _transform_two_axes("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
-@by_numpy()
+@eager_cached
 def irfft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
@@ -223,7 +223,7 @@ def _transform_two_axes(
 # ------------------------------------------------------------------ over any axes
 
 
-@by_numpy()
+@eager_cached
 def fftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -242,7 +242,7 @@ def fftn(
     return _transform_axes("fftn", FftType.FFT, as_operand(a, "fftn: a"), s, axes, norm)
 
 
-@by_numpy()
+@eager_cached
 def ifftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -255,7 +255,7 @@ def ifftn(
     return _transform_axes("ifftn", FftType.IFFT, as_operand(a, "ifftn: a"), s, axes, norm)
 
 
-@by_numpy()
+@eager_cached
 def rfftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -268,7 +268,7 @@ def rfftn(
     return _transform_axes("rfftn", FftType.RFFT, as_operand(a, "rfftn: a"), s, axes, norm)
 
 
-@by_numpy()
+@eager_cached
 def irfftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
@@ -365,7 +365,7 @@ def _transform_last_axes(x: Array, kind: FftType, lengths: Shape) -> Array:
 # ------------------------------------------------------------------ frequencies
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def fftfreq(
     n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: DeviceOrSharding | None = None
 ) -> Array:
@@ -384,7 +384,7 @@ def fftfreq(
     return _frequencies(count, count, True, d, dtype, device)
 
 
-@by_numpy(arrays=0)
+@eager_cached
 def rfftfreq(
     n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: DeviceOrSharding | None = None
 ) -> Array:
@@ -420,7 +420,7 @@ def _frequencies(
     return out if device is None else device_put(out, device)
 
 
-@by_numpy()
+@eager_cached
 def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Reorders elements from the order of `fftfreq` to increasing frequencies.
 
@@ -434,7 +434,7 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     return _roll_by_half("fftshift", x, axes, 1)
 
 
-@by_numpy()
+@eager_cached
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Reverts `fftshift`. The arguments are those of `fftshift`.
 

@@ -8,8 +8,8 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import NUMBERS, numpys, numpys_pair
 from tracefx.numpy.floating_point import copysign
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, reject_out, to_inexact
 from tracefx.numpy.shapes import broadcast_arrays
 from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like, trunc
@@ -18,8 +18,10 @@ from tracefx.ops.elementwise import abs_sign, arithmetic, atan2_nextafter, bitwi
 from tracefx.ops.elementwise.bit_representation import bitcast_convert_type
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.transforms.eager_calls import eager_cached
 
 
+@eager_cached(kernel=KERNELS["modf"])
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """Returns the fractional and integral parts of `x`, both with its sign; an infinite number has the fraction 0.
 
@@ -28,14 +30,13 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """
     reject_out("modf", out)
     value = to_inexact(x, "modf: x")
-    if (evaluated := numpys_pair(np.modf, value)) is not None:
-        return evaluated[0], as_array(convert_dtype(evaluated[1], value.aval.dtype, value.aval.weak_type))
     whole = trunc(value)
     infinite = comparison.eq(abs_sign.abs(value), literal_like(value, np.inf))
     fraction = broadcast_select(infinite, literal_like(value, 0.0), arithmetic.sub(value, whole))
     return copysign(fraction, value), whole
 
 
+@eager_cached(kernel=KERNELS["frexp"])
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Decomposes `x` into a mantissa of magnitude in [0.5, 1) and an exponent: `x = mantissa * 2**exponent`.
 
@@ -48,12 +49,11 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     value = to_inexact(x, "frexp: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"frexp is not defined for complex numbers, got {value.aval}")
-    if (evaluated := numpys_pair(np.frexp, value)) is not None:
-        return evaluated
     exponent = as_array(convert_dtype(_exponent(value), dtypes.int32))
     return _scale_by_power(value, arithmetic.neg(exponent)), exponent
 
 
+@eager_cached(numbers=2, kernel=KERNELS["ldexp"])
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 * 2**x2` exactly, also where `2**x2` alone is out of range.
 
@@ -68,8 +68,6 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
             f"ldexp takes a real number and an integer exponent, got {operands[0].aval} and {operands[1].aval}"
         )
     value, power = to_inexact(x1, "ldexp: x1"), convert_dtype(operands[1], dtypes.int32)
-    if (evaluated := numpys(np.ldexp, value, power, among=NUMBERS)) is not None:
-        return evaluated
     # Through the mantissa: XLA would multiply constant powers with each other first.
     mantissa, exponent = frexp(value)
     total = exponent + clip(power, -(1 << 14), 1 << 14)

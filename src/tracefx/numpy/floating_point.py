@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, promote_args_inexact
 from tracefx.numpy.ufuncs import broadcast_select, literal_like, python_zero
 from tracefx.ops.elementwise import abs_sign, arithmetic, atan2_nextafter, comparison
 from tracefx.ops.elementwise.bit_representation import bitcast_convert_type
 from tracefx.ops.structural import full_like_aval
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def signbit(x: ArrayLike, /) -> Array:
@@ -32,6 +31,7 @@ def signbit(x: ArrayLike, /) -> Array:
     return comparison.lt(value, literal_like(value, python_zero(value)))
 
 
+@eager_cached(numbers=2, kernel=KERNELS["copysign"])
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the magnitude of `x1` with the sign of `x2`, as a float. Raises TypeError for complex numbers.
 
@@ -41,8 +41,6 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("copysign", x1, x2)
     if dtypes.is_complex(x.aval.dtype):
         raise TypeError(f"copysign is not defined for complex numbers, got {x.aval}")
-    if (evaluated := numpys(np.copysign, x, y)) is not None:
-        return evaluated
     magnitude = abs_sign.abs(x)
     return broadcast_select(signbit(y), arithmetic.neg(magnitude), magnitude)
 

@@ -113,7 +113,7 @@ def _bin_edges(name: str, x: Value, bins: ArrayLike, range: BinRange) -> Array:
     bins_ = as_operand(bins, f"{name}: bins")
     if bins_.aval.ndim == 1:
         return as_array(convert_operand(bins_, dtype, what=f"{name}: bins"))
-    count = static_int(name, bins, "bins")  # type: ignore[arg-type]  # checked there
+    count = static_int(name, bins, "bins")
     if range is not None:
         ends = asarray(range, dtype)
         if ends.shape != (2,):

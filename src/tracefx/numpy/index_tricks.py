@@ -27,7 +27,7 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise import comparison
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import ShapeError, static_int
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 GridKey: TypeAlias = slice | tuple[slice, ...]
 ConcatenationItem: TypeAlias = NestedArrayLike | slice | str
@@ -400,7 +400,7 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     return _unravel(flat_indices, sizes=sizes)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _unravel(remaining: Value, *, sizes: Shape) -> tuple[Array, ...]:
     out: list[Array] = []
     for n in reversed(sizes):

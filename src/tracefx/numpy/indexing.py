@@ -7,8 +7,7 @@ concrete, since they determine the result's shape.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, Final, TypeAlias, final
 
@@ -16,15 +15,17 @@ import numpy as np
 from attrs import frozen
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Index, IndexPart, is_jax_array
+from tracefx.core.abstract_array import is_jax_array
+from tracefx.core.array import Array, ArrayLike, Index, IndexPart
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.values import ConcreteArray, Value, from_jax_array, require_no_mask
+from tracefx.core.values import ConcreteArray, from_jax_array, require_no_mask
 from tracefx.errors import ConcretizationError
-from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, reject_out
 from tracefx.numpy.ufuncs import broadcast_select, literal_like, remainder
 from tracefx.ops import structural
@@ -35,7 +36,7 @@ from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.shape import shape
 from tracefx.ops.shape.slicing import Slice
 from tracefx.ops.static_integers import canonicalize_axis
-from tracefx.transforms.evaluations import Number
+from tracefx.transforms.eager_calls import eager_cached
 
 _START_AVAL: Final = ShapedArray((), dtypes.int32)
 _INT32_MIN: Final = int(dtypes.iinfo(dtypes.int32).min)
@@ -136,9 +137,8 @@ def as_numpy_index(index: Index) -> tuple[Any, ...] | None:
     complete = False
     for part in index if type(index) is tuple else (index,):
         kind = type(part)
-        if kind is ConcreteArray or kind is np.ndarray:
-            known = part.numpy() if type(part) is ConcreteArray else part
-            assert isinstance(known, np.ndarray)
+        if type(part) is ConcreteArray or type(part) is np.ndarray:
+            known = part.numpy() if isinstance(part, ConcreteArray) else part
             if known.dtype.kind not in "iu" and (known.dtype.kind != "b" or not known.ndim):
                 return None
             parts.append(known)
@@ -147,7 +147,7 @@ def as_numpy_index(index: Index) -> tuple[Any, ...] | None:
         elif part is Ellipsis:
             parts.append(part)
             complete = True
-        elif kind is list and all(type(i) is int for i in part):  # type: ignore[union-attr]  # a list, as tested
+        elif type(part) is list and all(type(i) is int for i in part):
             parts.append(part)
         else:
             return None
@@ -156,7 +156,7 @@ def as_numpy_index(index: Index) -> tuple[Any, ...] | None:
     return tuple(parts)
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _integer_index_operations(
     x: ShapedArray, index: int
 ) -> tuple[int, ShapedArray, Slice | DynamicSlice, Sequence[Literal], shape.Squeeze]:
@@ -423,16 +423,7 @@ def normalize_traced_indices(indices: Array, size: int) -> Array:
 # ------------------------------------------------------------------ taking along an axis
 
 
-def _take_kernel(
-    a: ShapedArray | Number, indices: ShapedArray | Number, axis: int | None = None, out: None = None, **options: object
-) -> evaluated.Kernel | None:
-    """Returns the NumPy kernel of `take`, which raises for indices out of bounds."""
-    if options or not isinstance(a, ShapedArray) or not isinstance(indices, ShapedArray) or not a.size:
-        return None
-    return lambda v, i: v.take(i, axis)
-
-
-@evaluated.by_numpy(_take_kernel, arrays=2, among=evaluated.ALL, mixed=True, replays=False)
+@eager_cached(kernel=KERNELS["take"])
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -480,6 +471,7 @@ def take(
     return gather(x, columns, numbers, windows, **promises, mode=gather_mode, fill_value=fill_value)
 
 
+@eager_cached(kernel=KERNELS["take_along_axis"])
 def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
@@ -513,12 +505,6 @@ def take_along_axis(
     if index.aval.ndim != x.aval.ndim:
         raise ValueError(f"take_along_axis: arr {x.aval} and indices {index.aval} must have equally many axes")
     along = canonicalize_axis("take_along_axis", axis, x.aval.ndim)
-    same_sizes = x.aval.without_axis(along).shape == index.aval.without_axis(along).shape
-    if (
-        (mode is None and wrap_negative_indices is None and same_sizes)
-        and (evaluated_result := _take_by_numpy(lambda v, i: np.take_along_axis(v, i, along), x, index)) is not None
-    ):  # fmt: skip
-        return evaluated_result
     if mode == "one_hot":
         mode, fill_value = "fill", 0
     if mode in ("promise_in_bounds", GatherScatterMode.PROMISE_IN_BOUNDS):
@@ -550,16 +536,6 @@ def take_along_axis(
     )
     columns = structural.reshape(normalized, (*normalized.aval.shape, 1))
     return gather(x, columns, numbers, (1,) * x.aval.ndim, mode=gather_mode, fill_value=fill_value)
-
-
-def _take_by_numpy(take: Callable[[NDArray, NDArray], NDArray], x: Array, indices: Value) -> Array | None:
-    """Returns elements selected by NumPy; None if an operand is traced or an index is out of bounds."""
-    if not dtypes.is_integer(indices.aval.dtype):
-        return None
-    try:
-        return evaluated.numpys(take, x, indices, among=evaluated.ALL)
-    except IndexError:
-        return None
 
 
 def _indices_and_mode(

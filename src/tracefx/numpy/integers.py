@@ -10,7 +10,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import INTEGERS, numpys
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_pair, to_numeric
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import moveaxis, ravel
@@ -20,6 +20,7 @@ from tracefx.ops.elementwise import arithmetic, comparison
 from tracefx.ops.elementwise.bit_representation import population_count
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axis, static_int
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.loops import while_loop
 
 BitOrder: TypeAlias = Literal["big", "little"]
@@ -34,6 +35,7 @@ def _integer_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, A
     return absolute(structural.broadcast_to(x, sizes)), absolute(structural.broadcast_to(y, sizes))
 
 
+@eager_cached(numbers=2, kernel=KERNELS["gcd"])
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Returns the greatest common divisor; 0 for two zeros. Raises ValueError unless the operands are integers.
 
@@ -41,10 +43,10 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     [6, 18]
     """
     x, y = _integer_operands("gcd", x1, x2)
-    evaluated = numpys(np.gcd, x, y, among=INTEGERS)
-    return _euclid(x, y) if evaluated is None else evaluated
+    return _euclid(x, y)
 
 
+@eager_cached(numbers=2, kernel=KERNELS["lcm"])
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Returns the least common multiple; 0 if either operand is 0. Raises ValueError unless the operands are integers.
 
@@ -52,8 +54,6 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     Array(12, dtype=int32, weak_type=True)
     """
     x, y = _integer_operands("lcm", x1, x2)
-    if (evaluated := numpys(np.lcm, x, y, among=INTEGERS)) is not None:
-        return evaluated
     divisor = _euclid(x, y)
     zero = comparison.eq(divisor, literal_like(divisor, 0))
     return broadcast_select(
@@ -65,7 +65,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 def _euclid(x: Array, y: Array) -> Array:
     """Runs Euclid's algorithm until all pairs are done."""
-    return while_loop(_euclid_continues, _euclid_step, (x, y))[0]
+    return absolute(while_loop(_euclid_continues, _euclid_step, (x, y))[0])  # an operand may be the least integer
 
 
 def _euclid_continues(xs: tuple[Array, Array]) -> Array:
@@ -88,6 +88,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     return as_array(convert_dtype(population_count(absolute(to_numeric(x, "bitwise_count: x"))), dtypes.uint8))
 
 
+@eager_cached(kernel=KERNELS["packbits"])
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Packs each eight elements along an axis into one `uint8`, with a one bit for each nonzero element.
 
@@ -107,16 +108,15 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
         raise TypeError(f"packbits takes integers and bools, got {value.aval}")
     order = _check_bitorder("packbits", bitorder)
     x, along = _move_axis_to_end("packbits", value, axis)
-    if (packed := numpys(lambda v: np.packbits(v != 0, -1, order), x, among=INTEGERS | {dtypes.bool_})) is not None:
-        return moveaxis(convert_dtype(packed, dtypes.uint8), -1, along)
     zero: bool | int = False if dtypes.is_bool(x.aval.dtype) else 0
-    bits: Array = convert_dtype(comparison.ne(x, literal_like(x, zero)), dtypes.uint8)  # type: ignore[assignment]  # an array stays an array
+    bits = as_array(convert_dtype(comparison.ne(x, literal_like(x, zero)), dtypes.uint8))
     *before, n = bits.shape
     bits = shape.pad(bits, literal_like(bits, 0), [(0, 0, 0)] * len(before) + [(0, -n % 8, 0)])
     octets = structural.reshape(bits, (*before, -(-n // 8), 8))
     return moveaxis(sum(octets << _bit_positions(order), -1, dtypes.uint8), -1, along)
 
 
+@eager_cached(kernel=KERNELS["unpackbits"])
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """Unpacks the bits of `uint8` elements along an axis: the inverse of `packbits`.
 
@@ -138,8 +138,6 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         raise TypeError(f"unpackbits takes uint8, got {value.aval}")
     order = _check_bitorder("unpackbits", bitorder)
     x, along = _move_axis_to_end("unpackbits", value, axis)
-    if (unpacked := numpys(lambda v: np.unpackbits(v, -1, count, order), x, among=INTEGERS)) is not None:
-        return moveaxis(unpacked, -1, along)
     bits = (shape.expand_dims(x, (x.aval.ndim,)) >> _bit_positions(order)) & np.uint8(1)
     *before, n = x.aval.shape
     bits = structural.reshape(bits, (*before, 8 * n))

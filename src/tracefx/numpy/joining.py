@@ -12,12 +12,12 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
 from tracefx.ops import structural
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import ShapeError, canonicalize_axis, static_int, static_ints
+from tracefx.transforms.eager_calls import eager_cached
 
 Arrays: TypeAlias = Sequence[ArrayLike] | Array | NDArray
 SplitPoints: TypeAlias = SupportsIndex | Sequence[int] | NDArray
@@ -38,7 +38,7 @@ def promote_sequence(name: str, arrays: Arrays, dtype: DTypeLike | None = None) 
     return promote_dtypes(name, *items) if len(items) > 1 else values
 
 
-@by_numpy()
+@eager_cached
 def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays along an existing axis.
 
@@ -79,7 +79,7 @@ def _require_same_shapes(name: str, values: Sequence[Value], axis: int | None) -
             )
 
 
-@by_numpy()
+@eager_cached
 def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays of one shape along a new axis.
 
@@ -101,7 +101,7 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
     return shape.stack(values, canonicalize_axis("stack", axis, values[0].aval.ndim + 1))
 
 
-@by_numpy()
+@eager_cached
 def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Stacks arrays vertically: along the first axis, with vectors as rows.
 
@@ -113,7 +113,7 @@ def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     return concatenate([atleast_2d(v) for v in promote_sequence("vstack", tup)], 0, dtype)
 
 
-@by_numpy()
+@eager_cached
 def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Stacks arrays horizontally: joined along the second axis, vectors along their only one.
 
@@ -126,7 +126,7 @@ def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """Returns `values` appended to `arr` along `axis`; both are flattened if it is None.
 
@@ -136,7 +136,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     return concatenate([atleast_1d(arr), atleast_1d(values)], axis)
 
 
-@by_numpy()
+@eager_cached
 def split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> list[Array]:
     """Splits `ary` along an axis.
 
@@ -154,7 +154,7 @@ def split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> li
     return _split("split", ary, indices_or_sections, axis)
 
 
-@by_numpy()
+@eager_cached
 def array_split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> list[Array]:
     """Splits `ary` along an axis into sections whose sizes differ by one at most. The arguments are those of `split`.
 

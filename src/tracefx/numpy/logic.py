@@ -31,8 +31,7 @@ def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> equal(1, 1.0)
     Array(True, dtype=bool)
     """
-    x, y = promote_pair("equal", x1, x2)
-    return bind1(comparison.EQ, x, y)
+    return bind1(comparison.EQ, *promote_pair("equal", x1, x2))
 
 
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -41,8 +40,7 @@ def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> not_equal(1, 1.0)
     Array(False, dtype=bool)
     """
-    x, y = promote_pair("not_equal", x1, x2)
-    return bind1(comparison.NE, x, y)
+    return bind1(comparison.NE, *promote_pair("not_equal", x1, x2))
 
 
 def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -51,8 +49,7 @@ def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> less(1, 2.0)
     Array(True, dtype=bool)
     """
-    x, y = promote_pair("less", x1, x2)
-    return _compare_lexicographically(comparison.LT, x, y)
+    return _compare_lexicographically(comparison.LT, *promote_pair("less", x1, x2))
 
 
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -61,8 +58,7 @@ def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> less_equal(1, 2.0)
     Array(True, dtype=bool)
     """
-    x, y = promote_pair("less_equal", x1, x2)
-    return _compare_lexicographically(comparison.LE, x, y)
+    return _compare_lexicographically(comparison.LE, *promote_pair("less_equal", x1, x2))
 
 
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -71,8 +67,7 @@ def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> greater(1, 2.0)
     Array(False, dtype=bool)
     """
-    x, y = promote_pair("greater", x1, x2)
-    return _compare_lexicographically(comparison.GT, x, y)
+    return _compare_lexicographically(comparison.GT, *promote_pair("greater", x1, x2))
 
 
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -81,8 +76,7 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> greater_equal(1, 2.0)
     Array(False, dtype=bool)
     """
-    x, y = promote_pair("greater_equal", x1, x2)
-    return _compare_lexicographically(comparison.GE, x, y)
+    return _compare_lexicographically(comparison.GE, *promote_pair("greater_equal", x1, x2))
 
 
 def _compare_lexicographically(order: comparison.Comparison, x: Value, y: Value) -> Array:
@@ -158,8 +152,7 @@ def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> bitwise_and(6, 5)
     Array(4, dtype=int32, weak_type=True)
     """
-    x, y = promote_pair("bitwise_and", x1, x2)
-    return bitwise.bitwise_and(x, y)
+    return bitwise.bitwise_and(*promote_pair("bitwise_and", x1, x2))
 
 
 @binary_ufunc(0)
@@ -169,8 +162,7 @@ def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> bitwise_or(6, 5)
     Array(7, dtype=int32, weak_type=True)
     """
-    x, y = promote_pair("bitwise_or", x1, x2)
-    return bitwise.bitwise_or(x, y)
+    return bitwise.bitwise_or(*promote_pair("bitwise_or", x1, x2))
 
 
 @binary_ufunc(0)
@@ -180,8 +172,7 @@ def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> bitwise_xor(6, 5)
     Array(3, dtype=int32, weak_type=True)
     """
-    x, y = promote_pair("bitwise_xor", x1, x2)
-    return bitwise.bitwise_xor(x, y)
+    return bitwise.bitwise_xor(*promote_pair("bitwise_xor", x1, x2))
 
 
 def invert(x: ArrayLike, /) -> Array:

@@ -19,8 +19,8 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
-from tracefx.numpy.evaluated import ALL, Kernel, by_numpy
 from tracefx.numpy.indexing import getitem, take
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import convert_to_bool
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.reductions import cumsum, sum
@@ -31,6 +31,7 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, comparison, selection
 from tracefx.ops.shape import array_creation, shape
 from tracefx.ops.static_integers import ShapeError, canonicalize_axis, static_int
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def concrete_values(name: str, x: Value, remedy: str = "pass size=") -> NDArray:
@@ -81,25 +82,7 @@ def fill_tail(x: Value, fill: ArrayLike, count: Array) -> Array:
     return broadcast_select(wide, value, structural.broadcast_to(filler, x.aval.shape))
 
 
-def _nonzero_kernel(a: ShapedArray, *, size: object = None, fill_value: object = None) -> Kernel | None:
-    """Returns the NumPy kernel of `nonzero` with a `size`."""
-    if type(size) is not int or fill_value is not None or size < 0 or not a.ndim:
-        return None
-    dtype, single = dtypes.default_int(), a.ndim == 1
-
-    def kernel(x: NDArray) -> NDArray | tuple[NDArray, ...]:
-        outs = []
-        for axis_indices in x.nonzero():
-            out = np.zeros(size, dtype)
-            n = min(size, axis_indices.size)
-            out[:n] = axis_indices[:n]
-            outs.append(out)
-        return outs[0] if single else tuple(outs)
-
-    return kernel
-
-
-@by_numpy(_nonzero_kernel, among=ALL, replays=False)
+@eager_cached(kernel=KERNELS["nonzero"])
 def nonzero(
     a: ArrayLike,
     *,

@@ -9,23 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy import reductions
-from tracefx.numpy.evaluated import by_numpy
-from tracefx.numpy.kernels import averaging, extremes, spreading
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import isnan, logical_and, logical_not
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, reject_out
+from tracefx.numpy.shapes import axes
 from tracefx.numpy.ufuncs import broadcast_select, literal_like
 from tracefx.ops import structural
 from tracefx.ops.elementwise import transcendental
-from tracefx.ops.reductions.reduction import ReduceMax, ReduceMin
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 ReductionFunction = Callable[..., Array]
 
@@ -39,7 +36,7 @@ def _replace_nan(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | N
     return broadcast_select(nan_mask, literal_like(x, fill), x), nan_mask
 
 
-@by_numpy()
+@eager_cached
 def nansum(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -51,6 +48,7 @@ def nansum(
 ) -> Array:
     """Returns the sum over axes of the elements that are not NaN. The arguments are those of `sum`.
 
+    >>> import numpy as np
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float32)
     """
@@ -58,7 +56,7 @@ def nansum(
     return reductions.sum(x, axis, dtype, out, keepdims, initial, where)
 
 
-@by_numpy()
+@eager_cached
 def nanprod(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -70,6 +68,7 @@ def nanprod(
 ) -> Array:
     """Returns the product over axes of the elements that are not NaN. The arguments are those of `prod`.
 
+    >>> import numpy as np
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float32)
     """
@@ -80,7 +79,7 @@ def nanprod(
 # ------------------------------------------------------------------ extremes
 
 
-@by_numpy(extremes(ReduceMax, np.fmax.reduce))
+@eager_cached(kernel=KERNELS["nanmax"])
 def nanmax(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -93,13 +92,14 @@ def nanmax(
 
     The arguments are those of `max`.
 
+    >>> import numpy as np
     >>> nanmax(np.array([1.0, np.nan, 2.0]))
     Array(2., dtype=float32)
     """
     return _nan_max_or_min("nanmax", reductions.max, -math.inf, a, axis, out, keepdims, initial, where)
 
 
-@by_numpy(extremes(ReduceMin, np.fmin.reduce))
+@eager_cached(kernel=KERNELS["nanmin"])
 def nanmin(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -112,6 +112,7 @@ def nanmin(
 
     The arguments are those of `min`.
 
+    >>> import numpy as np
     >>> nanmin(np.array([1.0, np.nan, 2.0]))
     Array(1., dtype=float32)
     """
@@ -137,24 +138,26 @@ def _nan_max_or_min(
     return broadcast_select(all_nan, literal_like(extreme, math.nan), extreme)
 
 
-@by_numpy()
+@eager_cached
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Returns the index of the maximum along an axis, ignoring NaN, the first of several; -1 if all elements are NaN.
 
     The arguments are those of `argmax`.
 
+    >>> import numpy as np
     >>> nanargmax(np.array([1.0, np.nan, 2.0]))
     Array(2, dtype=int32)
     """
     return _nan_arg_reduce("nanargmax", reductions.argmax, -math.inf, a, axis, out, keepdims)
 
 
-@by_numpy()
+@eager_cached
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Returns the index of the minimum along an axis, ignoring NaN, the first of several; -1 if all elements are NaN.
 
     The arguments are those of `argmin`.
 
+    >>> import numpy as np
     >>> nanargmin(np.array([1.0, np.nan, 2.0]))
     Array(0, dtype=int32)
     """
@@ -176,8 +179,7 @@ def _nan_arg_reduce(
 # ------------------------------------------------------------------ means and variances
 
 
-@by_numpy(averaging, replays=False, patient=False)
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def nanmean(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -190,6 +192,7 @@ def nanmean(
 
     The arguments are those of `mean`.
 
+    >>> import numpy as np
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float32)
     """
@@ -198,7 +201,7 @@ def nanmean(
     return _mean(x, mask, over=over, dtype=result, keepdims=bool(keepdims))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _mean(x: Array, where: Array | None, *, over: tuple[int, ...], dtype: DType | None, keepdims: bool) -> Array:
     value, included = _replace_nan_with_mask("nanmean", x, where)
     return reductions.mean(value, over, dtype, keepdims=keepdims, where=included)
@@ -213,7 +216,7 @@ def _check_arguments(
     if mask is not None and mask.aval.dtype != dtypes.bool_:
         raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
     result = None if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
-    return x, reductions.axes(name, axis, x.aval.ndim), mask, result
+    return x, axes(name, axis, x.aval.ndim), mask, result
 
 
 def _replace_nan_with_mask(name: str, a: Array, where: Array | None) -> tuple[Value, Array | None]:
@@ -227,8 +230,7 @@ def _replace_nan_with_mask(name: str, a: Array, where: Array | None) -> tuple[Va
     return structural.broadcast_to(x, broadcast_operand_shapes(name, a.shape, where.shape)), logical_and(not_nan, where)
 
 
-@by_numpy(spreading(root=False), replays=False, patient=False)
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def nanvar(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -241,6 +243,7 @@ def nanvar(
 ) -> Array:
     """Returns the variance over axes of the elements that are not NaN. The arguments are those of `var`.
 
+    >>> import numpy as np
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
@@ -264,7 +267,7 @@ def _nan_var_or_std(
     return _var(x, mask, mean_, over=over, dtype=result, ddof=ddof, keepdims=bool(keepdims), root=root)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _var(
     x: Array,
     where: Array | None,
@@ -281,8 +284,7 @@ def _var(
     return transcendental.sqrt(out) if root else out
 
 
-@by_numpy(spreading(root=True), replays=False, patient=False)
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def nanstd(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -295,6 +297,7 @@ def nanstd(
 ) -> Array:
     """Returns the standard deviation over axes of the elements that are not NaN: the square root of `nanvar`.
 
+    >>> import numpy as np
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
@@ -305,20 +308,22 @@ def nanstd(
 # ------------------------------------------------------------------ cumulative sums and products
 
 
-@by_numpy()
+@eager_cached
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Returns the cumulative sum along an axis with NaN taken as 0. The arguments are those of `cumsum`.
 
+    >>> import numpy as np
     >>> nancumsum(np.array([1.0, np.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
     return reductions.cumsum(as_array(_replace_nan("nancumsum", a, 0)[0]), axis, dtype, out)
 
 
-@by_numpy()
+@eager_cached
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Returns the cumulative product along an axis with NaN taken as 1. The arguments are those of `cumprod`.
 
+    >>> import numpy as np
     >>> nancumprod(np.array([3.0, np.nan, 2.0])).tolist()
     [3.0, 3.0, 6.0]
     """

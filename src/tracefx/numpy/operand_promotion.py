@@ -7,10 +7,9 @@ no program converts a constant.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, TypeGuard, final
 
 import numpy as np
 from attrs import frozen
@@ -18,12 +17,13 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal, Scalar, cache_literals
 from tracefx.core.promotion import promote
 from tracefx.core.settings import X64
-from tracefx.core.values import Value, as_value
+from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.ops.casting import convert_host
 from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.structural import broadcast_to, convert
@@ -63,21 +63,20 @@ def promote_pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
             if aval is x2.aval or aval == x2.aval:
                 return x1, x2
             return promote_args(name, x1, x2)
-        kind2 = _type_of(x2)
         if (
-            kind2 in _PYTHON_SCALARS
+            _is_python_scalar(x2)
             and not aval.weak_type
-            and (scalar_type := _scalar_type_with_array(aval.dtype, kind2)) is not None
+            and (scalar_type := _scalar_type_with_array(aval.dtype, type(x2))) is not None
         ):
-            return x1, _scalar_literal(x2, *scalar_type)  # type: ignore[arg-type]  # a Python scalar, as tested above
-    elif (kind1 := _type_of(x1)) in _PYTHON_SCALARS and isinstance(x2, Array) and not x2.aval.weak_type:
-        scalar_type = _scalar_type_with_array(x2.aval.dtype, kind1)
+            return x1, _scalar_literal(x2, *scalar_type)
+    elif _is_python_scalar(x1) and isinstance(x2, Array) and not x2.aval.weak_type:
+        scalar_type = _scalar_type_with_array(x2.aval.dtype, type(x1))
         if scalar_type is not None:
-            return _scalar_literal(x1, *scalar_type), x2  # type: ignore[arg-type]  # a Python scalar, as tested above
+            return _scalar_literal(x1, *scalar_type), x2
     return promote_args(name, x1, x2)
 
 
-@functools.lru_cache(maxsize=256)
+@memoize(256)
 def _scalar_type_with_array(dtype: DType, number: type) -> tuple[type[Scalar], ShapedArray] | None:
     """Returns the literal type of a Python number next to an array of `dtype`, None if the array would be promoted."""
     if dtypes.is_key(dtype):
@@ -107,16 +106,18 @@ def promote_dtypes(name: str, *args: ArrayLike) -> list[Value]:
     first = args[0]
     if isinstance(first, Array):
         aval = first.aval
+        values: list[Value] = []
         for a in args:
             if not isinstance(a, Array) or a.aval.dtype is not aval.dtype or a.aval.weak_type is not aval.weak_type:
                 break
+            values.append(a)
         else:
-            return list(args)  # type: ignore[arg-type]  # all are arrays, as the loop checked
+            return values
     dtype, weak = promote([dtype_and_weak_type(a, f"{name}: x{i + 1}") for i, a in enumerate(args)])
     return [convert_operand(a, dtype, weak) for a in args]
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool) -> PromotedType:
     """Computes how operands of these types are promoted; cached."""
     types = [
@@ -140,10 +141,10 @@ def _apply_promotion(x: Value | Scalar, promoted: PromotedType) -> Value:
 
 def _scalar_literal(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal:
     """Returns a Python number as a literal; an integer out of the dtype's range wraps around, as in arrays."""
-    if kind is int:
+    if kind is int and isinstance(x, int):
         info = dtypes.iinfo(aval.dtype)
-        if not info.min <= x <= info.max:  # type: ignore[operator]  # promotion never goes from complex to int
-            return Literal(convert_host(as_value(x).numpy(), aval.dtype).item(), aval)  # type: ignore[union-attr]  # a literal
+        if not info.min <= x <= info.max:
+            return Literal(convert_host(to_numpy(as_value(x)), aval.dtype).item(), aval)
     return rounded_literal(kind(x), aval)  # type: ignore[arg-type]  # promotion never goes from complex to float
 
 
@@ -256,14 +257,15 @@ def convert_ndarray(x: NDArray, dtype: DType) -> NDArray:
 
 def convert_operand(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
     """Returns `x` as a value of `dtype`. A Python number is converted directly, not through a default dtype."""
-    kind, rank = python_scalar_type(dtype), RANK.get(_type_of(x))
-    if rank is not None and rank <= RANK[kind]:
-        return _scalar_literal(x, kind, ShapedArray((), dtype, weak))  # type: ignore[arg-type]  # a Python scalar, as tested
+    kind = python_scalar_type(dtype)
+    if _is_python_scalar(x) and RANK[type(x)] <= RANK[kind]:
+        return _scalar_literal(x, kind, ShapedArray((), dtype, weak))
     return convert_dtype(as_value(x, what), dtype, weak)
 
 
-def _type_of(x: object) -> type:
-    return type(x)
+def _is_python_scalar(x: object) -> TypeGuard[Scalar]:
+    """Whether `x` is a Python number, not one of a subclass."""
+    return type(x) in _PYTHON_SCALARS
 
 
 RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, complex: 3})
@@ -271,7 +273,7 @@ RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, c
 
 def dtype_and_weak_type(x: ArrayLike, what: str) -> tuple[DType, bool]:
     """Returns the dtype and weak type that `x` has as an array."""
-    if isinstance(x, bool | int | float | complex) and type(x) in _PYTHON_SCALARS:
+    if _is_python_scalar(x):
         return dtypes.scalar_dtype(type(x)), type(x) is not bool
     if isinstance(x, np.ndarray | np.generic):
         return dtypes.canonicalize(dtypes.as_dtype(x.dtype, f"the dtype of {what}")), False

@@ -17,7 +17,6 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import Value, from_numpy
 from tracefx.numpy.creation import array as array_of
 from tracefx.numpy.creation import linspace
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.numpy.reductions import max, mean, min
@@ -27,6 +26,7 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, elementwise
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.vmap import vmap
 
 _REPEATING: Final = ("edge", "reflect", "symmetric", "wrap")
@@ -104,7 +104,7 @@ def pad(
     return pad_by_mode(array, pad_width, mode, **present)  # type: ignore[arg-type]  # each option has its type
 
 
-@by_numpy()
+@eager_cached
 def pad_by_mode(
     array: ArrayLike,
     pad_width: PadWidth,
@@ -240,13 +240,6 @@ def _pad_constant(x: Value, widths: Widths, constant_values: SideValues) -> Arra
                 config = [width if i == axis else (0, 0, 0) for i in range(ndim)]
                 x = shape.pad(x, getitem(sides, (axis, side)), config)
     return as_array(x)
-
-
-def _pad_constant_by_numpy(x: NDArray, fill: NDArray, widths: Widths) -> NDArray:
-    """Pads a NumPy array with one number."""
-    out = np.full([low + n + high for (low, high), n in zip(widths, x.shape, strict=True)], fill, x.dtype)
-    out[tuple([slice(low, low + n) for (low, _), n in zip(widths, x.shape, strict=True)])] = x
-    return out
 
 
 def _side_values(option: str, x: Value, values: SideValues) -> Value:

@@ -8,13 +8,11 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
 from tracefx.core.values import from_numpy, to_numpy
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
-from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.operand_promotion import (
     as_operand,
@@ -31,8 +29,7 @@ from tracefx.ops import structural
 from tracefx.ops.casting import convert_host
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
-from tracefx.transforms.at_once import at_once
-from tracefx.transforms.evaluations import Number
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.scans import scan
 
 
@@ -50,23 +47,7 @@ def _promote_coefficients(name: str, *arguments: ArrayLike, inexact: bool = True
     return [as_array(convert_dtype(v, inexact_dtype(dtype) if inexact else dtype, weak)) for v in values]
 
 
-def _polyval_kernel(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16) -> Kernel | None:
-    """Returns the NumPy kernel of `polyval` at a number."""
-    if isinstance(x, ShapedArray):
-        return None
-
-    def kernel(coefficients: NDArray, at: NDArray | int | float) -> NDArray:
-        out = np.zeros(p.shape[1:], p.dtype)
-        for c in coefficients:
-            out *= at
-            out += c
-        return out
-
-    return kernel
-
-
-@at_once(arrays=2)
-@by_numpy(_polyval_kernel, arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
+@eager_cached(numbers=2, compiled=True)
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """Evaluates a polynomial at points by Horner's rule.
 
@@ -95,7 +76,7 @@ def _coefficients_and_points(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Arr
     return coefficients, at_
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the sum of two polynomials.
 
@@ -106,7 +87,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return add(*_pad_to_equal_length(x, y))
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the difference of two polynomials.
 
@@ -123,7 +104,7 @@ def _pad_to_equal_length(x: Array, y: Array) -> tuple[Array, Array]:
     return x, y
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """Returns the product of two polynomials.
 
@@ -141,7 +122,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     return _polymul(*[v if v.size else zeros(1, v.dtype) for v in (x, y)])
 
 
-@at_once
+@eager_cached(compiled=True)
 def _polymul(x: Array, y: Array) -> Array:
     """Sums the products of coefficients with equal powers: reshaping shifts each row by one position."""
     m, n = x.size, y.size

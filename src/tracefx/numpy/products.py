@@ -8,12 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.numpy.dot_products import matmul
-from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.joining import stack
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes
 from tracefx.numpy.shapes import moveaxis
 from tracefx.numpy.ufuncs import conjugate, multiply, subtract
@@ -21,27 +20,12 @@ from tracefx.ops import structural
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import ShapeError, canonicalize_axis
+from tracefx.transforms.eager_calls import eager_cached
 
 ContractionPath: TypeAlias = list[tuple[int, ...]]
 
 
-def _cross_kernel(
-    a: ShapedArray, b: ShapedArray, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Kernel | None:
-    """Returns the NumPy kernel of `cross` of vectors with three components along the last axis."""
-    if {axisa, axisb, axisc, axis} != {-1, None} or a.shape != b.shape or a.shape[-1] != 3:
-        return None
-    left, right = np.array([1, 2, 0, 2, 0, 1]), np.array([2, 0, 1, 1, 2, 0])
-
-    def kernel(v: NDArray, w: NDArray) -> NDArray:
-        products = v.take(left, -1) * w.take(right, -1)
-        crossed: NDArray = products[..., :3] - products[..., 3:]
-        return crossed
-
-    return kernel
-
-
-@by_numpy(_cross_kernel, arrays=2, among=NUMBERS)
+@eager_cached(kernel=KERNELS["cross"])
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
@@ -82,17 +66,7 @@ def _minor(a: Array, d: Array, b: Array, c: Array) -> Array:
     return subtract(multiply(a, d), multiply(b, c))
 
 
-def _kron_kernel(a: ShapedArray, b: ShapedArray) -> Kernel | None:
-    """Returns the NumPy kernel of `kron` of arrays with equally many axes."""
-    rank = a.ndim
-    if rank != b.ndim or not rank:
-        return None
-    even, odd = (None, slice(None)) * rank, (slice(None), None) * rank
-    sizes = [m * n for m, n in zip(a.shape, b.shape, strict=True)]
-    return lambda v, w: (v[odd] * w[even]).reshape(sizes)
-
-
-@by_numpy(_kron_kernel, arrays=2, among=NUMBERS)
+@eager_cached
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns the Kronecker product: each element of `a` multiplies a copy of `b`.
 
@@ -108,7 +82,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     return structural.reshape(multiply(*expanded), sizes)
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def vecdot(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -139,7 +113,7 @@ def vecdot(
     return shape.squeeze(out, (out.ndim - 2, out.ndim - 1))
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns matrix-vector products: `f32[..., m, n]` and `f32[..., n]` give `f32[..., m]`.
 
@@ -150,7 +124,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return shape.squeeze(out := matmul(x, shape.expand_dims(y, (y.ndim,))), (out.ndim - 1,))
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns vector-matrix products with conjugated vectors: `f32[..., n]` and `f32[..., n, m]` give `f32[..., m]`.
 

@@ -10,7 +10,6 @@ Results are floats; NaN for an empty axis, and where an element is NaN. Complex 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -25,18 +24,18 @@ from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
-from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.indexing import getitem, take, take_along_axis
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import isnan
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, inexact_dtype, promote_dtypes, to_inexact
-from tracefx.numpy.reductions import any, axes, cumsum, sum
+from tracefx.numpy.reductions import any, cumsum, sum
+from tracefx.numpy.shapes import axes
 from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise, rounding
 from tracefx.ops.indexing import sorting
 from tracefx.ops.shape import shape
-from tracefx.transforms.at_once import at_once
-from tracefx.transforms.evaluations import Number
+from tracefx.transforms.eager_calls import eager_cached
 
 Axis: TypeAlias = int | tuple[int, ...] | None
 QUANTILE_METHODS: Final = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
@@ -45,57 +44,10 @@ QUANTILE_METHODS: Final = ("linear", "lower", "higher", "midpoint", "nearest", "
 # ------------------------------------------------------------------ NumPy kernels
 
 
-def _median_kernel(a: ShapedArray, axis: Axis = None, *options: object, keepdims: bool = False) -> Kernel | None:
-    """Returns the NumPy kernel of `median` of a vector."""
-    if options or keepdims or a.ndim != 1 or not a.size:
-        return None
-    low, high, half = (a.size - 1) // 2, a.size // 2, a.dtype.type(0.5)
-
-    def kernel(v: NDArray) -> NDArray | np.generic:
-        line = v.copy()
-        line.sort()
-        last: np.generic = line[-1]
-        middle: np.generic = line[low] if low == high else (line[low] + line[high]) * half
-        return last if last != last else middle
-
-    return kernel
-
-
-def _quantile_kernel(whole: int) -> Callable[..., Kernel | None]:
-    """Returns the kernel plan of `quantile` of a vector, with `q` as a fraction of `whole`."""
-
-    def kernel(
-        a: ShapedArray | Number, q: ShapedArray | Number, axis: Axis = None, *args: object, **options: object
-    ) -> Kernel | None:
-        if args or options or not isinstance(q, Number) or not isinstance(a, ShapedArray) or a.ndim != 1 or not a.size:
-            return None
-        element, last = a.dtype.type, a.size - 1
-        steps, one = element(last), element(1)
-
-        def quantile(v: NDArray, q: float) -> NDArray | np.generic:
-            line = v.copy()
-            line.sort()
-            end: np.generic = line[-1]
-            fraction = element(q) if whole == 1 else element(q) / element(whole)
-            position = fraction * steps
-            if end != end or position != position:
-                return end if end != end else position
-            low = math.floor(position) if -1 < position < last + 1 else -1 if position < 0 else last + 1
-            weight = position - element(math.floor(position)) if np.isfinite(position) else position - position
-            below = line[min(max(low, 0), last)]
-            above = line[min(max(low + (weight != 0), 0), last)]
-            mixed: np.generic = below * (one - weight) + above * weight
-            return below if below == above and mixed != mixed else mixed
-
-        return quantile
-
-    return kernel
-
-
 # ------------------------------------------------------------------ quantiles
 
 
-@by_numpy(_quantile_kernel(1), arrays=2, numbers=True, replays=False)
+@eager_cached(numbers=2, kernel=KERNELS["quantile"])
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -149,7 +101,7 @@ def nanquantile(
     return _quantile("nanquantile", a, fraction, axis, out, overwrite_input, method, keepdims, weights)
 
 
-@by_numpy(_quantile_kernel(100), arrays=2, numbers=True, replays=False)
+@eager_cached(numbers=2, kernel=KERNELS["percentile"])
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -190,8 +142,7 @@ def nanpercentile(
     return _quantile("nanpercentile", a, fraction, axis, out, overwrite_input, method, keepdims, weights)
 
 
-@by_numpy(_median_kernel, replays=False)
-@at_once(arrays=1)
+@eager_cached(compiled=True, kernel=KERNELS["median"])
 def median(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
@@ -264,7 +215,7 @@ def _quantile(
     )
 
 
-@at_once
+@eager_cached(compiled=True)
 def _compute_quantiles(
     x: Array, *operands: Value, over: tuple[int, ...], method: str, ignoring: bool, keepdims: bool
 ) -> Array:
@@ -366,7 +317,7 @@ class QuantilePositions:
 def _static_positions(q: NDArray, n: int) -> QuantilePositions:
     position = call_kernel(np.multiply, q, q.dtype.type(n - 1))
     low, high = np.floor(position), np.ceil(position)
-    fraction = (position - low).astype(q.dtype)
+    fraction = call_kernel(np.subtract, position, low).astype(q.dtype)  # NaN at infinity
     clamped = [np.nan_to_num(p).clip(0, n - 1).astype(np.int32) for p in (low, high)]
     return QuantilePositions(clamped[0], clamped[1], from_numpy(fraction, fraction.dtype))
 

@@ -20,9 +20,6 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import Value, as_value
-from tracefx.numpy.evaluated import ALL, by_numpy
-from tracefx.numpy.kernels import axes as axes
-from tracefx.numpy.kernels import counting, deviating, ranging, varying
 from tracefx.numpy.logic import convert_to_bool
 from tracefx.numpy.operand_promotion import (
     as_operand,
@@ -33,12 +30,15 @@ from tracefx.numpy.operand_promotion import (
     promote_dtypes,
     reject_out,
 )
+from tracefx.numpy.shapes import axes
 from tracefx.numpy.ufuncs import broadcast_select, conjugate, literal_like
 from tracefx.ops.elementwise import arithmetic, comparison, elementwise, powers, transcendental
 from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.reductions import cumulative, reduction
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.ops.structural import broadcast_in_dim, broadcast_to, full_like_aval, reduce_sum, reshape, transpose
+from tracefx.transforms.eager_calls import eager_cached
 
 _HALF_PRECISION: Final = frozenset({dtypes.float16, dtypes.bfloat16})
 _ACCUMULATED_IN_OWN_DTYPE: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
@@ -126,7 +126,7 @@ def _accumulator_dtype(dtype: DType) -> DType:
     return default if dtypes.itemsize_bits(dtype) < dtypes.itemsize_bits(default) else dtype
 
 
-@by_numpy()
+@eager_cached
 def sum(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -156,7 +156,7 @@ def sum(
     return _sum_or_product("sum", a, axis, *options, reduce_sum, elementwise.add, 0)
 
 
-@by_numpy()
+@eager_cached
 def prod(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -176,7 +176,7 @@ def prod(
     return _sum_or_product("prod", a, axis, *options, reduction.reduce_prod, arithmetic.mul, 1)
 
 
-@by_numpy()
+@eager_cached
 def max(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -204,7 +204,7 @@ def max(
     return _max_or_min("max", a, axis, out, keepdims, initial, where, reduction.reduce_max, arithmetic.max)
 
 
-@by_numpy()
+@eager_cached
 def min(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -243,24 +243,23 @@ def _max_or_min(
                 f"{name} of no elements: {x.aval} along axis {axis}; pass initial, the result in this case"
             )
     x = convert_dtype(x, x.aval.dtype)
-    extreme = reduce(_apply_mask(name, x, where, _extreme_identity(x.aval.dtype, name == "max")), over)
+    masked = x
+    if where is not None:
+        identity = _extreme_identity(MAXIMUM if name == "max" else MINIMUM, x.aval.dtype)
+        masked = _apply_mask(name, x, where, identity)
+    extreme = reduce(masked, over)
     if initial is not None:
         extreme = combine(_initial_operand(name, initial, x.aval.dtype), extreme)
     return _restore_reduced_axes(extreme, _masked_shape(x, where), over, keepdims)
 
 
-def _extreme_identity(dtype: DType, least: bool) -> Scalar:
-    """Returns the identity of maximum (if `least`) or of minimum: the least or the greatest number of a dtype."""
-    if dtypes.is_bool(dtype):
-        return not least
-    if dtypes.is_integer(dtype):
-        info = dtypes.iinfo(dtype)
-        return int(info.min if least else info.max)
-    end = -math.inf if least else math.inf
-    return complex(end, end) if dtypes.is_complex(dtype) else end
+def _extreme_identity(extremum: Extremum, dtype: DType) -> Scalar:
+    """Returns the identity of a maximum or minimum: the least or the greatest number of a dtype."""
+    identity = extremum.identity(dtype)
+    return complex(identity.real, identity.real) if isinstance(identity, complex) else identity
 
 
-@by_numpy(ranging)
+@eager_cached
 def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
     """Returns the difference of the maximum and the minimum over axes. The arguments are those of `max`.
 
@@ -271,7 +270,7 @@ def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     return arithmetic.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
-@by_numpy()
+@eager_cached
 def all(
     a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -290,7 +289,7 @@ def all(
     return _all_or_any("all", a, axis, out, keepdims, where, reduction.reduce_and, True)
 
 
-@by_numpy()
+@eager_cached
 def any(
     a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
@@ -321,7 +320,7 @@ def _all_or_any(
     )
 
 
-@by_numpy(counting, among=ALL)
+@eager_cached
 def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
     """Returns how many elements along axes differ from 0. The arguments are those of `all`.
 
@@ -332,7 +331,7 @@ def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -
     return sum(convert_to_bool(x, "count_nonzero: a"), axis, keepdims=keepdims)
 
 
-@by_numpy()
+@eager_cached
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Returns the index of the maximum along an axis, the first of several; NaN counts as the maximum.
 
@@ -351,7 +350,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     return _arg_reduce("argmax", a, axis, out, bool(keepdims), reduction.argmax)
 
 
-@by_numpy()
+@eager_cached
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Returns the index of the minimum along an axis, the first of several; NaN counts as the minimum.
 
@@ -409,7 +408,7 @@ def _count_elements(name: str, x: Value, over: Sequence[int], where: ArrayLike |
     return sum(mask, tuple(over), x.aval.dtype, keepdims=keepdims)
 
 
-@by_numpy()
+@eager_cached
 def mean(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -441,7 +440,7 @@ def mean(
     return as_array(convert_dtype(arithmetic.div(total, _count_elements("mean", x, over, where, keepdims)), result))
 
 
-@by_numpy(varying, patient=False)
+@eager_cached
 def var(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -500,7 +499,7 @@ def _broadcast_together(x: Value, y: Value) -> tuple[Value, Value]:
     return broadcast_to(x, shape), broadcast_to(y, shape)
 
 
-@by_numpy(deviating, patient=False)
+@eager_cached
 def std(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -538,7 +537,7 @@ def average(
     returned: Exactly[True],
     keepdims: bool = False,
 ) -> tuple[Array, Array]: ...
-@by_numpy()
+@eager_cached
 def average(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -587,7 +586,7 @@ def average(
 # ------------------------------------------------------------------ cumulative sums and products
 
 
-@by_numpy()
+@eager_cached
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Returns the cumulative sum along an axis.
 
@@ -604,7 +603,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     return _cumulative("cumsum", a, axis, dtype, cumulative.cumsum)
 
 
-@by_numpy()
+@eager_cached
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Returns the cumulative product along an axis. The arguments are those of `cumsum`.
 

@@ -13,7 +13,6 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.creation import zeros
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.numpy.reductions import cumsum
@@ -25,9 +24,10 @@ from tracefx.ops.elementwise import arithmetic
 from tracefx.ops.indexing import dynamic_slicing
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axis, concretize, is_sequence_like, static_int, static_ints
+from tracefx.transforms.eager_calls import eager_cached
 
 
-@by_numpy()
+@eager_cached
 def tile(A: ArrayLike, reps: ShapeLike) -> Array:
     """Repeats a whole array along each axis.
 
@@ -45,7 +45,7 @@ def tile(A: ArrayLike, reps: ShapeLike) -> Array:
     return shape.tile(expanded, (1,) * (expanded.aval.ndim - len(times)) + times)
 
 
-@by_numpy()
+@eager_cached
 def repeat(
     a: ArrayLike,
     repeats: ArrayLike | Sequence[int],
@@ -80,7 +80,7 @@ def repeat(
         raise ValueError(f"repeat: total_repeat_length {total} is negative, or axis {axis} of {x.aval} has no elements")
     if total is not None and isinstance(repeats, Array) and type(repeats) is not ConcreteArray:
         return take(x, _traced_repeat_indices(repeats, n, total), axis)
-    times = sizes_of("repeat", repeats, "repeats")  # type: ignore[arg-type]  # checked there
+    times = sizes_of("repeat", repeats, "repeats")
     if len(times) == 1:
         times *= n
         if total is None and n:
@@ -116,7 +116,7 @@ def _traced_repeat_indices(repeats: Array, n: int, total: int) -> Array:
     return arithmetic.sub(begun, literal_like(begun, 1))
 
 
-@by_numpy()
+@eager_cached
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: AxisLike = None) -> Array:
     """Rotates elements along axes; those shifted beyond the end reappear at the start.
 
@@ -134,9 +134,9 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: AxisLike = None) 
     if axis is None:
         flat = structural.reshape(x, (x.aval.size,))
         return structural.reshape(roll(flat, shift, 0), x.aval.shape)
-    axes = static_ints("roll", axis if is_sequence_like(axis) else (axis,), "axis")  # type: ignore[arg-type]  # checked there
+    axes = static_ints("roll", axis if is_sequence_like(axis) else (axis,), "axis")
     along = [canonicalize_axis("roll", i, x.aval.ndim) for i in axes]
-    shifts: list[ArrayLike] = list(concretize(shift)) if is_sequence_like(shift) else [shift]  # type: ignore[arg-type, list-item]  # checked here
+    shifts: list[object] = list(concretize(shift)) if is_sequence_like(shift) else [shift]
     if len(shifts) == 1:
         shifts *= len(along)
     if len(along) == 1:
@@ -148,7 +148,7 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: AxisLike = None) 
     return as_array(x)
 
 
-def _roll_axis(x: Value, shift: ArrayLike, axis: int) -> Value:
+def _roll_axis(x: Value, shift: object, axis: int) -> Value:
     """Rotates elements along one axis."""
     n = x.aval.shape[axis]
     if isinstance(shift, Array) and type(shift) is not ConcreteArray:
@@ -160,7 +160,7 @@ def _roll_axis(x: Value, shift: ArrayLike, axis: int) -> Value:
         start = arithmetic.sub(literal_like(by, n), by)
         twice = shape.concatenate([x, x], axis)
         return dynamic_slicing.dynamic_slice_in_dim(twice, start, n, axis, allow_negative_indices=False)
-    positions = static_int("roll", shift, "shift")  # type: ignore[arg-type]  # checked there
+    positions = static_int("roll", shift, "shift")
     positions = positions % n if n else 0
     if positions == 0:
         return x

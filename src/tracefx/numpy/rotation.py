@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.operand_promotion import as_operand
 from tracefx.numpy.shapes import flip, moveaxis, swapaxes
 from tracefx.ops.static_integers import AxisError, canonicalize_axis, static_int, static_ints
+from tracefx.transforms.eager_calls import eager_cached
 
 
-@by_numpy()
+@eager_cached
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """Moves an axis in front of axis `start`; `moveaxis` is the clearer way to do this.
 
@@ -33,7 +33,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(x, source, target - 1 if target > source else target)
 
 
-@by_numpy()
+@eager_cached
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Rotates `m` by quarter turns in the plane of two axes.
 
@@ -68,7 +68,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
             return flip(swapaxes(x, first, second), second)
 
 
-@by_numpy()
+@eager_cached
 def fliplr(m: ArrayLike) -> Array:
     """Reverses the second axis. Raises ValueError if there are fewer than two axes.
 
@@ -79,7 +79,7 @@ def fliplr(m: ArrayLike) -> Array:
     return flip(_require_ndim("fliplr", m, 2), 1)
 
 
-@by_numpy()
+@eager_cached
 def flipud(m: ArrayLike) -> Array:
     """Reverses the first axis. Raises ValueError for a scalar.
 

@@ -6,24 +6,19 @@ import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
-from typing import Literal as Exactly
-
-import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType
 from tracefx.core.handler import Tracer, as_array, evaluating
-from tracefx.core.kernel_context import call_kernel
-from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import greater, isnan, less
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, inexact_dtype, promote_dtypes, to_inexact
 from tracefx.numpy.reductions import sum
-from tracefx.numpy.sorting import index_dtype
 from tracefx.numpy.ufuncs import (
     absolute,
     add,
@@ -43,8 +38,7 @@ from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.indexing import sorting
 from tracefx.ops.shape import array_creation, shape
-from tracefx.transforms.at_once import at_once
-from tracefx.transforms.evaluations import Number
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.loops import fori_loop
 
 SearchBounds: TypeAlias = tuple[Array, Array]
@@ -53,9 +47,6 @@ SearchLoop: TypeAlias = Callable[[int, SearchStep, SearchBounds], SearchBounds]
 SearchFunction: TypeAlias = Callable[[Array, Array, bool, DType], Array]
 COMPARE_ALL_LIMIT: Final = 16
 """The largest number of elements for which comparing with all is not slower than a loop."""
-_NUMPY_DTYPES: Final = frozenset(map(np.dtype, ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")))
-"""The dtypes for which NumPy's `searchsorted` gives the same results."""
-
 # ------------------------------------------------------------------ sort order
 
 
@@ -88,17 +79,7 @@ def _precedes(x: Value, y: Value, strictly: bool) -> Array:
 # ------------------------------------------------------------------ searchsorted
 
 
-def _searchsorted_kernel(
-    a: ShapedArray, v: ShapedArray | Number, side: Exactly["left", "right"] = "left", *args: object, **options: object
-) -> Kernel | None:
-    """Returns the NumPy kernel of `searchsorted`."""
-    if args or options:
-        return None
-    dtype = index_dtype(a.size)
-    return lambda x, y: x.searchsorted(y, side).astype(dtype)
-
-
-@by_numpy(_searchsorted_kernel, arrays=2, numbers=True, among=NUMBERS, replays=False)
+@eager_cached(numbers=2, kernel=KERNELS["searchsorted"])
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
@@ -121,13 +102,15 @@ def searchsorted(
     Raises:
         ValueError: If `a` is not a vector, or `side` or `method` is unknown.
 
+    >>> import numpy as np
     >>> searchsorted(np.array([1, 3, 5]), np.array([0, 3, 9]))
     Array([0, 1, 3], dtype=int32)
     """
-    values = promote_dtypes("searchsorted", a, v)
     if sorter is not None:
-        values[0] = getitem(as_array(values[0]), as_array(as_operand(sorter, "searchsorted: sorter")))
-    x, y = values
+        operand = as_array(as_operand(a, "searchsorted: a"))
+        ordered = getitem(operand, as_array(as_operand(sorter, "searchsorted: sorter")))
+        return searchsorted(ordered, v, side, method=method)
+    x, y = promote_dtypes("searchsorted", a, v)
     if x.aval.ndim != 1:
         raise ValueError(f"searchsorted: a must be a vector, got {x.aval}")
     if side not in ("left", "right"):
@@ -136,22 +119,15 @@ def searchsorted(
     if search is None:
         raise ValueError(f"searchsorted: method must be one of {', '.join(_SEARCH_FUNCTIONS)}, got {method!r}")
     n = x.aval.size
-    dtype = index_dtype(n)
+    dtype = dtypes.index_dtype(n)
     if not n:
         return structural.full_like_aval(ShapedArray(y.aval.shape, dtype), 0)
     if evaluating() and type(x) is ConcreteArray and not isinstance(y, Tracer):
-        if x.aval.dtype in _NUMPY_DTYPES:
-            return call_kernel(_searchsorted_by_numpy, x.numpy(), to_numpy(y), side, dtype)
         search = _SEARCH_FUNCTIONS["scan_unrolled"]
     elif method == "scan" and n <= COMPARE_ALL_LIMIT:
         search = _SEARCH_FUNCTIONS["compare_all"]
     # Positions have no derivative, so loops need not be differentiated.
     return search(selection.stop_gradient(x), selection.stop_gradient(y), side == "left", dtype)
-
-
-def _searchsorted_by_numpy(x: NDArray, y: NDArray, side: str, dtype: DType) -> Array:
-    positions = np.asarray(np.searchsorted(x, y, "left" if side == "left" else "right")).astype(dtype)
-    return ConcreteArray(ShapedArray(positions.shape, dtype), positions)
 
 
 def _binary_search(loop: SearchLoop, x: Array, y: Array, left: bool, dtype: DType) -> Array:
@@ -216,25 +192,7 @@ _SEARCH_FUNCTIONS: Final[Mapping[str, SearchFunction]] = MappingProxyType(
 )
 
 
-def _digitize_kernel(
-    x: ShapedArray | Number, bins: ShapedArray, right: bool = False, *, method: str | None = None
-) -> Kernel | None:
-    """Returns the NumPy kernel of `digitize`."""
-    side: Exactly["left", "right"] = "left" if right else "right"
-    n, dtype = bins.size, index_dtype(bins.size)
-    if not isinstance(x, ShapedArray) or not n:
-        return None
-
-    def kernel(values: NDArray, edges: NDArray) -> NDArray:
-        first, last = edges[0], edges[-1]
-        if first <= last or last != last:
-            return edges.searchsorted(values, side).astype(dtype)
-        return (n - edges[::-1].searchsorted(values, side)).astype(dtype)
-
-    return kernel
-
-
-@by_numpy(_digitize_kernel, arrays=2, among=NUMBERS, replays=False)
+@eager_cached(kernel=KERNELS["digitize"])
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """Returns the number of the bin of each element: 0 below the first edge, `len(bins)` above the last.
 
@@ -244,6 +202,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
         right: Whether a bin includes its upper edge instead of its lower one.
         method: The algorithm, as for `searchsorted`; None means `"scan"`.
 
+    >>> import numpy as np
     >>> digitize(np.array([0.5, 1.0, 9.0]), np.array([1.0, 2.0]))
     Array([0, 1, 2], dtype=int32)
     """
@@ -289,6 +248,7 @@ def interp(
     Raises:
         ValueError: If `xp` and `fp` are not vectors of one nonzero size, or `x` is complex.
 
+    >>> import numpy as np
     >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0])).tolist()
     [15.0, 20.0]
     """
@@ -311,13 +271,19 @@ def interp(
     first, last = [
         None if e is None or isinstance(e, str) else as_array(as_operand(e, "interp")) for e in (left, right)
     ]
-    open_ends = isinstance(left, str), isinstance(right, str)
     return _interpolate(
-        as_array(x_values), as_array(points), as_array(values), first, last, length, open_ends=open_ends
+        as_array(x_values),
+        as_array(points),
+        as_array(values),
+        first,
+        last,
+        length,
+        extrapolate_left=isinstance(left, str),
+        extrapolate_right=isinstance(right, str),
     )
 
 
-@at_once
+@eager_cached(compiled=True)
 def _interpolate(
     x: Array,
     knots: Array,
@@ -326,7 +292,8 @@ def _interpolate(
     right: Array | None,
     period: Array | None,
     *,
-    open_ends: tuple[bool, bool],
+    extrapolate_left: bool,
+    extrapolate_right: bool,
 ) -> Array:
     if period is not None:
         period = absolute(period)
@@ -346,9 +313,9 @@ def _interpolate(
     interpolated = broadcast_select(level, y0, add(y0, slope))
     if period is not None:
         return interpolated
-    if not open_ends[0]:
+    if not extrapolate_left:
         interpolated = where(less(x, getitem(knots, 0)), getitem(heights, 0) if left is None else left, interpolated)
-    if not open_ends[1]:
+    if not extrapolate_right:
         interpolated = where(
             greater(x, getitem(knots, n - 1)), getitem(heights, n - 1) if right is None else right, interpolated
         )

@@ -15,7 +15,7 @@ from tracefx.numpy.transcendentals import log10
 from tracefx.numpy.ufuncs import divide, multiply, power, sign
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def logspace(
@@ -123,7 +123,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return _powers(as_array(value), exponents)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _powers(x: Array, exponents: Array) -> Array:
     return power(shape.expand_dims(x, (1,)), shape.expand_dims(exponents, (0,)))
 

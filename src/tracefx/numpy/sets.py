@@ -21,7 +21,6 @@ from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.values import ConcreteArray, from_numpy, to_numpy
 from tracefx.numpy.creation import zeros
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import isnan
@@ -40,6 +39,7 @@ from tracefx.ops.reductions import cumulative
 from tracefx.ops.shape import array_creation, shape
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.ops.structural import full_like_aval
+from tracefx.transforms.eager_calls import eager_cached
 
 ISIN_COMPARE_ALL_LIMIT: Final = 64
 """The largest size of a set that is searched by comparing with all of its elements."""
@@ -410,7 +410,8 @@ def intersect1d(
     if not return_indices:
         return common
     if not n:
-        return common, *[structural.full_like_aval(indices.aval, v.aval.size) for v in (x, y)]  # type: ignore[return-value]  # a list of two
+        first, second = [structural.full_like_aval(indices.aval, v.aval.size) for v in (x, y)]
+        return common, first, second
     first = _run_starts(merged, equal_nan=False)
     numbers = array_creation.iota(order.aval.dtype, n)
     starts = cumulative.cummax(broadcast_select(first, numbers, 0))
@@ -493,7 +494,7 @@ def setdiff1d(
 # ------------------------------------------------------------------ membership
 
 
-@by_numpy(arrays=2)
+@eager_cached
 def isin(
     element: ArrayLike,
     test_elements: ArrayLike,

@@ -20,17 +20,17 @@ from tracefx.core.handler import as_array
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.device_placement import place_on_device
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype
 from tracefx.ops import structural
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import AxisError, canonicalize_axes, canonicalize_axis, concretize, is_sequence_like
+from tracefx.transforms.eager_calls import eager_cached
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 
 
-def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
+def sizes_of(name: str, sizes: object, argument: str = "shape") -> Shape:
     """Returns the shape given by an argument that is one integer or a sequence of integers.
 
     Raises TypeError for a size that is not a concrete integer, ValueError for a negative size.
@@ -38,21 +38,26 @@ def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
     if type(sizes) is tuple or type(sizes) is list:
         return static_shape(name, sizes, argument)
     if (isinstance(sizes, Array | np.ndarray) and sizes.ndim) or not isinstance(sizes, SupportsIndex):
-        return static_shape(name, sizes, argument)  # type: ignore[arg-type]  # its elements are checked there
-    return static_shape(name, (sizes,), argument)  # type: ignore[arg-type]  # as above
+        return static_shape(name, sizes, argument)
+    return static_shape(name, (sizes,), argument)
 
 
 def normalize_axes(name: str, axis: AxisLike, ndim: int, argument: str = "axis") -> tuple[int, ...]:
     """Returns nonnegative axes from an argument that is one axis or a sequence of axes."""
     if is_sequence_like(axis):
-        return canonicalize_axes(name, axis, ndim, argument)  # type: ignore[arg-type]  # checked above
-    return (canonicalize_axis(name, axis, ndim, argument),)  # type: ignore[arg-type]  # None is refused there
+        return canonicalize_axes(name, axis, ndim, argument)
+    return (canonicalize_axis(name, axis, ndim, argument),)
+
+
+def axes(name: str, axis: AxisLike, ndim: int) -> tuple[int, ...]:
+    """Returns the nonnegative axes that an argument `axis` names; all for None."""
+    return tuple(range(ndim)) if axis is None else normalize_axes(name, axis, ndim)
 
 
 # ------------------------------------------------------------------ reshaping
 
 
-@by_numpy()
+@eager_cached
 def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
     """Reshapes `a` to another shape of the same size.
 
@@ -87,11 +92,11 @@ def _infer_size(x: Value, sizes: ShapeLike) -> Shape:
     """Returns the sizes with -1 replaced by the size it stands for."""
     if type(sizes) is tuple and -1 not in [n if type(n) is int else -1 for n in sizes]:
         return static_shape("reshape", sizes)
-    parts: list[SupportsIndex] = list(concretize(sizes)) if is_sequence_like(sizes) else [sizes]  # type: ignore[arg-type, list-item]  # checked here
+    parts: list[object] = list(concretize(sizes)) if is_sequence_like(sizes) else [sizes]
     places = [i for i, n in enumerate(parts) if _is_inferred(n)]
     if not places:
         return sizes_of("reshape", sizes)
-    known = static_shape("reshape", [n for i, n in enumerate(parts) if i not in places])  # type: ignore[misc]  # checked by static_shape
+    known = static_shape("reshape", [n for i, n in enumerate(parts) if i not in places])
     product = math.prod(known)
     if len(places) > 1 or product == 0 or x.aval.size % product:
         raise TypeError(
@@ -101,14 +106,14 @@ def _infer_size(x: Value, sizes: ShapeLike) -> Shape:
     return (*known[: places[0]], inferred, *known[places[0] :])
 
 
-def _is_inferred(n: SupportsIndex) -> bool:
+def _is_inferred(n: object) -> bool:
     """Returns whether a size is a concrete -1."""
     if isinstance(n, np.ndarray | ConcreteArray):
         return n.ndim == 0 and n.dtype.kind == "i" and n.__index__() == -1
     return isinstance(n, int | np.integer) and int(n) == -1
 
 
-@by_numpy()
+@eager_cached
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """Flattens `a` to one axis: `f32[n, m]` becomes `f32[n * m]`.
 
@@ -122,7 +127,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     return reshape(a, -1 if as_operand(a, "ravel: a").aval.size else 0, order)
 
 
-@by_numpy()
+@eager_cached
 def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     """Removes axes of size 1.
 
@@ -142,7 +147,7 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     return shape.squeeze(x, normalize_axes("squeeze", axis, x.aval.ndim))
 
 
-@by_numpy()
+@eager_cached
 def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     """Inserts axes of size 1.
 
@@ -154,11 +159,11 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     (1, 3, 1)
     """
     x = as_operand(a, "expand_dims: a")
-    count = len(axis) if is_sequence_like(axis) else 1  # type: ignore[arg-type]  # checked here
+    count = len(axis) if is_sequence_like(axis) else 1
     return shape.expand_dims(x, normalize_axes("expand_dims", axis, x.aval.ndim + count))
 
 
-@by_numpy()
+@eager_cached
 def astype(
     x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: DeviceOrSharding | None = None
 ) -> Array:
@@ -183,7 +188,7 @@ def astype(
 # ------------------------------------------------------------------ axes
 
 
-@by_numpy()
+@eager_cached
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Permutes the axes of `a`.
 
@@ -204,7 +209,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return structural.transpose(x, order)
 
 
-@by_numpy()
+@eager_cached
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """Permutes the axes of `a`: the array API's name for `transpose`.
 
@@ -218,7 +223,7 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     return transpose(a, axes)
 
 
-@by_numpy()
+@eager_cached
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Swaps the last two axes of `x`: `f32[..., n, m]` becomes `f32[..., m, n]`.
 
@@ -233,7 +238,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(value, -1, -2)
 
 
-@by_numpy()
+@eager_cached
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Swaps two axes of `a`.
 
@@ -255,7 +260,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return structural.transpose(x, order)
 
 
-@by_numpy()
+@eager_cached
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Moves axes to new positions; the other axes keep their order.
 
@@ -282,7 +287,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     return structural.transpose(x, order)
 
 
-@by_numpy()
+@eager_cached
 def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     """Reverses the order of elements along axes.
 
@@ -300,7 +305,7 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
 # ------------------------------------------------------------------ broadcasting
 
 
-@by_numpy()
+@eager_cached
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     """Broadcasts `array` to `shape`, with axes aligned at the end.
 

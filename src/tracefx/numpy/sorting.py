@@ -18,12 +18,13 @@ from tracefx.core.handler import as_array, bind, evaluating
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.ops import structural
 from tracefx.ops.indexing import sorting
 from tracefx.ops.shape import array_creation, shape
 from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def _sort_operand(name: str, a: ArrayLike, axis: int | None) -> tuple[Value, int]:
@@ -41,12 +42,7 @@ def _reject_kind_and_order(name: str, kind: object, order: object) -> None:
         raise TypeError(f"{name}: order must be None, since arrays have no named fields, got {order!r}")
 
 
-def index_dtype(size: int) -> DType:
-    """Returns the dtype of indices into an axis."""
-    return dtypes.default_int() if size <= 2**31 else dtypes.int64
-
-
-@by_numpy()
+@eager_cached
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -75,18 +71,7 @@ def sort(
     return shape.rev(out, (along,)) if descending else out
 
 
-def _argsort_kernel(
-    a: ShapedArray, axis: int | None = -1, *, descending: bool = False, dtype: None = None, **_: object
-) -> Kernel | None:
-    """Returns the NumPy kernel of `argsort`."""
-    if descending or dtype is not None:
-        return None
-    count = a.size if axis is None else a.shape[axis]
-    result_dtype = index_dtype(count)
-    return lambda v: v.argsort(axis, "stable").astype(result_dtype)
-
-
-@by_numpy(_argsort_kernel, among=NUMBERS, replays=False)
+@eager_cached(kernel=KERNELS["argsort"])
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -113,7 +98,9 @@ def argsort(
     """
     _reject_kind_and_order("argsort", kind, order)
     x, along = _sort_operand("argsort", a, axis)
-    result_dtype = index_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
+    result_dtype = (
+        dtypes.index_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
+    )
     if type(x) is ConcreteArray and evaluating() and dtypes.itemsize_bits(result_dtype) >= 32:
         return call_kernel(_argsort_by_numpy, [x.numpy()], along, stable and descending, descending, result_dtype)
     numbers = array_creation.broadcasted_iota(result_dtype, x.aval.shape, along)
@@ -160,7 +147,7 @@ def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Arra
     if not sizes:
         return as_array(Literal(0, ShapedArray((), dtypes.default_int())))
     along = canonicalize_axis("lexsort", axis, len(sizes))
-    dtype = index_dtype(sizes[along])
+    dtype = dtypes.index_dtype(sizes[along])
     if evaluating() and all(type(v) is ConcreteArray for v in values):
         known = [v.numpy() for v in reversed(values) if type(v) is ConcreteArray]
         return call_kernel(_argsort_by_numpy, known, along, False, False, dtype)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import NUMBERS, Kernel, always, by_numpy
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
 from tracefx.numpy.operand_promotion import (
     as_operand,
@@ -28,6 +24,7 @@ from tracefx.numpy.ufuncs import broadcast_select, imag, literal_like, real, whe
 from tracefx.ops.elementwise import arithmetic, atan2_nextafter, bitwise, comparison, powers, transcendental
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.elementwise.elementwise import add
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
@@ -48,6 +45,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 def isreal(x: ArrayLike) -> Array:
     """Returns where the imaginary part is 0.
 
+    >>> import numpy as np
     >>> isreal(np.array([1, 1j])).tolist()
     [True, False]
     """
@@ -58,6 +56,7 @@ def isreal(x: ArrayLike) -> Array:
 def iscomplex(x: ArrayLike) -> Array:
     """Returns where the imaginary part is not 0.
 
+    >>> import numpy as np
     >>> iscomplex(np.array([1, 1j])).tolist()
     [False, True]
     """
@@ -71,10 +70,11 @@ def _zero(x: Value) -> bool | int | float:
     return False if dtypes.is_bool(dtype) else 0 if dtypes.is_integer(dtype) else 0.0
 
 
-@by_numpy(always(np.heaviside), arrays=2, numbers=True)
+@eager_cached(numbers=2, kernel=KERNELS["heaviside"])
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the step function of `x1`: 0 if negative, 1 if positive, `x2` if 0, NaN if NaN.
 
+    >>> import numpy as np
     >>> heaviside(np.array([-1, 0, 2]), 0.5).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -86,22 +86,11 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     )
 
 
-def _sinc_kernel(x: ShapedArray) -> Kernel:
-    """Returns the NumPy kernel of `sinc`."""
-    pi, one = np.asarray(math.pi, x.dtype), np.asarray(1, x.dtype)
-
-    def kernel(v: NDArray) -> NDArray:
-        scaled = v * pi
-        quotient = np.sin(scaled) / scaled
-        return quotient if np.count_nonzero(v) == v.size else np.where(v == 0, one, quotient)
-
-    return kernel
-
-
-@by_numpy(_sinc_kernel, patient=False)
+@eager_cached(kernel=KERNELS["sinc"])
 def sinc(x: ArrayLike, /) -> Array:
     """Returns `sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
 
+    >>> import numpy as np
     >>> sinc(np.array([0, 0.5])).round(4).tolist()
     [1.0, 0.6366000175476074]
     """
@@ -127,10 +116,11 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     return powers.pow(*promote_args_inexact("float_power", x, y))
 
 
-@by_numpy(always(np.fmax), arrays=2, numbers=True, patient=False, among=NUMBERS)
+@eager_cached(numbers=2)
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Returns the elementwise maximum of two arrays, ignoring NaN where the other is a number.
 
+    >>> import numpy as np
     >>> fmax(np.array([1, np.nan]), 0.5).tolist()
     [1.0, 0.5]
     """
@@ -138,10 +128,11 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     return broadcast_select(bitwise.bitwise_or(greater(x, y), isnan(y)), x, y)
 
 
-@by_numpy(always(np.fmin), arrays=2, numbers=True, patient=False, among=NUMBERS)
+@eager_cached(numbers=2)
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Returns the elementwise minimum of two arrays, ignoring NaN where the other is a number.
 
+    >>> import numpy as np
     >>> fmin(np.array([1, np.nan]), 0.5).tolist()
     [0.5, 0.5]
     """
@@ -150,7 +141,7 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 
 @binary_ufunc(-math.inf)
-@by_numpy(always(np.logaddexp2), arrays=2, numbers=True, patient=False)
+@eager_cached(numbers=2, kernel=KERNELS["logaddexp2"])
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `log2(2**x1 + 2**x2)` without intermediate overflow.
 
@@ -166,18 +157,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return wrap_imaginary(out, math.pi / math.log(2))
 
 
-def _nan_to_num_kernel(
-    x: ShapedArray, copy: bool = True, nan: object = 0.0, posinf: object = None, neginf: object = None
-) -> Kernel | None:
-    """Returns the NumPy kernel of `nan_to_num`."""
-    if type(nan) is not float or posinf is not None or neginf is not None:
-        return None
-    info = np.finfo(x.dtype)
-    fill, most, least = [np.asarray(number, x.dtype) for number in (nan, info.max, info.min)]
-    return lambda v: np.where(v == v, np.minimum(np.maximum(v, least), most), fill)
-
-
-@by_numpy(_nan_to_num_kernel)
+@eager_cached
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -194,6 +174,7 @@ def nan_to_num(
         posinf: The replacement of infinity; None means the largest finite number.
         neginf: The replacement of minus infinity; None means the smallest finite number.
 
+    >>> import numpy as np
     >>> nan_to_num(np.array([1, np.nan, np.inf]), posinf=9.0).tolist()
     [1.0, 0.0, 9.0]
     """

@@ -7,18 +7,18 @@ from typing import TypeAlias
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.joining import Arrays, SplitPoints, concatenate, promote_sequence, split
 from tracefx.numpy.operand_promotion import as_operand
 from tracefx.numpy.shapes import atleast_3d
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.ops.structural import reshape
+from tracefx.transforms.eager_calls import eager_cached
 
 NestedBlocks: TypeAlias = "ArrayLike | list[NestedBlocks]"
 
 
-@by_numpy()
+@eager_cached
 def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
     """Joins arrays along an existing axis: the array API's name for `concatenate`. None flattens them first.
 
@@ -29,7 +29,7 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
     return concatenate(arrays, axis)
 
 
-@by_numpy()
+@eager_cached
 def column_stack(tup: Arrays) -> Array:
     """Stacks vectors as the columns of a matrix; matrices contribute their columns.
 
@@ -41,7 +41,7 @@ def column_stack(tup: Arrays) -> Array:
     return concatenate([x if x.ndim > 1 else reshape(x, (x.size, 1)) for x in columns], 1)
 
 
-@by_numpy()
+@eager_cached
 def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Stacks arrays along the third axis, which vectors and matrices get. `dtype` None means the promoted dtype.
 
@@ -92,7 +92,7 @@ def _expand_to_rank(x: Array, rank: int) -> Array:
     return shape.expand_dims(x, range(rank - x.ndim))
 
 
-@by_numpy()
+@eager_cached
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Splits `x` into a tuple of arrays along `axis`, which they do not have. Raises ValueError for scalars.
 
@@ -106,7 +106,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple([shape.squeeze(part, (along,)) for part in parts])
 
 
-@by_numpy()
+@eager_cached
 def vsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     """Splits `ary` along its first axis. `indices_or_sections` is as for `split`.
 
@@ -117,7 +117,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     return split(ary, indices_or_sections, 0)
 
 
-@by_numpy()
+@eager_cached
 def hsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     """Splits `ary` along its second axis, or the only one of a vector. `indices_or_sections` is as for `split`.
 
@@ -128,7 +128,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     return split(ary, indices_or_sections, min(1, max(0, as_operand(ary, "hsplit: ary").aval.ndim - 1)))
 
 
-@by_numpy()
+@eager_cached
 def dsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     """Splits `ary` along its third axis. `indices_or_sections` is as for `split`.
 

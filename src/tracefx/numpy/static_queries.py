@@ -59,7 +59,7 @@ def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shap
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    sizes = [static_ints("broadcast_shapes", s if is_sequence_like(s) else (s,), "shapes") for s in shapes]  # type: ignore[arg-type]  # checked here
+    sizes = [static_ints("broadcast_shapes", s if is_sequence_like(s) else (s,), "shapes") for s in shapes]
     return operand_promotion.broadcast_operand_shapes("broadcast_shapes", *sizes)
 
 

@@ -6,7 +6,7 @@ there is one for each selected element.
 
 from __future__ import annotations
 
-from typing import final
+from typing import TypeGuard, final
 
 from attrs import frozen
 
@@ -50,8 +50,7 @@ def traced_mask(x: Array, index: Index) -> TracedMask | None:
     masks = [part for part in parts if is_traced_mask(part)]
     if len(masks) != 1:
         return None
-    mask = masks[0]
-    assert isinstance(mask, Array)
+    (mask,) = masks
     others = [part for part in parts if part is not mask]
     if any(part is not Ellipsis and not (isinstance(part, slice) and part == slice(None)) for part in others):
         return None
@@ -70,7 +69,7 @@ def traced_mask(x: Array, index: Index) -> TracedMask | None:
     return TracedMask(structural.broadcast_in_dim(mask, x.aval.shape, range(start, end)), start, end)
 
 
-def is_traced_mask(part: object) -> bool:
+def is_traced_mask(part: object) -> TypeGuard[Array]:
     """Returns whether a part of an index is a traced array of bools with axes."""
     if not isinstance(part, Array) or type(part) is ConcreteArray:
         return False

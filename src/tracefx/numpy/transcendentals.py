@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
-from tracefx.numpy.evaluated import always, by_numpy
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import (
     convert_dtype,
     dtype_and_weak_type,
@@ -37,6 +35,7 @@ from tracefx.ops.elementwise import (
     transcendental,
 )
 from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def exp(x: ArrayLike, /) -> Array:
@@ -210,7 +209,7 @@ def arctanh(x: ArrayLike, /) -> Array:
     return transcendental.atanh(to_inexact(x, "arctanh: x"))
 
 
-@by_numpy(always(np.arctan2), arrays=2, numbers=True)
+@eager_cached(numbers=2)
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the angle in [-pi, pi] of the point `(x2, x1)`: the inverse tangent of `x1 / x2` in the right quadrant.
 
@@ -292,7 +291,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @binary_ufunc(-math.inf)
-@by_numpy(always(np.logaddexp), arrays=2, numbers=True, patient=False)
+@eager_cached(numbers=2, kernel=KERNELS["logaddexp"])
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `log(exp(x1) + exp(x2))` without intermediate overflow; imaginary parts of complex results in [-pi, pi].
 

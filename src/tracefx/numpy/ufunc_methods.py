@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast, final
 
 from tracefx import lax
 from tracefx.core import dtypes
-from tracefx.core.array import ARRAY_METHODS, Array, ArrayLike, AxisLike, Index
+from tracefx.core.array import Array, ArrayLike, AxisLike, Index
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
@@ -196,7 +196,7 @@ class UfuncMethods:
         if inplace:
             raise NotImplementedError(f"{self.name}.at: arrays are immutable; pass inplace=False and use the result")
         x = as_array(as_value(a, f"{self.name}.at: a"))
-        indexed = ARRAY_METHODS.value.at(x)[indices]
+        indexed = x.at[indices]
         if (b is None) is (self.nin == 2):
             expectation = "given" if b is None else "left out"
             raise TypeError(f"{self.name}.at: {self.name} takes {self.nin} arrays, so b must be {expectation}")
@@ -210,7 +210,7 @@ class UfuncMethods:
     def _update_by_scan(self, x: Array, indices: Index, b: Value) -> Array:
         """Applies updates in the order of the indices, for any function."""
         numbers = structural.reshape(shape.iota(dtypes.int32, x.size), x.shape)
-        named = ARRAY_METHODS.value.getitem(numbers, indices)
+        named = numbers[indices]
         new = _broadcast_aligned(b, named.shape)
         result = self._result_dtype(x, None, f"{self.name}.at", b)
         flat = as_array(convert_dtype(structural.reshape(x, (x.size,)), result))
@@ -218,8 +218,7 @@ class UfuncMethods:
 
         def step(carry: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
             position, value = pair
-            old = ARRAY_METHODS.value.getitem(carry, position)
-            return ARRAY_METHODS.value.at(carry)[position].set(self._combine(old, value)), None
+            return carry.at[position].set(self._combine(carry[position], value)), None
 
         return structural.reshape(lax.scan(step, flat, (pairs[0], pairs[1]))[0], x.shape)
 
@@ -242,7 +241,7 @@ class UfuncMethods:
         rows = structural.move_axis(
             x if dtype is None else convert_dtype(x, dtypes.as_dtype(dtype, f"{name}: dtype")), along, 0
         )
-        n, methods = rows.shape[0], ARRAY_METHODS.value
+        n = rows.shape[0]
         if not starts.aval.size:
             return structural.move_axis(shape.slice_axis(rows, 0, 0, 0), 0, along)
         begin = as_array(convert_dtype(starts, dtypes.int32))
@@ -251,11 +250,11 @@ class UfuncMethods:
         begin, end = structural.reshape(begin, wide), structural.reshape(end, wide)
 
         def step(i: Array, out: Array) -> Array:
-            inside = methods.bitwise_and(methods.greater(i, begin), methods.less(i, end))
-            row = _broadcast_aligned(shape.expand_dims(methods.getitem(rows, i), (0,)), out.shape)
+            inside = (i > begin) & (i < end)
+            row = _broadcast_aligned(shape.expand_dims(rows[i], (0,)), out.shape)
             return selection.select_n(_broadcast_aligned(inside, out.shape), out, self._combine(out, as_array(row)))
 
-        reduced: Array = lax.fori_loop(0, n, step, methods.getitem(rows, as_array(starts)))
+        reduced: Array = lax.fori_loop(0, n, step, rows[as_array(starts)])
         return structural.move_axis(reduced, 0, along)
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
@@ -301,42 +300,42 @@ def sum_reduction(
     a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
 ) -> Array:
     """Implements `add.reduce`."""
-    return ARRAY_METHODS.value.sum(a, axis, dtype, None, keepdims, initial, where, True)
+    return as_array(a).sum(axis, dtype, None, keepdims, initial, where)
 
 
 def product_reduction(
     a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
 ) -> Array:
     """Implements `multiply.reduce`."""
-    return ARRAY_METHODS.value.prod(a, axis, dtype, None, keepdims, initial, where, True)
+    return as_array(a).prod(axis, dtype, None, keepdims, initial, where)
 
 
 def max_reduction(
     a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
 ) -> Array:
     """Implements `maximum.reduce`."""
-    return _astype_if_given(dtype, ARRAY_METHODS.value.max(a, axis, None, keepdims, initial, where))
+    return _astype_if_given(dtype, as_array(a).max(axis, None, keepdims, initial, where))
 
 
 def min_reduction(
     a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
 ) -> Array:
     """Implements `minimum.reduce`."""
-    return _astype_if_given(dtype, ARRAY_METHODS.value.min(a, axis, None, keepdims, initial, where))
+    return _astype_if_given(dtype, as_array(a).min(axis, None, keepdims, initial, where))
 
 
 def _astype_if_given(dtype: DTypeLike | None, x: Array) -> Array:
-    return x if dtype is None else ARRAY_METHODS.value.astype(x, dtype)
+    return x if dtype is None else x.astype(dtype)
 
 
 def sum_accumulation(a: ArrayLike, axis: int, dtype: DTypeLike | None) -> Array:
     """Implements `add.accumulate`."""
-    return ARRAY_METHODS.value.cumsum(a, axis, dtype, None)
+    return as_array(a).cumsum(axis, dtype)
 
 
 def product_accumulation(a: ArrayLike, axis: int, dtype: DTypeLike | None) -> Array:
     """Implements `multiply.accumulate`."""
-    return ARRAY_METHODS.value.cumprod(a, axis, dtype, None)
+    return as_array(a).cumprod(axis, dtype)
 
 
 # ------------------------------------------------------------------ decorators

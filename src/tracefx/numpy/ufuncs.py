@@ -15,13 +15,12 @@ from typing import Final, overload
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import ARRAY_METHODS, Array, ArrayLike
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.evaluated import NUMBERS, always, by_numpy
-from tracefx.numpy.kernels import clipping, extreme_by, raising
+from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import (
     as_operand,
     broadcast_operand_shapes,
@@ -50,13 +49,13 @@ from tracefx.ops.elementwise import (
     bitwise,
     comparison,
     elementwise,
-    min_max,
     powers,
     rounding,
     selection,
 )
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.structural import broadcast_to, convert, full_like_aval
+from tracefx.transforms.eager_calls import eager_cached
 
 _BOOL: Final = dtypes.bool_
 
@@ -106,7 +105,7 @@ def where(
     [0.0, 0.0, 1.0, 1.0]
     """
     if x is None and y is None:
-        return ARRAY_METHODS.value.nonzero(as_operand(condition, "where: condition"), size=size, fill_value=fill_value)
+        return as_array(as_operand(condition, "where: condition")).nonzero(size=size, fill_value=fill_value)
     if size is not None or fill_value is not None:
         raise ValueError("where: size and fill_value cannot be combined with x and y; leave out one pair")
     if x is None or y is None:
@@ -146,8 +145,7 @@ def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> subtract(np.arange(3), 1)
     Array([-1,  0,  1], dtype=int32)
     """
-    x, y = promote_pair("subtract", x1, x2)
-    return bind1(arithmetic.SUB, x, y)
+    return bind1(arithmetic.SUB, *promote_pair("subtract", x1, x2))
 
 
 @binary_ufunc(1, product_reduction, product_accumulation, "multiply")
@@ -199,7 +197,7 @@ def fabs(x: ArrayLike, /) -> Array:
     return abs_sign.abs(_require_real("fabs", to_inexact(x, "fabs: x")))
 
 
-@by_numpy(always(np.sign), among=NUMBERS)
+@eager_cached(kernel=KERNELS["sign"])
 def sign(x: ArrayLike, /) -> Array:
     """Returns -1, 0 or 1 for negative, zero and positive `x`; for complex `x`, `x / abs(x)`. For -0.0 it returns 0.0.
 
@@ -231,11 +229,10 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> true_divide(1, 2)
     Array(0.5, dtype=float32, weak_type=True)
     """
-    x, y = promote_args_inexact("true_divide", x1, x2)
-    return arithmetic.div(x, y)
+    return arithmetic.div(*promote_args_inexact("true_divide", x1, x2))
 
 
-@by_numpy(always(np.floor_divide), arrays=2, numbers=True, replays=False, patient=False)
+@eager_cached(numbers=2, kernel=KERNELS["floor_divide"])
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the quotient rounded down: `x1 // x2`. Raises TypeError for complex numbers.
 
@@ -274,7 +271,7 @@ def _float_divmod(x: Value, y: Value) -> Array:
     return broadcast_select(comparison.eq(quotient, literal_like(x, 0.0)), zero, quotient)
 
 
-@by_numpy(always(np.remainder), arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
+@eager_cached(numbers=2, kernel=KERNELS["remainder"])
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the remainder of the division, with the sign of `x2`: `x1 % x2`. Raises TypeError for complex numbers.
 
@@ -309,13 +306,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.rem(x, _replace_integer_zeros(y))
 
 
-@by_numpy(
-    always(lambda x, y: (np.floor_divide(x, y), np.remainder(x, y))),
-    arrays=2,
-    numbers=True,
-    replays=False,
-    patient=False,
-)
+@eager_cached(numbers=2, kernel=KERNELS["divmod"])
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the pair `(x1 // x2, x1 % x2)`.
 
@@ -359,7 +350,6 @@ def _require_real(name: str, x: Value) -> Value:
 # ------------------------------------------------------------------ powers
 
 
-@by_numpy(raising, arrays=2, numbers=True, replays=False)
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Raises `x1` to the power `x2`: `x1 ** x2`. A concrete integer exponent becomes multiplications.
 
@@ -368,29 +358,41 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> power(np.arange(4), 2)
     Array([0, 1, 4, 9], dtype=int32)
     """
+    if type(x2) is float or (type(x2) is ConcreteArray and x2.aval.shape):  # what follows takes longer
+        return _power(x1, x2)
     exponent = _static_exponent(x2)
-    if exponent is not None:
-        base = to_numeric(x1, "power: x1")
-        if exponent < 0 and dtypes.is_integer(base.aval.dtype):
-            raise TypeError(
-                f"power: an integer base needs a nonnegative exponent, got {base.aval} to the power {exponent}; "
-                "convert the base to a float first"
-            )
-        return powers.integer_pow(base, exponent)
+    return _power(x1, x2) if exponent is None else _integer_power(x1, exponent)
+
+
+pow = power
+
+
+@eager_cached
+def _integer_power(x: ArrayLike, exponent: int) -> Array:
+    """Raises an array to a concrete integer power by multiplications."""
+    base = to_numeric(x, "power: x1")
+    if exponent < 0 and dtypes.is_integer(base.aval.dtype):
+        raise TypeError(
+            f"power: an integer base needs a nonnegative exponent, got {base.aval} to the power {exponent}; "
+            "convert the base to a float first"
+        )
+    return powers.integer_pow(base, exponent)
+
+
+@eager_cached(numbers=2)
+def _power(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Raises an array to a power that is not a concrete integer."""
     x, y = promote_args_numeric("power", x1, x2)
     base, exponent_ = as_operand(x1, "power: x1"), as_operand(x2, "power: x2")
     if dtypes.is_integer(x.aval.dtype):
         if x.aval.weak_type and _BOOL in (base.aval.dtype, exponent_.aval.dtype):  # bools become integers first
             x, y = convert_dtype(x, x.aval.dtype), convert_dtype(y, y.aval.dtype)
-        return _integer_power(x, y)
+        return _power_by_squaring(x, y)
     if dtypes.is_inexact(base.aval.dtype) and dtypes.is_integer(exponent_.aval.dtype):
         # Integer exponents have no tangents, so the derivative with respect to the base is right at 0 too.
         shape = x.aval.shape or y.aval.shape
         x, y = [v if not v.aval.shape else broadcast_to(v, shape) for v in (base, exponent_)]
     return powers.pow(x, y)
-
-
-pow = power
 
 
 def _static_exponent(x: ArrayLike) -> int | None:
@@ -402,7 +404,7 @@ def _static_exponent(x: ArrayLike) -> int | None:
     return None
 
 
-def _integer_power(x: Value, y: Value) -> Array:
+def _power_by_squaring(x: Value, y: Value) -> Array:
     """Computes an integer power by repeated squaring, one bit of the exponent at a time; 0 for negative powers of 0."""
     one, zero = literal_like(x, 1), literal_like(x, 0)
     bits = dtypes.itemsize_bits(y.aval.dtype)
@@ -423,30 +425,28 @@ def _integer_power(x: Value, y: Value) -> Array:
 
 
 @binary_ufunc(None, max_reduction, update="max")
-@by_numpy(extreme_by(np.maximum, min_max.maximum), arrays=2, numbers=True, among=NUMBERS)
+@eager_cached(numbers=2)
 def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the elementwise maximum of two arrays; NaN where either is NaN.
 
     >>> maximum(np.arange(3), 1)
     Array([1, 1, 2], dtype=int32)
     """
-    x, y = promote_pair("maximum", x1, x2)
-    return arithmetic.max(x, y)
+    return arithmetic.max(*promote_pair("maximum", x1, x2))
 
 
 @binary_ufunc(None, min_reduction, update="min")
-@by_numpy(extreme_by(np.minimum, min_max.minimum), arrays=2, numbers=True, among=NUMBERS)
+@eager_cached(numbers=2)
 def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the elementwise minimum of two arrays; NaN where either is NaN.
 
     >>> minimum(np.arange(3), 1)
     Array([0, 1, 1], dtype=int32)
     """
-    x, y = promote_pair("minimum", x1, x2)
-    return arithmetic.min(x, y)
+    return arithmetic.min(*promote_pair("minimum", x1, x2))
 
 
-@by_numpy(clipping, arrays=3, numbers=True, among=NUMBERS)
+@eager_cached(numbers=3)
 def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Limits the elements of `arr` to the interval from `min` to `max`.
 
@@ -520,7 +520,7 @@ def rint(x: ArrayLike, /) -> Array:
     return round(value) if dtypes.is_inexact(value.aval.dtype) else convert(value, dtypes.default_float())
 
 
-@by_numpy()
+@eager_cached
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Rounds `a` to a number of decimals, ties to even.
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, Protocol, TypeVar, cast, final
 
 import numpy as np
 from attrs import field, frozen
@@ -29,6 +29,7 @@ from tracefx.core.array import Array, ArrayLike, Index, UpdateMode
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1, evaluating
+from tracefx.core.indexed_updates import IndexUpdateFn
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.promotion import promote
@@ -106,6 +107,34 @@ class IndexUpdateHelper:
         return IndexUpdateRef(self.array, index)
 
 
+class _UpdateMethod(Protocol):
+    """A method of `x.at[index]` that updates."""
+
+    def __get__(self, instance: IndexUpdateRef, owner: type[IndexUpdateRef]) -> IndexUpdateFn[Array]: ...
+
+
+def _with_options(method: Callable[[IndexUpdateRef, ArrayLike, UpdateOptions], Array]) -> _UpdateMethod:
+    """Returns a method that takes the options of all updates as keyword arguments."""
+    name = method.__name__
+
+    def update(
+        self: IndexUpdateRef,
+        values: ArrayLike,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: UpdateMode = None,
+        out_sharding: object = None,
+        wrap_negative_indices: bool = True,
+    ) -> Array:
+        return method(
+            self, values, UpdateOptions(name, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        )
+
+    update.__name__, update.__qualname__, update.__doc__ = name, method.__qualname__, method.__doc__
+    return cast(_UpdateMethod, update)  # functions are descriptors, which mypy does not know
+
+
 @final
 @frozen(eq=False)
 class IndexUpdateRef:
@@ -160,16 +189,8 @@ class IndexUpdateRef:
         )
         return structural.reshape(out, target.shape)
 
-    def set(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def set(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` with `values` at the index, as after `x[index] = values` in NumPy.
 
         The options are those of the module's docstring. Raises what `x[index]` raises, and ValueError if `values` does
@@ -179,57 +200,30 @@ class IndexUpdateRef:
         >>> zeros(4).at[1:3].set(np.array([1.0, 2.0])).tolist()
         [0.0, 1.0, 2.0, 0.0]
         """
-        options = UpdateOptions("set", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return self._apply_update(Scatter, _second_argument, values, options)
 
-    def add(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def add(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` with `values` added at the index.
 
         >>> from tracefx.numpy import zeros
         >>> zeros(3).at[[0, 0, 2]].add(1.0).tolist()
         [2.0, 0.0, 1.0]
         """
-        options = UpdateOptions("add", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return self._apply_update(ScatterAdd, elementwise.add, values, options)
 
-    def subtract(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def subtract(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` with `values` subtracted at the index.
 
         >>> from tracefx.numpy import zeros
         >>> zeros(3).at[[0, 0, 2]].subtract(1.0).tolist()
         [-2.0, 0.0, -1.0]
         """
-        options = UpdateOptions("subtract", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return self._apply_update(ScatterSub, arithmetic.sub, values, options)
 
-    def multiply(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def multiply(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` multiplied by `values` at the index.
 
         Derivatives with respect to `values` are faster if no element is named twice and the indices are concrete, or
@@ -239,85 +233,48 @@ class IndexUpdateRef:
         >>> ones(3).at[[0, 0, 2]].multiply(3.0).tolist()
         [9.0, 1.0, 3.0]
         """
-        options = UpdateOptions("multiply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return self._apply_update(ScatterMul, arithmetic.mul, values, options)
 
     mul = multiply
 
-    def divide(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def divide(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` divided by `values` at the index, all of it in a float or complex dtype.
 
         >>> from tracefx.numpy import ones
         >>> ones(3).at[0].divide(4.0).tolist()
         [0.25, 1.0, 1.0]
         """
-        options = UpdateOptions("divide", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return true_divide(self.array, self._scatter_factors(values, options))
 
-    def power(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def power(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` raised to the power `values` at the index.
 
         >>> from tracefx.numpy import arange
         >>> arange(4).at[2:].power(2).tolist()
         [0, 1, 4, 9]
         """
-        options = UpdateOptions("power", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return power(self.array, self._scatter_factors(values, options))
 
-    def min(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def min(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` with the minimum of it and `values` at the index.
 
         >>> from tracefx.numpy import arange
         >>> arange(4).at[1:].min(2).tolist()
         [0, 1, 2, 2]
         """
-        options = UpdateOptions("min", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return self._apply_update(ScatterMin, arithmetic.min, values, options)
 
-    def max(
-        self,
-        values: ArrayLike,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: UpdateMode = None,
-        out_sharding: object = None,
-        wrap_negative_indices: bool = True,
-    ) -> Array:
+    @_with_options
+    def max(self, values: ArrayLike, options: UpdateOptions) -> Array:
         """Returns `x` with the maximum of it and `values` at the index.
 
         >>> from tracefx.numpy import arange
         >>> arange(4).at[:2].max(2).tolist()
         [2, 2, 2, 3]
         """
-        options = UpdateOptions("max", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         return self._apply_update(ScatterMax, arithmetic.max, values, options)
 
     def apply(

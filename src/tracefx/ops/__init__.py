@@ -1,6 +1,7 @@
-"""First-order primitives, one package per family, with the typed functions that bind them.
+"""The classes of all first-order primitives, and the functions of `jax.ops`.
 
-The functions exported here are those of `jax.ops`.
+An instance of a class is the primitive with particular parameters; `tracefx.extend.bind` applies it, and equations of
+jaxprs refer to it. The functions that check arguments and bind primitives are in `tracefx.lax`.
 
 >>> import numpy as np
 >>> from tracefx import ops
@@ -8,9 +9,6 @@ The functions exported here are those of `jax.ops`.
 [1, 0, 5]
 """
 
-from tracefx.ops.reductions.segment_reductions import segment_max as segment_max
-from tracefx.ops.reductions.segment_reductions import segment_min as segment_min
-from tracefx.ops.reductions.segment_reductions import segment_prod as segment_prod
-from tracefx.ops.reductions.segment_reductions import segment_sum as segment_sum
+from tracefx.lazy_stubs import attach as _attach
 
-__all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
+__getattr__, __dir__ = _attach(__name__)

@@ -9,7 +9,6 @@ from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_convertible
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DTypeLike
-from tracefx.core.handler import varies
 from tracefx.core.values import Value, as_value
 from tracefx.ops.operation import static_shape
 
@@ -31,7 +30,7 @@ def typeof(x: ArrayLike | DuckTypedArray, what: str = "typeof: argument") -> Sha
         what: How error messages name the argument.
 
     Returns:
-        The aval. Inside a checked `shard_map`, its `vma` names the mesh axes along which the array may vary from
+        The aval. Inside a checked `shard_map`, its `vma` names the mesh axes over which the array may vary from
         device to device.
 
     Raises:
@@ -41,10 +40,10 @@ def typeof(x: ArrayLike | DuckTypedArray, what: str = "typeof: argument") -> Sha
     f32[]*
     """
     if isinstance(x, Value):
-        return x.aval.varying(varies(x))
+        return x.aval
     if _is_duck_typed(x):
         return ShapedArray(static_shape(what, x.shape), dtypes.as_dtype(x.dtype, what), getattr(x, "weak_type", False))
-    return as_value(x, what).aval  # type: ignore[arg-type]  # `as_value` raises for other types
+    return as_value(x, what).aval
 
 
 def _is_duck_typed(x: ArrayLike | DuckTypedArray) -> TypeGuard[DuckTypedArray]:

@@ -15,9 +15,10 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
+from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Jaxpr, single_eqn_jaxpr
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import (
     Batchable,
@@ -134,6 +135,23 @@ class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
         return [self.emit(builder, out, *operands)]
 
 
+class UnaryOperation(Operation):
+    """An operation with one operand."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
+        """Returns the output for the whole batch and the position of its batch axis; `dim` is that of the operand."""
+        raise NotImplementedError
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        return self.batch_operand(axis, x, dim)
+
+
 class DataMovement:
     """Capability: a primitive that moves elements without computing with them, so they may be random keys."""
 
@@ -151,30 +169,24 @@ A = TypeVar("A", bound=Callable[..., ShapedArray])
 def memoize_aval(*fields: str) -> Callable[[A], A]:
     """Returns a decorator that memoizes an `out_aval` by the operands' avals and by these fields of the primitive.
 
-    `fields` must name every field that the decorated method reads. The cache is emptied when it is full.
+    `fields` must name every field that the decorated method reads.
     """
     parameters = attrgetter(*fields)
 
     def decorate(out_aval: A) -> A:
-        cache: dict[Hashable, ShapedArray] = {}
+        cache = BoundedCache[Hashable, ShapedArray](4096)
 
         @functools.wraps(out_aval)
         def found(self: Operation, *avals: ShapedArray) -> ShapedArray:
             key = (type(self), parameters(self), avals)
             aval = cache.get(key)
             if aval is None:
-                aval = out_aval(self, *avals)
-                if len(cache) >= _MEMO_SIZE:
-                    cache.clear()
-                cache[key] = aval
+                aval = cache.insert(key, out_aval(self, *avals))
             return aval
 
         return found  # type: ignore[return-value]  # the signature of `out_aval`
 
     return decorate
-
-
-_MEMO_SIZE: Final = 4096
 
 
 class CompiledOperation(Operation):
@@ -194,15 +206,13 @@ class CompiledOperation(Operation):
 
 def run_compiled(prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
     """Compiles the primitive as a program of one equation and returns its outputs for `args`."""
-    return BACKEND.value.run(_one_equation_jaxpr(prim, tuple([a.aval for a in args])), args, prim.name)
+    key = prim, tuple([a.aval for a in args])
+    jaxpr = SINGLE_OPERATIONS.get(key) or SINGLE_OPERATIONS.insert(key, single_eqn_jaxpr(*key))
+    return BACKEND.value.run(jaxpr, args, prim.name)
 
 
-@functools.lru_cache(maxsize=4096)
-def _one_equation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
-    """Returns the jaxpr with one equation that applies `prim`; its executable is cached with it."""
-    inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
-    outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
-    return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
+SINGLE_OPERATIONS: Final = BoundedCache[tuple[Primitive, tuple[ShapedArray, ...]], Jaxpr](4096)
+"""The jaxprs of `run_compiled`. The executable of each is cached with it."""
 
 
 class LinearOperation(Operation, Differentiable, Transposable):
@@ -290,7 +300,7 @@ def require_axes(name: str, axes: Sequence[int], ndim: int) -> None:
     raise AxisError(f"{name}: axes {tuple(axes)} must be distinct, non-negative axes of an operand of rank {ndim}")
 
 
-def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tuple[int, ...]:
+def static_shape(name: str, shape: object, argument: str = "shape") -> tuple[int, ...]:
     """Returns `shape` as a tuple of Python integers.
 
     Raises:
@@ -303,8 +313,8 @@ def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tu
                 break
         else:
             return shape
-    sizes = []
-    for n in concretize(shape):
+    sizes: list[int] = []
+    for n in concretize(shape):  # type: ignore[attr-defined]  # it raises TypeError for others
         try:
             sizes.append(n.__index__())
         except (TypeError, AttributeError) as error:
@@ -314,5 +324,5 @@ def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tu
                 "integers (x.shape is one), or mark the argument they come from in static_argnums"
             ) from error
         if sizes[-1] < 0:
-            raise ShapeError(f"{name}: {argument} {tuple(shape)!r} has a negative size")
+            raise ShapeError(f"{name}: {argument} {shape!r} has a negative size")
     return tuple(sizes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import SupportsIndex, TypeVar
+import operator
+from collections.abc import Sequence
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -30,23 +31,23 @@ def concretize(xs: T) -> T | NDArray:
     return xs.numpy() if isinstance(xs, ConcreteArray) else xs
 
 
-def is_sequence_like(xs: object) -> bool:
+def is_sequence_like(xs: object) -> TypeGuard[Sequence[object] | Array | NDArray]:
     """Returns whether an argument that may be a number or a sequence is a sequence or an array with axes."""
     return isinstance(xs, Sequence) or (isinstance(xs, Array | np.ndarray) and xs.ndim > 0)
 
 
-def static_int(name: str, x: SupportsIndex, argument: str) -> int:
+def static_int(name: str, x: object, argument: str) -> int:
     """Returns `x` as a Python integer; raises TypeError if it is traced or not an integer."""
     try:
-        return x.__index__()
-    except (TypeError, AttributeError) as error:
+        return operator.index(x)  # type: ignore[arg-type]  # it raises TypeError for others
+    except TypeError as error:
         raise TypeError(
             f"{name}: {argument} must be an integer known when the program is traced, got {x!r}. Compute it with "
             "NumPy or Python integers, or mark the argument it comes from in static_argnums"
         ) from error
 
 
-def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[int, ...]:
+def static_ints(name: str, xs: object, argument: str) -> tuple[int, ...]:
     """Returns `xs` as a tuple of Python integers; raises TypeError if they are traced or not integers."""
     if type(xs) is tuple:
         for x in xs:
@@ -55,13 +56,13 @@ def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[
         else:
             return xs
     try:
-        ints = list(concretize(xs))
+        ints = list(concretize(xs))  # type: ignore[call-overload]  # as above
     except TypeError as error:
         raise TypeError(f"{name}: {argument} must be a sequence of integers, got {xs!r}") from error
     return tuple([static_int(name, x, argument) for x in ints])
 
 
-def canonicalize_axis(name: str, axis: SupportsIndex, ndim: int, argument: str = "axis") -> int:
+def canonicalize_axis(name: str, axis: object, ndim: int, argument: str = "axis") -> int:
     """Returns `axis` as a non-negative axis of an array of rank `ndim`; raises `AxisError` if it is out of bounds."""
     i = static_int(name, axis, argument)
     if not -ndim <= i < ndim:
@@ -69,9 +70,7 @@ def canonicalize_axis(name: str, axis: SupportsIndex, ndim: int, argument: str =
     return i + ndim if i < 0 else i
 
 
-def canonicalize_axes(
-    name: str, axes: Sequence[SupportsIndex], ndim: int, argument: str = "dimensions"
-) -> tuple[int, ...]:
+def canonicalize_axes(name: str, axes: object, ndim: int, argument: str = "dimensions") -> tuple[int, ...]:
     """Returns `axes` as distinct non-negative axes; raises `AxisError` if one is out of bounds or repeated."""
     ints = static_ints(name, axes, argument)
     if len(ints) == 1 and 0 <= ints[0] < ndim:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, final
+from typing import Final, final, overload
 
 import numpy as np
 from attrs import frozen
@@ -17,7 +17,8 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.avals import NOT_VARYING, Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
@@ -32,6 +33,7 @@ from tracefx.ops.operation import (
     Domain,
     LinearOperation,
     Operation,
+    UnaryOperation,
     memoize_aval,
     refuse_keys,
     require_axes,
@@ -95,7 +97,9 @@ class ConvertElementType(Operation, Differentiable, Transposable):
         out = bind1(self, *primals)
         if not dtypes.is_inexact(self.new_dtype):
             return [out], [Zero(out.aval.tangent())]
-        return [out], [bind1(self, *tangents)]  # type: ignore[arg-type]  # the only tangent is not Zero
+        (tangent,) = tangents
+        assert not isinstance(tangent, Zero)  # some tangent is not, and it is the only one
+        return [out], [bind1(self, tangent)]
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
@@ -177,9 +181,13 @@ def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
     return bind1(_convert(dtype, weak_type), x)
 
 
-_convert: Final = functools.lru_cache(maxsize=1024)(ConvertElementType)
+_convert: Final = memoize(1024)(ConvertElementType)
 
 
+@overload
+def match_aval(x: Value, aval: ShapedArray) -> Value: ...
+@overload
+def match_aval(x: Tangent, aval: ShapedArray) -> Tangent: ...
 def match_aval(x: Tangent, aval: ShapedArray) -> Tangent:
     """Returns a tangent or cotangent with the shape, dtype and weak type of `aval`: broadcasts it, then converts it."""
     if x.aval is aval or isinstance(x, Zero) or x.aval == aval:
@@ -189,6 +197,10 @@ def match_aval(x: Tangent, aval: ShapedArray) -> Tangent:
     return convert_value(x, aval.dtype, aval.weak_type)
 
 
+@overload
+def convert_value(x: Literal, dtype: DType, weak_type: bool) -> Literal: ...
+@overload
+def convert_value(x: Value, dtype: DType, weak_type: bool) -> Value: ...
 def convert_value(x: Value, dtype: DType, weak_type: bool) -> Value:
     """Like `convert`, but converts a literal to a literal without binding a primitive."""
     if isinstance(x, Literal):
@@ -259,7 +271,7 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
     return as_array(x) if x.aval.shape == sizes else bind1(_reshape(sizes), x)
 
 
-_reshape: Final = functools.lru_cache(maxsize=4096)(Reshape)
+_reshape: Final = memoize(4096)(Reshape)
 
 
 # ------------------------------------------------------------------ transpose
@@ -267,7 +279,7 @@ _reshape: Final = functools.lru_cache(maxsize=4096)(Reshape)
 
 @final
 @frozen(eq=False)
-class Transpose(LinearOperation, DataMovement):
+class Transpose(UnaryOperation, LinearOperation, DataMovement):
     """Permutes the axes of an array."""
 
     name = "transpose"
@@ -291,9 +303,7 @@ class Transpose(LinearOperation, DataMovement):
         return [transpose(ct, inverse)]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
         return transpose(x, (dim, *[i + (i >= dim) for i in self.permutation])), 0
 
     @override
@@ -322,7 +332,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     return as_array(x) if order == tuple(range(x.aval.ndim)) else bind1(_transpose(order), x)
 
 
-_transpose: Final = functools.lru_cache(maxsize=4096)(Transpose)
+_transpose: Final = memoize(4096)(Transpose)
 
 
 def move_axis(x: Value, source: int, target: int) -> Array:
@@ -442,7 +452,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
     return bind1(_broadcast_in_dim(sizes, dims), x)
 
 
-_broadcast_in_dim: Final = functools.lru_cache(maxsize=4096)(BroadcastInDim)
+_broadcast_in_dim: Final = memoize(4096)(BroadcastInDim)
 
 
 def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
@@ -461,7 +471,7 @@ def full_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Arr
 def constant_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Value:
     """Returns a value with the shape, dtype and weak type of `aval` filled with `fill`; a literal if it is a scalar."""
     if not aval.shape:
-        return cached_literal(fill, aval)
+        return cached_literal(fill, aval.with_vma(NOT_VARYING))
     return broadcast_in_dim(cached_literal(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
 
 
@@ -483,7 +493,7 @@ def specialize_reduce(fold: Callable[..., NDArray], axes: tuple[int, ...], ndim:
 
 @final
 @frozen(eq=False)
-class ReduceSum(LinearOperation):
+class ReduceSum(UnaryOperation, LinearOperation):
     """Sums over axes. Its transpose is `BroadcastInDim`."""
 
     name = "reduce_sum"
@@ -519,9 +529,7 @@ class ReduceSum(LinearOperation):
         return [broadcast_in_dim(ct, shape, [i for i in range(len(shape)) if i not in self.axes])]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
         axes = [i + (i >= dim) for i in self.axes]
         return reduce_sum(x, axes), dim - sum(a < dim for a in axes)
 
@@ -539,7 +547,7 @@ class ReduceSum(LinearOperation):
 _SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
 
 
-_reduce_sum: Final = functools.lru_cache(maxsize=4096)(ReduceSum)
+_reduce_sum: Final = memoize(4096)(ReduceSum)
 
 
 def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:

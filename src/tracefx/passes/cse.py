@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.passes.rebuilding import JaxprRebuilder, is_observable, map_subjaxprs
 
 
+@memoize_on_object
 def cse(jaxpr: Jaxpr) -> Jaxpr:
     """Merges equations with equal primitives and operands (common-subexpression elimination).
 
     Parameters are compared strictly, by type and bits. Equations with observable effects are kept. Each sub-jaxpr is
     processed on its own.
     """
-    return jaxpr.memo.get("cse", lambda: _merge_common(jaxpr))
-
-
-def _merge_common(jaxpr: Jaxpr) -> Jaxpr:
     new = JaxprRebuilder(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
     known: dict[tuple[Primitive, tuple[Atom, ...]], Sequence[Atom]] = {}

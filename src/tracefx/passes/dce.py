@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.passes.rebuilding import JaxprRebuilder, is_observable, map_subjaxprs, same_objects
@@ -48,7 +49,7 @@ def dce(jaxpr: Jaxpr, used_outs: Sequence[bool] | None = None) -> Jaxpr:
         ValueError: If `used_outs` has the wrong length.
     """
     used = _mask(jaxpr, used_outs)
-    return jaxpr.memo.get(("dce", used), lambda: _eliminate(jaxpr, used, 0)[0])
+    return _eliminate(jaxpr, used, 0)[0]
 
 
 def prune(
@@ -65,7 +66,7 @@ def prune(
         The smaller program, and a mask of the inputs that it takes.
     """
     used, droppable = _mask(jaxpr, used_outs), len(jaxpr.invars) if keep is None else keep
-    return jaxpr.memo.get(("prune", used, droppable), lambda: _eliminate(jaxpr, used, droppable))
+    return _eliminate(jaxpr, used, droppable)
 
 
 def _mask(jaxpr: Jaxpr, used_outs: Sequence[bool] | None) -> tuple[bool, ...]:
@@ -76,6 +77,7 @@ def _mask(jaxpr: Jaxpr, used_outs: Sequence[bool] | None) -> tuple[bool, ...]:
     return used
 
 
+@memoize_on_object
 def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tuple[Jaxpr, tuple[bool, ...]]:
     outs = _select(jaxpr.outs, used_outs)
     live = {x.index for x in outs if isinstance(x, Var)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -86,6 +87,7 @@ def map_subjaxprs(prim: Primitive, transform: Callable[[Jaxpr], Jaxpr]) -> Primi
     return prim if same_objects(new, bodies) else prim.with_jaxprs(*new)
 
 
+@memoize_on_object
 def renumber(jaxpr: Jaxpr) -> Jaxpr:
     """Renumbers the variables of a jaxpr and its sub-jaxprs in the order of their binding.
 
@@ -95,10 +97,6 @@ def renumber(jaxpr: Jaxpr) -> Jaxpr:
     >>> renumber(Jaxpr((), (x,), (), (x,)))
     { lambda ; a:f32[]. let in (a,) }
     """
-    return jaxpr.memo.get("renumber", lambda: _renumber(jaxpr))
-
-
-def _renumber(jaxpr: Jaxpr) -> Jaxpr:
     new = JaxprRebuilder(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
     for eqn in jaxpr.eqns:
@@ -110,3 +108,9 @@ def _renumber(jaxpr: Jaxpr) -> Jaxpr:
 def is_observable(prim: Primitive) -> bool:
     """Whether the primitive has an effect that must be neither dropped nor duplicated."""
     return any(e.observable for e in prim.effects)
+
+
+@memoize_on_object
+def drop_outputs(jaxpr: Jaxpr, count: int) -> Jaxpr:
+    """Returns the jaxpr without its first `count` outputs."""
+    return Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outs[count:])

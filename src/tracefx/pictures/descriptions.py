@@ -19,9 +19,10 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation
 from tracefx.handlers.cost_analysis.cost import Work
-from tracefx.handlers.cost_analysis.execution_counts import only_body
+from tracefx.handlers.cost_analysis.equation_costs import EquationCosts, scale_work
+from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, only_body
 from tracefx.handlers.cost_analysis.peak_memory import user_location
-from tracefx.pictures.costs import Costs, scale_work
+from tracefx.handlers.cost_analysis.rules import COST_RULES
 from tracefx.pictures.operation_categories import OperationCategory, operation_category
 from tracefx.text.printer import format_eqn, scalar_text, variable_name
 
@@ -177,7 +178,7 @@ class _ProgramDescriber:
     """Describes a program in one traversal."""
 
     def __init__(self) -> None:
-        self._costs = Costs()
+        self._costs = EquationCosts(CostAssumptions(COST_RULES))
         self._number = 0
         self._bodies = 0
         self._shown: dict[int, tuple[Jaxpr, int]] = {}
@@ -279,7 +280,7 @@ class _ProgramDescriber:
         prim = eqn.prim
         jaxprs = prim.jaxprs() if isinstance(prim, HasSubjaxprs) else ()
         labels = _labels(prim, len(jaxprs))
-        run_counts = {id(body): (body, count) for body, count in self._costs.runs(eqn)}
+        run_counts = {id(body): (body, count) for body, count in self._costs.executed_bodies(eqn)}
         masks = [_last_uses(prim, i, jaxpr, last) for i, jaxpr in enumerate(jaxprs)]
         peaks = [self._costs.memory.body_memory(j, m).peak.extra_bytes for j, m in zip(jaxprs, masks, strict=True)]
         # The equation's live memory peaks while the body with the largest peak runs.

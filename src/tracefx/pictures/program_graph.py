@@ -21,7 +21,6 @@ CHARACTER_WIDTH: Final = 7.3
 """The width of a label's character in pixels; the font size in the style sheet matches it."""
 SMALL_CHARACTER_WIDTH: Final = 6.1
 NODE_HEIGHTS: Final[dict[NodeRole, int]] = {"equation": 26, "input": 22, "output": 22, "reference": 18, "bend": 18}
-LAYER_GAP: Final = 44
 NODE_GAP: Final = 22.0
 _MAX_LABEL_LENGTH: Final = 26
 """The maximal number of characters of a label."""
@@ -81,7 +80,7 @@ class GraphEdge:
 @final
 @frozen(eq=False)
 class ProgramGraph:
-    """Nodes (bends included) and edges. `tops` are the y coordinates of the layers while all nodes are closed."""
+    """Nodes (bends included) and edges."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
@@ -89,10 +88,6 @@ class ProgramGraph:
     @property
     def layer_count(self) -> int:
         return 1 + max([node.layer for node in self.nodes], default=-1)
-
-    @property
-    def tops(self) -> tuple[float, ...]:
-        return tuple([layer * (NODE_HEIGHTS["equation"] + LAYER_GAP) for layer in range(self.layer_count)])
 
 
 @final

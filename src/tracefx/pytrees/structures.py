@@ -92,8 +92,13 @@ def describe(treedef: TreeDef) -> TreeDescription:
     nodetype, metadata = data
     kind = _NODE_KINDS.get(nodetype, "custom" if namedtuple_fields(nodetype) is None else "namedtuple")
     if kind == "dict":
-        metadata = tuple(cast(list[object], metadata))
+        metadata = tuple(_dict_keys(metadata))
     return TreeDescription(kind, nodetype, metadata, tuple([describe(child) for child in treedef.children()]))
+
+
+def _dict_keys(metadata: object) -> list[object]:
+    """Returns the metadata of a dict node, which jaxlib makes a list of the keys."""
+    return cast(list[object], metadata)
 
 
 def _reduce(treedef: TreeDef) -> str | tuple[Any, ...]:
@@ -127,7 +132,7 @@ class Difference:
         data, other = self.expected.node_data(), self.got.node_data()
         if data is None or other is None or data[0] is not dict or other[0] is not dict:
             return ""
-        keys, other_keys = cast(list[object], data[1]), cast(list[object], other[1])
+        keys, other_keys = _dict_keys(data[1]), _dict_keys(other[1])
         missing = [key for key in keys if key not in other_keys]
         extra = [key for key in other_keys if key not in keys]
         only = [f"only {name} has {some}" for name, some in ((expected, missing), (got, extra)) if some]
@@ -165,7 +170,7 @@ def _child_keys(treedef: TreeDef) -> KeyPath:
     if nodetype in (tuple, list):
         return tuple(map(SequenceKey, range(n)))
     if nodetype is dict:
-        return tuple(map(DictKey, cast(list[object], metadata)))
+        return tuple(map(DictKey, _dict_keys(metadata)))
     if (names := namedtuple_fields(nodetype)) is not None:
         return tuple(map(GetAttrKey, names))
     native = NODE_REGISTRY.load()

@@ -15,7 +15,7 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.random.arguments import broadcast_parameter, float_dtype, sample_shape, scalar_literal
-from tracefx.random.keys import bits, check_key, split
+from tracefx.random.keys import bits, split
 from tracefx.random.samplers import jit_sampler
 from tracefx.random.uniforms import rademacher, uniform
 
@@ -42,8 +42,7 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> [f"{x:.2f}" for x in random.normal(random.key(0), (2,))]
     ['1.62', '2.03']
     """
-    checked_key, _ = check_key("normal", key)
-    return _normal(checked_key, sizes_of("normal", shape), float_dtype("normal", dtype, complex_too=True))
+    return _normal(key, sizes_of("normal", shape), float_dtype("normal", dtype, complex_too=True))
 
 
 @jit_sampler("shape", "dtype")
@@ -82,9 +81,8 @@ def truncated_normal(
     >>> [f"{x:.2f}" for x in random.truncated_normal(random.key(0), -1.0, 1.0, (2,))]
     ['0.86', '0.94']
     """
-    checked_key, _ = check_key("truncated_normal", key)
     sizes = sample_shape("truncated_normal", shape, lower, upper)
-    return _truncated_normal(checked_key, lower, upper, sizes, float_dtype("truncated_normal", dtype))
+    return _truncated_normal(key, lower, upper, sizes, float_dtype("truncated_normal", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -122,9 +120,8 @@ def lognormal(
     >>> [f"{x:.2f}" for x in random.lognormal(random.key(0), 0.5, (2,))]
     ['2.25', '2.75']
     """
-    checked_key, _ = check_key("lognormal", key)
     sizes = sample_shape("lognormal", shape, sigma)
-    return _lognormal(checked_key, sigma, sizes, float_dtype("lognormal", dtype, complex_too=True))
+    return _lognormal(key, sigma, sizes, float_dtype("lognormal", dtype, complex_too=True))
 
 
 @jit_sampler("shape", "dtype")
@@ -150,8 +147,7 @@ def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     >>> [f"{x:.2f}" for x in random.maxwell(random.key(0), (2,))]
     ['2.63', '0.99']
     """
-    checked_key, _ = check_key("maxwell", key)
-    return _maxwell(checked_key, sizes_of("maxwell", shape), float_dtype("maxwell", dtype))
+    return _maxwell(key, sizes_of("maxwell", shape), float_dtype("maxwell", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -185,9 +181,8 @@ def double_sided_maxwell(
     >>> random.double_sided_maxwell(random.key(0), 1.0, 0.5, (2,)).shape
     (2,)
     """
-    checked_key, _ = check_key("double_sided_maxwell", key)
     sizes = sizes_of("double_sided_maxwell", shape)
-    return _double_sided_maxwell(checked_key, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
+    return _double_sided_maxwell(key, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -219,8 +214,7 @@ def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None =
     >>> [f"{x:.2f}" for x in random.exponential(random.key(0), (2,))]
     ['2.95', '3.84']
     """
-    checked_key, _ = check_key("exponential", key)
-    return _exponential(checked_key, sizes_of("exponential", shape), float_dtype("exponential", dtype))
+    return _exponential(key, sizes_of("exponential", shape), float_dtype("exponential", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -247,8 +241,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
     >>> [f"{x:.2f}" for x in random.pareto(random.key(0), 2.0, (2,))]
     ['4.37', '6.83']
     """
-    checked_key, _ = check_key("pareto", key)
-    return _pareto(checked_key, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
+    return _pareto(key, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -274,8 +267,7 @@ def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> random.cauchy(random.key(0), (2,)).dtype
     dtype('float32')
     """
-    checked_key, _ = check_key("cauchy", key)
-    return _cauchy(checked_key, sizes_of("cauchy", shape), float_dtype("cauchy", dtype))
+    return _cauchy(key, sizes_of("cauchy", shape), float_dtype("cauchy", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -302,8 +294,7 @@ def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     >>> [f"{x:.2f}" for x in random.laplace(random.key(0), (2,))]
     ['-2.26', '-3.15']
     """
-    checked_key, _ = check_key("laplace", key)
-    return _laplace(checked_key, sizes_of("laplace", shape), float_dtype("laplace", dtype))
+    return _laplace(key, sizes_of("laplace", shape), float_dtype("laplace", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -330,8 +321,7 @@ def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = No
     >>> [f"{x:.2f}" for x in random.logistic(random.key(0), (2,))]
     ['2.90', '3.82']
     """
-    checked_key, _ = check_key("logistic", key)
-    return _logistic(checked_key, sizes_of("logistic", shape), float_dtype("logistic", dtype))
+    return _logistic(key, sizes_of("logistic", shape), float_dtype("logistic", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -366,9 +356,8 @@ def weibull_min(
     >>> [f"{x:.2f}" for x in random.weibull_min(random.key(0), 2.0, 1.5, (2,))]
     ['4.11', '4.91']
     """
-    checked_key, _ = check_key("weibull_min", key)
     sizes = sizes_of("weibull_min", shape)
-    return _weibull_min(checked_key, scale, concentration, sizes, float_dtype("weibull_min", dtype))
+    return _weibull_min(key, scale, concentration, sizes, float_dtype("weibull_min", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -396,8 +385,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, d
     >>> [f"{x:.2f}" for x in random.rayleigh(random.key(0), 2.0, (2,))]
     ['0.66', '0.42']
     """
-    checked_key, _ = check_key("rayleigh", key)
-    return _rayleigh(checked_key, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
+    return _rayleigh(key, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -433,9 +421,8 @@ def triangular(
     >>> [f"{x:.2f}" for x in random.triangular(random.key(0), 0.0, 1.0, 4.0, (2,))]
     ['3.21', '3.49']
     """
-    checked_key, _ = check_key("triangular", key)
     sizes = sample_shape("triangular", shape, left, mode, right)
-    return _triangular(checked_key, left, mode, right, sizes, float_dtype("triangular", dtype))
+    return _triangular(key, left, mode, right, sizes, float_dtype("triangular", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -469,8 +456,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype:
     >>> random.wald(random.key(0), 2.0, (2,)).shape
     (2,)
     """
-    checked_key, _ = check_key("wald", key)
-    return _wald(checked_key, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
+    return _wald(key, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -503,11 +489,10 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> [f"{x:.2f}" for x in random.gumbel(random.key(0), (2,))]
     ['2.92', '3.83']
     """
-    checked_key, _ = check_key("gumbel", key)
     canonical_mode = "low" if mode is None else mode
     if canonical_mode not in ("low", "high", "highest"):
         raise ValueError(f"gumbel: mode must be 'low', 'high' or 'highest', got {mode!r}")
-    return _gumbel(checked_key, sizes_of("gumbel", shape), float_dtype("gumbel", dtype), canonical_mode)
+    return _gumbel(key, sizes_of("gumbel", shape), float_dtype("gumbel", dtype), canonical_mode)
 
 
 @jit_sampler("shape", "dtype", "mode")

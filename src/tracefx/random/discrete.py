@@ -43,8 +43,7 @@ def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtyp
     >>> random.geometric(random.key(0), 0.9, (4,)).tolist()
     [1, 1, 1, 1]
     """
-    checked_key, _ = check_key("geometric", key)
-    return _geometric(checked_key, _as_floats(p), sample_shape("geometric", shape, p), int_dtype("geometric", dtype))
+    return _geometric(key, _as_floats(p), sample_shape("geometric", shape, p), int_dtype("geometric", dtype))
 
 
 def _as_floats(x: ArrayLike) -> Array:
@@ -86,9 +85,8 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtyp
     >>> random.poisson(random.key(0), 3.0, (2,)).dtype
     dtype('int32')
     """
-    checked_key, _ = check_key("poisson", key)
     sizes = sample_shape("poisson", shape, lam)
-    return _poisson(checked_key, broadcast_parameter(lam, dtypes.float32, sizes), int_dtype("poisson", dtype))
+    return _poisson(key, broadcast_parameter(lam, dtypes.float32, sizes), int_dtype("poisson", dtype))
 
 
 @jit_sampler("dtype")
@@ -179,10 +177,7 @@ def binomial(
     >>> bool(random.binomial(random.key(0), 10, 0.5) <= 10)
     True
     """
-    checked_key, _ = check_key("binomial", key)
-    return _binomial(
-        checked_key, n, _as_floats(p), sample_shape("binomial", shape, n, p), float_dtype("binomial", dtype)
-    )
+    return _binomial(key, n, _as_floats(p), sample_shape("binomial", shape, n, p), float_dtype("binomial", dtype))
 
 
 @jit_sampler("shape", "dtype")

@@ -178,8 +178,7 @@ def beta(
     >>> bool(random.beta(random.key(0), 2.0, 3.0) < 1)
     True
     """
-    checked_key, _ = check_key("beta", key)
-    return _beta(checked_key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
+    return _beta(key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -213,7 +212,6 @@ def dirichlet(
     >>> random.dirichlet(random.key(0), [1.0, 2.0, 3.0], (4,)).shape
     (4, 3)
     """
-    checked_key, _ = check_key("dirichlet", key)
     parameters = fnp.asarray(alpha)
     if not parameters.ndim:
         raise ValueError("dirichlet: alpha must have at least one axis, that of the parameters")
@@ -222,7 +220,7 @@ def dirichlet(
     check_parameter_shapes("dirichlet", sizes, tuple(lead))
     if not n:  # max is undefined for empty axes
         return fnp.zeros((*sizes, 0), float_dtype("dirichlet", dtype))
-    return _dirichlet(checked_key, parameters, (*sizes, n), float_dtype("dirichlet", dtype))
+    return _dirichlet(key, parameters, (*sizes, n), float_dtype("dirichlet", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -251,8 +249,7 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dty
     >>> bool(random.chisquare(random.key(0), 3.0) > 0)
     True
     """
-    checked_key, _ = check_key("chisquare", key)
-    return _chisquare(checked_key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
+    return _chisquare(key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -286,8 +283,7 @@ def f(
     >>> bool(random.f(random.key(0), 3.0, 5.0) > 0)
     True
     """
-    checked_key, _ = check_key("f", key)
-    return _f(checked_key, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
+    return _f(key, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -316,8 +312,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTyp
     >>> random.t(random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    checked_key, _ = check_key("t", key)
-    return _t(checked_key, df, sample_shape("t", shape, df), float_dtype("t", dtype))
+    return _t(key, df, sample_shape("t", shape, df), float_dtype("t", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -346,9 +341,8 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
     >>> random.generalized_normal(random.key(0), 1.5, (2,)).shape
     (2,)
     """
-    checked_key, _ = check_key("generalized_normal", key)
     sizes = sizes_of("generalized_normal", shape)
-    return _generalized_normal(checked_key, p, sizes, float_dtype("generalized_normal", dtype))
+    return _generalized_normal(key, p, sizes, float_dtype("generalized_normal", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -381,9 +375,8 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     >>> random.ball(random.key(0), 3, shape=(2,)).shape
     (2, 3)
     """
-    checked_key, _ = check_key("ball", key)
     (size,) = static_shape("ball", (d,), "d")
-    return _ball(checked_key, p, size, sizes_of("ball", shape), float_dtype("ball", dtype))
+    return _ball(key, p, size, sizes_of("ball", shape), float_dtype("ball", dtype))
 
 
 @jit_sampler("d", "shape", "dtype")

@@ -14,7 +14,6 @@ from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.random.arguments import check_parameter_shapes, float_dtype
 from tracefx.random.continuous import normal
-from tracefx.random.keys import check_key
 from tracefx.random.samplers import jit_sampler
 
 
@@ -50,7 +49,6 @@ def multivariate_normal(
     """
     if method not in ("svd", "eigh", "cholesky"):
         raise ValueError(f"multivariate_normal: method must be 'svd', 'eigh' or 'cholesky', got {method!r}")
-    checked_key, _ = check_key("multivariate_normal", key)
     center, matrix = [x if dtypes.is_float(x.dtype) else x.astype(float) for x in map(fnp.asarray, (mean, cov))]
     if not center.ndim:
         raise ValueError(f"multivariate_normal: mean must have at least one axis, got {center.aval}")
@@ -64,7 +62,7 @@ def multivariate_normal(
     sizes = np.broadcast_shapes(*lead) if shape is None else sizes_of("multivariate_normal", shape)
     check_parameter_shapes("multivariate_normal", sizes, *lead)
     result_dtype = common if dtype is None else float_dtype("multivariate_normal", dtype)
-    return _multivariate_normal(checked_key, center.astype(common), matrix.astype(common), sizes, result_dtype, method)
+    return _multivariate_normal(key, center.astype(common), matrix.astype(common), sizes, result_dtype, method)
 
 
 @jit_sampler("shape", "dtype", "method")
@@ -109,10 +107,9 @@ def orthogonal(
     >>> bool(abs(q @ q.T - fnp.eye(3)).max() < 1e-5)
     True
     """
-    checked_key, _ = check_key("orthogonal", key)
     rows, columns = static_shape("orthogonal", (n, n if m is None else m), "n and m")
     result_dtype = float_dtype("orthogonal", dtype, complex_too=True)
-    return _orthogonal(checked_key, rows, columns, sizes_of("orthogonal", shape), result_dtype)
+    return _orthogonal(key, rows, columns, sizes_of("orthogonal", shape), result_dtype)
 
 
 @jit_sampler("n", "m", "shape", "dtype")

@@ -15,7 +15,7 @@ from tracefx.core.values import get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.random.prng import BIT_WIDTHS
 from tracefx.random.arguments import check_parameter_shapes, float_dtype, int_dtype, scalar_literal
-from tracefx.random.keys import check_key, random_bits, split
+from tracefx.random.keys import random_bits, split
 from tracefx.random.samplers import jit_sampler
 
 
@@ -45,8 +45,7 @@ def uniform(
     >>> random.uniform(random.key(0), (2,))
     Array([0.947667 , 0.9785799], dtype=float32)
     """
-    checked_key, _ = check_key("uniform", key)
-    return _uniform(checked_key, minval, maxval, sizes_of("uniform", shape), float_dtype("uniform", dtype))
+    return _uniform(key, minval, maxval, sizes_of("uniform", shape), float_dtype("uniform", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -102,14 +101,13 @@ def randint(
     >>> random.randint(random.key(0), (4,), 0, 10).tolist()
     [9, 0, 2, 3]
     """
-    checked_key, _ = check_key("randint", key)
     int_type, sizes = int_dtype("randint", dtype), sizes_of("randint", shape)
     info = dtypes.iinfo(int_type)
     if info.bits >= 32:
-        return _randint(checked_key, minval, maxval, sizes, int_type)
+        return _randint(key, minval, maxval, sizes, int_type)
     low = fnp.clip(fnp.asarray(minval).astype(np.int32), int(info.min), int(info.max))
     high = fnp.clip(fnp.asarray(maxval).astype(np.int32), int(info.min), int(info.max) + 1)
-    return _randint(checked_key, low, high, sizes, dtypes.int32).astype(int_type)
+    return _randint(key, low, high, sizes, dtypes.int32).astype(int_type)
 
 
 @jit_sampler("shape", "dtype")
@@ -168,12 +166,11 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
     """
     if mode not in ("high", "low"):
         raise ValueError(f"bernoulli: mode must be 'high' or 'low', got {mode!r}")
-    checked_key, _ = check_key("bernoulli", key)
     probability = as_array(p)
     if not dtypes.is_float(probability.dtype):
         raise TypeError(f"bernoulli: p must be a float or an array of floats, got {probability.aval}")
     sizes = probability.shape if shape is None else sizes_of("bernoulli", shape)
-    return _bernoulli(checked_key, probability, sizes, mode)
+    return _bernoulli(key, probability, sizes, mode)
 
 
 @jit_sampler("shape", "mode")
@@ -201,9 +198,8 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = 
     >>> random.rademacher(random.key(0), (4,)).tolist()
     [-1, -1, 1, 1]
     """
-    checked_key, _ = check_key("rademacher", key)
     result_dtype = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
-    return _rademacher(checked_key, sizes_of("rademacher", shape), result_dtype)
+    return _rademacher(key, sizes_of("rademacher", shape), result_dtype)
 
 
 @jit_sampler("shape", "dtype")

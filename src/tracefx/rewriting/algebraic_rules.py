@@ -333,8 +333,7 @@ def compare_with_itself(term: Apply) -> Replacement:
 def select_known_predicate(term: Apply) -> Replacement:
     predicate, *cases = term.operands
     n = splat_value(predicate)
-    if n is not None:
-        assert isinstance(n, int)
+    if isinstance(n, int):
         chosen = cases[min(max(int(n), 0), len(cases) - 1)]
         return first_of_type(term, chosen)
     if all(is_same_term(x, cases[0]) for x in cases):

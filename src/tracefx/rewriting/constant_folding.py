@@ -10,8 +10,9 @@ from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.sow import Plantable
 from tracefx.core import dtypes
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.callables import HasCallables
-from tracefx.core.handler import CURRENT, ROOT
+from tracefx.core.handler import ROOT, call_under
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -65,8 +66,9 @@ def fold_constants(jaxpr: J, *, max_size: int = MAX_SIZE) -> J:
     return map_jaxpr(jaxpr, lambda j: _fold_memoized(j, max_size))
 
 
+@memoize_on_object
 def _fold_memoized(jaxpr: Jaxpr, max_size: int) -> Jaxpr:
-    return jaxpr.memo.get(("fold_constants", max_size), lambda: _ConstantFolder(jaxpr, None, max_size).run()[0])
+    return _ConstantFolder(jaxpr, None, max_size).run()[0]
 
 
 @final
@@ -84,11 +86,7 @@ class _ConstantFolder:
                 self.known[v.index] = _as_literal(x)
 
     def run(self) -> tuple[Jaxpr, tuple[Value, ...]]:
-        token = CURRENT.set(ROOT)
-        try:
-            return self.folded()
-        finally:
-            CURRENT.reset(token)
+        return call_under(ROOT, self.folded)
 
     def folded(self) -> tuple[Jaxpr, tuple[Value, ...]]:
         jaxpr, eqns = self.jaxpr, []

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn, final
 
-from tracefx.core.avals import show_avals
+from tracefx.core.avals import accepts, show_avals
+from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import EQN_LOCATION, at_location
+from tracefx.core.source_location import SOURCE, at_location
 from tracefx.core.values import Value
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import map_subjaxprs
@@ -74,10 +75,12 @@ def rewrite(jaxpr: J, rules: Iterable[RewriteRule], *, limit: int = LIMIT) -> J:
         raise RewriteLoopError("jaxprs are nested without end: do rules insert one into another?") from error
 
 
+_REWRITTEN: Final = MemoKey[Jaxpr]("rewritten by rules within a limit")
+
+
 def _rewrite_memoized(jaxpr: Jaxpr, rules: tuple[RewriteRule, ...], limit: int, around: tuple[Jaxpr, ...]) -> Jaxpr:
     """Rewrites a jaxpr, memoized on it. `around` are rewritten jaxprs whose results contain this one as sub-jaxpr."""
-    key = ("rewrite", rules, limit)
-    return jaxpr.memo.get(key, lambda: _rewrite_to_fixed_point(jaxpr, rules, limit, around))
+    return jaxpr.memo.get(_REWRITTEN, (rules, limit), lambda: _rewrite_to_fixed_point(jaxpr, rules, limit, around))
 
 
 def _rewrite_to_fixed_point(
@@ -148,7 +151,7 @@ class _Walk:
             return term
 
         changed = False
-        token, origin = CURRENT.set(self.handler), EQN_LOCATION.set(None)
+        token, origin = CURRENT.set(self.handler), SOURCE.set(None)
         try:
             for eqn in jaxpr.eqns:
                 prim = map_subjaxprs(eqn.prim, self.body)
@@ -158,7 +161,7 @@ class _Walk:
                 for v, term in zip(eqn.outs, self.settle(application), strict=True):
                     env[v.index] = term
         finally:
-            EQN_LOCATION.reset(origin)
+            SOURCE.reset(origin)
             CURRENT.reset(token)
         if not changed and not self.applied_rules:
             return jaxpr
@@ -297,7 +300,7 @@ class _Walk:
                     f"the rule {each.name!r} returned {new!r} for {format_term(old)}: it must return a term, an "
                     "array computed from terms, a literal or None"
                 )
-            if new.aval != old.aval:
+            if not accepts((old.aval,), (new.aval,)):
                 which = f"output {i} of {term.prim.name}" if len(outputs) > 1 else format_term(old)
                 raise RewriteTypeError(
                     f"the rule {each.name!r} changes the type of {which} from {old.aval!r} to "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -64,12 +65,10 @@ def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
     raise TypeError(f"equivalent compares two jaxprs or two closed jaxprs, got {type(a).__name__}, {type(b).__name__}")
 
 
+@memoize_on_object
 def _canonicalize(jaxpr: Jaxpr) -> Jaxpr:
-    def ordered() -> Jaxpr:
-        new = _in_canonical_order(jaxpr)
-        return jaxpr if new == jaxpr else new
-
-    return jaxpr.memo.get("canonical", ordered)
+    new = _in_canonical_order(jaxpr)
+    return jaxpr if new == jaxpr else new
 
 
 def _in_canonical_order(jaxpr: Jaxpr) -> Jaxpr:

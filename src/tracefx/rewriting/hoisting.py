@@ -13,6 +13,7 @@ from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Plantable
 from tracefx.control.while_loop import While
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.callables import HasCallables
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
@@ -53,13 +54,10 @@ def hoist_loop_invariants(jaxpr: J) -> J:
     >>> print(hoist_loop_invariants(fx.make_jaxpr(f)(1.0, 2.0)).eqns[0].prim.name)
     sin
     """
-    return map_jaxpr(jaxpr, _hoist_memoized)
+    return map_jaxpr(jaxpr, _hoist_to_fixed_point)
 
 
-def _hoist_memoized(jaxpr: Jaxpr) -> Jaxpr:
-    return jaxpr.memo.get("hoist_loop_invariants", lambda: _hoist_to_fixed_point(jaxpr))
-
-
+@memoize_on_object
 def _hoist_to_fixed_point(jaxpr: Jaxpr) -> Jaxpr:
     """Repeats hoisting: dropping unused operands may make further equations invariant."""
     while True:
@@ -74,7 +72,7 @@ def _hoist(jaxpr: Jaxpr) -> Jaxpr:
     eqns: list[Eqn] = []
     changed = False
     for eqn in jaxpr.eqns:
-        prim = map_subjaxprs(eqn.prim, _hoist_memoized)
+        prim = map_subjaxprs(eqn.prim, _hoist_to_fixed_point)
         inputs = eqn.inputs
         moved: list[Eqn] = []
         if isinstance(prim, Scan):
@@ -172,6 +170,7 @@ def _may_move(prim: Primitive) -> bool:
     return not isinstance(prim, HasSubjaxprs) or all(map(_terminates, prim.jaxprs()))
 
 
+@memoize_on_object
 def _terminates(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr surely terminates and calls neither the host nor user code."""
-    return jaxpr.memo.get("hoist_ends", lambda: all(_may_move(eqn.prim) for eqn in jaxpr.eqns))
+    return all(_may_move(eqn.prim) for eqn in jaxpr.eqns)

@@ -11,6 +11,7 @@ from attrs import frozen
 from tracefx.control.call import Call, CallPrimitive
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_rules import CustomRuleProgram
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -38,7 +39,7 @@ def inline(jaxpr: J, *, max_eqns: int | None = None, checkpoints: bool = False, 
     >>> inline(fx.make_jaxpr(fx.jit(lambda x: fx.lax.sin(x)))(1.0))
     { lambda ; a:f32[]*. let b:f32[]* = sin a in (b,) }
     """
-    return map_jaxpr(jaxpr, lambda j: _inline_memoized(j, _InlineOptions(max_eqns, checkpoints, custom_rules)))
+    return map_jaxpr(jaxpr, lambda j: _inline(j, _InlineOptions(max_eqns, checkpoints, custom_rules)))
 
 
 @final
@@ -51,26 +52,21 @@ class _InlineOptions:
     def body(self, prim: Primitive) -> Jaxpr | None:
         """Returns the body to inline in place of the primitive, or None if it stays."""
         is_call = isinstance(prim, Call) or (self.checkpoints and isinstance(prim, CheckpointPrimitive))
-        if isinstance(prim, CallPrimitive) and is_call:
-            body = prim.body
-        elif self.custom_rules and isinstance(prim, CustomRuleProgram):
+        if (isinstance(prim, CallPrimitive) and is_call) or (self.custom_rules and isinstance(prim, CustomRuleProgram)):
             body = prim.jaxpr
         else:
             return None
         return body if self.max_eqns is None or len(body.eqns) <= self.max_eqns else None
 
 
-def _inline_memoized(jaxpr: Jaxpr, options: _InlineOptions) -> Jaxpr:
-    return jaxpr.memo.get(("inline", options), lambda: _inline(jaxpr, options))
-
-
+@memoize_on_object
 def _inline(jaxpr: Jaxpr, options: _InlineOptions) -> Jaxpr:
     fresh = itertools.count(jaxpr.var_count)
     atoms: dict[int, Atom] = {}
     eqns: list[Eqn] = []
     changed = False
     for eqn in jaxpr.eqns:
-        prim = map_subjaxprs(eqn.prim, lambda body: _inline_memoized(body, options))
+        prim = map_subjaxprs(eqn.prim, lambda body: _inline(body, options))
         inputs = tuple([_read(x, atoms) for x in eqn.inputs])
         body = options.body(prim)
         if body is None:

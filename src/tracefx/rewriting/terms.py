@@ -22,8 +22,9 @@ from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_
 from tracefx.core.jaxpr import Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import EQN_LOCATION, Provenance
+from tracefx.core.source_location import Provenance, equation_location
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.core.varying import infer_types
 from tracefx.rewriting.errors import RewriteError
 from tracefx.text.printer import variable_name
 
@@ -143,8 +144,8 @@ class RewriteHandler(Handler):
                 f"{', '.join(sorted(map(str, observable_effects)))}"
             )
         operands = tuple([self.term(x, f"an operand of {prim.name}") for x in args])
-        avals = prim.abstract_eval(*[x.aval for x in operands])
-        return OperationNode(self, prim, operands, avals, EQN_LOCATION.get()).terms
+        avals = infer_types(prim, [x.aval for x in operands])
+        return OperationNode(self, prim, operands, avals, equation_location()).terms
 
     def term(self, x: Value, where: str) -> Term:
         """Converts a value to a term of this program; `where` describes its use in error messages."""

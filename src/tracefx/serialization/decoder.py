@@ -72,7 +72,7 @@ class _Decoder:
         self.vocabulary = vocabulary
         self.classes = AnnotationResolver()
         self.types: list[ShapedArray] = []
-        self.places: list[SourceLocation] = []
+        self.locations: list[SourceLocation] = []
         self.programs: list[Jaxpr] = []
         self.nestings: list[int] = []
         self.nesting = 0
@@ -100,8 +100,8 @@ class _Decoder:
         reader = self.reader
         for _ in range(reader.count("types")):
             self.types.append(self.type_definition())
-        for _ in range(reader.count("places")):
-            self.places.append(self.place_definition())
+        for _ in range(reader.count("locations")):
+            self.locations.append(self.location_definition())
         count = reader.count("programs")
         if count == 0:
             reader.fail("there is no program")
@@ -131,14 +131,17 @@ class _Decoder:
     def type_definition(self) -> ShapedArray:
         reader = self.reader
         dtype = self.dtype()
-        weak = reader.flag("whether a type is weak")
+        flags = reader.byte()
+        if flags > 3:
+            reader.fail(f"the flags of a type must be 0 to 3, not {flags}")
         ndim = reader.count("axes")
         if ndim > MAX_AXES:
             reader.fail(f"a type has {ndim} axes; there may be {MAX_AXES}")
         shape = tuple([reader.index(SIZE_LIMIT, "size") for _ in range(ndim)])
-        return intern_aval(ShapedArray(shape, dtype, weak))
+        vma = [reader.string("a mesh axis") for _ in range(reader.count("varying mesh axes"))] if flags & 2 else ()
+        return intern_aval(ShapedArray(shape, dtype, bool(flags & 1), frozenset(vma)))
 
-    def place_definition(self) -> SourceLocation:
+    def location_definition(self) -> SourceLocation:
         reader = self.reader
         file, line, function = reader.string("a file's name"), reader.uint(), reader.string("a function's name")
         return SourceLocation(
@@ -165,8 +168,8 @@ class _Decoder:
             self.add_effects(effects, prim)
             operands = self.operands(len(avals))
             first, last = len(avals), bind("outputs")
-            place = reader.index(len(self.places) + 1, "place")
-            eqns.append((prim, operands, first, last, self.places[place - 1] if place else None))
+            location = reader.index(len(self.locations) + 1, "location")
+            eqns.append((prim, operands, first, last, self.locations[location - 1] if location else None))
         outs = self.operands(len(avals))
         count = len(avals)
         numbers = [reader.index(count, "variable") for _ in range(count)] if numbered else range(count)
@@ -178,7 +181,7 @@ class _Decoder:
         return Jaxpr(
             tuple(vs[:consts]),
             tuple(vs[consts:inputs]),
-            tuple([Eqn(prim, atoms(xs), tuple(vs[first:last]), place) for prim, xs, first, last, place in eqns]),
+            tuple([Eqn(prim, atoms(xs), tuple(vs[first:last]), location) for prim, xs, first, last, location in eqns]),
             atoms(outs),
         )
 
@@ -270,13 +273,7 @@ class _Decoder:
             value = values[field.argument] = self.value(hint)
             if not matches_annotation(value, hint):
                 reader.fail(f"{kind.__name__}.{name} can't be a {type(value).__name__} such as this one: it is {hint}")
-        missing = [name for name, field in fields.items() if field.required and field.argument not in values]
-        if missing:
-            reader.fail(f"{kind.__name__} needs {', '.join(missing)}")
-        try:
-            return kind(**values)
-        except Exception as error:  # validators may raise any exception
-            reader.fail(f"{kind.__name__} rejects its fields: {type(error).__name__}: {error}", error)
+        return self.classes.construct(kind, values, reader.fail)
 
     def value(self, hint: object) -> object:
         self.depth += 1

@@ -6,17 +6,21 @@ import functools
 import struct
 import time
 from enum import Enum
-from typing import Final, cast, final
+from typing import Final, final
 
 import attrs
-import numpy as np
+from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.device import is_device
+from tracefx.core.dtypes import DType
 from tracefx.core.jaxpr import Jaxpr, subjaxprs_postorder
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.text.printer import DTYPES_BY_NAME
+from tracefx.text.custom_text import CustomText
+from tracefx.text.fields import FieldVisitor, PlainValue, compared_fields
+from tracefx.text.printer import DTYPE_NAMES
 
 _ENCODING_VERSION: Final = b"tracefx program 1"
 """Changed together with the encoding, so that keys of different encodings differ."""
@@ -25,20 +29,21 @@ IMPORT_TIME: Final = time.time()
 """The approximate import time of tracefx: the loaded rules are those of the source files at that time."""
 
 _PACKAGE: Final = __name__.partition(".")[0]
-_DTYPE_NAMES: Final = {d: name.encode() for name, d in DTYPES_BY_NAME.items()}
 
 
 def executable_key(jaxpr: Jaxpr) -> bytes | None:
     """Returns the digest of what a jaxpr computes; `None` if its executable cannot be shared with other jaxpr objects.
 
-    Jaxprs have the same key, in every process, if and only if they differ at most in variable indices, source locations
-    and fields marked `metadata={"erased": True}`. Avals are compared with weak types, parameters by exact type and
-    bits. The key is `None` if a jaxpr contains a callable or another object that is compared by identity, or a
-    primitive whose class has no permanent name: one defined in a function, or in `__main__`, where another class of the
-    same name may follow. The key is cached on the jaxpr object; sub-jaxprs contribute their own keys.
+    Jaxprs have the same key, in every process, if and only if they differ at most in variable indices, source
+    locations, varying mesh axes and fields marked `metadata={"erased": True}`. Avals are compared with weak types,
+    parameters by exact type and bits. The key is `None` if a jaxpr contains a callable or another object that is
+    compared by identity, or a primitive whose class has no permanent name: one defined in a function, or in
+    `__main__`, where another class of the same name may follow. The key is cached on the jaxpr object; sub-jaxprs
+    contribute their own keys.
 
+    >>> from tracefx.core import dtypes
     >>> from tracefx.core.jaxpr import Var
-    >>> x, y = [Var(i, ShapedArray((2,), np.dtype("float32"))) for i in (0, 3)]
+    >>> x, y = [Var(i, ShapedArray((2,), dtypes.float32)) for i in (0, 3)]
     >>> executable_key(Jaxpr((), (x,), (), (x,))) == executable_key(Jaxpr((), (y,), (), (y,)))
     True
     """
@@ -78,14 +83,17 @@ class _Unshareable(Exception):
     """Raised for a jaxpr that has no key."""
 
 
+_DIGEST: Final = MemoKey[_Digest | None]("digest")
+
+
 def _digest(jaxpr: Jaxpr) -> _Digest | None:
-    return jaxpr.memo.get("digest", lambda: _compute_digest(jaxpr))
+    return jaxpr.memo.get(_DIGEST, (), lambda: _compute_digest(jaxpr))
 
 
 def _compute_digest(jaxpr: Jaxpr) -> _Digest | None:
     """Computes the digests of sub-jaxprs first, without recursion, then that of the jaxpr."""
     for body in subjaxprs_postorder(jaxpr):
-        body.memo.get("digest", functools.partial(_encoded, body))
+        body.memo.get(_DIGEST, (), functools.partial(_encoded, body))
     return _encoded(jaxpr)
 
 
@@ -112,7 +120,7 @@ def _count_prefixed(tag: bytes, parts: list[bytes]) -> bytes:
 
 
 @final
-class _KeyEncoder:
+class _KeyEncoder(FieldVisitor[bytes]):
     """Encodes values injectively: a tag for the type, a size or count, the content."""
 
     def __init__(self) -> None:
@@ -133,7 +141,7 @@ class _KeyEncoder:
                 parts.append(self.aval(v.aval))
         parts.append(struct.pack("<Q", len(jaxpr.eqns)))
         for eqn in jaxpr.eqns:
-            parts.append(self.primitive(eqn.prim))
+            parts.append(self.equation_primitive(eqn.prim))
             inputs = [self.literal(x) if isinstance(x, Literal) else indices[x.index] for x in eqn.inputs]
             parts.append(_count_prefixed(b"i", inputs))
             for v in eqn.outs:
@@ -143,37 +151,39 @@ class _KeyEncoder:
         parts.append(_count_prefixed(b"r", outs))
         return parts
 
-    def aval(self, aval: ShapedArray) -> bytes:
-        encoded = self._avals.get(aval)
+    @override
+    def aval(self, value: ShapedArray) -> bytes:
+        encoded = self._avals.get(value)
         if encoded is None:
-            dims = [self.value(n) for n in aval.shape]
-            weak = b"w" if aval.weak_type else b"s"
-            encoded = self._avals[aval] = _count_prefixed(b"A", dims) + self.dtype(aval.dtype) + weak
+            dims = [self.value(n) for n in value.shape]
+            weak = b"w" if value.weak_type else b"s"
+            encoded = self._avals[value] = _count_prefixed(b"A", dims) + self.dtype(value.dtype) + weak
         return encoded
 
-    def literal(self, x: Literal) -> bytes:
-        return _length_prefixed(b"L", x.numpy().tobytes()) + self.aval(x.aval)
+    @override
+    def literal(self, value: Literal) -> bytes:
+        return _length_prefixed(b"L", value.numpy().tobytes()) + self.aval(value.aval)
 
-    def dtype(self, dtype: np.dtype[np.generic]) -> bytes:
-        name = _DTYPE_NAMES.get(dtype)
+    @override
+    def dtype(self, value: DType) -> bytes:
+        name = DTYPE_NAMES.get(value)
         if name is None:
             raise _Unshareable
-        return _length_prefixed(b"D", name)
+        return _length_prefixed(b"D", name.encode())
 
     # -------------------------------------------------------------- primitives and their parameters
 
-    def primitive(self, prim: Primitive) -> bytes:
+    def equation_primitive(self, prim: Primitive) -> bytes:
         encoded = self._prims.get(id(prim))  # ids are unique: the jaxpr keeps the primitive alive
         if encoded is None:
-            encoded = self._prims[id(prim)] = self.record(b"P", prim)
+            encoded = self._prims[id(prim)] = b"P" + self.fields(prim)
         return encoded
 
-    def record(self, tag: bytes, value: object) -> bytes:
+    def fields(self, value: object) -> bytes:
+        """Encodes the class and the compared fields of a primitive or an instance of an attrs class."""
         kind = type(value)
-        fields = [
-            f for f in attrs.fields(cast(type[attrs.AttrsInstance], kind)) if f.eq and not f.metadata.get("erased")
-        ]
-        return tag + self.named(kind) + _count_prefixed(b"f", [self.value(getattr(value, f.name)) for f in fields])
+        values = [self.value(getattr(value, name)) for name in compared_fields(kind)]
+        return self.named(kind) + _count_prefixed(b"f", values)
 
     def named(self, kind: type) -> bytes:
         encoded = self._classes.get(kind)
@@ -187,57 +197,62 @@ class _KeyEncoder:
             self._classes[kind] = encoded
         return encoded
 
-    def value(self, value: object) -> bytes:
-        kind = type(value)
-        if kind is bool:
-            return b"T" if value else b"F"
-        if kind is int:
-            assert isinstance(value, int)
-            return _length_prefixed(b"I", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
-        if kind is float:
-            return struct.pack("<cd", b"R", value)
-        if kind is complex:
-            assert isinstance(value, complex)
-            return struct.pack("<cdd", b"C", value.real, value.imag)
-        if kind is str:
-            assert isinstance(value, str)
-            return _length_prefixed(b"S", value.encode("utf-8", "surrogatepass"))
-        if kind is bytes:
-            assert isinstance(value, bytes)
-            return _length_prefixed(b"B", value)
-        if value is None:
-            return b"N"
-        if isinstance(value, np.dtype):
-            return self.dtype(value)
-        return self.structure(value)
+    @override
+    def plain(self, value: PlainValue) -> bytes:
+        match value:
+            case None:
+                return b"N"
+            case bool():
+                return b"T" if value else b"F"
+            case int():
+                return _length_prefixed(b"I", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+            case float():
+                return struct.pack("<cd", b"R", value)
+            case complex():
+                return struct.pack("<cdd", b"C", value.real, value.imag)
+            case str():
+                return _length_prefixed(b"S", value.encode("utf-8", "surrogatepass"))
+            case bytes():
+                return _length_prefixed(b"B", value)
 
-    def structure(self, value: object) -> bytes:
-        kind = type(value)
-        if isinstance(value, tuple):
-            parts = [self.value(v) for v in value]
-            return (
-                _count_prefixed(b"t", parts)
-                if kind is tuple
-                else b"u" + self.named(kind) + _count_prefixed(b"t", parts)
-            )
-        if kind is frozenset:
-            assert isinstance(value, frozenset)
-            return _count_prefixed(b"z", sorted([self.value(v) for v in value]))
-        if isinstance(value, Enum) and value.name:  # an empty flag has no name
-            return b"E" + self.named(kind) + _length_prefixed(b"e", value.name.encode())
-        if isinstance(value, Jaxpr):
-            body = _digest(value)
-            if body is None:
-                raise _Unshareable
-            self.own &= body.own
-            return b"J" + body.key
-        if isinstance(value, ShapedArray):
-            return self.aval(value)
-        if isinstance(value, Literal):
-            return self.literal(value)
-        if is_device(value):
-            identity = (value.platform, value.device_kind, value.id, value.process_index)
-            return _count_prefixed(b"V", [self.value(v) for v in identity])
-        if attrs.has(kind) and not callable(value):
-            return self.record(b"X", value)
-        raise _Unshareable
+    @override
+    def member(self, value: Enum) -> bytes:
+        if not value.name:  # an empty flag has no name
+            raise _Unshareable
+        return b"E" + self.named(type(value)) + _length_prefixed(b"e", value.name.encode())
+
+    @override
+    def jaxpr(self, value: Jaxpr) -> bytes:
+        body = _digest(value)
+        if body is None:
+            raise _Unshareable
+        self.own &= body.own
+        return b"J" + body.key
+
+    @override
+    def primitive(self, value: Primitive) -> bytes:
+        return b"X" + self.fields(value)
+
+    @override
+    def elements(self, value: tuple[object, ...]) -> bytes:
+        tag = b"" if type(value) is tuple else b"u" + self.named(type(value))
+        return tag + _count_prefixed(b"t", [self.value(v) for v in value])
+
+    @override
+    def set_elements(self, value: frozenset[object]) -> bytes:
+        return _count_prefixed(b"z", sorted([self.value(v) for v in value]))
+
+    @override
+    def custom(self, value: CustomText) -> bytes:
+        return self.record(value) if attrs.has(type(value)) else self.other(value)
+
+    @override
+    def record(self, value: object) -> bytes:
+        return self.elements(value) if isinstance(value, tuple) else b"X" + self.fields(value)
+
+    @override
+    def other(self, value: object) -> bytes:
+        if not is_device(value):
+            raise _Unshareable
+        identity = (value.platform, value.device_kind, value.id, value.process_index)
+        return _count_prefixed(b"V", [self.value(v) for v in identity])

@@ -11,7 +11,6 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.primitive import Primitive
-from tracefx.text.printer import DTYPES_BY_NAME
 
 Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
 
@@ -35,7 +34,6 @@ MAX_SHARED_BYTES: Final = 256
 """The maximal encoded size of a primitive that several equations share: each use validates it again."""
 SIZE_LIMIT: Final = 1 << 63
 """An exclusive bound of axis sizes."""
-DTYPE_NAMES: Final[Mapping[DType, str]] = {dtype: name for name, dtype in DTYPES_BY_NAME.items()}
 
 
 class Tag(IntEnum):

@@ -274,6 +274,9 @@ class PartitionSpec(CustomText):
         return f"P({', '.join(map(repr, self.entries))})"
 
 
+P = PartitionSpec
+
+
 def entry_axis_names(part: PartitionEntry) -> tuple[str, ...]:
     """Returns the mesh axes of an entry."""
     if part is None or isinstance(part, Unconstrained):

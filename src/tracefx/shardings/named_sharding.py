@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 from math import prod
@@ -14,6 +13,7 @@ from attrs.validators import instance_of
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import Device
 from tracefx.core.sharding import Sharding, Tiling
 from tracefx.shardings.meshes import MESH, NO_MESH, Mesh, PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
@@ -81,7 +81,7 @@ class NamedSharding(Sharding):
         return f"NamedSharding({self.mesh!r}, {self.spec!r})"
 
 
-@functools.lru_cache(maxsize=1024)
+@memoize(1024)
 def _tiling(sharding: NamedSharding, ndim: int) -> Tiling:
     return sharding._tiling(ndim)
 
@@ -130,7 +130,7 @@ class ShardingAssignment:
     outputs: tuple[Sharding | None, ...]
 
 
-def as_sharding(given: Sharding | PartitionSpec, what: str) -> Sharding:
+def as_sharding(given: object, what: str) -> Sharding:
     """Converts a partition spec to a sharding on the current mesh; returns a sharding unchanged."""
     if isinstance(given, Sharding):
         return given

@@ -10,7 +10,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import current
+from tracefx.core.handler import call_under, current
 from tracefx.core.primitive import MappedAxis, Primitive, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import MissingRuleError
@@ -29,7 +29,6 @@ from tracefx.testing.subjects import (
     evaluate_batch,
     promote_to_64_bits,
     random_like,
-    run_with_handler,
     staged,
 )
 from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps
@@ -204,7 +203,7 @@ def _compiled_batches(self: Law, subject: Subject) -> None:
 def _batched_outputs(run: ValueFunction, args: Sequence[Value], size: int) -> list[Value]:
     """Returns the outputs for a batch along axis 0, under the current handler."""
     handler = Batch(current(), MappedAxis(size))
-    outs = run_with_handler(handler, run, [handler.wrap(a, 0) for a in args])
+    outs = call_under(handler, run, *[handler.wrap(a, 0) for a in args])
     return [batch_first(*handler.unwrap(o), handler.axis) for o in outs]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, final
 
 from attrs import evolve, frozen
 from typing_extensions import override
@@ -63,7 +63,7 @@ class Outcome:
         """Calls the function and returns the outcome. `Inapplicable` is raised."""
         try:
             leaves, tree = trees.flatten(f(*args))
-            return Outcome(tuple([as_value(cast(Array, leaf), "an output") for leaf in leaves]), tree)
+            return Outcome(tuple([as_value(leaf, "an output") for leaf in leaves]), tree)
         except Inapplicable:
             raise
         except Exception as error:  # an outcome, compared with that of the other function

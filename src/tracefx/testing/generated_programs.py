@@ -6,7 +6,6 @@ A program is its source text, in which `fx` and `fnp` stand for `tracefx` and `t
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import field, frozen
 from typing_extensions import override
+
+from tracefx.core.bounded_cache import memoize
 
 Shape: TypeAlias = tuple[int, ...]
 AnyCallable: TypeAlias = Callable[..., Any]
@@ -138,7 +139,7 @@ class ExpressionStep(ProgramStep):
         return _lambda(self.expression, len(operands))(np, fnp, *operands)
 
 
-@functools.cache
+@memoize(4096)
 def _lambda(expression: str, count: int) -> AnyCallable:
     """Compiles an expression to a function of `np`, `fnp` and the operands."""
     names = [f"x{i}" for i in range(count)]

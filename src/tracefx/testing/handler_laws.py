@@ -143,9 +143,6 @@ def _handled_program_text(program: AnyCallable | None, args: Sequence[PyTree]) -
     return "" if program is None else _program_text("the differing program, under the handler:", program, args)
 
 
-Check: TypeAlias = Callable[[HandlerCase], None]
-
-
 @final
 @frozen(eq=False)
 class HandlerLaw:
@@ -364,7 +361,7 @@ def check_handler(
     it composes with `jit`, `vmap` and derivatives in both orders; and functions under it satisfy the laws of functions.
 
     Args:
-        make_handler: a function from the inner handler to the handler, usually its class.
+        make_handler: an interpreter, or a function from the inner handler to the handler, usually its class.
         f: a function of trees of arrays to run under the handler; by default small functions of one array.
         *args: the arguments of `f`.
         meaning: a function from `f` to the function that should result.

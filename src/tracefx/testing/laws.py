@@ -25,7 +25,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, Handler, Tracer, current
+from tracefx.core.handler import CURRENT, Handler, Tracer, call_under, current
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import MissingRuleError
@@ -54,7 +54,6 @@ from tracefx.testing.subjects import (
     linearize_function,
     promote_to_64_bits,
     random_like,
-    run_with_handler,
     staged,
     subsets,
 )
@@ -365,7 +364,7 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
 
     outside, duals = paired(current())
     within = Batch(outside, MappedAxis(batch.size))
-    outs = run_with_handler(within, subject.run, [within.wrap(d, 0) for d in duals])
+    outs = call_under(within, subject.run, *[within.wrap(d, 0) for d in duals])
     pushed_last = _dense_pairs([(outside.unwrap(x), axis) for x, axis in map(within.unwrap, outs)], batch.size)
 
     over = Batch(current(), MappedAxis(batch.size))
@@ -374,7 +373,7 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
         jvp.wrap(over.wrap(a, 0), t if isinstance(t, Zero) else over.wrap(t, 0))
         for a, t in zip(stacked.args, tangents, strict=True)
     ]
-    pairs = list(map(jvp.unwrap, run_with_handler(jvp, subject.run, wrapped)))
+    pairs = list(map(jvp.unwrap, call_under(jvp, subject.run, *wrapped)))
     first: list[Value] = []
     for p, t in pairs:
         first += batch_axis_first([(*over.unwrap(p), None)], batch.size)
@@ -418,14 +417,14 @@ def identity_changes_nothing(self: Law, subject: Subject) -> None:
     require_close(
         self,
         subject,
-        run_with_handler(IdentityHandler(current()), subject.run, subject.args),
+        call_under(IdentityHandler(current()), subject.run, *subject.args),
         outs,
         ("under it", "without it"),
         EXACT,
     )
 
     def unchanged(*xs: Value) -> list[Value]:
-        return run_with_handler(IdentityHandler(CURRENT.get()), subject.run, xs)
+        return call_under(IdentityHandler(CURRENT.get()), subject.run, *xs)
 
     avals = [a.aval for a in subject.args]
     programs = [staged(run, avals)[0] for run in (unchanged, subject.run)]
@@ -445,7 +444,7 @@ def no_tracer_leaks(self: Law, subject: Subject) -> None:
     """Checks that no transformation returns tracers or changes later results."""
     outs = subject.outs()
     stage = Stage(current())
-    run_with_handler(stage, subject.run, [stage.input(a.aval) for a in subject.args])
+    call_under(stage, subject.run, *[stage.input(a.aval) for a in subject.args])
     results: list[Value] = []
     axes: BatchAxes = (0,) * len(subject.args)
     batch = SampleBatch.like(subject.args)

@@ -6,17 +6,17 @@ import base64
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
-from typing import Any, TypeAlias, cast, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray, as_dtype
-from tracefx.core.handler import CURRENT, Handler, as_array
+from tracefx.core.handler import CURRENT, as_array, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
@@ -74,14 +74,13 @@ class Subject:
         if not callable(f):
             raise TypeError(f"a law is about a function or a primitive, got {f!r}")
         flat_args, tree = trees.flatten(tuple(args))
-        leaves = cast(list[ArrayLike], flat_args)  # `as_value` rejects leaves that are not arrays
 
         def run(*values: Value) -> list[Value]:
             out = f(*tree.unflatten([as_array(v) for v in values]))
-            return [as_value(leaf, "an output") for leaf in cast(list[ArrayLike], trees.flatten(out)[0])]
+            return [as_value(leaf, "an output") for leaf in trees.flatten(out)[0]]
 
         name = getattr(f, "__name__", type(f).__name__)
-        values = tuple([as_value(leaf) for leaf in leaves])
+        values = tuple([as_value(leaf) for leaf in flat_args])
         source_function = f if isinstance(f, SourceFunction) else None
         return Subject(name, run, values, PROGRAM if ulps is None else ulps, source_function=source_function)
 
@@ -92,10 +91,6 @@ class Subject:
     def at(self, args: Sequence[Value]) -> Subject:
         """Returns the same function at other arguments."""
         return evolve(self, args=tuple(args))
-
-    def over(self, run: ValueFunction) -> Subject:
-        """Returns another function at the same arguments."""
-        return Subject(self.name, run, self.args, self.ulps)
 
     @property
     def differentiable_args(self) -> tuple[int, ...]:
@@ -210,21 +205,12 @@ def subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
 # ------------------------------------------------------------------ running under handlers
 
 
-def run_with_handler(handler: Handler, run: ValueFunction, args: Sequence[Value]) -> list[Value]:
-    """Runs a function with `handler` as the current handler."""
-    token = CURRENT.set(handler)
-    try:
-        return run(*args)
-    finally:
-        CURRENT.reset(token)
-
-
 def evaluate_jvp(
     run: ValueFunction, args: Sequence[Value], tangents: Sequence[Tangent]
 ) -> tuple[list[Value], list[Tangent]]:
     """Returns the outputs and their tangents (forward mode)."""
     handler = JVP(CURRENT.get())
-    outs = run_with_handler(handler, run, [handler.wrap(a, t) for a, t in zip(args, tangents, strict=True)])
+    outs = call_under(handler, run, *[handler.wrap(a, t) for a, t in zip(args, tangents, strict=True)])
     pairs = [handler.unwrap(o) for o in outs]
     return [p for p, _ in pairs], [t for _, t in pairs]
 
@@ -245,7 +231,7 @@ def evaluate_batch(
 ) -> list[tuple[Value, int | None, ShapedArray]]:
     """Runs a function on a batch: returns the outputs, their batch axes, and their avals without these."""
     handler = Batch(CURRENT.get(), MappedAxis(size))
-    outs = run_with_handler(handler, run, [handler.wrap(a, axis) for a, axis in zip(args, axes, strict=True)])
+    outs = call_under(handler, run, *[handler.wrap(a, axis) for a, axis in zip(args, axes, strict=True)])
     return [(*handler.unwrap(o), o.aval) for o in outs]
 
 

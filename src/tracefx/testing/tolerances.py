@@ -15,6 +15,9 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
+from tracefx.ops.elementwise.accuracy import HasAccuracy
+from tracefx.ops.operation import CompiledOperation
+from tracefx.ops.vocabulary import OPERATIONS
 
 
 @final
@@ -81,7 +84,8 @@ values alone are computed by another method than those with vectors.
 """
 ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
     {
-        # Primitives not listed agree bit for bit, except that compiled code may flush subnormals to zero.
+        # Primitives that are neither listed nor elementary functions agree bit for bit, except that compiled code may
+        # flush subnormals to zero.
         "mul": Ulps(parts=1),  # XLA fuses multiplications and additions
         "square": Ulps(parts=1),
         "integer_pow": Ulps(parts=4),
@@ -90,25 +94,6 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "pow": Ulps(2, 2, 2, parts=64),  # XLA uses exp and log
         "atanh": Ulps(256, 4, 2),  # XLA subtracts logarithms
         "log1p": Ulps(4, 4, 2, parts=128),  # XLA's real part cancels on the circle around -1
-        "exp": ELEMENTARY,
-        "exp2": ELEMENTARY,
-        "expm1": ELEMENTARY,
-        "log": ELEMENTARY,
-        "logistic": ELEMENTARY,
-        "sin": ELEMENTARY,
-        "cos": ELEMENTARY,
-        "tan": ELEMENTARY,
-        "asin": ELEMENTARY,
-        "acos": ELEMENTARY,
-        "atan": ELEMENTARY,
-        "sinh": ELEMENTARY,
-        "cosh": ELEMENTARY,
-        "tanh": ELEMENTARY,
-        "asinh": ELEMENTARY,
-        "acosh": ELEMENTARY,
-        "sqrt": ELEMENTARY,
-        "rsqrt": ELEMENTARY,
-        "cbrt": ELEMENTARY,
         "atan2": ELEMENTARY,
         "reduce_sum": SUMMED,
         "reduce_prod": SUMMED,
@@ -161,7 +146,14 @@ def ulps_of(name: str) -> Ulps:
     >>> ulps_of("add") == EXACT, ulps_of("sin").of(dtypes.float32)
     (True, 4)
     """
-    return ULPS.get(name.split()[0], EXACT)
+    name = name.split()[0]
+    return ULPS.get(name, ELEMENTARY if name in _ELEMENTARY_FUNCTIONS else EXACT)
+
+
+_ELEMENTARY_FUNCTIONS: Final = frozenset(
+    {prim.name for prim in OPERATIONS if issubclass(prim, HasAccuracy) and not issubclass(prim, CompiledOperation)}
+)
+"""The functions that NumPy evaluates and XLA compiles."""
 
 
 def max_finite_abs(x: NDArray) -> float:

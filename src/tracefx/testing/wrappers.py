@@ -108,28 +108,28 @@ def _zeros(like: ShapeDtypeStruct) -> Array:
 
 def in_custom_jvp(f: F) -> F:
     """Wraps a function in `custom_jvp`, with its own derivative as the rule."""
-    custom: Any = custom_jvp(lambda *xs: f(*xs))
+    custom = custom_jvp(lambda *xs: f(*xs))
     custom.defjvp(lambda primals, tangents: jvp(f, primals, tangents))
-    return custom  # type: ignore[no-any-return]  # a function
+    return custom
 
 
 def in_custom_vjp(f: F) -> F:
     """Wraps a function in `custom_vjp`, with its own derivative as the rule."""
-    custom: Any = custom_vjp(lambda *xs: f(*xs))
+    custom = custom_vjp(lambda *xs: f(*xs))
     custom.defvjp(lambda *xs: (f(*xs), xs), lambda xs, ct: vjp(f, *xs)[1](ct))
-    return custom  # type: ignore[no-any-return]  # a function
+    return custom
 
 
 def in_custom_vmap(f: F) -> F:
     """Wraps a function in `custom_vmap`, with its own batching as the rule."""
-    custom: Any = custom_vmap(lambda *xs: f(*xs))
+    custom = custom_vmap(lambda *xs: f(*xs))
 
-    @custom.def_vmap  # type: ignore[untyped-decorator]  # as the function
+    @custom.def_vmap
     def rule(axis_size: int, in_batched: list[bool], *xs: Any) -> Any:
         batched = vmap(f, in_axes=tuple([0 if trees.leaves(b)[0] else None for b in in_batched]))(*xs)
         return batched, trees.map(lambda y: True, batched)
 
-    return custom  # type: ignore[no-any-return]  # a function
+    return custom
 
 
 def in_jit_of_scan_of_cond(f: F) -> F:

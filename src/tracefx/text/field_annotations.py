@@ -8,28 +8,17 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, NoReturn, TypeVar, final
 
 import attrs
 
 from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef
 from tracefx.text.custom_text import CustomText, class_text_name
-from tracefx.text.printer import field_text_name
+from tracefx.text.fields import FieldInfo, constructor_fields, is_named_tuple
 
-
-class FieldInfo(NamedTuple):
-    """A field of an attrs class or named tuple: its attribute, its constructor argument, and its default."""
-
-    attribute: str
-    argument: str
-    default: object = attrs.NOTHING
-
-    @property
-    def required(self) -> bool:
-        """Whether the field has no default."""
-        return self.default is attrs.NOTHING
+T = TypeVar("T")
 
 
 @final
@@ -54,8 +43,20 @@ class AnnotationResolver:
     def fields(self, kind: type) -> Mapping[str, FieldInfo]:
         """Returns the fields of an attrs class or named tuple by their names in the text."""
         if kind not in self._fields:
-            self._fields[kind] = _fields(kind)
+            self._fields[kind] = constructor_fields(kind)
         return self._fields[kind]
+
+    def construct(
+        self, kind: type[T], values: Mapping[str, object], fail: Callable[[str, Exception | None], NoReturn]
+    ) -> T:
+        """Constructs an attrs class or named tuple from `values` by argument; `fail(problem, cause)` raises."""
+        missing = [name for name, field in self.fields(kind).items() if field.required and field.argument not in values]
+        if missing:
+            fail(f"{kind.__name__} needs {', '.join(missing)}", None)
+        try:
+            return kind(**values)
+        except Exception as error:  # validators may raise any exception
+            fail(f"{kind.__name__} rejects its fields: {type(error).__name__}: {error}", error)
 
     def named(self, name: str, annotation: object) -> type | None:
         """Returns the class with this name that an annotation mentions, if its values can be written; else `None`."""
@@ -72,21 +73,6 @@ class AnnotationResolver:
             if isinstance(hint, TypeVar):
                 todo += [hint.__bound__, *hint.__constraints__]
         return None
-
-
-def is_named_tuple(kind: type) -> bool:
-    """Whether a class is a named tuple."""
-    return issubclass(kind, tuple) and hasattr(kind, "_fields")
-
-
-def _fields(kind: type) -> dict[str, FieldInfo]:
-    """Returns the fields of a class by their names in the text."""
-    if attrs.has(kind):
-        return {
-            field_text_name(f): FieldInfo(f.name, f.alias or f.name, f.default) for f in attrs.fields(kind) if f.init
-        }
-    defaults = getattr(kind, "_field_defaults", {})
-    return {name: FieldInfo(name, name, defaults.get(name, attrs.NOTHING)) for name in getattr(kind, "_fields", ())}
 
 
 # ------------------------------------------------------------------ values

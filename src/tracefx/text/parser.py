@@ -9,14 +9,15 @@ from enum import Enum
 from typing import Final, NoReturn, TypeAlias, TypeVar, final
 
 from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
 from tracefx.errors import ParseError
 from tracefx.pytrees.trees import PyTree, TreeDef, structure
 from tracefx.text.custom_text import CustomText
-from tracefx.text.field_annotations import AnnotationResolver, FieldInfo
+from tracefx.text.field_annotations import AnnotationResolver
+from tracefx.text.fields import FieldInfo
 from tracefx.text.printer import DTYPES_BY_NAME, RESERVED_WORDS, variable_name
 
 T = TypeVar("T")
@@ -143,7 +144,7 @@ class _Scope:
 
     def numbers(self) -> list[int]:
         """Returns the variable indices: those that the names spell if they form a permutation, else the positions."""
-        numbers = [place if name == "_" else _index_of_name(name) for place, name in enumerate(self.names)]
+        numbers = [position if name == "_" else _index_of_name(name) for position, name in enumerate(self.names)]
         return numbers if sorted(numbers) == list(range(len(numbers))) else list(range(len(numbers)))
 
 
@@ -179,7 +180,7 @@ class _Parser:
         self.classes = AnnotationResolver()
         self.depth = 0
         self.shared: dict[str, Jaxpr] = {}
-        self.avals: dict[tuple[str, tuple[int, ...], bool], ShapedArray] = {}
+        self.avals: dict[tuple[str, tuple[int, ...], MeshAxes, bool], ShapedArray] = {}
 
     # -------------------------------------------------------------- tokens
 
@@ -337,10 +338,10 @@ class _Parser:
         if word.kind in ("number", "complex") or word.text in ("True", "False", "complex"):
             return self.literal(self.scalar())
         name = self.name("a variable or a literal")
-        place = scope.vars.get(name.text)
-        if place is None:
+        position = scope.vars.get(name.text)
+        if position is None:
             self.fail(f"variable {name.text!r} is bound nowhere before", name)
-        return place
+        return position
 
     # -------------------------------------------------------------- atoms
 
@@ -348,15 +349,29 @@ class _Parser:
         name = self.name("a type such as f32[3]")
         self.expect("[", f"and a shape after {name.text!r}")
         shape = tuple(self.items("]", self.dimension, "a dimension"))
-        key = (name.text, shape, self.skip("*"))
+        vma = self.varying_axes() if self.skip("{") else NOT_VARYING
+        key = (name.text, shape, vma, self.skip("*"))
         aval = self.avals.get(key)
         if aval is None:
             try:
                 dtype = dtypes.from_short_name(name.text)
             except ValueError as error:
                 self.fail(str(error), name, error)
-            aval = self.avals[key] = ShapedArray(shape, dtype, key[2])
+            aval = self.avals[key] = ShapedArray(shape, dtype, key[3], vma)
         return aval
+
+    def varying_axes(self) -> MeshAxes:
+        """Parses the rest of `{V:x}` or `{V:(x,y)}`."""
+        self.expect("V", "for varying mesh axes")
+        self.expect(":", "after 'V'")
+        names = self.items(")", self.mesh_axis, "a mesh axis") if self.skip("(") else [self.mesh_axis()]
+        self.expect("}", "after the mesh axes")
+        return frozenset(names)
+
+    def mesh_axis(self) -> str:
+        word = self.word
+        name = self.string() if word.kind == "string" else self.name("the name of a mesh axis").text
+        return name if isinstance(name, str) else self.fail(f"{name!r} is not the name of a mesh axis", word)
 
     def dimension(self) -> int:
         if not self.word.text.isdecimal():
@@ -416,7 +431,7 @@ class _Parser:
         if self.skip("["):
             while not self.skip("]"):
                 self.field(kind, fields, values, "']' or a parameter's name")
-        return self.construct(kind, fields, values, word)
+        return self.construct(kind, values, word)
 
     def field(self, kind: type, fields: Mapping[str, FieldInfo], values: dict[str, object], what: str) -> None:
         name = self.name(what)
@@ -428,16 +443,8 @@ class _Parser:
         self.expect("=", f"after {name.text!r}")
         values[field.argument] = self.value(self.classes.hint(kind, field.attribute))
 
-    def construct(
-        self, kind: type[T], fields: Mapping[str, FieldInfo], values: Mapping[str, object], word: _Token
-    ) -> T:
-        missing = [name for name, field in fields.items() if field.required and field.argument not in values]
-        if missing:
-            self.fail(f"{kind.__name__} needs {', '.join(missing)}", word)
-        try:
-            return kind(**values)
-        except Exception as error:  # validators may raise any exception
-            self.fail(f"{kind.__name__} rejects its fields: {type(error).__name__}: {error}", word, error)
+    def construct(self, kind: type[T], values: Mapping[str, object], word: _Token) -> T:
+        return self.classes.construct(kind, values, lambda problem, cause: self.fail(problem, word, cause))
 
     def value(self, hint: object) -> object:
         self.deeper()
@@ -566,7 +573,7 @@ class _Parser:
         fields = self.classes.fields(kind)
         values: dict[str, object] = {}
         self.items(")", lambda: self.field(kind, fields, values, "')' or a field's name"), "a field")
-        return self.construct(kind, fields, values, word)
+        return self.construct(kind, values, word)
 
     def shown(self, kind: type[CustomText], word: _Token) -> CustomText:
         """Parses a value in its custom text form."""

@@ -21,19 +21,26 @@ from enum import Enum
 from typing import Final, TypeAlias, final
 
 import attrs
-import numpy as np
 from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
-from tracefx.core.equality import strict_key
-from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var
+from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var, postorder
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.pytrees.registry import NODE_REGISTRY
+from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import describe, treedef_text
 from tracefx.text.custom_text import CustomText
+from tracefx.text.fields import (
+    FieldVisitor,
+    PlainValue,
+    field_text_name,
+    is_default,
+    subjaxprs_in,
+    text_fields,
+    text_values,
+)
 from tracefx.text.pretty_printer import Break, Concat, Doc, Group, LazyDocs, Nest, fill, join, render
 
 
@@ -54,7 +61,7 @@ RESERVED_WORDS: Final = frozenset({"lambda", "let", "in", "nan", "inf", "nanj", 
 """Words that cannot be variable names; such a variable gets a trailing `_`."""
 
 DTYPES_BY_NAME: Final[Mapping[str, DType]] = {dtypes.name(d): d for d in (*dtypes.ALL_DTYPES, *dtypes.KEY_DTYPES)}
-_DTYPE_NAMES: Final[Mapping[DType, str]] = {d: name for name, d in DTYPES_BY_NAME.items()}
+DTYPE_NAMES: Final[Mapping[DType, str]] = {d: name for name, d in DTYPES_BY_NAME.items()}
 _RESERVED_NAMES: Final = frozenset(
     {*RESERVED_WORDS, "True", "False", "None", "_", "complex", "frozenset", "PyTreeDef", *DTYPES_BY_NAME}
 ) | {dtypes.short_name(d) for d in DTYPES_BY_NAME.values()}
@@ -83,23 +90,6 @@ def variable_name(index: int) -> str:
 # ------------------------------------------------------------------ parameters
 
 
-def text_fields(kind: type) -> list[attrs.Attribute[object]]:
-    """Returns the fields of a frozen value or primitive that appear in its text."""
-    return [f for f in attrs.fields(kind) if f.init and (f.eq or f.repr)]
-
-
-def field_text_name(field: attrs.Attribute[object]) -> str:
-    """Returns the name of a field in the text."""
-    name = field.metadata.get("print", field.alias)
-    assert isinstance(name, str)
-    return name
-
-
-def is_default(field: attrs.Attribute[object], value: object) -> bool:
-    """Whether a field has its default value, compared strictly."""
-    return field.default is not attrs.NOTHING and strict_key(value) == strict_key(field.default)
-
-
 def _params(prim: Primitive, style: Style) -> list[tuple[str, object]]:
     """Returns the parameters of a primitive to print, by name."""
     if style == "jax" and isinstance(prim, HasJaxParams):
@@ -112,23 +102,11 @@ def _params(prim: Primitive, style: Style) -> list[tuple[str, object]]:
                 name = f.metadata.get("jax", field_text_name(f))
                 if name is not False:
                     params[name] = value
-            elif not (f.metadata.get("hide_default") and is_default(f, value)):
+            elif not (f.metadata.get("hide_default") and is_default(value, f.default)):
                 params[field_text_name(f)] = value
     if style == "tracefx":
         return list(params.items())
     return sorted(params.items(), key=lambda item: (item[0] != "name", item[0]))
-
-
-def _subjaxprs_in(value: object) -> Iterator[Jaxpr]:
-    """Iterates over the sub-jaxprs in a parameter value."""
-    if isinstance(value, Jaxpr):
-        yield value
-    elif isinstance(value, tuple):
-        for v in value:
-            yield from _subjaxprs_in(v)
-    elif attrs.has(type(value)):
-        for f in text_fields(type(value)):
-            yield from _subjaxprs_in(getattr(value, f.name))
 
 
 def _display_name(prim: Primitive) -> str | None:
@@ -192,7 +170,7 @@ class _SharedBodies:
             children = inner.setdefault(id(program), [])
             for eqn in program.eqns:
                 values = _params(eqn.prim, style)
-                for body in _subjaxprs_in(tuple([v for _, v in values])):
+                for body in subjaxprs_in(tuple([v for _, v in values])):
                     if id(body) not in uses:
                         order.append(body)
                         uses[id(body)] = 0
@@ -217,14 +195,14 @@ class _SharedBodies:
                 self.names[id(program)] = _fresh_name(labels.get(id(program), "jaxpr"), used_names, style)
                 self.bodies.append(program)
         if style == "tracefx":
-            self.bodies = _postorder(self.bodies, inner)
+            self.bodies = [b for b in postorder(self.bodies, lambda b: inner[id(b)]) if id(b) in self.names]
 
 
 def _too_deep(order: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]], named: set[int]) -> set[int]:
     """Returns the ids of sub-jaxprs to name in addition, so that nesting is at most `_MAX_INLINE_DEPTH`."""
     heights: dict[int, int] = {}
     deep: set[int] = set()
-    for program in _postorder(order, inner):
+    for program in postorder(order, lambda p: inner[id(p)]):
         height = 1 + max([heights[id(body)] for body in inner[id(program)]], default=0)
         if height > _MAX_INLINE_DEPTH:
             deep.add(id(program))
@@ -249,24 +227,6 @@ def _fresh_name(label: str, used_names: set[str], style: Style) -> str:
     return name
 
 
-def _postorder(bodies: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]]) -> list[Jaxpr]:
-    """Returns jaxprs in an order in which each follows its sub-jaxprs."""
-    ordered: list[Jaxpr] = []
-    wanted = {id(b) for b in bodies}
-    done: set[int] = set()
-    todo = [(b, False) for b in reversed(bodies)]
-    while todo:
-        program, inner_done = todo.pop()
-        if inner_done:
-            if id(program) in wanted:
-                ordered.append(program)
-        elif id(program) not in done:
-            done.add(id(program))
-            todo.append((program, True))
-            todo += [(b, False) for b in reversed(inner[id(program)])]
-    return ordered
-
-
 # ------------------------------------------------------------------ the text
 
 
@@ -283,7 +243,7 @@ def format_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, *, style: Style = "tracefx", width:
         width: The approximate line width.
 
     >>> from tracefx.core.jaxpr import Jaxpr, Var
-    >>> x = Var(0, ShapedArray((2,), np.dtype("float32")))
+    >>> x = Var(0, ShapedArray((2,), dtypes.float32))
     >>> format_jaxpr(Jaxpr((), (x,), (), (x, Literal(1.0, ShapedArray((), x.aval.dtype, weak_type=True)))))
     '{ lambda ; a:f32[2]. let in (a, 1.0:f32[]*) }'
     """
@@ -306,7 +266,7 @@ def format_eqn(eqn: Eqn) -> str:
     >>> from tracefx.core.jaxpr import Eqn, Var
     >>> class Sin(Primitive):
     ...     name = "sin"
-    >>> x, y = [Var(i, ShapedArray((2,), np.dtype("float32"))) for i in range(2)]
+    >>> x, y = [Var(i, ShapedArray((2,), dtypes.float32)) for i in range(2)]
     >>> format_eqn(Eqn(Sin(), (x,), (y,)))
     'b:f32[2] = sin a'
     """
@@ -318,7 +278,7 @@ _UNLIMITED_WIDTH: Final = 10**9
 _MIN_EQN_WIDTH: Final = len("() = f")
 
 
-class _Writer:
+class _Writer(FieldVisitor[Doc]):
     """Converts jaxprs to documents in tracefx's style."""
 
     pads = False
@@ -329,8 +289,9 @@ class _Writer:
 
     # -------------------------------------------------------------- atoms
 
-    def aval(self, aval: ShapedArray) -> str:
-        return repr(aval)
+    @override
+    def aval(self, value: ShapedArray) -> str:
+        return repr(value)
 
     def variable(self, v: Var, names: VarNames) -> str:
         return names.get(v.index) or variable_name(v.index)
@@ -338,8 +299,9 @@ class _Writer:
     def operand(self, x: Atom, names: VarNames) -> str:
         return self.literal(x) if isinstance(x, Literal) else self.variable(x, names)
 
-    def literal(self, x: Literal) -> str:
-        return f"{scalar_text(x.val)}:{self.aval(x.aval)}"
+    @override
+    def literal(self, value: Literal) -> str:
+        return f"{scalar_text(value.val)}:{self.aval(value.aval)}"
 
     def binders(self, vs: Iterable[Var], names: VarNames) -> Doc:
         return fill("", [f"{self.variable(v, names)}:{self.aval(v.aval)}" for v in vs])
@@ -350,12 +312,12 @@ class _Writer:
         """Returns the names that are not the default ones: `_` for unused variables whose position gives the index."""
         used = _used_indices(program)
         names: VarNames = {}
-        place = len(program.constvars) + len(program.invars)
+        position = len(program.constvars) + len(program.invars)
         for eqn in program.eqns:
             for v in eqn.outs:
-                if v.index == place and v.index not in used:
-                    names[place] = "_"
-                place += 1
+                if v.index == position and v.index not in used:
+                    names[position] = "_"
+                position += 1
         return names
 
     def program(self, program: Jaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
@@ -389,71 +351,82 @@ class _Writer:
 
     def equation(self, eqn: Eqn, names: VarNames) -> Doc:
         outs = self.binders(eqn.outs, names) if eqn.outs else "()"
-        prim = self.primitive(eqn.prim)
+        prim = self.application(eqn.prim)
         operands = fill("", [self.operand(x, names) for x in eqn.inputs])
         return Concat(outs, " = ", prim, " ", operands) if eqn.inputs else Concat(outs, " = ", prim)
 
     # -------------------------------------------------------------- parameters
 
-    def primitive(self, prim: Primitive, brackets: bool = False) -> Doc:
-        name = prim.name if is_identifier(prim.name) else repr(prim.name)
+    def application(self, prim: Primitive) -> Doc:
+        """Returns the name of an equation's primitive and its parameters."""
         params = _params(prim, "tracefx")
-        return Concat(name, self.params(params)) if params or brackets else name
+        return Concat(_quoted_name(prim.name), self.params(params)) if params else _quoted_name(prim.name)
 
     def params(self, params: Sequence[tuple[str, object]]) -> Doc:
         pairs = [Concat(f"{name}=", self.value(value)) for name, value in params]
         return Group(Concat(Nest(Concat("[", Break(""), join(Break(), pairs))), Break(""), "]"))
 
-    def value(self, value: object) -> Doc:
-        kind = type(value)
-        if value is None or kind is str or kind is bytes:
-            return repr(value)
-        if isinstance(value, (bool, int, float, complex)) and kind in (bool, int, float, complex):
-            return scalar_text(value)
-        if isinstance(value, np.dtype):
-            return _DTYPE_NAMES.get(value, f"<{value}>")
-        if isinstance(value, Enum):
-            return f"{kind.__name__}.{value.name}" if value.name else f"<{value!r}>"
-        if isinstance(value, Jaxpr):
-            return self.program(value, top=False)
-        if isinstance(value, ShapedArray):
-            return self.aval(value)
-        if isinstance(value, Literal):
-            return self.literal(value)
-        if isinstance(value, Primitive):
-            return self.primitive(value, brackets=True)
-        if isinstance(value, tuple):
-            return self.sequence(value)
-        if kind is frozenset:
-            assert isinstance(value, frozenset)
-            elements = sorted(render(Group(self.value(v)), _UNLIMITED_WIDTH) for v in value)
-            return f"frozenset({{{', '.join(elements)}}})" if elements else "frozenset()"
-        if isinstance(value, CustomText):
-            return self.shown(value)
-        if attrs.has(kind):
-            return self.record(kind.__name__, [(field_text_name(f), getattr(value, f.name)) for f in text_fields(kind)])
-        if NODE_REGISTRY.native is not None and NODE_REGISTRY.native.is_treedef(value):
-            text = treedef_text(describe(value))
-            return f"<{value!r}>" if text is None else f"PyTreeDef({text})"
-        return f"<{callable_name(value)}>" if callable(value) else f"<{value!r}>"
+    @override
+    def plain(self, value: PlainValue) -> Doc:
+        return repr(value) if value is None or isinstance(value, (str, bytes)) else scalar_text(value)
 
-    def sequence(self, value: tuple[object, ...]) -> Doc:
-        fields = getattr(type(value), "_fields", None)
-        if fields is not None:
-            return self.record(type(value).__name__, list(zip(fields, value, strict=True)))
+    @override
+    def dtype(self, value: DType) -> Doc:
+        return DTYPE_NAMES.get(value, f"<{value}>")
+
+    @override
+    def member(self, value: Enum) -> Doc:
+        return f"{type(value).__name__}.{value.name}" if value.name else f"<{value!r}>"
+
+    @override
+    def jaxpr(self, value: Jaxpr) -> Doc:
+        return self.program(value, top=False)
+
+    @override
+    def primitive(self, value: Primitive) -> Doc:
+        return Concat(_quoted_name(value.name), self.params(_params(value, "tracefx")))
+
+    @override
+    def elements(self, value: tuple[object, ...]) -> Doc:
         parts = [self.value(v) for v in value]
         if parts and all(isinstance(v, Jaxpr) for v in value):
             return Group(Concat(Nest(Concat("(", Break(""), join(Break(), parts))), Break(""), ")"))
         return Concat("(", join(", ", parts), ",)" if len(parts) == 1 else ")")
 
-    def shown(self, value: CustomText) -> Doc:
-        places, named = value.text_args()
-        parts = [self.value(v) for v in places]
-        parts += [Concat(f"{key if is_identifier(key) else repr(key)}=", self.value(v)) for key, v in named.items()]
+    @override
+    def set_elements(self, value: frozenset[object]) -> Doc:
+        texts = sorted(render(Group(self.value(v)), _UNLIMITED_WIDTH) for v in value)
+        return f"frozenset({{{', '.join(texts)}}})" if texts else "frozenset()"
+
+    @override
+    def custom(self, value: CustomText) -> Doc:
+        positional, named = value.text_args()
+        parts = [self.value(v) for v in positional]
+        parts += [Concat(f"{_quoted_name(name)}=", self.value(v)) for name, v in named.items()]
         return Concat(f"{value.text_name}(", join(", ", parts), ")")
 
-    def record(self, name: str, fields: Sequence[tuple[str, object]]) -> Doc:
-        return Concat(f"{name}(", join(", ", [Concat(f"{key}=", self.value(v)) for key, v in fields]), ")")
+    @override
+    def record(self, value: object) -> Doc:
+        parts = [Concat(f"{name}=", self.value(v)) for name, v in text_values(value)]
+        return Concat(f"{type(value).__name__}(", join(", ", parts), ")")
+
+    @override
+    def function(self, value: object) -> Doc:
+        return self.record(value) if attrs.has(type(value)) else f"<{callable_name(value)}>"
+
+    @override
+    def tree(self, value: TreeDef) -> Doc:
+        text = treedef_text(describe(value))
+        return f"<{value!r}>" if text is None else f"PyTreeDef({text})"
+
+    @override
+    def other(self, value: object) -> Doc:
+        return f"<{value!r}>"
+
+
+def _quoted_name(name: str) -> str:
+    """Returns a name, in quotes unless it is an identifier."""
+    return name if is_identifier(name) else repr(name)
 
 
 @final
@@ -478,8 +451,8 @@ class _JaxWriter(_Writer):
         self._fresh = (name for n in itertools.count() if (name := letters(n)) not in used_names)
 
     @override
-    def aval(self, aval: ShapedArray) -> str:
-        return str(aval)
+    def aval(self, value: ShapedArray) -> str:
+        return str(value)
 
     @override
     def variable(self, v: Var, names: VarNames) -> str:
@@ -489,8 +462,8 @@ class _JaxWriter(_Writer):
         return name
 
     @override
-    def literal(self, x: Literal) -> str:
-        return str(x)
+    def literal(self, value: Literal) -> str:
+        return str(value)
 
     @override
     def names(self, program: Jaxpr, top: bool) -> VarNames:
@@ -504,7 +477,7 @@ class _JaxWriter(_Writer):
         outs: list[Doc] = [self.binders(eqn.outs, names), " = "] if eqn.outs else []
         params = _params(eqn.prim, "jax")
         if eqn.prim.name == "jit":
-            for body in _subjaxprs_in(tuple([value for _, value in params])):
+            for body in subjaxprs_in(tuple([value for _, value in params])):
                 if id(body) not in self.shared:
                     self._bodies[id(body)] = self.names_of_call(body, eqn, names)
         prim = Concat(eqn.prim.name, self.params(params)) if params else eqn.prim.name
@@ -524,7 +497,7 @@ class _JaxWriter(_Writer):
 
     @override
     def value(self, value: object) -> Doc:
-        if isinstance(value, Jaxpr) or (isinstance(value, tuple) and any(True for _ in _subjaxprs_in(value))):
+        if isinstance(value, Jaxpr) or (isinstance(value, tuple) and any(True for _ in subjaxprs_in(value))):
             return super().value(value)
         if callable(value) and not attrs.has(type(value)):
             return callable_name(value).rpartition(".")[2]

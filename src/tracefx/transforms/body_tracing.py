@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, cast, final
+from typing import Any, Final, NoReturn, cast, final
 
 from attrs import evolve, frozen
 
 from tracefx.control.control_flow import rearrange_jaxpr
 from tracefx.core import promotion
-from tracefx.core.avals import Axes, ShapedArray
-from tracefx.core.bounded_cache import insert_bounded
-from tracefx.core.handler import varies
+from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray, accepts, join_vma
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.source_location import library_call_location
 from tracefx.core.values import Value
-from tracefx.core.varying import DECLARED
 from tracefx.errors import TypePromotionError
 from tracefx.ops.structural import ConvertElementType, convert_value
 from tracefx.passes.rebuilding import renumber
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef, keystr
 from tracefx.transforms.arguments import argument_names, fun_name
-from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, is_cacheable, trace, trace_key
+from tracefx.transforms.tracing import TRACES, Trace, cache_trace, trace, trace_key
 
 
 @final
@@ -43,16 +41,14 @@ def trace_body(
     in_tree: TreeDef,
     avals: Sequence[ShapedArray],
     adapt: Adapter | None = None,
-    along: Callable[[], tuple[Axes, ...]] | None = None,
 ) -> Trace:
     """Returns the trace of a function of the arguments `(args, {})` that `in_tree` builds, from the shared cache.
 
     With `adapt` it is the trace of `adapt.adapt(f)`, cached under `f`, because the adapted function does not outlive
-    the call. `where` is the name of the tracing in messages. `along` is as for `trace_key`.
+    the call. `where` is the name of the tracing in messages.
     """
-    traces = TRACES.traces(f)
-    kind = trace_key(in_tree, tuple(avals), (), along)
-    key = kind, ("body", adapt, library_call_location(f))
+    traces = TRACES.of(f)
+    key = trace_key(in_tree, tuple(avals), ()), ("body", adapt, library_call_location(f))
     known = traces.get(key)
     if known is not None:
         return known
@@ -64,52 +60,8 @@ def trace_body(
     ):
         origins[cast(int, position)] = name
     body = f if adapt is None else adapt.adapt(f)
-    new_trace = trace(body, in_tree, tuple(avals), origins, fun_name(f), where, kind.along)
-    return insert_bounded(traces, key, new_trace, MAX_TRACES) if is_cacheable(new_trace) else new_trace
-
-
-@final
-class CarryVaryingAxes:
-    """The checked mesh axes along which the carry of a loop varies after any step, and those of the slices.
-
-    They are found by a fixed-point iteration, and only if the trace key needs them.
-    """
-
-    def __init__(self, slices: Sequence[Value] = ()) -> None:
-        self.slices = slices
-        self.carry: tuple[Axes, ...] = ()
-        self.slice_axes: tuple[Axes, ...] = ()
-
-    def known(self, carry: Sequence[Value], slices: Sequence[ShapedArray]) -> Callable[[], tuple[Axes, ...]]:
-        """Returns a function that computes the varying axes of the carry and the slices when it is first called."""
-        assert len(slices) == len(self.slices)
-
-        def ask() -> tuple[Axes, ...]:
-            if not self.carry:
-                self.carry, self.slice_axes = tuple(map(varies, carry)), tuple(map(varies, self.slices))
-            return self.carry + self.slice_axes
-
-        return ask
-
-    def is_fixed_point(self, step: Trace, n: int) -> bool:
-        """Whether a traced step leaves the varying axes of the carry unchanged; widens them if not."""
-        if not self.carry:  # the axes were not needed
-            return True
-        outs = DECLARED.through(step.jaxpr, [*map(varies, step.consts), *self.carry, *self.slice_axes])
-        return not self.widen(outs[:n])
-
-    def join_condition(self, condition: Trace) -> bool:
-        """Adds the axes along which the loop condition varies to the carry; returns whether any is new."""
-        if not self.carry:
-            return False
-        (goes_on,) = DECLARED.through(condition.jaxpr, [*map(varies, condition.consts), *self.carry])[:1]
-        return self.widen([goes_on] * len(self.carry))
-
-    def widen(self, new_axes: Sequence[Axes]) -> bool:
-        """Adds axes to those of the carry; returns whether any is new."""
-        wider = tuple([a | b for a, b in zip(self.carry, new_axes, strict=True)])
-        changed, self.carry = wider != self.carry, wider
-        return changed
+    new = trace(body, in_tree, tuple(avals), origins, fun_name(f), where)
+    return cache_trace(traces, key, new)
 
 
 def trace_step(
@@ -121,29 +73,28 @@ def trace_step(
     slices: Sequence[ShapedArray],
     carry_out: Callable[[Trace], TreeDef],
     adapt: Adapter | None = None,
-    along: CarryVaryingAxes | None = None,
+    carry_vma: MeshAxes = NOT_VARYING,
 ) -> tuple[Trace, Jaxpr, list[Value]]:
     """Traces the body of a loop until the types of its carry are the same before and after a step.
 
     The arguments' leaves are the carry, of structure `tree`, and slices. `carry_out` returns the structure of the carry
-    among the results. The body is traced again if the dtype of a weakly typed carry is promoted, and if a carry varies
-    along more mesh axes after a step than before. It is not traced again if a carry only loses its weak type: for
-    nested loops, that would take exponentially many traces.
+    among the results. `carry_vma` are mesh axes over which all carries vary. The body is traced again if the dtype of a
+    weakly typed carry is promoted, and if a carry varies over more mesh axes after a step than before. It is not traced
+    again if a carry only loses its weak type: for nested loops, that would take exponentially many traces.
 
     Returns:
         The trace, its jaxpr with converted inputs and outputs, and the first carry, converted.
     """
     n = len(carry)
-    types = [c.aval for c in carry]
-    along = along or CarryVaryingAxes()
+    types = [c.aval.with_vma(c.aval.vma | carry_vma) for c in carry]
     while True:
-        traced = trace_body(where, f, in_tree, [*types, *slices], adapt, along.known(carry, slices))
+        traced = trace_body(where, f, in_tree, [*types, *slices], adapt)
         if (out := carry_out(traced)) != tree:
             parts = [user_carry(adapt, t) for t in (tree, out)]
             raise_structure_mismatch(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
         outs = traced.jaxpr.out_avals
         promoted = promote_carry_types(types, outs[:n])
-        if all(a.dtype == b.dtype for a, b in zip(types, promoted, strict=True)) and along.is_fixed_point(traced, n):
+        if all(a.dtype == b.dtype and a.vma == b.vma for a, b in zip(types, promoted, strict=True)):
             break
         types = promoted
     require_carry_types(where, user_carry(adapt, tree), promoted, outs[:n])
@@ -166,12 +117,11 @@ def common_consts(traced: Sequence[Trace]) -> tuple[list[Jaxpr], list[Value]]:
         ours = {positions[id(c)]: i for i, c in enumerate(t.consts)}
         inputs = [*[ours.get(i, aval) for i, aval in enumerate(avals)], *range(n, len(t.jaxpr.invars))]
         same = inputs == list(range(len(t.jaxpr.invars)))
-        bodies.append(t.jaxpr if same else _memoized_rearranged(t.jaxpr, tuple(inputs)))
+        bodies.append(t.jaxpr if same else _rearranged(t.jaxpr, tuple(inputs)))
     return bodies, list(consts.values())
 
 
-def _memoized_rearranged(jaxpr: Jaxpr, inputs: tuple[int | ShapedArray, ...]) -> Jaxpr:
-    return jaxpr.memo.get(("rearranged", inputs), lambda: rearrange_jaxpr(jaxpr, inputs))
+_rearranged: Final = memoize_on_object(rearrange_jaxpr)
 
 
 def convert_inputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
@@ -179,9 +129,10 @@ def convert_inputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
     given = tuple(avals)
     if jaxpr.in_avals == given:
         return jaxpr
-    return jaxpr.memo.get(("with ins", given), lambda: _convert_inputs(jaxpr, given))
+    return _convert_inputs(jaxpr, given)
 
 
+@memoize_on_object
 def _convert_inputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     indices = itertools.count(jaxpr.var_count)
     invars = [v if v.aval == aval else Var(next(indices), aval) for v, aval in zip(jaxpr.invars, avals, strict=True)]
@@ -207,24 +158,23 @@ def _convert_inputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 def convert_outputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
     """Returns the program with outputs converted to the types `avals`."""
     wanted = tuple(avals)
-    if jaxpr.out_avals == wanted:
+    if accepts(wanted, jaxpr.out_avals):
         return jaxpr
-    return jaxpr.memo.get(("with outs", wanted), lambda: _convert_outputs(jaxpr, wanted))
+    return _convert_outputs(jaxpr, wanted)
 
 
+@memoize_on_object
 def _convert_outputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     indices = itertools.count(jaxpr.var_count)
     eqns = list(jaxpr.eqns)
     outs: list[Atom] = []
     for out, aval in zip(jaxpr.outs, avals, strict=True):
-        if out.aval == aval:
+        if accepts((aval,), (out.aval,)):
             outs.append(out)
         elif isinstance(out, Literal):
-            literal = convert_value(out, aval.dtype, aval.weak_type)
-            assert isinstance(literal, Literal)
-            outs.append(literal)
+            outs.append(convert_value(out, aval.dtype, aval.weak_type))
         else:
-            var = Var(next(indices), aval)
+            var = Var(next(indices), aval.with_vma(out.aval.vma))
             eqns.append(Eqn(ConvertElementType(aval.dtype, aval.weak_type), (out,), (var,)))
             outs.append(var)
     return evolve(jaxpr, eqns=tuple(eqns), outs=tuple(outs))
@@ -234,8 +184,11 @@ def _convert_outputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 
 
 def common_type(avals: Sequence[ShapedArray]) -> ShapedArray | None:
-    """Returns the common type of values of these types, weak if all are weak; None if shapes or dtypes differ."""
-    first = avals[0]
+    """Returns the common type of values of these types; None if shapes or dtypes differ.
+
+    It is weak if all are weak, and varies over the mesh axes of all.
+    """
+    first = avals[0].with_vma(join_vma(avals))
     if any(a.shape != first.shape or a.dtype != first.dtype for a in avals):
         return None
     return first if all(a.weak_type for a in avals) else first.strong()
@@ -255,12 +208,14 @@ def promotes_to(aval: ShapedArray, to: ShapedArray) -> bool:
 def promote_carry_types(avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> list[ShapedArray]:
     """Returns the types of a loop's carry that has the types `avals` before a step and `outs` after it.
 
-    A weakly typed carry takes the type that the first step returns; it is strongly typed if that has another dtype.
+    A weakly typed carry takes the type that the first step returns; it is strongly typed if that has another dtype. The
+    carry varies over the mesh axes of both types.
     """
-    return [
+    promoted = [
         (out if out.dtype == aval.dtype else out.strong()) if promotes_to(aval, out) else aval
         for aval, out in zip(avals, outs, strict=True)
     ]
+    return [p.with_vma(aval.vma | out.vma) for p, aval, out in zip(promoted, avals, outs, strict=True)]
 
 
 def raise_structure_mismatch(what: str, ours: tuple[str, TreeDef], theirs: tuple[str, TreeDef]) -> NoReturn:

@@ -7,7 +7,7 @@ import re
 import string
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast, final, get_args, overload
+from typing import Any, Final, NamedTuple, final, get_args, overload
 
 import numpy as np
 from attrs import field, frozen
@@ -358,7 +358,7 @@ def _flatten_debug_call(
             values.append(leaf_value(leaf, i, (args, kwargs), "the arguments of a callback"))
             continue
         try:
-            values.append(as_value(cast("Array", leaf)))  # as_value raises TypeError for other objects
+            values.append(as_value(leaf))  # as_value raises TypeError for other objects
         except TypeError:
             static.append((i, leaf))
     return FlatCallback(callback, in_tree, None, X64.value, tuple(static)), values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar, cast, final, overload
+from typing import Any, ClassVar, Final, TypeVar, cast, final, overload
 
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
@@ -12,24 +12,27 @@ from tracefx.control import checkpoint as operation
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.remat import CheckpointPolicy
 from tracefx.core.array import is_arraylike
-from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind, bind1
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.static_arguments import StaticArguments
-from tracefx.transforms.tracing import MAX_TRACES, TRACES, along, is_cacheable, trace, trace_key
-from tracefx.transforms.transform import Preserving, TransformOf
+from tracefx.transforms.tracing import TRACES, cache_trace, trace, trace_key
+from tracefx.transforms.transform import (
+    Preserving,
+    TransformOf,
+    to_argnames,
+    to_positions,
+    validate_argnames,
+    validate_argnums,
+)
 from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-def _to_argnums(given: int | Sequence[int]) -> tuple[int, ...]:
-    return (given,) if isinstance(given, int) else tuple(given)
 
 
 def _to_flags(given: object) -> object:
@@ -41,10 +44,6 @@ def _check_flags(transform: Checkpoint, option: Attribute[bool], given: object) 
         isinstance(given, tuple) and all(isinstance(x, bool) for x in trees.leaves(given))
     ):
         raise TypeError(f"checkpoint: {option.alias} must be True, False, or a tuple of booleans, got {given!r}")
-
-
-def _to_argnames(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
 
 
 @final
@@ -59,15 +58,15 @@ class Checkpoint(TransformOf[Preserving]):
     title: ClassVar[str] = "checkpoint"
     prevent_cse: bool | tuple[PyTree, ...] = field(default=True, converter=_to_flags, validator=_check_flags)
     policy: CheckpointPolicy | None = None
-    static_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums)
-    static_argnames: tuple[str, ...] = field(default=(), converter=_to_argnames)
+    static_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
+    static_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("checkpoint", fun)
         static = StaticArguments.of(fun, self.static_argnums, self.static_argnames, "static")
         where = f"checkpoint of {fun_name(fun)}: arguments"
-        traces = TRACES.traces(fun)
+        traces = TRACES.of(fun)
 
         @wrap_transformed(self, fun)
         def checkpointed(*args: Any, **kwargs: Any) -> Any:
@@ -78,22 +77,20 @@ class Checkpoint(TransformOf[Preserving]):
             prevents_cse = self.prevent_cse
             if isinstance(prevents_cse, tuple):
                 prevents_cse = any(trees.broadcast_prefix(prevents_cse, dynamic[0], what=f"{where}: prevent_cse"))
-            checkpoint_key = ("checkpoint", prevents_cse, self.policy)
-            key = trace_key(in_tree, tuple([v.aval for v in values]), statics, along(values)), static
+            key = trace_key(in_tree, tuple([v.aval for v in values]), statics), static
             traced = traces.get(key)
             if traced is None:
                 origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))
                 bound_fun = static.bind_static(fun, args, kwargs)
-                traced = trace(bound_fun, in_tree, key[0].avals, origins, fun_name(fun), "checkpoint", key[0].along)
-                if is_cacheable(traced):
-                    traced = insert_bounded(traces, key, traced, MAX_TRACES)
-            body = traced.jaxpr
-            prim = body.memo.get(
-                checkpoint_key, lambda: operation.CheckpointPrimitive(body, False, self.policy, prevents_cse)
-            )
+                new = trace(bound_fun, in_tree, key[0].avals, origins, fun_name(fun), "checkpoint")
+                traced = cache_trace(traces, key, new)
+            prim = _checkpoint_primitive(traced.jaxpr, False, self.policy, prevents_cse)
             return traced.out_tree.unflatten(to_arrays(bind(prim, *traced.consts, *values)))
 
         return checkpointed
+
+
+_checkpoint_primitive: Final = memoize_on_object(operation.CheckpointPrimitive)
 
 
 @overload

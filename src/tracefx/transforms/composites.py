@@ -18,7 +18,6 @@ from tracefx.ops.static_integers import static_int
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import trace_body
-from tracefx.transforms.tracing import along
 
 P = ParamSpec("P")
 
@@ -62,7 +61,7 @@ def composite(decomposition: Callable[P, Any], name: str, version: SupportsIndex
         operands, tree = flatten_values(args, f"the arguments of {where}")
         given = trees.structure((tree.unflatten(range(tree.num_leaves)), {}))
         f = functools.partial(decomposition, **kwargs) if kwargs else decomposition
-        traced = trace_body(where, f, given, [x.aval for x in operands], along=along(operands))
+        traced = trace_body(where, f, given, [x.aval for x in operands])
         for c in traced.consts:
             if isinstance(c, Tracer):
                 raise EscapedTracerError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, cast, overload
 
 import numpy as np
 from typing_extensions import ParamSpec
@@ -12,6 +12,7 @@ from tracefx.control.cond import Cond
 from tracefx.control.platform import PlatformIndex
 from tracefx.core import dtypes
 from tracefx.core.array import is_arraylike
+from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind, bind1
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value, as_value
@@ -28,7 +29,7 @@ from tracefx.transforms.body_tracing import (
     require_matching_types,
     trace_body,
 )
-from tracefx.transforms.tracing import Trace, along
+from tracefx.transforms.tracing import Trace
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -162,19 +163,22 @@ def switch(  # type: ignore[misc]  # an overload may not omit P.kwargs, which is
     return _bind_cond("switch", branch_index, functions, [f"branches[{i}]" for i in range(last + 1)], operands)
 
 
+_COND: Final = MemoKey[Cond]("the primitive of the branches with these ids")
+
+
 def _bind_cond(
     what: str, index: Value, functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: tuple[Any, ...]
 ) -> Any:
     """Traces the functions, converts them to common types, and binds `Cond`."""
     values, in_tree = flatten_values((operands, {}), f"{what}: operands")
     avals = [v.aval for v in values]
-    traced = [trace_body(what, f, in_tree, avals, along=along(values)) for f in functions]
+    traced = [trace_body(what, f, in_tree, avals) for f in functions]
     _require_matching_branches(what, functions, names, traced)
     types = [common_type(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
     bodies, consts = common_consts(traced)
     fitted = tuple([convert_outputs(body, types) for body in bodies])
-    key = ("cond", *map(id, fitted))  # the cached primitive keeps these objects alive
-    op = fitted[0].memo.get(key, lambda: Cond(fitted))
+    ids = tuple(map(id, fitted))  # the cached primitive keeps these objects alive
+    op = fitted[0].memo.get(_COND, ids, lambda: Cond(fitted))
     return traced[0].out_tree.unflatten(to_arrays(bind(op, index, *consts, *values)))
 
 

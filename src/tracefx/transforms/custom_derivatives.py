@@ -6,27 +6,25 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
-import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_jvp import CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJPCall, ForwardResult
-from tracefx.control.custom_vjp_in_shard_map import wrap_jvp_for_shard_map, wrap_vjp_for_shard_map
+from tracefx.control.custom_vjp_in_shard_map import wrap_vjp_for_shard_map
 from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import Tracer, bind, current, varies
+from tracefx.core.handler import Tracer, bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value, as_value, get_aval
 from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import add_tangents
-from tracefx.ops.structural import convert_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr
 from tracefx.transforms.arguments import flatten_values, fun_name, leaf_value, require_callable, to_arrays
@@ -37,11 +35,10 @@ from tracefx.transforms.custom_functions import (
     call_untyped,
     flatten_custom_function,
     hashable_key,
-    is_valid_tangent,
     require_pair,
     user_code_boundary,
 )
-from tracefx.transforms.differentiation import tangent_to_array
+from tracefx.transforms.differentiation import convert_tangent, is_valid_tangent, leaf_tangent, tangent_to_array
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -226,7 +223,7 @@ class custom_jvp(CustomFunction[P, R]):
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             if not parts:
                 return out, zero_from_primal(out)
-            return out, trees.map(_sum_tangents, *parts)
+            return out, trees.map(lambda *tangents: functools.reduce(_add_tangents, tangents), *parts)
 
         self.defjvp(jvp)
 
@@ -252,16 +249,12 @@ class custom_jvp(CustomFunction[P, R]):
         prim = CustomJVPCall(
             self._name,
             flatten_custom_function(self, statics, in_tree, outputs),
-            wrap_jvp_for_shard_map(jvp, values),
+            jvp,
             symbolic,
         )
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
-
-
-def _sum_tangents(*tangents: Any) -> object:
-    return functools.reduce(_add_tangents, tangents)
 
 
 def _add_tangents(x: Any, y: Any) -> object:
@@ -280,7 +273,7 @@ def _out_tangents(what: str, outs: Sequence[Value], tree: TreeDef, out_tangent: 
     subject = f"{what}: its output and the tangent of its output"
     remedy = "A tangent has the shape and dtype of its output; for integers and booleans, its dtype is float0."
     require_matching_types(subject, tree, ("tangent needed", expected), ("tangent given", avals), fit, remedy)
-    return [_convert_tangent(t, aval) for t, aval in zip(resolve_tangents(tangents), expected, strict=True)]
+    return [convert_tangent(t, aval) for t, aval in zip(resolve_tangents(tangents), expected, strict=True)]
 
 
 def resolve_tangents(tangents: Sequence[Tangent]) -> list[Tangent]:
@@ -290,15 +283,7 @@ def resolve_tangents(tangents: Sequence[Tangent]) -> list[Tangent]:
 def _leaf_tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
     if isinstance(leaf, SymbolicZero):
         return Zero(leaf.aval)
-    if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
-        return Zero(ShapedArray(leaf.shape, float0))
-    return leaf_value(leaf, i, tree, what)
-
-
-def _convert_tangent(t: Tangent, aval: ShapedArray) -> Tangent:
-    if isinstance(t, Zero) or aval.dtype == float0:
-        return Zero(aval)
-    return t if t.aval == aval else convert_value(t, aval.dtype, aval.weak_type)
+    return leaf_tangent(leaf, i, tree, what)
 
 
 # ------------------------------------------------------------------ custom_vjp
@@ -403,7 +388,7 @@ class custom_vjp(CustomFunction[P, R]):
             return ForwardResult(outs, closed_over, pull)
 
         flat = flatten_custom_function(self, statics, in_tree, outputs)
-        forward_rule = wrap_vjp_for_shard_map(self._name, forward, values)
+        forward_rule = wrap_vjp_for_shard_map(self._name, forward)
         prim = CustomVJPCall(self._name, flat, forward_rule, bwd, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
@@ -493,7 +478,7 @@ class _BackwardRule:
                 f"{what}: a cotangent must have the type of its argument:\n"
                 f"  argument  : {aval}\n  cotangent : {ct.aval}"
             )
-        return _convert_tangent(resolve_tangents([ct])[0], aval)
+        return convert_tangent(resolve_tangents([ct])[0], aval)
 
 
 # ------------------------------------------------------------------ custom_gradient
@@ -524,7 +509,8 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
 
     @functools.wraps(fun)
     def output(*args: P.args, **kwargs: P.kwargs) -> R:
-        return require_pair(f"custom_gradient of {fun_name(fun)}: the function", fun(*args, **kwargs), _PAIR)[0]  # type: ignore[no-any-return]  # an R
+        out: R = require_pair(f"custom_gradient of {fun_name(fun)}: the function", fun(*args, **kwargs), _PAIR)[0]
+        return out
 
     def fwd(*args: Any) -> tuple[Any, trees.Partial[Any]]:
         out, pull = require_pair(f"custom_gradient of {fun_name(fun)}: the function", call_untyped(fun, args), _PAIR)
@@ -538,7 +524,7 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
             leaves, in_tree = flatten_values(tuple(result_cts), f"the result of the backward pass of {fun_name(fun)}")
             return leaves
 
-        jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current(), along=list(map(varies, values)))
+        jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current())
         assert in_tree is not None
         return out, trees.Partial(_TracedPullback(fun_name(fun), jaxpr, in_tree), *to_arrays(consts))
 
@@ -607,7 +593,7 @@ def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callabl
         )
         return outs
 
-    jaxpr, consts = stage(flat, [x.aval for x in values], current(), along=list(map(varies, values)))
+    jaxpr, consts = stage(flat, [x.aval for x in values], current())
     assert out_tree is not None
     structure = out_tree
     is_argument = [isinstance(c, Tracer) and dtypes.is_inexact(c.aval.dtype) for c in consts]

@@ -12,11 +12,10 @@ from attrs import frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.callables import derive, match_weak_types, resolve_closed_over
-from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import strict_key
 from tracefx.core.handler import Tracer
-from tracefx.core.source_location import EQN_LOCATION
+from tracefx.core.source_location import SOURCE, current_scopes
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.ops.elementwise.selection import stop_gradient
@@ -39,7 +38,7 @@ def user_code_boundary(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            token = EQN_LOCATION.set(None)  # the function may be called by a rule, with the location of an equation
+            token = SOURCE.set(current_scopes())  # a rule may call the function, with the location of an equation
             try:
                 return f(*args, **kwargs)
             except ClosedOverTracerError:
@@ -52,7 +51,7 @@ def user_code_boundary(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     f"{error}"
                 ) from error
             finally:
-                EQN_LOCATION.reset(token)
+                SOURCE.reset(token)
 
         return run
 
@@ -235,16 +234,6 @@ class OutputSignature:
         fits = [(a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(avals, self._avals, strict=True)]
         remedy = "The rule must compute the same output as the function."
         require_matching_types(subject, tree, (self._what, self._avals), (what, avals), fits, remedy)
-
-
-def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
-    """Whether a value of the type `aval`, perhaps a Python number, can be a tangent of the type `expected`."""
-    if aval.shape != expected.shape:
-        return False
-    if aval.dtype == expected.dtype:
-        return True
-    complexes = dtypes.is_complex(aval.dtype) and not dtypes.is_complex(expected.dtype)
-    return aval.weak_type and dtypes.is_inexact(expected.dtype) and not complexes
 
 
 def flatten_custom_function(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import attrs
 import numpy as np
@@ -36,10 +35,10 @@ def remap_devices(jaxpr: Jaxpr, devices: Mapping[Device, Device]) -> Jaxpr:
         return NamedSharding(remap_mesh(value.mesh, devices), value.spec) if isinstance(value, NamedSharding) else value
 
     def operation(prim: Primitive) -> Primitive:
-        params = {f.name: getattr(prim, f.name) for f in attrs.fields(cast(Any, type(prim)))}
+        params = {f.name: getattr(prim, f.name) for f in attrs.fields(type(prim))}
         changed = {name: new for name, value in params.items() if (new := at(value)) is not value}
         if changed:
-            prim = evolve(cast(Any, prim), **changed)
+            prim = evolve(prim, **changed)
         return prim.with_jaxprs(*map(program, prim.jaxprs())) if isinstance(prim, HasSubjaxprs) else prim
 
     def program(body: Jaxpr) -> Jaxpr:

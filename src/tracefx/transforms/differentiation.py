@@ -11,15 +11,14 @@ from typing_extensions import ParamSpec, TypeVarTuple, override
 
 from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.avals import NOWHERE, ShapedArray, show_avals
+from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray, float0
-from tracefx.core.effects import NamedAxisEffect
-from tracefx.core.handler import Handler, Tracer, as_array, current, varies
+from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.errors import CotangentError
 from tracefx.interpreters.jvp import JVP, JVPTracer
-from tracefx.interpreters.stage import Stage, stage
+from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import convert_value, instantiate
 from tracefx.pytrees import trees
@@ -29,11 +28,11 @@ from tracefx.transforms.arguments import (
     flatten_values,
     fun_name,
     leaf_value,
+    normalize_argnums,
     require_callable,
     to_arrays,
 )
 from tracefx.transforms.linearization import (
-    ALL_REDUCED,
     Linearization,
     LinearMap,
     UnreducedCotangents,
@@ -41,7 +40,17 @@ from tracefx.transforms.linearization import (
     linearize_values,
 )
 from tracefx.transforms.shape_dtype_struct import flatten_avals
-from tracefx.transforms.transform import Directional, HandlerTransform, No, Yes, validate_flag
+from tracefx.transforms.transform import (
+    Directional,
+    HandlerTransform,
+    K,
+    No,
+    TransformOf,
+    Yes,
+    to_argnums,
+    validate_argnums,
+    validate_flag,
+)
 from tracefx.transforms.transformed_function import wrap_transformed
 
 Ts = TypeVarTuple("Ts")
@@ -98,12 +107,12 @@ def jvp(
     checked = [_tangent("jvp", p.aval, t) for p, t in zip(flat, flat_tangents, strict=True)]
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-        return call_and_flatten(fun, has_aux, treedef.unflatten(to_arrays(values)), {})
+        return _flatten_output(fun, has_aux, fun(*treedef.unflatten(to_arrays(values))))
 
     outs, out_tangents, (out_tree, aux), handler = jvp_values(called, flat, checked)
     primals_out = out_tree.unflatten(to_arrays(outs))
     tangents_out = out_tree.unflatten([tangent_to_array(t) for t in out_tangents])
-    return (primals_out, tangents_out, strip_tangents(aux, handler)) if has_aux else (primals_out, tangents_out)
+    return (primals_out, tangents_out, _strip_tangents(aux, handler)) if has_aux else (primals_out, tangents_out)
 
 
 @final
@@ -171,7 +180,9 @@ def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> 
     (9.0, 6.0)
     """
     require_callable("linearize", fun)
-    linear, in_tree, out_tree, aux = _linearize(fun, primals, has_aux, "linearize")
+    linear, in_tree, out_tree, aux = _linearize(
+        fun, primals, has_aux, f"linearize of {fun_name(fun)}: primals", lambda xs: fun(*xs)
+    )
 
     push = Pushforward.of(linear, in_tree, out_tree)
     out = out_tree.unflatten(to_arrays(linear.outs))
@@ -213,7 +224,9 @@ def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[
     [4.0, 3.0]
     """
     require_callable("vjp", fun)
-    linear, in_tree, out_tree, aux = _linearize(fun, primals, has_aux, "vjp")
+    linear, in_tree, out_tree, aux = _linearize(
+        fun, primals, has_aux, f"vjp of {fun_name(fun)}: primals", lambda xs: fun(*xs)
+    )
 
     pull = Pullback.of(linear, in_tree, out_tree)
     out = out_tree.unflatten(to_arrays(linear.outs))
@@ -276,7 +289,7 @@ class Pullback(LinearFunction):
         except TypeError as error:
             raise CotangentError(str(error)) from None
         checked = [_cotangent(a, t) for a, t in zip(self.out_avals, flat, strict=True)]
-        self.unreduced.require("the vjp function", checked)
+        self.unreduced.require("the vjp function", checked, self.out_avals)
         return self.in_tree.unflatten([tangent_to_array(ct) for ct in self.pull(checked)])
 
 
@@ -291,9 +304,10 @@ class TransposedFunction(LinearFunction):
         flat, tree = flatten_tangents(cotangents, f"{what}: cotangents")
         trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
         checked = [_check_tangent(what, a, t) for a, t in zip(self.out_avals, flat, strict=True)]
-        self.unreduced.require(what, checked)
+        self.unreduced.require(what, checked, self.out_avals)
         operands = [UndefinedPrimal(a) for a in self.in_avals]
-        cts = self.unreduced.reduce(backward_pass(self.jaxpr, self.consts, operands, self.unreduced.split(checked)))
+        output_cts = self.unreduced.split(checked, self.out_avals)
+        cts = self.unreduced.reduce(backward_pass(self.jaxpr, self.consts, operands, output_cts), self.in_avals)
         return self.in_tree.unflatten([tangent_to_array(ct) for ct in cts if ct is not None])
 
 
@@ -302,7 +316,7 @@ trees.register_pytree_node(Pullback, LinearFunction.tree_flatten, Pullback.tree_
 trees.register_pytree_node(TransposedFunction, LinearFunction.tree_flatten, TransposedFunction.tree_unflatten)
 
 
-def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
+def linear_transpose(fun: Callable[..., R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
     """Returns the transpose of a linear function, without evaluating the function.
 
     Args:
@@ -326,26 +340,13 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
     require_callable("linear_transpose", fun)
     avals, in_tree = flatten_avals(tuple(primals), "linear_transpose: primals")
     out_tree: TreeDef | None = None
-    sharing = ALL_REDUCED
-    along = [varies(x) if isinstance(x, Tracer) else NOWHERE for x in trees.leaves(tuple(primals))]
 
     def called(*values: Value) -> list[Value]:
         nonlocal out_tree
-        outs, (out_tree, _) = call_and_flatten(fun, False, in_tree.unflatten(to_arrays(values)), {})
+        outs, out_tree = flatten_values(fun(*in_tree.unflatten(to_arrays(values))), f"the output of {fun_name(fun)}")
         return outs
 
-    def recorded(*values: Value) -> list[Value]:
-        nonlocal sharing
-        outs = called(*values)
-        recorder = current()
-        if isinstance(recorder, Stage) and recorder.checked:
-            names = frozenset(
-                [str(e.name) for eqn in recorder.eqns for e in eqn.prim.effects if isinstance(e, NamedAxisEffect)]
-            )
-            sharing = UnreducedCotangents.of(recorder, names, values, outs)
-        return outs
-
-    jaxpr, consts = stage(recorded, avals, current(), along=along)
+    jaxpr, consts = stage(called, avals, current())
     assert out_tree is not None
     all_dtypes = [a.dtype for a in (*avals, *jaxpr.out_avals)]
     if not all(map(dtypes.is_inexact, all_dtypes)) and not all(map(dtypes.is_integer, all_dtypes)):
@@ -354,19 +355,15 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
             f"function takes ({show_avals(avals)}) and returns ({show_avals(jaxpr.out_avals)})"
         )
     ins, outs = (True,) * len(avals), (True,) * len(jaxpr.outs)
-    return TransposedFunction(
-        jaxpr, tuple(consts), ins, outs, tuple(avals), jaxpr.out_avals, sharing, in_tree, out_tree
-    )
+    types = tuple(avals), jaxpr.out_avals, UnreducedCotangents.of(jaxpr)
+    return TransposedFunction(jaxpr, tuple(consts), ins, outs, *types, in_tree, out_tree)
 
 
 # ------------------------------------------------------------------ calling the function
 
 
-def call_and_flatten(
-    fun: AnyFunction, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[list[Value], tuple[TreeDef, Any]]:
-    """Calls a user's function. Returns its outputs as values, with their structure and the auxiliary output."""
-    out = fun(*args, **kwargs)
+def _flatten_output(fun: AnyFunction, has_aux: bool, out: Any) -> tuple[list[Value], tuple[TreeDef, Any]]:
+    """Returns what a user's function returned as values, with their structure and the auxiliary output."""
     aux = None
     if has_aux:
         if not isinstance(out, tuple) or len(out) != 2:
@@ -379,19 +376,79 @@ def call_and_flatten(
 
 
 def _linearize(
-    fun: AnyFunction, primals: Sequence[Any], has_aux: bool, transform: str
+    fun: AnyFunction,
+    primals: PyTree,
+    has_aux: bool,
+    what: str,
+    call: Callable[[Any], Any],
+    check: Callable[[ShapedArray], None] | None = None,
 ) -> tuple[Linearization, TreeDef, TreeDef, Any]:
-    """Linearizes `fun` at `primals`. Returns the linearization, both structures, and the auxiliary output."""
-    flat, in_tree = flatten_values(tuple(primals), f"{transform} of {fun_name(fun)}: primals")
+    """Linearizes `fun`. Returns the linearization, both structures, and the auxiliary output.
+
+    Args:
+        fun: The function, for messages.
+        primals: The point at which to linearize.
+        has_aux: Whether `fun` returns an auxiliary output.
+        what: The name of `primals` in messages.
+        call: Calls `fun` with other primals.
+        check: Raises for types that cannot be differentiated.
+    """
+    flat, in_tree = flatten_values(primals, what)
+    if check is not None:
+        for v in flat:
+            check(v.aval)
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-        return call_and_flatten(fun, has_aux, in_tree.unflatten(to_arrays(values)), {})
+        return _flatten_output(fun, has_aux, call(in_tree.unflatten(to_arrays(values))))
 
     linear, (out_tree, aux), handler = linearize_values(called, flat)
-    return linear, in_tree, out_tree, strip_tangents(aux, handler)
+    return linear, in_tree, out_tree, _strip_tangents(aux, handler) if has_aux else None
 
 
-def strip_tangents(aux: PyTree, handler: JVP) -> Any:
+@frozen(eq=False, repr=False)
+class ArgumentDerivative(TransformOf[K]):
+    """A derivative with respect to the arguments at `argnums`, as a transformation value."""
+
+    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
+    has_aux: bool = field(default=False, validator=validate_flag)
+    holomorphic: bool = field(default=False, validator=validate_flag)
+
+    def linearize(
+        self,
+        title: str,
+        fun: AnyFunction,
+        check: Callable[[ShapedArray], None],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> tuple[Linearization, TreeDef, TreeDef, Any]:
+        """Linearizes `fun` in the arguments of a call.
+
+        Args:
+            title: The name of the transformation in messages.
+            fun: The function.
+            check: Raises for types that cannot be differentiated.
+            args: The positional arguments.
+            kwargs: The other arguments.
+
+        Returns:
+            The linearization, the structures of the differentiated arguments and of the output, and the auxiliary
+            output.
+        """
+        positions = normalize_argnums(self.argnums, len(args), title, fun)
+        is_single = isinstance(self.argnums, int)
+        what = f"{title} of {fun_name(fun)}: the differentiated arguments{'[0]' if is_single else ''}"
+
+        def call(given: Any) -> Any:
+            full_args = list(args)
+            for i, x in zip(positions, (given,) if is_single else given, strict=True):
+                full_args[i] = x
+            return fun(*full_args, **kwargs)
+
+        primals = args[positions[0]] if is_single else tuple([args[i] for i in positions])
+        return _linearize(fun, primals, self.has_aux, what, call, check)
+
+
+def _strip_tangents(aux: PyTree, handler: JVP) -> Any:
     """Returns an auxiliary output with each tracer of `handler` replaced by its primal."""
 
     def primal(x: object) -> object:
@@ -406,13 +463,14 @@ def strip_tangents(aux: PyTree, handler: JVP) -> Any:
 def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
     """Flattens a pytree of tangents; NumPy arrays of dtype `float0` become symbolic zeros."""
     leaves, treedef = trees.flatten(tree)
-    tangents: list[Tangent] = []
-    for i, leaf in enumerate(leaves):
-        if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
-            tangents.append(Zero(ShapedArray(leaf.shape, float0)))
-        else:
-            tangents.append(leaf_value(leaf, i, tree, what))
-    return tangents, treedef
+    return [leaf_tangent(leaf, i, tree, what) for i, leaf in enumerate(leaves)], treedef
+
+
+def leaf_tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
+    """Converts leaf number `i` of a pytree of tangents; raises like `leaf_value`."""
+    if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
+        return Zero(ShapedArray(leaf.shape, float0))
+    return leaf_value(leaf, i, tree, what)
 
 
 def _tangent(what: str, primal: ShapedArray, tangent: Tangent) -> Tangent:
@@ -433,21 +491,29 @@ def _cotangent(primal: ShapedArray, given: Tangent) -> Tangent:
 
 def _check_tangent(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
     """Returns the tangent converted to the type `expected`; raises TypeError if shape or dtype differ."""
-    aval = tangent.aval
-    fits = aval.dtype == expected.dtype or (aval.weak_type and _promotes(aval.dtype, expected.dtype))
-    if aval.shape != expected.shape or not fits:
+    if not is_valid_tangent(tangent.aval, expected):
         raise TypeError(
-            f"{what}: a tangent or cotangent of type {expected} is needed, got {aval}; it must have the shape of its "
-            "primal value, and its dtype (float0 if that is an integer or boolean)"
+            f"{what}: a tangent or cotangent of type {expected} is needed, got {tangent.aval}; it must have the "
+            "shape of its primal value, and its dtype (float0 if that is an integer or boolean)"
         )
-    if isinstance(tangent, Zero) or expected.dtype == float0:
-        return Zero(expected)
-    return convert_value(tangent, expected.dtype, expected.weak_type)
+    return convert_tangent(tangent, expected)
 
 
-def _promotes(number: dtypes.DType, dtype: dtypes.DType) -> bool:
-    """Whether a Python number of the dtype `number` may be used as a tangent of `dtype`."""
-    return dtypes.is_complex(dtype) or (dtypes.is_float(dtype) and not dtypes.is_complex(number))
+def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
+    """Whether a value of the type `aval`, perhaps a Python number, can be a tangent of the type `expected`."""
+    if aval.shape != expected.shape:
+        return False
+    if aval.dtype == expected.dtype:
+        return True
+    complexes = dtypes.is_complex(aval.dtype) and not dtypes.is_complex(expected.dtype)
+    return aval.weak_type and dtypes.is_inexact(expected.dtype) and not complexes
+
+
+def convert_tangent(tangent: Tangent, aval: ShapedArray) -> Tangent:
+    """Converts a tangent to the dtype and weak type of `aval`."""
+    if isinstance(tangent, Zero) or aval.dtype == float0:
+        return Zero(aval)
+    return tangent if tangent.aval == aval else convert_value(tangent, aval.dtype, aval.weak_type)
 
 
 def tangent_to_array(ct: Tangent) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, override
@@ -17,6 +17,7 @@ from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.device import Device
 from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, bind
@@ -73,7 +74,7 @@ class Exported(Generic[P, R]):
     """A StableHLO portable artifact, which includes the constants. `main` takes the index of the platform, if there are
     several, then the leaves of the arguments at `module_kept_var_idx`, and returns the leaves of the result."""
     module_kept_var_idx: tuple[int, ...]
-    _trace: Trace = field(alias="trace")
+    _trace: Trace[R] = field(alias="trace")
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -137,7 +138,7 @@ class Exported(Generic[P, R]):
         trace = self._trace
         program = self._jaxpr_on(self._devices_for_call(given))
         outs = bind(Call(self.fun_name, program), *trace.consts, *match_weak_types(given, self.in_avals))
-        return cast(R, self.out_tree.unflatten(to_arrays(outs)))
+        return trace.output(to_arrays(outs))
 
     def _devices_for_call(self, given: Sequence[Value]) -> tuple[Device, ...]:
         """Returns the devices on which a call runs."""
@@ -160,9 +161,7 @@ class Exported(Generic[P, R]):
         own_devices = devices_of(jaxpr)
         if devices == own_devices:
             return jaxpr
-        return jaxpr.memo.get(
-            ("on", devices), lambda: remap_devices(jaxpr, dict(zip(own_devices, devices, strict=True)))
-        )
+        return _on_devices(jaxpr, own_devices, devices)
 
     def mlir_module(self) -> str:
         """Returns the StableHLO module as text.
@@ -308,6 +307,12 @@ def export(
         return Exported(trace.name, traced.in_tree, where, module, kept_inputs, evolve(trace, jaxpr=program))
 
     return exported
+
+
+@memoize_on_object
+def _on_devices(jaxpr: Jaxpr, old: tuple[Device, ...], new: tuple[Device, ...]) -> Jaxpr:
+    """Returns the program on other devices: `new` in place of `old`."""
+    return remap_devices(jaxpr, dict(zip(old, new, strict=True)))
 
 
 def _normalize_devices(jaxpr: Jaxpr, requested: RequestedShardings | None) -> Jaxpr:

@@ -8,19 +8,17 @@ from typing import Any, ClassVar, Concatenate, TypeVar, final, overload
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.ops.structural import constant_like_aval
-from tracefx.pytrees.trees import TreeDef
-from tracefx.transforms.arguments import flatten_values, fun_name, normalize_argnums, require_callable, to_arrays
+from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.differentiation import (
-    call_and_flatten,
+    ArgumentDerivative,
     check_differentiable,
     require_scalar_output,
-    strip_tangents,
     tangent_to_array,
 )
-from tracefx.transforms.linearization import linearize_values
 from tracefx.transforms.transform import (
     L0,
     L1,
@@ -30,14 +28,11 @@ from tracefx.transforms.transform import (
     Argnum2,
     Gradients,
     No,
-    TransformOf,
     UnknownArgnum,
     UnknownArgnums,
     ValuesAndGradients,
     WrappedFunction,
     Yes,
-    to_argnums,
-    validate_argnums,
     validate_flag,
 )
 from tracefx.transforms.transformed_function import wrap_transformed
@@ -332,7 +327,7 @@ def grad(
 
 @final
 @frozen(init=False, eq=False, repr=False)
-class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
+class ValueAndGrad(ArgumentDerivative[ValuesAndGradients[N, H]]):
     """`value_and_grad` with its options, as a transformation value. The options are described at `grad`.
 
     >>> ValueAndGrad(argnums=[0, 1], has_aux=True)
@@ -340,9 +335,6 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     """
 
     title: ClassVar[str] = "value_and_grad"
-    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
-    has_aux: bool = field(default=False, validator=validate_flag)
-    holomorphic: bool = field(default=False, validator=validate_flag)
     allow_int: bool = field(default=False, validator=validate_flag)
 
     @overload
@@ -445,7 +437,7 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
 
 @final
 @frozen(init=False, eq=False, repr=False)
-class Grad(TransformOf[Gradients[N, H]]):
+class Grad(ArgumentDerivative[Gradients[N, H]]):
     """`grad` with its options, as a transformation value. The options are described at `grad`.
 
     >>> float((Grad() @ Grad())(lambda x: x**3)(2.0))
@@ -453,9 +445,6 @@ class Grad(TransformOf[Gradients[N, H]]):
     """
 
     title: ClassVar[str] = "grad"
-    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
-    has_aux: bool = field(default=False, validator=validate_flag)
-    holomorphic: bool = field(default=False, validator=validate_flag)
     allow_int: bool = field(default=False, validator=validate_flag)
 
     @overload
@@ -548,26 +537,14 @@ def _gradient(
     fun: Callable[..., Any], options: ValueAndGrad[Any, Any] | Grad[Any, Any]
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Value, Any, Any]]:
     """Returns a function of `(args, kwargs)` that gives `(value, gradient, aux)`; `aux` is None without `has_aux`."""
-    argnums, has_aux, holomorphic, allow_int = options.argnums, options.has_aux, options.holomorphic, options.allow_int
-    is_single = isinstance(argnums, int)
-    what = f"grad of {fun_name(fun)}: the differentiated arguments{'[0]' if is_single else ''}"
+
+    def check(aval: ShapedArray) -> None:
+        check_differentiable("grad", fun, aval.dtype, options.holomorphic, options.allow_int)
 
     def at(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Value, Any, Any]:
-        positions = normalize_argnums(argnums, len(args), "grad", fun)
-        flat, treedef = flatten_values(args[positions[0]] if is_single else tuple([args[i] for i in positions]), what)
-        for v in flat:
-            check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
-
-        def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-            full_args, given = list(args), treedef.unflatten(to_arrays(values))
-            for i, x in zip(positions, (given,) if is_single else given, strict=True):
-                full_args[i] = x
-            return call_and_flatten(fun, has_aux, full_args, kwargs)
-
-        linear, (out_tree, aux), handler = linearize_values(called, flat)
-        value = require_scalar_output(fun, linear.outs, out_tree, holomorphic)
+        linear, in_tree, out_tree, aux = options.linearize("grad", fun, check, args, kwargs)
+        value = require_scalar_output(fun, linear.outs, out_tree, options.holomorphic)
         cts = linear.pull([constant_like_aval(value.aval, 1)])
-        gradient = treedef.unflatten([tangent_to_array(ct) for ct in cts])
-        return value, gradient, strip_tangents(aux, handler) if has_aux else None
+        return value, in_tree.unflatten([tangent_to_array(ct) for ct in cts]), aux
 
     return at

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, TypeVar, final
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.handler import CURRENT, Handler, Tracer
+from tracefx.core.handler import CURRENT, Handler, Tracer, call_under
 from tracefx.errors import EscapedTracerError
+from tracefx.interpreters.interpreter import Interpreter
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import fun_name, require_callable
 from tracefx.transforms.transform import HandlerTransform, Preserving
@@ -22,7 +23,7 @@ R = TypeVar("R")
 @final
 @frozen(eq=False)
 class Handle(HandlerTransform[Preserving]):
-    """`handle` with its option, as a transformation value: the function runs under the handler that `make` returns.
+    """`handle` with its option, as a transformation value: the function runs under an interpreter or other handler.
 
     >>> import tracefx as fx
     >>> from tracefx.testing import IdentityHandler
@@ -38,9 +39,11 @@ class Handle(HandlerTransform[Preserving]):
     def _check_make(self, attribute: object, make: object) -> None:
         if not callable(make):
             raise TypeError(
-                f"handle: make must be a handler class or a function from handler to handler, got {make!r}; to use an "
-                "existing handler, write `with handling(handler):`"
+                "handle: make must be an interpreter, a handler class or a function from handler to handler, got "
+                f"{make!r}; to use an existing handler, write `with handling(handler):`"
             )
+        if isinstance(make, type) and issubclass(make, Interpreter):
+            raise TypeError(f"handle: make must be an interpreter, got its class: write {make.__name__}()")
 
     @override
     def over(self, handler: Handler, /) -> Handler:
@@ -56,17 +59,13 @@ class Handle(HandlerTransform[Preserving]):
         @wrap_transformed(self, fun)
         def handled(*args: Any, **kwargs: Any) -> Any:
             handler = self.over(CURRENT.get())
-            token = CURRENT.set(handler)
-            try:
-                out = fun(*args, **kwargs)
-            finally:
-                CURRENT.reset(token)
+            out = call_under(handler, fun, *args, **kwargs)
             for x in trees.leaves(out):
                 if isinstance(x, Tracer) and handler.owns(x):
                     raise EscapedTracerError(
                         f"handle: {fun_name(fun)} returned {x}, a tracer of {handler.title}, which has no meaning "
-                        f"outside of it: run the function in `with handling({type(handler).__name__}(current())) as "
-                        "h:` and unwrap the results by h.unwrap"
+                        "outside of it: run the function in a `with` block (`with interpreter.running() as h:` or "
+                        "`with handling(handler):`) and unwrap the results by h.unwrap"
                     )
             return out
 
@@ -78,16 +77,16 @@ def handle(fun: Callable[P, R], make: Callable[[Handler], Handler]) -> Callable[
 
     Args:
         fun: The function to run. It may return pytrees of arrays, or anything else.
-        make: A handler class, or a function from a handler to a handler. It is called once per call of `fun`, with the
-            current handler, which becomes the inner handler. Handlers that inherit from `tracefx.extend.Interpreter`
-            also interpret the bodies of jitted functions, loops and branches.
+        make: A `tracefx.extend.Interpreter`, a handler class, or a function from a handler to a handler. It is called
+            once per call of `fun`, with the current handler, which becomes the inner handler. Interpreters also
+            interpret the bodies of jitted functions, loops and branches.
 
     Returns:
         A function with the signature of `fun`.
 
     Raises:
-        TypeError: If `fun` or `make` is not callable, or, when the result is called, if `make` does not return a
-            handler.
+        TypeError: If `fun` or `make` is not callable or `make` is the class of an interpreter, or, when the result is
+            called, if `make` does not return a handler.
         EscapedTracerError: When the result is called, if `fun` returns a tracer of the handler.
 
     >>> import tracefx as fx

@@ -11,8 +11,8 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, float0
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import float0
 from tracefx.core.handler import as_array
 from tracefx.core.primitive import Zero
 from tracefx.core.values import Value
@@ -21,25 +21,15 @@ from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.structural import convert, instantiate, move_axis, reshape
-from tracefx.pytrees.trees import TreeDef
-from tracefx.transforms.arguments import (
-    flatten_values,
-    fun_name,
-    normalize_argnums,
-    require_callable,
-    to_arrays,
-)
-from tracefx.transforms.differentiation import call_and_flatten, check_differentiable, check_output, strip_tangents
-from tracefx.transforms.linearization import Linearization, linearize_values
+from tracefx.transforms.arguments import fun_name, require_callable
+from tracefx.transforms.differentiation import ArgumentDerivative, check_differentiable, check_output
+from tracefx.transforms.linearization import Linearization
 from tracefx.transforms.transform import (
     L0,
     No,
     SameArguments,
-    TransformOf,
     WrappedFunction,
     Yes,
-    to_argnums,
-    validate_argnums,
     validate_flag,
 )
 from tracefx.transforms.transformed_function import wrap_transformed
@@ -229,7 +219,7 @@ def hessian(
 
 @final
 @frozen(eq=False, repr=False)
-class JacFwd(TransformOf[SameArguments]):
+class JacFwd(ArgumentDerivative[SameArguments]):
     """`jacfwd` with its options, as a transformation value. The options are described at `jacfwd`.
 
     >>> JacFwd(argnums=[0, 1])
@@ -237,9 +227,6 @@ class JacFwd(TransformOf[SameArguments]):
     """
 
     title: ClassVar[str] = "jacfwd"
-    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
-    has_aux: bool = field(default=False, validator=validate_flag)
-    holomorphic: bool = field(default=False, validator=validate_flag)
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,7 +242,8 @@ class JacFwd(TransformOf[SameArguments]):
 
             def of_output(o: Value, active: bool) -> list[object]:
                 if not active:
-                    return [_zero_block((*o.aval.shape, *a.shape), o.aval.dtype) for a in avals]
+                    blocks = [ShapedArray((*o.aval.shape, *a.shape), o.aval.dtype) for a in avals]
+                    return [as_array(instantiate(Zero(block))) for block in blocks]
                 parts = _split_blocks(move_axis(next(pushed), 0, o.aval.ndim), -1, avals)
                 return [reshape(part, (*o.aval.shape, *a.shape)) for part, a in parts]
 
@@ -266,7 +254,7 @@ class JacFwd(TransformOf[SameArguments]):
 
 @final
 @frozen(eq=False, repr=False)
-class JacRev(TransformOf[SameArguments]):
+class JacRev(ArgumentDerivative[SameArguments]):
     """`jacrev` with its options, as a transformation value. The options are described at `jacrev`.
 
     >>> JacRev(allow_int=True)
@@ -274,9 +262,6 @@ class JacRev(TransformOf[SameArguments]):
     """
 
     title: ClassVar[str] = "jacrev"
-    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
-    has_aux: bool = field(default=False, validator=validate_flag)
-    holomorphic: bool = field(default=False, validator=validate_flag)
     allow_int: bool = field(default=False, validator=validate_flag)
 
     @override
@@ -303,7 +288,7 @@ class JacRev(TransformOf[SameArguments]):
 
 @final
 @frozen(eq=False, repr=False)
-class Hessian(TransformOf[SameArguments]):
+class Hessian(ArgumentDerivative[SameArguments]):
     """`hessian` with its options, as a transformation value: `JacFwd` of `JacRev` with these options.
 
     >>> float(Hessian()(lambda x: x**3)(2.0))
@@ -311,9 +296,6 @@ class Hessian(TransformOf[SameArguments]):
     """
 
     title: ClassVar[str] = "hessian"
-    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
-    has_aux: bool = field(default=False, validator=validate_flag)
-    holomorphic: bool = field(default=False, validator=validate_flag)
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -332,44 +314,29 @@ def _jacobian(
     options: JacFwd | JacRev, blocks_of: JacobianBlocks, fun: Callable[..., Any], allow_int: bool
 ) -> Callable[..., Any]:
     """Returns the transformed function of `JacFwd` or `JacRev`; `blocks_of` computes the blocks of the Jacobian."""
-    transform, argnums, has_aux, holomorphic = options.title, options.argnums, options.has_aux, options.holomorphic
-    require_callable(transform, fun)
+    title, holomorphic = options.title, options.holomorphic
+    require_callable(title, fun)
+
+    def check(aval: ShapedArray) -> None:
+        check_differentiable(title, fun, aval.dtype, holomorphic, allow_int)
+        if dtypes.is_complex(aval.dtype) and not holomorphic and isinstance(options, JacFwd):
+            # In forward mode a complex argument has two independent directions.
+            raise TypeError(
+                f"{title} of {fun_name(fun)}: complex arguments need holomorphic=True, for a holomorphic "
+                "function; otherwise use jacrev, or differentiate with respect to real and imaginary parts"
+            )
 
     @wrap_transformed(options, fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        positions = normalize_argnums(argnums, len(args), transform, fun)
-        dynamic = args[positions[0]] if isinstance(argnums, int) else tuple([args[i] for i in positions])
-        flat, in_tree = flatten_values(dynamic, f"{transform} of {fun_name(fun)}: the differentiated arguments")
-        for v in flat:
-            check_differentiable(transform, fun, v.aval.dtype, holomorphic, allow_int)
-            if dtypes.is_complex(v.aval.dtype) and not holomorphic and isinstance(options, JacFwd):
-                # In forward mode a complex argument has two independent directions.
-                raise TypeError(
-                    f"{transform} of {fun_name(fun)}: complex arguments need holomorphic=True, for a holomorphic "
-                    "function; otherwise use jacrev, or differentiate with respect to real and imaginary parts"
-                )
-
-        def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-            given = in_tree.unflatten(to_arrays(values))
-            full_args = list(args)
-            for i, x in zip(positions, [given] if isinstance(argnums, int) else given, strict=True):
-                full_args[i] = x
-            return call_and_flatten(fun, has_aux, full_args, kwargs)
-
-        linear, (out_tree, aux), handler = linearize_values(called, flat)
+        linear, in_tree, out_tree, aux = options.linearize(title, fun, check, args, kwargs)
         for o in linear.outs:
             # In reverse mode one cotangent cannot select both the real and the imaginary part of a complex output.
             if holomorphic or isinstance(options, JacRev):
-                check_output(transform, fun, o.aval, holomorphic)
+                check_output(title, fun, o.aval, holomorphic)
         result = out_tree.unflatten([in_tree.unflatten(row) for row in blocks_of(linear)])
-        return (result, strip_tangents(aux, handler)) if has_aux else result
+        return (result, aux) if options.has_aux else result
 
     return jacobian
-
-
-def _zero_block(shape: Shape, dtype: DType) -> Array:
-    """Returns the derivatives of an integer or boolean output: zeros."""
-    return as_array(instantiate(Zero(ShapedArray(shape, dtype))))
 
 
 def _basis(avals: Sequence[ShapedArray]) -> list[Value]:

@@ -6,7 +6,10 @@ It writes serialization version 3, which all later versions of JAX read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final, Literal, TypeAlias, cast, final
+
+import numpy as np
+from flatbuffers import Builder
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -14,7 +17,6 @@ from tracefx.core.dtypes import DType
 from tracefx.errors import SerializationError
 from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import NodeKind, TreeDescription, describe
-from tracefx.serialization.flatbuffers import Table, UInt, UIntVector, encode_flatbuffer
 
 _SERIALIZATION_VERSION: Final = 3
 _CALLING_CONVENTION: Final = 9
@@ -66,57 +68,107 @@ def encode_jax_export(
     (in_tree, out_tree), (ins, outs) = trees, avals
     unique = list(dict.fromkeys([a.strong() for a in (*ins, *outs)]))
     numbers = {aval: i for i, aval in enumerate(unique)}
-    unspecified = Table({})
-    return encode_flatbuffer(
-        Table(
-            {
-                0: UInt(_SERIALIZATION_VERSION, 2),
-                1: name,
-                2: _tree_table(describe(in_tree), f"the arguments of {name}"),
-                3: [_aval_table(a) for a in ins],
-                4: _tree_table(describe(out_tree), f"the result of {name}"),
-                5: [_aval_table(a) for a in outs],
-                7: [unspecified for _ in ins],
-                8: [unspecified for _ in outs],
-                9: list(platforms),
-                10: UIntVector((), 4),  # ordered effects
-                11: UIntVector((), 4),  # other effects
-                12: UIntVector((), 4),  # disabled checks
-                13: module,
-                14: UInt(_CALLING_CONVENTION, 2),
-                15: UIntVector(kept, 2),
-                16: UInt(len(platforms) > 1, 1),  # whether the module takes a platform index
-                18: UInt(devices, 4),
-                19: [_aval_table(a) for a in unique],
-                20: UIntVector((), 4),  # meshes
-                21: UIntVector((), 4),  # shardings
-                22: UIntVector([numbers[a.strong()] for a in ins], 4),
-                23: UIntVector([numbers[a.strong()] for a in outs], 4),
-                24: UIntVector([0 for _ in ins], 4),
-                25: UIntVector([0 for _ in outs], 4),
-            }
-        )
-    )
+    writer = _Writer()
+    unspecified = writer.table({}, {})
+    none = writer.numbers((), "<u4")
+    offsets = {
+        1: writer.string(name),
+        2: writer.tree(describe(in_tree), f"the arguments of {name}"),
+        3: writer.offsets([writer.aval(a) for a in ins]),
+        4: writer.tree(describe(out_tree), f"the result of {name}"),
+        5: writer.offsets([writer.aval(a) for a in outs]),
+        7: writer.offsets([unspecified for _ in ins]),
+        8: writer.offsets([unspecified for _ in outs]),
+        9: writer.offsets([writer.string(platform) for platform in platforms]),
+        10: none,  # ordered effects
+        11: none,  # other effects
+        12: none,  # disabled checks
+        13: writer.byte_vector(module),
+        15: writer.numbers(kept, "<u2"),
+        19: writer.offsets([writer.aval(a) for a in unique]),
+        20: none,  # meshes
+        21: none,  # shardings
+        22: writer.numbers([numbers[a.strong()] for a in ins], "<u4"),
+        23: writer.numbers([numbers[a.strong()] for a in outs], "<u4"),
+        24: writer.numbers([0 for _ in ins], "<u4"),
+        25: writer.numbers([0 for _ in outs], "<u4"),
+    }
+    scalars: dict[int, tuple[_ScalarType, int]] = {
+        0: ("Uint16", _SERIALIZATION_VERSION),
+        14: ("Uint16", _CALLING_CONVENTION),
+        16: ("Bool", len(platforms) > 1),  # whether the module takes a platform index
+        18: ("Uint32", devices),
+    }
+    return writer.finish(writer.table(offsets, scalars))
 
 
-def _tree_table(tree: TreeDescription, what: str) -> Table:
-    kind = _NODE_KIND_CODES.get(tree.kind)
-    if kind is None:
-        assert tree.type is not None
-        raise SerializationError(
-            f"{what}: JAX's format does not support {tree.type.__name__} unless it is registered there"
-        )
-    names = None
-    if tree.kind == "dict":
-        keys = cast(tuple[object, ...], tree.metadata)
-        if not all(isinstance(key, str) for key in keys):
-            raise SerializationError(f"{what}: JAX's format supports only strings as dict keys, got {list(keys)!r}")
-        names = [str(key) for key in keys]
-    return Table({0: UInt(kind, 1), 1: [_tree_table(c, what) for c in tree.children] or None, 2: names or None})
+_ScalarType: TypeAlias = Literal["Bool", "Int8", "Uint16", "Uint32"]
 
 
-def _aval_table(aval: ShapedArray) -> Table:
-    dtype = _DTYPE_CODES.get(aval.dtype)
-    if dtype is None:
-        raise SerializationError(f"JAX's format does not support the dtype {dtypes.name(aval.dtype)}, of {aval}")
-    return Table({0: UInt(0, 1), 1: [str(n) for n in aval.shape], 2: UInt(dtype, 1), 3: UInt(_DEVICE_MEMORY_SPACE, 1)})
+@final
+class _Writer:
+    """A FlatBuffers builder with typed methods. Each returns the offset of what it writes; offsets point backwards."""
+
+    def __init__(self) -> None:
+        self._builder = Builder()
+
+    def string(self, text: str) -> int:
+        offset: int = self._builder.CreateString(text, errors="surrogatepass")
+        return offset
+
+    def byte_vector(self, data: bytes) -> int:
+        offset: int = self._builder.CreateByteVector(data)
+        return offset
+
+    def numbers(self, values: Sequence[int], dtype: Literal["<u2", "<u4"]) -> int:
+        offset: int = self._builder.CreateNumpyVector(np.array(values, dtype))
+        return offset
+
+    def offsets(self, values: Sequence[int]) -> int:
+        """Writes a vector of tables, strings or vectors that are written already."""
+        self._builder.StartVector(4, len(values), 4)
+        for value in reversed(values):
+            self._builder.PrependUOffsetTRelative(value)
+        offset: int = self._builder.EndVector()
+        return offset
+
+    def table(self, offsets: Mapping[int, int], scalars: Mapping[int, tuple[_ScalarType, int]]) -> int:
+        """Writes a table: by slot, the offsets of fields that are written already, and scalars."""
+        self._builder.StartObject(1 + max([*offsets, *scalars], default=-1))
+        for slot, value in offsets.items():
+            self._builder.PrependUOffsetTRelativeSlot(slot, value, 0)
+        for slot, (kind, number) in scalars.items():
+            getattr(self._builder, f"Prepend{kind}Slot")(slot, number, 0)
+        offset: int = self._builder.EndObject()
+        return offset
+
+    def finish(self, root: int) -> bytes:
+        """Returns the bytes of a file with this root table."""
+        self._builder.Finish(root)
+        return bytes(self._builder.Output())
+
+    def tree(self, tree: TreeDescription, what: str) -> int:
+        kind = _NODE_KIND_CODES.get(tree.kind)
+        if kind is None:
+            assert tree.type is not None
+            raise SerializationError(
+                f"{what}: JAX's format does not support {tree.type.__name__} unless it is registered there"
+            )
+        offsets = {}
+        if tree.children:
+            offsets[1] = self.offsets([self.tree(child, what) for child in tree.children])
+        if tree.kind == "dict":
+            keys = cast(tuple[object, ...], tree.metadata)
+            names = [key for key in keys if isinstance(key, str)]
+            if len(names) != len(keys):
+                raise SerializationError(f"{what}: JAX's format supports only strings as dict keys, got {list(keys)!r}")
+            if names:
+                offsets[2] = self.offsets([self.string(name) for name in names])
+        return self.table(offsets, {0: ("Int8", kind)})
+
+    def aval(self, aval: ShapedArray) -> int:
+        dtype = _DTYPE_CODES.get(aval.dtype)
+        if dtype is None:
+            raise SerializationError(f"JAX's format does not support the dtype {dtypes.name(aval.dtype)}, of {aval}")
+        shape = self.offsets([self.string(str(n)) for n in aval.shape])
+        return self.table({1: shape}, {2: ("Int8", dtype), 3: ("Int8", _DEVICE_MEMORY_SPACE)})

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Concatenate, Final, Generic, Self, TypeVar, cast, final, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Concatenate, Final, Generic, Self, cast, final, overload
 
-from attrs import Attribute, evolve, field, frozen
-from typing_extensions import ParamSpec, override
+from attrs import evolve, field, frozen
+from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.control.call import Call
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Runnable
-from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
@@ -23,13 +23,12 @@ from tracefx.core.sharding import RequestedShardings
 from tracefx.core.values import ConcreteArray, Value, jax_hint
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
-from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     argument_names,
-    check_argnums,
     fun_name,
     require_callable,
     to_arrays,
@@ -40,37 +39,23 @@ from tracefx.transforms.shape_dtype_struct import flatten_avals
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
 from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
-from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, TraceKey, along, is_cacheable, trace, trace_key
-from tracefx.transforms.transform import Preserving, TransformOf, validate_flag
+from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, TraceKey, cache_trace, trace, trace_key
+from tracefx.transforms.transform import (
+    Preserving,
+    TransformOf,
+    to_argnames,
+    to_positions,
+    validate_argnames,
+    validate_argnums,
+    validate_flag,
+)
 from tracefx.transforms.transformed_function import importable_name
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+Out = TypeVar("Out", default=Any)
 S = TypeVar("S")
-
-
-def _to_argnums(given: int | Sequence[int] | None) -> tuple[int, ...]:
-    numbers = () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
-    return numbers if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers) else tuple(sorted({*numbers}))
-
-
-def _to_argnames(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    if given is None or isinstance(given, str):
-        return () if given is None else (given,)
-    try:
-        return tuple(sorted(set(given), key=str))
-    except TypeError as error:
-        raise TypeError(f"jit: names of arguments must be a string or a sequence of strings, got {given!r}") from error
-
-
-def _check_argnums(transform: Jit, option: Attribute[tuple[int, ...]], given: tuple[int, ...]) -> None:
-    check_argnums(given, transform.title, option.alias or option.name)
-
-
-def _check_argnames(transform: Jit, option: Attribute[tuple[str, ...]], given: tuple[str, ...]) -> None:
-    if any(not isinstance(n, str) for n in given):
-        raise TypeError(f"jit: {option.alias} must be a string or a sequence of strings, got {given!r}")
 
 
 @final
@@ -83,10 +68,10 @@ class Jit(TransformOf[Preserving]):
     """
 
     title: ClassVar[str] = "jit"
-    static_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, validator=_check_argnums)
-    static_argnames: tuple[str, ...] = field(default=(), converter=_to_argnames, validator=_check_argnames)
-    donate_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, validator=_check_argnums)
-    donate_argnames: tuple[str, ...] = field(default=(), converter=_to_argnames, validator=_check_argnames)
+    static_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
+    static_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
+    donate_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
+    donate_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
     keep_unused: bool = field(default=False, validator=validate_flag)
     inline: bool = field(default=False, validator=validate_flag)
     in_shardings: PyTree = None
@@ -104,7 +89,7 @@ class Jit(TransformOf[Preserving]):
 
 @final
 @frozen(eq=False)
-class FastPathProgram:
+class FastPathProgram(Generic[Out]):
     """A compiled program for positional arguments that are all arrays of these types: they need no flattening."""
 
     consts: tuple[Value, ...]
@@ -113,26 +98,29 @@ class FastPathProgram:
     settings: Mapping[Setting[Any], object]
     """The settings under which the program was found, the very object: comparing it is comparing a pointer."""
     program: Runnable
-    out_tree: TreeDef
-    on_buffers: Callable[[Sequence[Buffer]], object] | None
+    output: Callable[[Iterable[object]], Out]
+    """Makes the result of its leaves."""
+    on_buffers: Callable[[Sequence[Buffer]], Out] | None
     """The program as a function from buffers to the result, if it can be called with buffers alone."""
 
     @classmethod
-    def of(cls, avals: tuple[ShapedArray, ...], traced: Trace, program: Runnable) -> Self:
+    def of(cls, avals: tuple[ShapedArray, ...], traced: Trace[Out], program: Runnable) -> Self:
         """Returns the fast-path program of a trace under the current settings."""
-        consts, tree = traced.consts, traced.out_tree
+        consts, output = traced.consts, traced.out_tree.unflatten
         avals = (*[c.aval for c in consts], *avals)
-        direct: Callable[[Sequence[Buffer]], object] | None = program.on_buffers
-        if direct is not None:
-            direct = program.on_buffers_one if tree == trees.leaf() else _unflattening(tree, program.on_buffers)
-        return cls(consts, avals, SETTINGS.get().values, program, tree, direct)
+        direct: Callable[[Sequence[Buffer]], Out] | None = None
+        if (on_buffers := program.on_buffers) is not None:
+            if traced.out_tree == trees.leaf():
+                direct = cast("Callable[[Sequence[Buffer]], Out]", program.on_buffers_one)  # the output is one array
+            else:
+                direct = _unflattening(output, on_buffers)
+        return cls(consts, avals, SETTINGS.get().values, program, output, direct)
 
 
 def _unflattening(
-    tree: TreeDef, on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]] | None
-) -> Callable[[Sequence[Buffer]], object]:
-    assert on_buffers is not None
-    return lambda buffers: tree.unflatten(on_buffers(buffers))
+    output: Callable[[Iterable[object]], Out], on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]]
+) -> Callable[[Sequence[Buffer]], Out]:
+    return lambda buffers: output(on_buffers(buffers))
 
 
 _STATIC_OR_TREE: Final = (
@@ -166,12 +154,12 @@ class Jitted(Generic[P, R]):
                 f"jit of {self._name}: the arguments {sorted(map(str, conflicting))} are both static and donated, but "
                 "only traced arguments have buffers to donate"
             )
-        self._traces = TRACES.traces(fun)
-        self._programs: dict[TraceKey, tuple[Trace, Runnable]] = {}
-        self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool, Mesh], FastPathProgram] = {}
+        self._traces = TRACES.of(fun)
+        self._programs = BoundedCache[TraceKey, tuple[Trace[R], Runnable]](MAX_TRACES)
+        self._flat_programs = BoundedCache[tuple[tuple[ShapedArray, ...], bool, Mesh], FastPathProgram[R]](MAX_TRACES)
         self._has_shardings = options.in_shardings is not None or options.out_shardings is not None
-        self._fast_path: FastPathProgram | None = None
-        self._last_program: tuple[TraceKey, tuple[Trace, Runnable]] | None = None
+        self._fast_path: FastPathProgram[R] | None = None
+        self._last_program: tuple[TraceKey, tuple[Trace[R], Runnable]] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # The fast path of a repeated call, where every 10 ns count.
@@ -195,10 +183,10 @@ class Jitted(Generic[P, R]):
             buffers.append(x.buffer)
             position += 1  # noqa: SIM113
         if (run := fast_path.on_buffers) is not None:
-            return run(buffers)  # type: ignore[return-value]  # an R
-        return cast(R, fast_path.out_tree.unflatten(fast_path.program(given)))  # type: ignore[arg-type]  # arrays
+            return run(buffers)
+        return fast_path.output(fast_path.program(given))  # type: ignore[arg-type]  # arrays
 
-    def _call_uncommitted(self, fast_path: FastPathProgram, given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
+    def _call_uncommitted(self, fast_path: FastPathProgram[R], given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
         """Calls a program on a device that does not share memory with the host.
 
         There the arguments may also be uncommitted arrays of the default device, which have device buffers.
@@ -219,7 +207,7 @@ class Jitted(Generic[P, R]):
                 buffers.append(cached[1])
             else:
                 return self._call(args, {})
-        return cast(R, fast_path.out_tree.unflatten(run(buffers)))
+        return fast_path.output(run(buffers))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """The slow path of a call: for arguments of any kind, under any handler."""
@@ -229,12 +217,12 @@ class Jitted(Generic[P, R]):
             inputs: Sequence[Value | NDArray]
             fast_path = None if kwargs else self._find_fast_path(args)
             if fast_path is not None:
-                inputs, consts, program, out_tree = args, fast_path.consts, fast_path.program, fast_path.out_tree
+                inputs, consts, program, output = args, fast_path.consts, fast_path.program, fast_path.output
             else:
                 inputs, key = self._flatten_concrete(args, kwargs)
                 traced, program = self._program(key, args, kwargs)
-                consts, out_tree = traced.consts, traced.out_tree
-            return cast(R, out_tree.unflatten(program([*consts, *inputs] if consts else inputs)))
+                consts, output = traced.consts, traced.out_tree.unflatten
+            return output(program([*consts, *inputs] if consts else inputs))
         if self._options.compiler_options and isinstance(CURRENT.get(), Stage):
             raise ValueError(
                 f"jit of {self._name}: compiler_options apply to a whole program, so only the outermost jit may "
@@ -252,9 +240,9 @@ class Jitted(Generic[P, R]):
             outs = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
         if requested is not None:
             outs = constrain_shardings(outs, requested.outputs)
-        return cast(R, traced.out_tree.unflatten(to_arrays(outs)))
+        return traced.output(to_arrays(outs))
 
-    def _find_fast_path(self, args: tuple[Any, ...]) -> FastPathProgram | None:
+    def _find_fast_path(self, args: tuple[Any, ...]) -> FastPathProgram[R] | None:
         """Returns the program, compiled if necessary, if all positional arguments are arrays; otherwise None."""
         avals = tuple([x.aval for x in args if type(x) is ConcreteArray or type(x) is ShardedArray])
         if len(avals) != len(args):
@@ -264,13 +252,13 @@ class Jitted(Generic[P, R]):
             _, key = self._flatten_concrete(args, {})
             traced, program = self._program(key, args, {})
             fast_path = FastPathProgram.of(avals, traced, program)
-            entry = insert_bounded(self._flat_programs, (avals, key.x64, key.mesh), fast_path, MAX_TRACES)
+            entry = self._flat_programs.insert((avals, key.x64, key.mesh), fast_path)
         if DEFAULT_DEVICE.value is None:  # the fast path runs programs on the devices of their operands
             settings = SETTINGS.get().values
             self._fast_path = entry if entry.settings is settings else evolve(entry, settings=settings)
         return entry
 
-    def _program(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
+    def _program(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace[R], Runnable]:
         """Returns the trace and the program for a call, compiled if necessary."""
         recent = self._last_program
         if recent is not None and recent[0] == key:  # with many leaves, comparing two keys is cheaper than hashing one
@@ -300,21 +288,18 @@ class Jitted(Generic[P, R]):
         except TypeError:
             self._require_arrays(leaves, dynamic, len(args))
             raise
-        return values, trace_key(in_tree, tuple([v.aval for v in values]), statics, along(values))
+        return values, trace_key(in_tree, tuple([v.aval for v in values]), statics)
 
-    def _trace(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-        known = self._traces.get((key, self._static))
-        if known is not None:
-            return known
+    def _trace(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace[R]:
+        cache_key = key, self._static
+        cached = self._traces.get(cache_key)
+        if cached is not None:
+            return cached
         dynamic, _ = self._static.split(self._where, args, kwargs)
         fun = self._static.bind_static(self._fun, args, kwargs)
         names = self._argument_names(dynamic, len(args))
-        new_trace = trace(fun, key.in_tree, key.avals, names, self._name, along=key.along)
-        return (
-            insert_bounded(self._traces, (key, self._static), new_trace, MAX_TRACES)
-            if is_cacheable(new_trace)
-            else new_trace
-        )
+        new = trace(fun, key.in_tree, key.avals, names, self._name)
+        return cache_trace(self._traces, cache_key, new)
 
     def _argument_names(self, dynamic: DynamicArguments, count: int) -> list[str]:
         """Returns the names, for messages, of the traced leaves of a call with `count` positional arguments."""
@@ -334,7 +319,7 @@ class Jitted(Generic[P, R]):
                     f"{type(leaf).__name__}" + (jax_hint(leaf) or _STATIC_OR_TREE)
                 )
 
-    def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
+    def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace[R], Runnable]:
         traced = self._trace(key, args, kwargs)
         donated = self._donated(key, args, len(traced.consts))
         requested = self._requested_shardings(key, traced) if self._has_shardings else None
@@ -349,7 +334,7 @@ class Jitted(Generic[P, R]):
             program = lowered.compile(options.compiler_options)
         else:
             program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, requested, any_sharded)
-        return insert_bounded(self._programs, key, (traced, program), MAX_TRACES)
+        return self._programs.insert(key, (traced, program))
 
     def _requested_shardings_for_call(
         self, key: TraceKey, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -454,7 +439,7 @@ class Jitted(Generic[P, R]):
         '<lambda> has not been traced yet'
         """
         key = self._abstract_signature(args, kwargs)
-        cached = [k for k, static in list(self._traces) if static == self._static]
+        cached = [k for k, static in self._traces if static == self._static]
         if key in cached:
             return f"{self._name} has a trace for these arguments"
         if not cached:

@@ -10,7 +10,7 @@ from tracefx.control.custom_vjp import CustomLinear
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import bind, current, varies
+from tracefx.core.handler import bind, current
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
@@ -19,7 +19,8 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
-from tracefx.transforms.custom_functions import is_valid_tangent, user_code_boundary
+from tracefx.transforms.custom_functions import user_code_boundary
+from tracefx.transforms.differentiation import is_valid_tangent
 
 Res = TypeVar("Res")
 X = TypeVar("X")
@@ -71,7 +72,7 @@ def linear_call(
         return outs
 
     given = [*residuals, *operands]
-    jaxpr, consts = stage(flat, [x.aval for x in given], current(), along=list(map(varies, given)))
+    jaxpr, consts = stage(flat, [x.aval for x in given], current())
     body, structure, const_count = jaxpr.closed(), out_tree, len(consts)
     _require_inexact(f"linear_call of {name}: linear arguments", in_avals)
     _require_inexact(f"linear_call of {name}: outputs", body.out_avals)

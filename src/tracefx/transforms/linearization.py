@@ -8,32 +8,23 @@ from typing import Final, TypeAlias, TypeVar, final
 from attrs import frozen
 
 from tracefx.core import dtypes
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray, join_vma
 from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, Handler, varies
+from tracefx.core.handler import CURRENT, call_under, checked_axes
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.partial_eval import PartialEval
-from tracefx.interpreters.recording import Recording, StageTracer
+from tracefx.interpreters.recording import StageTracer
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import instantiate, match_aval
 
 Aux = TypeVar("Aux")
 FlatFunctionWithAux: TypeAlias = Callable[[Sequence[Value]], tuple[list[Value], Aux]]
 """A function from values to output values and an auxiliary output that is not differentiated."""
-
-
-def run_with_handler(handler: Handler, f: FlatFunctionWithAux[Aux], args: Sequence[Value]) -> tuple[list[Value], Aux]:
-    """Calls `f` with `handler` current."""
-    token = CURRENT.set(handler)
-    try:
-        return f(args)
-    finally:
-        CURRENT.reset(token)
 
 
 def jvp_values(
@@ -47,12 +38,12 @@ def jvp_values(
     """
     handler = JVP(CURRENT.get())
     duals = [handler.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
-    outs, aux = run_with_handler(handler, f, duals)
+    outs, aux = call_under(handler, f, duals)
     pairs = [handler.unwrap(o) for o in outs]
     return [p for p, _ in pairs], [t for _, t in pairs], aux, handler
 
 
-_CotangentMap: TypeAlias = Callable[[Value, Axes, Sequence[tuple[str, int]]], Value]
+_CotangentMap: TypeAlias = Callable[[Value, MeshAxes, Sequence[tuple[str, int]]], Value]
 
 
 @final
@@ -61,7 +52,7 @@ class CotangentCollectives:
     """Collectives that convert between reduced and unreduced cotangents.
 
     A cotangent is reduced if every device has its true value, and unreduced if the true value is the sum of those of
-    the devices. Both take the value, the mesh axes along which its primal varies, and the axes that matter, with their
+    the devices. Both take the value, the mesh axes over which its primal varies, and the axes that matter, with their
     sizes.
     """
 
@@ -79,60 +70,54 @@ class UnreducedCotangents:
     """Converts cotangents at the boundary of a linear program that runs on several devices.
 
     The devices transpose the program together, on unreduced cotangents (see `CotangentCollectives`); those that users
-    pass and get are reduced. `axes` are the checked mesh axes, with their sizes, along which any value of the program
-    varies. `ins` and `outs` are the axes along which the inputs of the program, and its outputs, vary.
+    pass and get are reduced.
+
+    Args:
+        axes: The checked mesh axes, with their sizes, over which any value of the program varies.
+        checked: The names of all checked mesh axes where the program was recorded.
     """
 
     axes: tuple[tuple[str, int], ...] = ()
-    ins: tuple[Axes, ...] = ()
-    outs: tuple[Axes, ...] = ()
+    checked: MeshAxes = NOT_VARYING
 
     @classmethod
-    def of(cls, recorded: Recording, named: Axes, ins: Sequence[Value], outs: Sequence[Value]) -> UnreducedCotangents:
-        """Returns the conversion for a recorded linear program.
-
-        Args:
-            recorded: The recorder of the program.
-            named: The named axes that its collectives use.
-            ins: The primal values of its inputs.
-            outs: The primal values of its outputs.
-        """
-        checked = recorded.checked
+    def of(cls, jaxpr: Jaxpr) -> UnreducedCotangents:
+        """Returns the conversion for a linear program that was recorded under the current handler."""
+        checked = checked_axes(CURRENT.get().axes)
         if not checked:
             return ALL_REDUCED
-        used_axes = named.union(*recorded.varying.values())
-        axes = tuple([(name, size) for name, size in checked.items() if name in used_axes])
-        return cls(axes, tuple(map(varies, ins)), tuple(map(varies, outs)))
+        named = [str(e.name) for e in jaxpr.effects if isinstance(e, NamedAxisEffect)]
+        variables = (*jaxpr.constvars, *jaxpr.invars, *[v for eqn in jaxpr.eqns for v in eqn.outs])
+        used = join_vma([v.aval for v in variables]).union(named)
+        return cls(tuple([axis for axis in checked if axis[0] in used]), frozenset([name for name, _ in checked]))
 
-    def require(self, what: str, cts: Sequence[Tangent]) -> None:
-        """Raises TypeError for a cotangent that varies along an axis along which its output does not."""
-        for i, (ct, known) in enumerate(zip(cts, self.outs, strict=bool(self.outs))):
-            if isinstance(ct, Zero):
-                continue
-            if extra_axes := varies(ct) - known:
+    def require(self, what: str, cts: Sequence[Tangent], avals: Sequence[ShapedArray]) -> None:
+        """Raises TypeError for a cotangent that varies over more axes than its output, whose type is in `avals`."""
+        for i, (ct, aval) in enumerate(zip(cts, avals, strict=True)):
+            if extra_axes := (ct.aval.vma - aval.vma) & self.checked:
                 names = ", ".join(map(repr, sorted(extra_axes)))
                 raise TypeError(
                     f"{what}: the cotangent of output {i} varies along {names}, but the output is replicated there: "
-                    f"got {ct.aval.varying(varies(ct))}, expected {ct.aval.varying(known)}. Sum it by psum along "
-                    f"{names}, or make the output varying by lax.pcast"
+                    f"got {ct.aval}, expected {aval.tangent()}. Sum it by psum along {names}, or make the output "
+                    "varying by lax.pcast"
                 )
 
-    def split(self, cts: Sequence[Tangent]) -> Sequence[Tangent]:
-        """Converts the cotangents of outputs from reduced to unreduced."""
+    def split(self, cts: Sequence[Tangent], avals: Sequence[ShapedArray]) -> Sequence[Tangent]:
+        """Converts the cotangents of outputs of types `avals` from reduced to unreduced."""
         if not self.axes:
             return cts
         return [
-            ct if isinstance(ct, Zero) else COTANGENT_COLLECTIVES.value.split(ct, known, self.axes)
-            for ct, known in zip(cts, self.outs, strict=True)
+            ct if isinstance(ct, Zero) else COTANGENT_COLLECTIVES.value.split(ct, aval.vma, self.axes)
+            for ct, aval in zip(cts, avals, strict=True)
         ]
 
-    def reduce(self, cts: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
-        """Converts the cotangents of inputs from unreduced to reduced."""
+    def reduce(self, cts: Sequence[Tangent | None], avals: Sequence[ShapedArray]) -> Sequence[Tangent | None]:
+        """Converts the cotangents of inputs of types `avals` from unreduced to reduced."""
         if not self.axes:
             return cts
         return [
-            ct if ct is None or isinstance(ct, Zero) else COTANGENT_COLLECTIVES.value.reduce(ct, known, self.axes)
-            for ct, known in zip(cts, self.ins, strict=True)
+            ct if ct is None or isinstance(ct, Zero) else COTANGENT_COLLECTIVES.value.reduce(ct, aval.vma, self.axes)
+            for ct, aval in zip(cts, avals, strict=True)
         ]
 
 
@@ -167,11 +152,11 @@ class LinearMap:
     def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
         """Returns the cotangents of the inputs, given those of the outputs."""
         operands = [UndefinedPrimal(v.aval) for v in self.jaxpr.invars]
-        output_cts = self.unreduced.split(cts)
+        output_cts = self.unreduced.split(cts, self.out_avals)
         input_cts = backward_pass(
             self.jaxpr, self.consts, operands, [ct for ct, m in zip(output_cts, self.active_outputs, strict=True) if m]
         )
-        results = iter(self.unreduced.reduce(input_cts))
+        results = iter(self.unreduced.reduce(input_cts, self.jaxpr.in_avals))
         pulled: list[Tangent] = []
         for aval, m in zip(self.in_avals, self.active_inputs, strict=True):
             ct = next(results) if m else None
@@ -210,11 +195,11 @@ def linearize_values(
         is_active = dtypes.is_inexact(p.aval.dtype) and (moving is None or moving[i])
         mask.append(is_active)
         if is_active:
-            t = recorder.input(p.aval.tangent(), "a tangent", varies(p))
+            t = recorder.input(p.aval.tangent(), "a tangent")
             inputs.append(t)
             p = handler.wrap(p, t)
         duals.append(p)
-    outs, aux = run_with_handler(handler, f, duals)
+    outs, aux = call_under(handler, f, duals)
     primals_out: list[Value] = []
     tangents_out: list[Value] = []
     has_tangent: list[bool] = []
@@ -225,11 +210,6 @@ def linearize_values(
         if not isinstance(tangent, Zero):
             tangents_out.append(tangent)
     jaxpr, consts = recorder.build(inputs, tangents_out)
-    named = (
-        frozenset([str(e.name) for e in jaxpr.effects if isinstance(e, NamedAxisEffect)])
-        if recorder.checked
-        else NOWHERE
-    )
     linear = Linearization(
         jaxpr,
         tuple(consts),
@@ -237,7 +217,7 @@ def linearize_values(
         tuple(has_tangent),
         tuple([p.aval for p in primals]),
         tuple([p.aval for p in primals_out]),
-        UnreducedCotangents.of(recorder, named, [p for p, m in zip(primals, mask, strict=True) if m], primals_out),
+        UnreducedCotangents.of(jaxpr),
         tuple(primals),
         tuple(primals_out),
     )

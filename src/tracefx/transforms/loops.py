@@ -10,6 +10,8 @@ from attrs import frozen
 from tracefx.control.while_loop import BOOL_AVAL, While
 from tracefx.core import dtypes, promotion
 from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.avals import NOT_VARYING, join_vma, without_vma
+from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value, as_value, to_numpy
@@ -19,7 +21,7 @@ from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.structural import convert_value
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
-from tracefx.transforms.body_tracing import Adapter, CarryVaryingAxes, trace_body, trace_step
+from tracefx.transforms.body_tracing import Adapter, trace_body, trace_step
 from tracefx.transforms.scans import scan_adapted
 
 T = TypeVar("T")
@@ -125,23 +127,26 @@ def _adapted_while_loop(
             return init
         carry, tree = flatten_values(init, f"{where}: init_val")
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    varying_axes = CarryVaryingAxes()
-    while True:
+    carry_vma = NOT_VARYING
+    while True:  # fixed point: all carries vary over the mesh axes over which the number of steps does
         body, step, carry = trace_step(
-            where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt, varying_axes
+            where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt, carry_vma
         )
-        condition = trace_body(
-            where, cond_fun, in_tree, [c.aval for c in carry], cond_adapt, varying_axes.known(carry, ())
-        )
-        if not varying_axes.join_condition(condition):  # the carry varies wherever the number of steps does
+        condition = trace_body(where, cond_fun, in_tree, step.in_avals[len(body.consts) :], cond_adapt)
+        steps_vma = join_vma(condition.jaxpr.out_avals)
+        if steps_vma <= carry_vma:
             break
-    if condition.jaxpr.out_avals != (BOOL_AVAL,) or condition.out_tree != trees.structure(0):
+        carry_vma = steps_vma
+    if without_vma(condition.jaxpr.out_avals) != (BOOL_AVAL,) or condition.out_tree != trees.structure(0):
         given = condition.out_tree.unflatten(map(str, condition.jaxpr.out_avals))
         raise TypeError(f"{where}: cond_fun must return a boolean scalar, got {given}")
     asked, done = len(condition.consts), len(body.consts)
-    key = ("while", id(condition.jaxpr), asked, done, max_steps)
-    op = step.memo.get(key, lambda: While(step, done, condition.jaxpr, asked, max_steps))
+    arguments = id(condition.jaxpr), asked, done, max_steps  # the cached primitive keeps the condition alive
+    op = step.memo.get(_WHILE, arguments, lambda: While(step, done, condition.jaxpr, asked, max_steps))
     return tree.unflatten(to_arrays(bind(op, *condition.consts, *body.consts, *carry)))
+
+
+_WHILE: Final = MemoKey[While]("the primitive of a body and the condition with this id")
 
 
 def _run_in_python(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) -> tuple[T, bool]:

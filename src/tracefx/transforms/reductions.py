@@ -18,8 +18,8 @@ from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
+from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM
 from tracefx.ops.reductions import reduction
-from tracefx.ops.reductions.reduction import dtype_extreme
 from tracefx.ops.reductions.sliding_windows import SlidingWindows, sliding_windows
 from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum, WindowReduction
 from tracefx.ops.static_integers import static_ints
@@ -42,8 +42,8 @@ _IDENTITY_ELEMENTS: Final[Mapping[object, _IdentityElement]] = MappingProxyType(
     {
         elementwise.add: lambda dtype: 0,
         arithmetic.mul: lambda dtype: 1,
-        arithmetic.max: lambda dtype: dtype_extreme(dtype, -1),
-        arithmetic.min: lambda dtype: dtype_extreme(dtype, 1),
+        arithmetic.max: MAXIMUM.identity,
+        arithmetic.min: MINIMUM.identity,
         bitwise.bitwise_and: _all_ones,
         bitwise.bitwise_or: lambda dtype: 0,
         bitwise.bitwise_xor: lambda dtype: 0,

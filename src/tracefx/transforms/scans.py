@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from tracefx.control.scan import Scan
 from tracefx.core.array import Array
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value
@@ -16,7 +17,7 @@ from tracefx.ops.structural import reshape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
-from tracefx.transforms.body_tracing import Adapter, CarryVaryingAxes, trace_step
+from tracefx.transforms.body_tracing import Adapter, trace_step
 from tracefx.transforms.tracing import Trace
 from tracefx.transforms.vmap import vmap
 
@@ -115,13 +116,14 @@ def scan_adapted(
         slices,
         lambda t: _split_out_tree(where, t)[0],
         adapt,
-        CarryVaryingAxes(arrays),
     )
     ys = _split_out_tree(where, traced)[1]
-    key = ("scan", m, n, reverse, unroll_count, checkpoint)
-    op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, unroll_count, checkpoint))
+    op = _scan_primitive(step, n, m, len(traced.consts), reverse, unroll_count, checkpoint)
     results = to_arrays(bind(op, *traced.consts, *carry, *arrays))
     return carry_tree.unflatten(results[:m]), ys.unflatten(results[m:])
+
+
+_scan_primitive: Final = memoize_on_object(Scan)
 
 
 def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar, final, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Final, TypeVar, final, overload
 
 import numpy as np
 from attrs import field, frozen
@@ -13,14 +12,17 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.shard_map import REPLICATED
 from tracefx.control.shard_map import ShardMapPrimitive as Operation
-from tracefx.core.avals import NOWHERE
+from tracefx.core.avals import MeshAxes
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
-from tracefx.core.handler import CURRENT, Handler, as_array, bind, current, varies
-from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.varying import ACTUAL
+from tracefx.core.effects import NamedAxisEffect
+from tracefx.core.handler import CURRENT, AxisEnvironment, Handler, NamedAxis, as_array, bind, current
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.primitive import Primitive
+from tracefx.core.varying import VmaInference
 from tracefx.interpreters.named_axes import NamedAxes
-from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
+from tracefx.ops.collectives.collective import AllReduce, Collective, from_unreduced, to_unreduced
+from tracefx.ops.collectives.exchange import AllGather
 from tracefx.ops.shape.shape import expand_dims, squeeze
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
@@ -28,8 +30,16 @@ from tracefx.shardings.meshes import MESH, Mesh, PartitionSpec, Unconstrained
 from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.jit import Jit
 from tracefx.transforms.linearization import COTANGENT_COLLECTIVES, CotangentCollectives
-from tracefx.transforms.tracing import TRACES, is_cacheable, trace, trace_key
-from tracefx.transforms.transform import HashableTree, Preserving, TransformOf, to_hashable_tree, validate_flag
+from tracefx.transforms.tracing import TRACES, cache_trace, trace, trace_key
+from tracefx.transforms.transform import (
+    HashableTree,
+    Preserving,
+    TransformOf,
+    to_hashable_tree,
+    to_positions,
+    validate_argnums,
+    validate_flag,
+)
 from tracefx.transforms.transformed_function import wrap_transformed
 from tracefx.transforms.vmap import mapped_axis_size, mapped_dim
 
@@ -44,23 +54,24 @@ def _to_axis_names(given: Iterable[str]) -> frozenset[str]:
     return frozenset([given] if isinstance(given, str) else given)
 
 
-def _to_argnums(given: int | Sequence[int]) -> tuple[int, ...]:
-    return (given,) if isinstance(given, int) else tuple(given)
-
-
 @final
 @frozen(eq=False)
 class ManualAxes(NamedAxes):
     """Handler of the manual axes of a `shard_map`: the mesh axes along which devices run on their own shards."""
 
-    check_vma: bool
-    """Whether the axes along which values vary are tracked."""
 
-    @property
-    @override
-    def checked(self) -> Mapping[str, int]:
-        names = {str(name): size for name, size in self.names.items()} if self.check_vma else {}
-        return MappingProxyType({**self.inner.checked, **names})
+def _actual_vma(prim: Primitive, operands: MeshAxes) -> MeshAxes:
+    """Returns the mesh axes over which the results of a primitive may differ, whatever their types declare.
+
+    A replicated value that `pcast` made varying is replicated nevertheless, and so is the result of `all_gather`.
+    """
+    if not isinstance(prim, Collective | HasSubjaxprs):
+        return operands
+    names = [str(e.name) for e in prim.effects if isinstance(e, NamedAxisEffect)]
+    return operands.difference(names) if isinstance(prim, AllReduce | AllGather) else operands.union(names)
+
+
+_ACTUAL: Final = VmaInference(_actual_vma)
 
 
 def _enclosing_manual_axes(handler: Handler) -> frozenset[str]:
@@ -120,19 +131,19 @@ class ShardMap(TransformOf[Preserving]):
         op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name)
         names = argument_names(fun, name, args, {}, range(len(args)))
         parts = [op.shard_aval(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
-        token = CURRENT.set(ManualAxes(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}, self.check_vma))
+        if self.check_vma:
+            parts = [aval.with_vma(aval.vma.union(s.names)) for aval, s in zip(parts, specs, strict=True)]
+        named: AxisEnvironment = {axis: NamedAxis(mesh.shape[axis], self.check_vma) for axis in axes}
+        token = CURRENT.set(ManualAxes(CURRENT.get(), named))
         mesh_override = MESH.override(mesh)
         mesh_override.__enter__()
         try:
-            spec_axes = [NOWHERE.union(s.names) if self.check_vma else NOWHERE for s in specs]
-            along = tuple([varies(v) | names for v, names in zip(values, spec_axes, strict=True)])
-            key = trace_key(tree, tuple(parts), (), lambda: along)
-            known = TRACES.traces(fun)
-            traced = known.get((key, mesh))
+            key = trace_key(tree, tuple(parts), ())
+            traces = TRACES.of(fun)
+            traced = traces.get((key, mesh))
             if traced is None:
-                traced = trace(fun, tree, tuple(parts), names, name, "shard_map", key.along)
-                if is_cacheable(traced):
-                    known[key, mesh] = traced
+                new = trace(fun, tree, tuple(parts), names, name, "shard_map")
+                traced = cache_trace(traces, (key, mesh), new)
         finally:
             mesh_override.__exit__(None, None, None)
             CURRENT.reset(token)
@@ -193,7 +204,9 @@ class ShardMap(TransformOf[Preserving]):
 
     def _require_replicated(self, op: Operation, out_tree: trees.TreeDef) -> None:
         """Raises ValueError if an output may vary along an axis that its specification does not contain."""
-        outs = ACTUAL.through(op.jaxpr, [frozenset(spec.names) for spec in op.in_specs])
+        body = op.jaxpr
+        inputs = [a.with_vma(frozenset(s.names)) for a, s in zip(body.in_avals, op.in_specs, strict=True)]
+        outs = [aval.vma for aval in _ACTUAL.retype(body, inputs).out_avals]
         paths = [trees.keystr(path) for path, _ in trees.flatten_with_path(out_tree.unflatten(range(len(outs))))[0]]
         for result, spec, path in zip(outs, op.out_specs, paths, strict=True):
             wrong = sorted(result - {*spec.names})
@@ -301,10 +314,14 @@ class Pmap(TransformOf[Preserving]):
     _out_axes: HashableTree = field(
         alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, kw_only=True
     )
-    static_broadcasted_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, kw_only=True)
+    static_broadcasted_argnums: tuple[int, ...] = field(
+        default=(), converter=to_positions, validator=validate_argnums, kw_only=True
+    )
     devices: tuple[Device, ...] | None = field(default=None, kw_only=True)
     axis_size: int | None = field(default=None, kw_only=True)
-    donate_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, kw_only=True)
+    donate_argnums: tuple[int, ...] = field(
+        default=(), converter=to_positions, validator=validate_argnums, kw_only=True
+    )
 
     @property
     def in_axes(self) -> PyTree:

@@ -93,7 +93,7 @@ def make_mesh(
 def shardings_for(given: PyTree, tree: trees.TreeDef, what: str, of: str) -> tuple[Sharding | None, ...]:
     """Returns a sharding or None for each leaf of a structure, given a pytree that is a prefix of it."""
     spread = trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of)
-    return tuple([None if leaf is None else as_sharding(leaf, what) for leaf in spread])  # type: ignore[arg-type]  # checked by as_sharding
+    return tuple([None if leaf is None else as_sharding(leaf, what) for leaf in spread])
 
 
 def with_sharding_constraint(x: T, shardings: PyTree) -> T:
@@ -215,7 +215,7 @@ def make_array_from_callback(
 
 def _callback_shard(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index: ShardIndex) -> NDArray:
     """Returns the data of a shard as a NumPy array, checked."""
-    value = as_array(as_value(given, "data_callback"))  # type: ignore[arg-type]  # checked there
+    value = as_array(as_value(given, "data_callback"))
     part = np.asarray(value if dtype is None else value.astype(as_dtype(dtype)), order="C")
     if part.shape != shape:
         raise ValueError(f"make_array_from_callback: the shard at {index} has shape {part.shape}, expected {shape}")
@@ -266,7 +266,7 @@ def _make_from_local_data(sharding: object, local_data: object, global_shape: ob
     if not isinstance(sharding, Sharding):
         raise TypeError(f"make_array_from_process_local_data takes a Sharding, got {sharding!r}")
     assert global_shape is None or isinstance(global_shape, tuple | list)
-    local = np.asarray(as_array(as_value(local_data, "local_data")))  # type: ignore[arg-type]  # checked there
+    local = np.asarray(as_array(as_value(local_data, "local_data")))
     tiling = sharding.tiling(local.ndim)
     own_devices = [
         tile_index

@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tracefx.control.linear_solve import LinearSolve
-from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import bind, current, varies
+from tracefx.core.handler import bind, checked_axes, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Zero
 from tracefx.core.values import Value
-from tracefx.core.varying import DECLARED
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.pytrees import trees
@@ -81,12 +79,12 @@ def custom_linear_solve(
         multiply = _trace_like_operand(where, "matvec", matvec, tree, values, False)
         solver, aux = _trace_solver(where, "solve", lambda x: solve(matvec, x), tree, values, has_aux)
         wider = [
-            varying(v, _output_varying_axes(multiply, values, i) | _output_varying_axes(solver, values, i))
-            for i, v in enumerate(values)
+            varying(v, product.vma | x.vma)
+            for v, product, x in zip(values, multiply.jaxpr.out_avals, solver.jaxpr.out_avals, strict=False)
         ]
         if all(map(operator.is_, wider, values)):
             break
-        values = wider  # the right-hand side varies along the same mesh axes as the solution
+        values = wider  # the right-hand side varies over the same mesh axes as the solution
     b = tree.unflatten(to_arrays(values))
     parts = [multiply, solver]
     if transpose_solve is not None:
@@ -99,20 +97,13 @@ def custom_linear_solve(
             _trace_solver(where, "transpose_solve", lambda x: back(vecmat, x), tree, values, has_aux)[0],
         ]
     jaxprs, consts = common_consts(parts)
-    axes = tuple(current().checked.items())
-    along = tuple([tuple(sorted(varies(v))) for v in values]) if axes else ()
+    axes = tuple(checked_axes(current().axes))
     multiplied, solved, *back_again = jaxprs
     vecmat_jaxpr, transposed = back_again or (None, None)
-    op = LinearSolve(len(consts), multiplied, solved, vecmat_jaxpr, transposed, axes, along)
+    op = LinearSolve(len(consts), multiplied, solved, vecmat_jaxpr, transposed, axes)
     outs = to_arrays(bind(op, *consts, *values))
     x = tree.unflatten(outs[: len(values)])
     return (x, aux.unflatten(outs[len(values) :])) if has_aux else x
-
-
-def _output_varying_axes(traced: Trace, values: Sequence[Value], i: int) -> Axes:
-    """Returns the checked mesh axes along which output `i` of a trace varies."""
-    given = [*traced.consts, *values]
-    return DECLARED.through(traced.jaxpr, list(map(varies, given)))[i] if current().checked else NOWHERE
 
 
 def _transpose_matvec(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
@@ -131,7 +122,7 @@ def _trace_like_operand(
     """Traces a function of one argument whose result has the structure of that argument; converts it to its types."""
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
     avals = [v.aval for v in values]
-    traced = trace(f, in_tree, tuple(avals), None, fun_name(f), where, list(map(varies, values)))
+    traced = trace(f, in_tree, tuple(avals), None, fun_name(f), where)
     out, outs = traced.out_tree, traced.jaxpr.out_avals
     if has_aux:
         given = out.unflatten(range(out.num_leaves))

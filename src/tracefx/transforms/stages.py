@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 from attrs import field, frozen
 from typing_extensions import ParamSpec
@@ -87,7 +87,7 @@ class CompiledCall(CallInfo, Generic[P, R]):
     """
 
     program: CompiledProgram
-    trace: Trace
+    trace: Trace[R]
     in_tree: TreeDef
     donated: tuple[int, ...]
     flatten: Callable[P, list[Value]] = field(repr=False)
@@ -101,7 +101,7 @@ class CompiledCall(CallInfo, Generic[P, R]):
                     f"with {x}: transform the jitted function instead"
                 )
         outs: list[ConcreteArray] = self.program([*self.trace.consts, *values])
-        return cast(R, self.trace.out_tree.unflatten(outs))
+        return self.trace.output(outs)
 
     def as_text(self) -> str:
         """Returns the HLO text of the program after optimization."""
@@ -146,7 +146,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
     """A function lowered to StableHLO for one structure, shapes and dtypes of its arguments."""
 
     program: LoweredProgram
-    trace: Trace
+    trace: Trace[R]
     in_tree: TreeDef
     donated: tuple[int, ...]
     requested_shardings: RequestedShardings | None
@@ -212,7 +212,7 @@ class TracedCall(CallInfo, Generic[P, R]):
     `in_tree` is the structure of the traced arguments.
     """
 
-    trace: Trace
+    trace: Trace[R]
     in_tree: TreeDef
     donated: tuple[int, ...]
     keep_unused: bool

@@ -10,7 +10,7 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import current, handling
+from tracefx.core.handler import NamedAxis, current, handling
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.source_location import named_scope
 from tracefx.core.values import as_value
@@ -99,7 +99,7 @@ class MakeJaxpr(Transform):
         @wrap_transformed(self, fun)
         def traced(*args: Any, **kwargs: Any) -> Any:
             if self.axis_env:
-                with handling(NamedAxes(current(), dict(self.axis_env))):
+                with handling(NamedAxes(current(), {name: NamedAxis(size) for name, size in self.axis_env})):
                     fun_trace = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)
             else:
                 fun_trace = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)

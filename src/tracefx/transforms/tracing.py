@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, final
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, final
 
 from attrs import evolve, frozen
+from typing_extensions import TypeVar
 
-from tracefx.core.avals import Axes, ShapedArray
-from tracefx.core.handler import ROOT, Tracer, current, varies
+from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import BoundedCache, CachePerObject
+from tracefx.core.handler import ROOT, NamedAxis, Tracer, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.settings import X64
-from tracefx.core.source_location import EQN_LOCATION, NAMED_SCOPES
+from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.stage import stage
@@ -22,20 +22,27 @@ from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
 from tracefx.transforms.static_arguments import StaticArgument
 
+R = TypeVar("R", default=Any)
+
 
 @final
 @frozen(eq=False)
-class Trace:
+class Trace(Generic[R]):
     """The result of tracing a function for one structure and one set of types of its arguments.
 
     `jaxpr` has no constants: its inputs are `consts`, the values that the function closes over, then the leaves of the
-    arguments. `out_tree` is the structure of the output.
+    arguments. `out_tree` is the structure of the output, which has the type `R`.
     """
 
     jaxpr: Jaxpr
     consts: tuple[Value, ...]
     out_tree: TreeDef
     name: str
+
+    def output(self, leaves: Iterable[object]) -> R:
+        """Returns the output of the function that has these leaves."""
+        out: R = self.out_tree.unflatten(leaves)
+        return out
 
     def closed(self) -> ClosedJaxpr:
         """Returns the program with the closed-over values as constants."""
@@ -53,13 +60,10 @@ class TraceKey(NamedTuple):
     avals: tuple[ShapedArray, ...]
     statics: tuple[StaticArgument, ...]
     x64: bool
-    axes: tuple[tuple[Hashable, int], ...]
+    axes: tuple[tuple[Hashable, NamedAxis], ...]
+    """The axis environment."""
     mesh: Mesh
     """The mesh in use, which partition specifications refer to."""
-    checked: tuple[str, ...] = ()
-    """The named mesh axes along which varying-ness is checked."""
-    along: tuple[Axes, ...] | None = None
-    """The checked axes along which each leaf varies; None means along all."""
     spmd: tuple[str, ...] = ()
     """The mesh axes of `spmd_axis_name` of each enclosing `vmap`, which `shard_map` reads."""
 
@@ -79,9 +83,7 @@ class TraceKey(NamedTuple):
         if self.x64 != new.x64:
             parts.append(f"enable_x64 was {self.x64} and is {new.x64}")
         if self.axes != new.axes:
-            parts.append(f"the named axes in scope were {dict(self.axes)} and are {dict(new.axes)}")
-        if (self.checked, self.along) != (new.checked, new.along):
-            parts.append("the mesh axes along which values vary are different")
+            parts.append(f"the named axes in scope were {_show_axes(self.axes)} and are {_show_axes(new.axes)}")
         if self.spmd != new.spmd:
             parts.append(f"spmd_axis_name of the enclosing vmap was {self.spmd} and is {new.spmd}")
         if self.mesh != new.mesh:
@@ -93,25 +95,18 @@ def _show_keys(statics: Sequence[StaticArgument]) -> str:
     return ", ".join(repr(s.key) for s in statics) or "none"
 
 
-def trace_key(
-    in_tree: TreeDef,
-    avals: tuple[ShapedArray, ...],
-    statics: tuple[StaticArgument, ...],
-    along: Callable[[], tuple[Axes, ...]] | None = None,
-) -> TraceKey:
-    """Returns the key of a trace made here. `along` returns the mesh axes along which each leaf varies."""
+def _show_axes(axes: Sequence[tuple[Hashable, NamedAxis]]) -> str:
+    shown = [f"{name!r}: {axis.size}{', checked' if axis.check_vma else ''}" for name, axis in axes]
+    return f"{{{', '.join(shown)}}}"
+
+
+def trace_key(in_tree: TreeDef, avals: tuple[ShapedArray, ...], statics: tuple[StaticArgument, ...]) -> TraceKey:
+    """Returns the key of a trace made here."""
     handler = current()
     if handler is ROOT:
         return TraceKey(in_tree, avals, statics, X64.value, (), MESH.value)
-    checked = tuple(handler.checked)
-    known = along() if along is not None and checked else None
     axes = tuple(handler.axes.items())
-    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.value, checked, known, spmd_axes(handler))
-
-
-def along(values: Sequence[Value]) -> Callable[[], tuple[Axes, ...]]:
-    """Returns a function that computes the mesh axes along which each value varies; it is called only if needed."""
-    return lambda: tuple(map(varies, values))
+    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.value, spmd_axes(handler))
 
 
 def trace(
@@ -121,7 +116,6 @@ def trace(
     origins: Sequence[str] | None,
     name: str,
     title: str = "jit",
-    along: Sequence[Axes] | None = None,
 ) -> Trace:
     """Traces a function.
 
@@ -132,7 +126,6 @@ def trace(
         origins: The names of these leaves, for messages.
         name: The name of the function, for messages and programs.
         title: The name of the transformation that traces it, for messages.
-        along: The mesh axes along which each leaf varies; by default all checked axes.
     """
     out_tree: TreeDef | None = None
 
@@ -143,42 +136,22 @@ def trace(
         return outs
 
     # The caller may be a rule, with the location of an equation; and scopes belong to the call, not to the trace.
-    token, scopes = EQN_LOCATION.set(None), NAMED_SCOPES.set(())
+    token = SOURCE.set(None)
     try:
-        jaxpr, consts = stage(flat, avals, current(), origins, title, along)
+        jaxpr, consts = stage(flat, avals, current(), origins, title)
     finally:
-        EQN_LOCATION.reset(token)
-        NAMED_SCOPES.reset(scopes)
+        SOURCE.reset(token)
     assert out_tree is not None
     return Trace(jaxpr.closed(), tuple(consts), out_tree, name)
 
 
-Traces: TypeAlias = dict[tuple[TraceKey, Hashable], Trace]
 MAX_TRACES: Final = 1024  # per function
+TRACES: Final = CachePerObject[Callable[..., Any], tuple[TraceKey, Hashable], Trace](MAX_TRACES)
+"""The traces of each function. They die with the function."""
 
 
-@final
-class TraceCache:
-    """Traces by function and key. They die with the function. Traces that closed over a tracer are not cached."""
-
-    __slots__ = ("_by_function", "_lock")
-
-    def __init__(self) -> None:
-        self._by_function: WeakKeyDictionary[Callable[..., Any], Traces] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-
-    def traces(self, f: Callable[..., Any]) -> Traces:
-        """Returns the traces of a function; an empty dict if the function has no weak references."""
-        try:
-            with self._lock:
-                return self._by_function.setdefault(f, {})
-        except TypeError:
-            return {}
-
-
-TRACES: Final = TraceCache()
-
-
-def is_cacheable(trace: Trace) -> bool:
-    """Whether a trace may be cached: it closes over no tracers."""
-    return not any(isinstance(c, Tracer) for c in trace.consts)
+def cache_trace(
+    traces: BoundedCache[tuple[TraceKey, Hashable], Trace], key: tuple[TraceKey, Hashable], new: Trace
+) -> Trace:
+    """Caches a trace, unless it closes over a tracer. Returns the trace in the cache."""
+    return new if any(isinstance(c, Tracer) for c in new.consts) else traces.insert(key, new)

@@ -8,7 +8,7 @@ as precise as Python's type system allows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import (
     Any,
     ClassVar,
@@ -29,7 +29,7 @@ import attrs
 from attrs import frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
-from tracefx.core.equality import strict_key
+from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.handler import Handler
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDescription, describe
@@ -175,10 +175,7 @@ class Transform(ABC):
 
     @override
     def __repr__(self) -> str:
-        options = [
-            (f.alias or f.name, getattr(self, f.name), f.default)
-            for f in attrs.fields(cast("type[attrs.AttrsInstance]", type(self)))
-        ]
+        options = [(f.alias or f.name, getattr(self, f.name), f.default) for f in attrs_fields(type(self))]
         changed = [name for name, given, default in options if strict_key(given) != strict_key(default)]
         return f"{type(self).__name__}({', '.join([f'{name}={getattr(self, name)!r}' for name in changed])})"
 
@@ -451,9 +448,31 @@ def to_argnums(given: int | Sequence[int]) -> int | tuple[int, ...]:
     return tuple(given) if isinstance(given, Sequence) else given
 
 
+def to_positions(given: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Converts an option that names positional arguments: to a sorted tuple; None and `()` name none."""
+    numbers = () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
+    return numbers if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers) else tuple(sorted({*numbers}))
+
+
+def to_argnames(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Converts an option that names arguments by keyword: to a sorted tuple; None and `()` name none."""
+    if given is None or isinstance(given, str) or not isinstance(given, Iterable):
+        return () if given is None else (given,)
+    names = tuple(given)
+    return names if any(not isinstance(n, str) for n in names) else tuple(sorted({*names}))
+
+
 def validate_argnums(transform: Transform, option: attrs.Attribute[Any], given: object) -> None:
     """Validates `argnums`: raises TypeError unless it consists of integers."""
     check_argnums(given, transform.title, option.alias or option.name)
+
+
+def validate_argnames(transform: Transform, option: attrs.Attribute[tuple[str, ...]], given: tuple[str, ...]) -> None:
+    """Validates names of arguments: raises TypeError unless they are strings."""
+    if any(not isinstance(n, str) for n in given):
+        raise TypeError(
+            f"{transform.title}: {option.alias or option.name} must be a string or a sequence of strings, got {given!r}"
+        )
 
 
 def validate_flag(transform: Transform, option: attrs.Attribute[bool], given: bool) -> None:

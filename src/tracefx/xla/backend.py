@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import repeat
-from typing import Final, Self, cast, final
+from typing import Final, Self, TypeAlias, final
 
 import numpy as np
 from attrs import evolve, field, frozen
-from typing_extensions import CapsuleType
+from typing_extensions import CapsuleType, override
 
 from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.backend import Runnable
+from tracefx.core.bounded_cache import BoundedCache, MemoKey
 from tracefx.core.callables import HasCallables
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device, SupportsDLPack
@@ -22,7 +22,7 @@ from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
+from tracefx.core.settings import COMPILATION_CACHE
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
@@ -32,13 +32,12 @@ from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import disk_cache_key
+from tracefx.xla.compile_job import CompileJob, CrossPlatformModule, InspectableProgram, LoweredModule
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.lower import ExecutionPlan, Output, Result, lower, lower_for, plan, plan_export
-from tracefx.xla.once_cache import OnceCache
 from tracefx.xla.resharding import tilewise_resharder
 from tracefx.xla.spmd import (
-    MAX_SHARDING_ASSIGNMENTS,
     HostRunner,
     ShardingDispatcher,
     SpmdCompileJob,
@@ -47,7 +46,6 @@ from tracefx.xla.spmd import (
     assign_shardings,
     assign_shardings_for,
     meshes_of,
-    no_requested_shardings,
     resharded_outputs,
     single_device_assignment,
     tiling_of_words,
@@ -56,110 +54,7 @@ from tracefx.xla.spmd import (
 
 @final
 @frozen(eq=False)
-class CompileJob:
-    """A program to compile, or to load from the compilation cache on disk."""
-
-    jaxpr: Jaxpr
-    name: str
-    plan: ExecutionPlan
-    keep_unused: bool
-    disk: DiskCache
-    fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
-
-    def lower(self) -> EmittedModule:
-        return lower(self.plan, self.name)
-
-    def compile_or_load(
-        self,
-        lowered: Callable[[], EmittedModule],
-        options: Mapping[str, runtime.CompilerOption],
-        cache: CompilationCache | None,
-    ) -> SingleDeviceProgram:
-        """Loads the compiled program from disk or compiles it; `lowered` returns the module if that is needed."""
-        if cache is None:
-            return self._compile(lowered(), options)
-        name = disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, runtime.devices()[0], options)
-        if name is None:
-            return self._compile(lowered(), options)
-        data = self.disk.load(cache, name)
-        if data is not None:
-            with suppress(runtime.LoadError):  # XLA may refuse it for reasons that the key does not cover: recompile
-                loaded = runtime.load_executable(data, runtime.devices()[0], self.name)
-                return SingleDeviceProgram.of(loaded, self.plan, self.fallback)
-        module = lowered()
-        compiled = self._compile(module, options)
-        if not module.calls_host:
-            with suppress(runtime.CompilationError):  # XLA cannot serialize all executables
-                self.disk.store(cache, name, compiled.executable.serialize(module.calls_kernels))
-        return compiled
-
-    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> SingleDeviceProgram:
-        device, module, functions = runtime.devices()[0], lowered.module, lowered.host_functions
-        if functions:
-            executable = runtime.compile_host_calling_module(
-                module, functions, device=device, name=self.name, compiler_options=options
-            )
-        else:
-            executable = runtime.compile_module(module, device=device, name=self.name, compiler_options=options)
-        return SingleDeviceProgram.of(executable, self.plan, self.fallback)
-
-
-class InspectableModule:
-    """A lowered module that can be inspected, as text and as objects of the bindings."""
-
-    __slots__ = ()
-    lowered: EmittedModule
-
-    def text(self, debug_info: bool = False) -> str:
-        return runtime.module_text(self.lowered.module, locations=debug_info)
-
-    def hlo_text(self) -> str:
-        return runtime.hlo_computation(self.lowered.module).as_hlo_text()
-
-    def module(self, dialect: str) -> object:
-        return self.lowered.module if dialect == "stablehlo" else runtime.hlo_computation(self.lowered.module)
-
-    def cost_analysis(self) -> Mapping[str, float]:
-        computation = runtime.hlo_computation(self.lowered.module)
-        return runtime.hlo_cost_analysis(runtime.client(), computation.as_hlo_module())
-
-
-@final
-@frozen(eq=False)
-class CrossPlatformModule(InspectableModule):
-    """A module for other platforms, or for several; it can be inspected but not compiled here."""
-
-    lowered: EmittedModule
-    platforms: tuple[str, ...]
-
-    def compile(
-        self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
-    ) -> SingleDeviceProgram:
-        raise ValueError(
-            f"a program that was lowered for {', '.join(self.platforms)} can't be compiled here: export it for those "
-            "platforms, or lower it without lowering_platforms"
-        )
-
-
-@final
-@frozen(eq=False)
-class LoweredModule(InspectableModule):
-    """A module lowered for the host's first device, ready to be compiled."""
-
-    job: CompileJob
-    lowered: EmittedModule
-
-    def compile(
-        self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
-    ) -> SingleDeviceProgram:
-        return self.job.compile_or_load(
-            lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache
-        )
-
-
-@final
-@frozen(eq=False)
-class SingleDeviceProgram:
+class SingleDeviceProgram(InspectableProgram):
     """A compiled program on one device."""
 
     executable: runtime.Executable
@@ -253,7 +148,7 @@ class SingleDeviceProgram:
         """Deletes the donated arrays whose memory the execution took, whoever created them."""
         for i, index, aliased in self._donations:
             x = args[index]
-            if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(cast(runtime.Buffer, buffers[i]))):
+            if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[i]))):
                 x.delete()
 
     def _buffers(self, args: Sequence[Value | NDArray]) -> list[Buffer]:
@@ -265,7 +160,7 @@ class SingleDeviceProgram:
             else self._put(i, x)
             for i, x in enumerate(args)
         ]
-        return cast("list[Buffer]", self.executable.put(cast("list[runtime.Buffer | NDArray]", inputs)))
+        return [*self.executable.put(runtime.native_buffers(inputs))]
 
     def _output(
         self, output: Output, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
@@ -281,15 +176,6 @@ class SingleDeviceProgram:
     def named(self, name: str) -> SingleDeviceProgram:
         """Returns the same program under another name for error messages: equal programs share their executable."""
         return self if name == self.executable.name else evolve(self, executable=self.executable.named(name))
-
-    def text(self) -> str:
-        return self.executable.hlo_text()
-
-    def cost_analysis(self) -> dict[str, float]:
-        return self.executable.cost_analysis()
-
-    def memory_analysis(self) -> runtime.MemoryAnalysis:
-        return self.executable.memory_analysis()
 
     @property
     def input_shardings(self) -> tuple[Sharding, ...]:
@@ -337,24 +223,47 @@ def _operation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 
 @final
 @frozen(eq=False)
-class LoweredSpmdModule(InspectableModule):
-    """A module for several devices, ready to be compiled."""
+class SingleDeviceCompileJob(CompileJob[SingleDeviceProgram]):
+    """A program to compile for the host's first device."""
 
-    job: SpmdCompileJob
-    lowered: EmittedModule
+    fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
 
-    def compile(
-        self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
-    ) -> SpmdProgram:
-        return self.job.compile_or_load(
-            lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache
-        )
+    @override
+    def lower(self) -> EmittedModule:
+        return lower(self.plan, self.name)
+
+    @override
+    def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
+        return disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, runtime.devices()[0], options)
+
+    @override
+    def _load(self, data: bytes) -> SingleDeviceProgram:
+        executable = runtime.load_executable(data, runtime.devices()[0], self.name)
+        return SingleDeviceProgram.of(executable, self.plan, self.fallback)
+
+    @override
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> SingleDeviceProgram:
+        device, module, functions = runtime.devices()[0], lowered.module, lowered.host_functions
+        if functions:
+            executable = runtime.compile_host_calling_module(
+                module, functions, device=device, name=self.name, compiler_options=options
+            )
+        else:
+            executable = runtime.compile_module(module, device=device, name=self.name, compiler_options=options)
+        return SingleDeviceProgram.of(executable, self.plan, self.fallback)
 
 
+_PROGRAM: Final = MemoKey[SingleDeviceProgram]("program on the first host device")
+_UNSHARED_PROGRAM: Final = MemoKey[SingleDeviceProgram]("program without an executable key")
+_SPMD_PROGRAM: Final = MemoKey[SpmdProgram]("program for an assignment of shardings")
+_DISPATCHER: Final = MemoKey[ShardingDispatcher]("program for any shardings")
 MAX_EXECUTABLES: Final = 1024
 """How many compiled programs to keep after their functions are gone. Each takes three to twenty memory mappings, of
 which Linux gives a process 65530.
 """
+
+
+Resharder: TypeAlias = Callable[[Sequence[Value]], list[ConcreteArray]]
 
 
 @final
@@ -362,16 +271,16 @@ which Linux gives a process 65530.
 class XlaBackend:
     """Compiles and runs programs; programs that are equal up to names share an executable."""
 
-    executables: OnceCache[tuple[bytes, tuple[int, ...], bool], SingleDeviceProgram] = field(
-        factory=lambda: OnceCache(MAX_EXECUTABLES), init=False
+    executables: BoundedCache[tuple[bytes, tuple[int, ...], bool], SingleDeviceProgram] = field(
+        factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
     )
     disk: DiskCache = field(factory=DiskCache, init=False)
-    operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], ShardingDispatcher] = field(
-        factory=lambda: OnceCache(MAX_EXECUTABLES), init=False
+    operations: BoundedCache[tuple[Primitive, tuple[ShapedArray, ...]], ShardingDispatcher] = field(
+        factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
     )
     """Programs of single operations, for eager evaluation on other or several devices."""
-    resharders: OnceCache[tuple[ShapedArray, Sharding, Sharding], Callable[[Sequence[Value]], list[ConcreteArray]]] = (
-        field(factory=lambda: OnceCache(4096), init=False)
+    resharders: BoundedCache[tuple[ShapedArray, Sharding, Sharding], Resharder] = field(
+        factory=lambda: BoundedCache(4096), init=False
     )
     """Functions that move arrays between shardings."""
 
@@ -381,17 +290,14 @@ class XlaBackend:
         name: str,
         donated: tuple[int, ...] = (),
         keep_unused: bool = False,
-        wishes: RequestedShardings | None = None,
-    ) -> LoweredModule | LoweredSpmdModule:
-        if wishes is not None or meshes_of(jaxpr) or not self.default_device_is_host:
-            has_shardings = wishes is not None or meshes_of(jaxpr)
-            assignment = (
-                assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr))
-                if has_shardings
-                else single_device_assignment(self.default_device, jaxpr)
-            )
+        requested_shardings: RequestedShardings | None = None,
+    ) -> LoweredModule[SingleDeviceProgram] | LoweredModule[SpmdProgram]:
+        assignment = assign_shardings(name, jaxpr, requested_shardings)
+        if assignment is None and not self.default_device_is_host:
+            assignment = single_device_assignment(self.default_device, jaxpr)
+        if assignment is not None:
             job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
-            return LoweredSpmdModule(job, job.lower())
+            return LoweredModule(job, job.lower())
         host_job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(host_job, host_job.lower())
 
@@ -401,10 +307,9 @@ class XlaBackend:
         name: str,
         platforms: tuple[str, ...],
         keep_unused: bool,
-        wishes: RequestedShardings | None = None,
+        requested_shardings: RequestedShardings | None = None,
     ) -> CrossPlatformModule:
-        has_shardings = wishes is not None or bool(meshes_of(jaxpr))
-        assignment = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if has_shardings else None
+        assignment = assign_shardings(name, jaxpr, requested_shardings)
         return CrossPlatformModule(lower_for(plan(jaxpr, (), keep_unused), name, platforms, assignment), platforms)
 
     def compiled(
@@ -413,26 +318,29 @@ class XlaBackend:
         name: str,
         donated: tuple[int, ...] = (),
         keep_unused: bool = False,
-        wishes: RequestedShardings | None = None,
-        put: bool = False,
+        requested_shardings: RequestedShardings | None = None,
+        committed: bool = False,
     ) -> SingleDeviceProgram | ShardingDispatcher:
-        if wishes is not None or put or meshes_of(jaxpr) or not self._uses_host_device_only:
-            return self._dispatcher(jaxpr, name, donated, keep_unused, wishes)
+        if requested_shardings is not None or committed or meshes_of(jaxpr) or not self._uses_host_device_only:
+            return self._dispatcher(jaxpr, name, donated, keep_unused, requested_shardings)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
     def _dispatcher(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: RequestedShardings | None
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...] = (),
+        keep_unused: bool = False,
+        requested_shardings: RequestedShardings | None = None,
     ) -> ShardingDispatcher:
-        has_shardings = wishes is not None or bool(meshes_of(jaxpr))
-
         def compile_for(args: Sequence[Value | NDArray]) -> Runnable:
-            if not has_shardings and not any(type(x) is ShardedArray and x.committed for x in args):
-                if self.default_device_is_host:
-                    return HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
-                assignment = single_device_assignment(self.default_device, jaxpr)
-                return UncommittedRunner(self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment))
-            assignment = assign_shardings_for(name, jaxpr, args, wishes)
-            return self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment)
+            assignment = assign_shardings_for(name, jaxpr, args, requested_shardings)
+            if assignment is not None:
+                return self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment)
+            if self.default_device_is_host:
+                return HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
+            assignment = single_device_assignment(self.default_device, jaxpr)
+            return UncommittedRunner(self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment))
 
         return ShardingDispatcher(compile_for)
 
@@ -441,19 +349,15 @@ class XlaBackend:
     ) -> SpmdProgram:
         def compile_now() -> SpmdProgram:
             job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
-            return job.compile_or_load(job.lower, {}, COMPILATION_CACHE.value)
+            return job.compile_or_load({}, COMPILATION_CACHE.value)
 
-        programs = jaxpr.memo.get(
-            ("spread", donated, keep_unused),
-            lambda: OnceCache[ShardingAssignment, SpmdProgram](MAX_SHARDING_ASSIGNMENTS),
-        )
-        return programs.get(assignment, compile_now)
+        return jaxpr.memo.get_once(_SPMD_PROGRAM, (self, name, donated, keep_unused, assignment), compile_now)
 
     def _spmd_job(
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, assignment: ShardingAssignment
     ) -> SpmdCompileJob:
         execution_plan = plan(jaxpr, donated, keep_unused, resharded_outputs(jaxpr, assignment))
-        return SpmdCompileJob(jaxpr, name, execution_plan, keep_unused, assignment, self.disk)
+        return SpmdCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, assignment)
 
     def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         # The functions that a primitive holds bind their own primitives again.
@@ -462,42 +366,38 @@ class XlaBackend:
         avals = tuple([x.aval for x in args])
 
         def program() -> ShardingDispatcher:
-            return self._dispatcher(_operation_jaxpr(prim, avals), prim.name, (), False, None)
+            return self._dispatcher(_operation_jaxpr(prim, avals), prim.name)
 
-        return self.operations.get((prim, avals), program)(args)
+        return self.operations.compute_once((prim, avals), program)(args)
 
     def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
         assert isinstance(x, ShardedArray)
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
 
-        def make_resharder() -> Callable[[Sequence[Value]], list[ConcreteArray]]:
+        def make_resharder() -> Resharder:
             resharder = tilewise_resharder(x.aval, x.placed, sharding)
             if resharder is not None:
                 return resharder
             v = Var(0, x.aval)
-            return self._dispatcher(
-                Jaxpr((), (v,), (), (v,)), "move", (), False, RequestedShardings((x.placed,), (sharding,))
-            )
+            shardings = RequestedShardings((x.placed,), (sharding,))
+            return self._dispatcher(Jaxpr((), (v,), (), (v,)), "move", requested_shardings=shardings)
 
-        (out,) = self.resharders.get((x.aval, x.placed, sharding), make_resharder)([x])
+        (out,) = self.resharders.compute_once((x.aval, x.placed, sharding), make_resharder)([x])
         return out
 
     def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceProgram:
         def compile_now() -> SingleDeviceProgram:
             job = self._job(jaxpr, name, donated, keep_unused)
-            return job.compile_or_load(job.lower, {}, COMPILATION_CACHE.value)
+            return job.compile_or_load({}, COMPILATION_CACHE.value)
 
         def compile_or_get() -> SingleDeviceProgram:
             key = executable_key(jaxpr)
             if key is None:  # the program has no key, so only calls with this very object share the executable
-                own_cache = jaxpr.memo.get(
-                    "compiling", lambda: OnceCache[tuple[tuple[int, ...], bool], SingleDeviceProgram](16)
-                )
-                return own_cache.get((donated, keep_unused), compile_now)
-            return self.executables.get((key, donated, keep_unused), compile_now).named(name)
+                return jaxpr.memo.get_once(_UNSHARED_PROGRAM, (self, name, donated, keep_unused), compile_now)
+            return self.executables.compute_once((key, donated, keep_unused), compile_now).named(name)
 
-        return jaxpr.memo.get(("compiled", donated, keep_unused), compile_or_get)
+        return jaxpr.memo.get(_PROGRAM, (self, name, donated, keep_unused), compile_or_get)
 
     def serialize_portable(
         self,
@@ -505,30 +405,31 @@ class XlaBackend:
         consts: Sequence[Value],
         name: str,
         platforms: Sequence[str],
-        wishes: RequestedShardings | None = None,
+        requested_shardings: RequestedShardings | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
         execution_plan, num_consts = plan_export(jaxpr), len(consts)
         constants = [to_numpy(consts[i]) for i in execution_plan.kept_inputs if i < num_consts]
         multi_platform = len(platforms) > 1
-        is_spmd = wishes is not None or bool(meshes_of(jaxpr))
-        assignment = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if is_spmd else None
+        assignment = assign_shardings(name, jaxpr, requested_shardings)
         lowered = lower_for(execution_plan, name, tuple(platforms), assignment)
         if lowered.calls_host:
             raise TypeError(f"export: {name} calls Python code of this process, so it can't be exported")
-        module = runtime.portable_artifact(lowered.module, constants, int(multi_platform), spread=is_spmd)
+        module = runtime.portable_artifact(
+            lowered.module, constants, int(multi_platform), spread=assignment is not None
+        )
         return module, tuple([i - num_consts for i in execution_plan.kept_inputs if i >= num_consts])
 
     def portable_text(self, data: bytes) -> str:
         return runtime.portable_text(data)
 
-    def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> CompileJob:
-        fallback = self._dispatcher(jaxpr, name, donated, keep_unused, None)
-        return CompileJob(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, fallback)
+    def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceCompileJob:
+        fallback = self._dispatcher(jaxpr, name, donated, keep_unused)
+        return SingleDeviceCompileJob(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, fallback)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         if not self._uses_host_device_only or any(type(x) is ShardedArray for x in args):
-            dispatcher = jaxpr.memo.get("anywhere", lambda: self._dispatcher(jaxpr, name, (), False, None))
-            return dispatcher(args)
+            key = self, name
+            return jaxpr.memo.get(_DISPATCHER, key, lambda: self._dispatcher(jaxpr, name))(args)
         return self.compiled(jaxpr, name)(args)
 
     @property
@@ -572,25 +473,27 @@ class XlaBackend:
         words_aval = key_data_aval(aval)
         tiling = tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim)
         spec = runtime.ArraySpec(words_aval.shape, words_aval.dtype)
-        return runtime.put_tiles(spec, tiling, cast("list[runtime.Buffer]", tiles))
+        return runtime.put_tiles(spec, tiling, runtime.native_buffers(tiles))
 
     def disassemble(self, buffer: Buffer) -> list[Buffer]:
-        return list(runtime.tiles_of(cast(runtime.Buffer, buffer)))
+        return list(runtime.tiles_of(runtime.native_buffer(buffer)))
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:
-        return runtime.buffer_from_numpy(host, runtime.devices()[0] if device is None else cast(runtime.Device, device))
+        return runtime.buffer_from_numpy(
+            host, runtime.devices()[0] if device is None else runtime.native_device(device)
+        )
 
     def device_of(self, buffer: Buffer) -> Device:
-        return runtime.device_of(cast(runtime.Buffer, buffer))
+        return runtime.device_of(runtime.native_buffer(buffer))
 
     def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
-        return runtime.to_dlpack(cast(runtime.Buffer, buffer), stream)
+        return runtime.to_dlpack(runtime.native_buffer(buffer), stream)
 
     def dlpack_device(self, device: Device) -> tuple[int, int]:
-        return runtime.dlpack_device(cast(runtime.Device, device))
+        return runtime.dlpack_device(runtime.native_device(device))
 
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        return runtime.from_dlpack(external, cast("runtime.Device | None", device), copy=copy)
+        return runtime.from_dlpack(external, None if device is None else runtime.native_device(device), copy=copy)
 
     def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
         buffer = runtime.from_dlpack(external)
@@ -601,16 +504,16 @@ class XlaBackend:
         return runtime.view_dlpack(external)
 
     def read(self, buffer: Buffer) -> NDArray:
-        return runtime.buffer_to_numpy(cast(runtime.Buffer, buffer))
+        return runtime.buffer_to_numpy(runtime.native_buffer(buffer))
 
     def is_ready(self, buffer: Buffer) -> bool:
-        return runtime.is_ready(cast(runtime.Buffer, buffer))
+        return runtime.is_ready(runtime.native_buffer(buffer))
 
     def is_deleted(self, buffer: Buffer) -> bool:
-        return runtime.is_deleted(cast(runtime.Buffer, buffer))
+        return runtime.is_deleted(runtime.native_buffer(buffer))
 
     def delete(self, buffer: Buffer) -> None:
-        runtime.delete_buffer(cast(runtime.Buffer, buffer))
+        runtime.delete_buffer(runtime.native_buffer(buffer))
 
     def wait(self, buffers: Sequence[Buffer]) -> None:
-        runtime.block_until_all_ready(cast(Sequence[runtime.Buffer], buffers))
+        runtime.block_until_all_ready(runtime.native_buffers(buffers))

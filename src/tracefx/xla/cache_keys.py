@@ -17,7 +17,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import cast
 
 from tracefx.core.effects import SowEffect
 from tracefx.core.jaxpr import Jaxpr
@@ -52,7 +51,7 @@ def spmd_disk_cache_key(
     no key: if one process found the executable and another did not, they would no longer compile together, as XLA may
     require.
     """
-    devices = cast("tuple[runtime.Device, ...]", assignment.devices)
+    devices = runtime.native_devices(assignment.devices)
     assignment_key = value_key(assignment)
     if assignment_key is None or len({device.process_index for device in devices}) > 1:
         return None

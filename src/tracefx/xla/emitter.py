@@ -19,7 +19,7 @@ from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, on_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
-from tracefx.core.source_location import EQN_LOCATION, LazySourceLocation
+from tracefx.core.source_location import SOURCE, LazySourceLocation
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import (
@@ -112,30 +112,31 @@ class Emitter(MultiPlatformEmitter):
         jaxpr: Jaxpr,
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
-        ins: Sequence[NamedSharding],
-        given: Sequence[NamedSharding],
+        in_shardings: Sequence[NamedSharding],
+        out_shardings: Sequence[NamedSharding],
         axes: Sequence[str],
     ) -> list[IrValue]:
+        shardings = in_shardings, out_shardings
         if len(self._platforms) == 1:
-            return self._emit_manual_computation(jaxpr, operands, outs, ins, given, axes)
+            return self._emit_manual_computation(jaxpr, operands, outs, *shardings, axes)
         state = self._save_state()
         try:
-            results = self._emit_manual_computation(jaxpr, operands, outs, ins, given, axes)
+            results = self._emit_manual_computation(jaxpr, operands, outs, *shardings, axes)
         except IndexUnavailableError:
             self._restore_state(state)
         else:
             state.mark.erase()
             return results
         index = self._runtime_platform_index()
-        return self._emit_manual_computation(jaxpr, [*operands, index], outs, ins, given, axes, takes_index=True)
+        return self._emit_manual_computation(jaxpr, [*operands, index], outs, *shardings, axes, takes_index=True)
 
     def _emit_manual_computation(
         self,
         jaxpr: Jaxpr,
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
-        ins: Sequence[NamedSharding],
-        given: Sequence[NamedSharding],
+        in_shardings: Sequence[NamedSharding],
+        out_shardings: Sequence[NamedSharding],
         axes: Sequence[str],
         takes_index: bool = False,
     ) -> list[IrValue]:
@@ -156,7 +157,7 @@ class Emitter(MultiPlatformEmitter):
                 self._index = index
             return self.inline(jaxpr, xs[: len(jaxpr.invars)])
 
-        mesh = (*ins, *given)[0].mesh
+        mesh = (*in_shardings, *out_shardings)[0].mesh
         count = len(operands)
         # A device reads its position along an axis from its shard of an iota array.
         scalar_type = ShapedArray((), np.dtype(np.int32))
@@ -169,12 +170,12 @@ class Emitter(MultiPlatformEmitter):
             return unpartitioned
         self._body = self._index = None
         replicated = [NamedSharding(mesh, PartitionSpec())] * (takes_index + len(outer_names))
-        ins = [*ins, *replicated, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
+        in_shardings = [*in_shardings, *replicated, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
         inputs = (*jaxpr.in_avals, *[scalar_type] * takes_index, *[POSITION_TYPE for _ in all_names])
         ordered = any_ordered(jaxpr.effects)
         attrs: dict[str, Attr] = {
-            "in_shardings": MlirText(self._per_value_shardings(ins, [x.aval for x in operands], ordered)),
-            "out_shardings": MlirText(self._per_value_shardings(given, outs, ordered)),
+            "in_shardings": MlirText(self._per_value_shardings(in_shardings, [x.aval for x in operands], ordered)),
+            "out_shardings": MlirText(self._per_value_shardings(out_shardings, outs, ordered)),
             "manual_axes": MlirText(
                 f"#sdy<manual_axes{{{', '.join([f'{name!r}' for name in axes])}}}>".replace("'", '"')
             ),
@@ -333,11 +334,11 @@ class Emitter(MultiPlatformEmitter):
         )
 
     def lower_fun(self, function: Callable[..., Sequence[Value]], operands: Sequence[IrValue]) -> list[IrValue]:
-        token = EQN_LOCATION.set(None if self._eqn is None else self._eqn.source)
+        token = SOURCE.set(None if self._eqn is None else self._eqn.source)
         try:
             body, consts = stage(function, [x.aval for x in operands])
         finally:
-            EQN_LOCATION.reset(token)
+            SOURCE.reset(token)
         captured = [self.constant(np.asarray(c)) for c in consts]
         self._eqn = None  # the inlined equations have its scopes already
         return self.inline(body.closed(), [*captured, *operands])
@@ -396,8 +397,8 @@ class Emitter(MultiPlatformEmitter):
         return self.emit("stablehlo.constant", (), (aval,), {"value": runtime.dense_attr(array)})[0]
 
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
-        assert isinstance(x, EmittedValue)
-        return EmittedValue(x.value, aval)
+        (value,) = unwrap_values([x])
+        return EmittedValue(value, aval)
 
     def emit_per_key_word(
         self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
@@ -419,17 +420,14 @@ class Emitter(MultiPlatformEmitter):
         return [self._with_words_last(x, dim, out) for x, dim, out in zip(results, out_dims, outs, strict=True)]
 
     def _with_words_last(self, x: IrValue, dim: int | None, out: ShapedArray) -> IrValue:
-        assert isinstance(x, EmittedValue)
         assert dim is not None  # words of the result depend on words of the operands
         if dim != out.ndim:
             others = [i for i in range(out.ndim + 1) if i != dim]
             (x,) = self.emit("stablehlo.transpose", [x], [out], {"permutation": DenseI64Array((*others, dim))})
-            assert isinstance(x, EmittedValue)
-        return EmittedValue(x.value, out)
+        return self.retype_keys(x, out)
 
     def reemit_broadcast(self, x: IrValue) -> IrValue:
-        assert isinstance(x, EmittedValue)
-        broadcast = runtime.broadcast_of(x.value)
+        broadcast = runtime.broadcast_of(*unwrap_values([x]))
         if broadcast is None:
             return x
         source, sizes = broadcast

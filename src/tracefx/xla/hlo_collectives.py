@@ -171,5 +171,8 @@ def _parse_dtype(name: str) -> DType:
     """Converts XLA's name of a dtype, such as `s32`, `pred` or `f8e4m3fn`."""
     if name == "pred":
         return as_dtype("bool")
-    letters, bits, suffix = re.fullmatch(r"([a-z]+)(\d+)(\w*)", name).groups()  # type: ignore[union-attr]  # always matches
+    parts = re.fullmatch(r"([a-z]+)(\d+)(\w*)", name)
+    if parts is None:
+        raise ValueError(f"XLA's name of a dtype is unknown: {name!r}")
+    letters, bits, suffix = parts.groups()
     return as_dtype(f"{_DTYPE_PREFIXES[letters]}{bits}{'_' + suffix if suffix else ''}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar, cast, final
+from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 from attrs import field, frozen
@@ -131,7 +131,7 @@ def lower(plan: ExecutionPlan, name: str) -> EmittedModule:
 
 def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment) -> EmittedModule:
     """Lowers a plan for several devices. Shardings of inputs and outputs become Shardy annotations where specified."""
-    device = cast(runtime.Device, assignment.devices[0])
+    device = runtime.native_device(assignment.devices[0])
     emitter = Emitter(_new_module(name), runtime.lowering_platform(device), assignment.devices)
     input_attributes, output_attributes = _sharding_attributes(emitter, plan, assignment)
     for attributes, i in zip(input_attributes, plan.kept_inputs, strict=True):

@@ -7,15 +7,15 @@ anything else is left to a compiled program, which uses the links between the de
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import cast, final
+from typing import final
 
 import numpy as np
 from attrs import field, frozen
 
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import NDArray
 from tracefx.core.host_memory import aligned_empty
 from tracefx.core.key_data import key_data_aval
@@ -39,7 +39,7 @@ class TileCopy:
     """The part in the new tile."""
 
 
-@functools.lru_cache(maxsize=1024)
+@memoize(1024)
 def tile_copies(old: Tiling, new: Tiling, shape: Shape) -> tuple[tuple[TileCopy, ...], ...]:
     """Returns, for each new tile, the copies that it is assembled from; none for an array without elements.
 
@@ -137,7 +137,7 @@ class Resharder:
 
     def _tiles_of(self, x: Value) -> list[runtime.Buffer]:
         assert isinstance(x, ShardedArray)
-        return runtime.tiles_of(cast(runtime.Buffer, x.buffer))
+        return runtime.tiles_of(runtime.native_buffer(x.buffer))
 
     def _assemble_tile(
         self, copies: Sequence[TileCopy], tiles: Sequence[runtime.Buffer], host_tiles: dict[int, NDArray]

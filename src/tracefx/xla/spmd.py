@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Final, cast, final
+from typing import Final, final
 
 import numpy as np
 from attrs import field, frozen
+from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.backend import Runnable
-from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
 from tracefx.core.dtypes import NDArray, float0
@@ -19,15 +19,14 @@ from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
-from tracefx.core.settings import CompilationCache
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import spmd_disk_cache_key
-from tracefx.xla.disk_cache import DiskCache
+from tracefx.xla.compile_job import CompileJob, InspectableProgram
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.hlo_collectives import parse_collectives
 from tracefx.xla.lower import ExecutionPlan, ForwardedInput, Result, lower_spmd
@@ -40,15 +39,11 @@ def meshes_of(jaxpr: Jaxpr) -> list[Mesh]:
     return [effect.mesh for effect in jaxpr.effects if isinstance(effect, MeshEffect)]
 
 
-def no_requested_shardings(jaxpr: Jaxpr) -> RequestedShardings:
-    return RequestedShardings((None,) * len(jaxpr.invars), (None,) * len(jaxpr.outs))
-
-
 def assign_shardings_for(
-    name: str, jaxpr: Jaxpr, args: Sequence[Value | NDArray], wishes: RequestedShardings | None = None
-) -> ShardingAssignment:
-    """Assigns shardings from those of the arguments and the requested ones; raises `ValueError` if they differ."""
-    requested = wishes or no_requested_shardings(jaxpr)
+    name: str, jaxpr: Jaxpr, args: Sequence[Value | NDArray], requested: RequestedShardings | None
+) -> ShardingAssignment | None:
+    """Like `assign_shardings`, with the shardings of committed arguments; raises `ValueError` if they differ."""
+    requested = requested or _no_requested_shardings(jaxpr)
     inputs = []
     for i, (x, requested_sharding) in enumerate(zip(args, requested.inputs, strict=True)):
         sharding = x.placed if isinstance(x, ShardedArray) and x.committed else None
@@ -63,9 +58,17 @@ def assign_shardings_for(
     return assign_shardings(name, jaxpr, RequestedShardings(tuple(inputs), requested.outputs))
 
 
-def assign_shardings(name: str, jaxpr: Jaxpr, wishes: RequestedShardings) -> ShardingAssignment:
-    """Assigns shardings from the requested ones; raises `ValueError` if these are on different devices."""
-    inputs, outputs = wishes.inputs, wishes.outputs
+def _no_requested_shardings(jaxpr: Jaxpr) -> RequestedShardings:
+    return RequestedShardings((None,) * len(jaxpr.invars), (None,) * len(jaxpr.outs))
+
+
+def assign_shardings(name: str, jaxpr: Jaxpr, requested: RequestedShardings | None) -> ShardingAssignment | None:
+    """Assigns shardings from the requested ones; raises `ValueError` if these are on different devices.
+
+    Returns None if none are requested and the program refers to no mesh: it can then run on any device.
+    """
+    requested = requested or _no_requested_shardings(jaxpr)
+    inputs, outputs = requested.inputs, requested.outputs
     device_sets: list[tuple[tuple[Device, ...], str]] = []
     for i, sharding in enumerate(inputs):
         if sharding is not None:
@@ -76,6 +79,8 @@ def assign_shardings(name: str, jaxpr: Jaxpr, wishes: RequestedShardings) -> Sha
             require_shardable(jaxpr.outs[i].aval, sharding, f"output {i} of {name}")
             device_sets.append((sharding.devices, f"output {i} is requested on"))
     device_sets += [(mesh.flat, f"it refers to {mesh} with") for mesh in meshes_of(jaxpr)]
+    if not device_sets:
+        return None
     first, why = device_sets[0]
     for devices, other in device_sets[1:]:
         if set(devices) != set(first):
@@ -117,9 +122,17 @@ def output_mesh(assignment: ShardingAssignment, jaxpr: Jaxpr) -> Mesh | None:
 # ------------------------------------------------------------------ the program
 
 
+class WithoutBufferPath:
+    """A program that has no fast path for buffers."""
+
+    __slots__ = ()
+    on_buffers: Final = None
+    on_buffers_one: Final = None
+
+
 @final
 @frozen(eq=False)
-class SpmdProgram:
+class SpmdProgram(InspectableProgram, WithoutBufferPath):
     """A program compiled for several devices."""
 
     executable: runtime.SpmdExecutable
@@ -136,8 +149,6 @@ class SpmdProgram:
     """The results whose shardings order the devices differently than the program, with their tilings."""
     _direct: bool = field(init=False)
     """Whether the outputs are exactly the results, in order."""
-    on_buffers: None = field(default=None, init=False)
-    on_buffers_one: None = field(default=None, init=False)
     uncommitted_run: None = field(default=None, init=False)
 
     @results.default
@@ -215,7 +226,7 @@ class SpmdProgram:
         aliases = self.plan.aliases
         for k, (i, buffer) in enumerate(zip(self.plan.kept_inputs, buffers, strict=True)):
             x = args[i]
-            is_donated = i in self.plan.donated and (k in aliases or runtime.is_deleted(cast(runtime.Buffer, buffer)))
+            is_donated = i in self.plan.donated and (k in aliases or runtime.is_deleted(runtime.native_buffer(buffer)))
             if is_donated and isinstance(x, ConcreteArray):
                 x.delete()
 
@@ -227,11 +238,9 @@ class SpmdProgram:
                 uses.setdefault(id(x), []).append(k)
             for first, *more in uses.values():
                 x = args[self.plan.kept_inputs[first]]
-                if more and isinstance(x, ConcreteArray) and self._donates((first, *more)):
+                is_donated = any(self.plan.kept_inputs[k] in self.plan.donated for k in (first, *more))
+                if more and is_donated and isinstance(x, ConcreteArray):
                     raise runtime.donation_error(self.executable.name, first, more[0], x.aval)
-
-    def _donates(self, parameters: Sequence[int]) -> bool:
-        return any(self.plan.kept_inputs[k] in self.plan.donated for k in parameters)
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
         sharding, tiling = self._parameter_shardings[k]
@@ -255,7 +264,7 @@ class SpmdProgram:
 
     def _reorder_tiles(self, x: ShardedArray, tiling: Tiling) -> Buffer:
         """Returns an array's buffer with the tiles in the order in which the program numbers the devices."""
-        ordered = _tiles_in_order(cast(runtime.Buffer, x.buffer), x.placed.devices, tiling)
+        ordered = _tiles_in_order(runtime.native_buffer(x.buffer), x.placed.devices, tiling)
         words_aval = key_data_aval(x.aval)
         return runtime.put_tiles(runtime.ArraySpec(words_aval.shape, words_aval.dtype), tiling, ordered)
 
@@ -307,15 +316,6 @@ class SpmdProgram:
     def collectives(self) -> tuple[CompiledCollective, ...]:
         return parse_collectives(self.text(), [d.id for d in self.assignment.devices])
 
-    def text(self) -> str:
-        return self.executable.hlo_text()
-
-    def cost_analysis(self) -> Mapping[str, float]:
-        return self.executable.cost_analysis()
-
-    def memory_analysis(self) -> runtime.MemoryAnalysis:
-        return self.executable.memory_analysis()
-
 
 def _tiles_in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[runtime.Buffer]:
     """Returns this process's tiles of an array on `devices`, in the order in which `tiling` numbers the devices."""
@@ -329,21 +329,16 @@ def put_tiled(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     """Puts an array on devices with a given tiling."""
     if isinstance(x, Tracer):
         raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
-    host = to_key_data(x if isinstance(x, np.ndarray) else host_array(x))
+    host = to_key_data(x if isinstance(x, np.ndarray) else to_numpy(x))
     this_process = runtime.process_index()
     is_local = [device.process_index == this_process for device in tiling.devices]
     if is_local == [True]:
-        return runtime.buffer_from_numpy(host, cast(runtime.Device, tiling.devices[0]), copy=isinstance(x, np.ndarray))
+        return runtime.buffer_from_numpy(host, runtime.native_device(tiling.devices[0]), copy=isinstance(x, np.ndarray))
     # NumPy arrays are copied: the caller may change them as soon as the program runs.
     tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.tile_indices).split_tiles(
         host, is_local, isinstance(x, np.ndarray)
     )
     return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), tiling_of_words(tiling, host.ndim), tiles)
-
-
-def host_array(x: Value) -> NDArray:
-    assert isinstance(x, ConcreteArray | Literal)
-    return x.numpy()
 
 
 def tiling_of_words(tiling: Tiling, ndim: int) -> Tiling:
@@ -354,15 +349,10 @@ def tiling_of_words(tiling: Tiling, ndim: int) -> Tiling:
 
 @final
 @frozen(eq=False)
-class SpmdCompileJob:
-    """A program to compile for assigned devices, or to load from the compilation cache on disk."""
+class SpmdCompileJob(CompileJob[SpmdProgram]):
+    """A program to compile for assigned devices."""
 
-    jaxpr: Jaxpr
-    name: str
-    plan: ExecutionPlan
-    keep_unused: bool
     assignment: ShardingAssignment
-    disk: DiskCache
 
     @property
     def free(self) -> tuple[list[bool], list[bool]]:
@@ -372,47 +362,26 @@ class SpmdCompileJob:
             [sharding is None for sharding in self.plan.select_results(self.assignment.outputs)],
         )
 
+    @property
+    def _devices(self) -> tuple[runtime.Device, ...]:
+        return runtime.native_devices(self.assignment.devices)
+
+    @override
     def lower(self) -> EmittedModule:
         return lower_spmd(self.plan, self.name, self.assignment)
 
-    def compile_or_load(
-        self,
-        lowered: Callable[[], EmittedModule],
-        options: Mapping[str, runtime.CompilerOption],
-        cache: CompilationCache | None,
-    ) -> SpmdProgram:
-        """Loads the compiled program from disk or compiles it; `lowered` returns the module if that is needed."""
-        executable = self._compile_or_load(lowered, options, cache)
-        return SpmdProgram(executable, self.plan, self.assignment, output_mesh(self.assignment, self.jaxpr))
+    @override
+    def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
+        parts = self.plan.donated, self.keep_unused, self.assignment
+        return spmd_disk_cache_key(self.jaxpr, *parts, self.free, options)
 
-    def _compile_or_load(
-        self,
-        lowered: Callable[[], EmittedModule],
-        options: Mapping[str, runtime.CompilerOption],
-        cache: CompilationCache | None,
-    ) -> runtime.SpmdExecutable:
-        if cache is None:
-            return self._compile(lowered(), options)
-        name = spmd_disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, self.assignment, self.free, options)
-        if name is None:
-            return self._compile(lowered(), options)
-        data = self.disk.load(cache, name)
-        if data is not None:
-            with suppress(runtime.LoadError):  # recompiles, as `CompileJob` does
-                return runtime.SpmdExecutable.load(data, self._devices, self.free, self.name)
-        module = lowered()
-        executable = self._compile(module, options)
-        if not module.calls_host:
-            with suppress(runtime.CompilationError):
-                self.disk.store(cache, name, executable.serialize(module.calls_kernels))
-        return executable
+    @override
+    def _load(self, data: bytes) -> SpmdProgram:
+        return self._program(runtime.SpmdExecutable.load(data, self._devices, self.free, self.name))
 
-    @property
-    def _devices(self) -> tuple[runtime.Device, ...]:
-        return cast("tuple[runtime.Device, ...]", self.assignment.devices)
-
-    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> runtime.SpmdExecutable:
-        return runtime.compile_spmd(
+    @override
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> SpmdProgram:
+        executable = runtime.compile_spmd(
             lowered.module,
             lowered.host_functions,
             lowered.host_results,
@@ -421,6 +390,10 @@ class SpmdCompileJob:
             name=self.name,
             compiler_options=options,
         )
+        return self._program(executable)
+
+    def _program(self, executable: runtime.SpmdExecutable) -> SpmdProgram:
+        return SpmdProgram(executable, self.plan, self.assignment, output_mesh(self.assignment, self.jaxpr))
 
 
 MAX_SHARDING_ASSIGNMENTS: Final = 256
@@ -435,12 +408,10 @@ def single_device_assignment(device: Device, jaxpr: Jaxpr) -> ShardingAssignment
 
 @final
 @frozen(eq=False)
-class UncommittedRunner:
+class UncommittedRunner(WithoutBufferPath):
     """Runs a program on the default device; its results are uncommitted."""
 
     program: SpmdProgram
-    on_buffers: None = field(default=None, init=False)
-    on_buffers_one: None = field(default=None, init=False)
     uncommitted_run: tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None = field(init=False)
 
     @uncommitted_run.default
@@ -467,12 +438,10 @@ class UncommittedRunner:
 
 @final
 @frozen(eq=False)
-class HostRunner:
+class HostRunner(WithoutBufferPath):
     """Runs a program on the host's first device; arguments on other devices are copied to it."""
 
     run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
-    on_buffers: None = field(default=None, init=False)
-    on_buffers_one: None = field(default=None, init=False)
     uncommitted_run: None = field(default=None, init=False)
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
@@ -480,20 +449,18 @@ class HostRunner:
 
 
 @final
-class ShardingDispatcher:
+class ShardingDispatcher(WithoutBufferPath):
     """A program that is compiled for each combination of its arguments' shardings when it is called.
 
     If no argument is committed, it runs on the current default device.
     """
 
     __slots__ = ("_find", "_programs", "_latest", "uncommitted_run")
-    on_buffers: Final = None
-    on_buffers_one: Final = None
 
     def __init__(self, find: Callable[[Sequence[Value | NDArray]], Runnable]) -> None:
         self._find = find
         self.uncommitted_run: tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None = None
-        self._programs: dict[tuple[Device | Sharding | None, ...], Runnable] = {}
+        self._programs = BoundedCache[tuple[Device | Sharding | None, ...], Runnable](MAX_SHARDING_ASSIGNMENTS)
         self._latest: tuple[list[Device | Sharding | None], Runnable] | None = None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
@@ -506,9 +473,7 @@ class ShardingDispatcher:
         if latest is not None and latest[0] == shardings:
             return latest[1](args)
         key = tuple(shardings)
-        program = self._programs.get(key) or insert_bounded(
-            self._programs, key, self._find(args), MAX_SHARDING_ASSIGNMENTS
-        )
+        program = self._programs.get(key) or self._programs.insert(key, self._find(args))
         self._latest = shardings, program
         if default is None:
             self.uncommitted_run = program.uncommitted_run or self.uncommitted_run

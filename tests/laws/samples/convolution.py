@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from jax import lax
@@ -59,6 +58,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     make_sample(
         ConvGeneralDilated((1, 2), ((1, 0), (1, 1)), (1, 1), (2, 1), CHANNELS_LAST, feature_group_count=2),
         (grid(2, 4, 5, 2), grid(2, 3, 1, 4)),
+        reference=_convolution,
     ),
     make_sample(
         ConvGeneralDilated((2,), ((-1, 2),), (2,), (1,), PLAIN, batch_group_count=2),
@@ -68,6 +68,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     make_sample(
         RaggedDotGeneral(RaggedDotDimensionNumbers((((2,), (1,)), ((), ())), (1,), (0,))),
         (grid(2, 4, 3), grid(2, 3, 2), i32([1, 2], [3, 1])),
+        reference=_ragged,
     ),
     make_sample(
         RaggedDotGeneral(RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), (1,), ())),
@@ -77,11 +78,6 @@ SAMPLES: Final[tuple[Sample, ...]] = (
         ScaledDot((((1,), (0,)), ((), ())), dtypes.float32),
         # Integers: the spacing of bfloat16 is too large for finite differences.
         (i32([1, 2, 3, 4], [-2, 0, 5, 1]), i32([1], [-3], [2], [0]), i32([1, 2], [3, 4]), i32([2])),
+        reference=_scaled,
     ),
 )
-
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = {
-    "conv_general_dilated": _convolution,
-    "ragged_dot_general": _ragged,
-    "scaled_dot": _scaled,
-}

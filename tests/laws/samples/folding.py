@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, Final
 
 from jax import lax
@@ -38,28 +37,30 @@ def _scattered(p: Any) -> Function:
     return lambda t, x: windowed_reductions._select_and_scatter_add(t, x, _compared(p), *windows)
 
 
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
-    {
-        "reduce_window_sum": _reduced(windowed_reductions._reduce_window_sum),
-        "reduce_window_max": _reduced(windowed_reductions._reduce_window_max),
-        "reduce_window_min": _reduced(windowed_reductions._reduce_window_min),
-        "select_and_gather_add": _gathered,
-        "select_and_scatter_add": _scattered,
-    }
-)
-
 PLAIN: Final = (2, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1)
 STRIDED: Final = (2, 2), (2, 1), ((1, 0), (0, 1)), (1, 1), (1, 1)
 DILATED: Final = (2, 2), (1, 2), ((0, 1), (1, 1)), (2, 1), (1, 2)
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    make_sample(ReduceWindowSum(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
+    make_sample(
+        ReduceWindowSum(*STRIDED),
+        (grid(3, 4),),
+        (i32([1, 2, 3], [4, 5, 6]),),
+        reference=_reduced(windowed_reductions._reduce_window_sum),
+    ),
     make_sample(ReduceWindowSum(*DILATED), (grid(2, 3),)),
-    make_sample(ReduceWindowMax(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
+    make_sample(
+        ReduceWindowMax(*STRIDED),
+        (grid(3, 4),),
+        (i32([1, 2, 3], [4, 5, 6]),),
+        reference=_reduced(windowed_reductions._reduce_window_max),
+    ),
     make_sample(ReduceWindowMax(*DILATED), (grid(2, 3),)),
-    make_sample(ReduceWindowMin(*PLAIN), (grid(3, 3),)),
-    make_sample(SelectAndGatherAdd(SelectComparator.GE, *STRIDED), (grid(3, 4) * 3, grid(3, 4))),
+    make_sample(ReduceWindowMin(*PLAIN), (grid(3, 3),), reference=_reduced(windowed_reductions._reduce_window_min)),
+    make_sample(SelectAndGatherAdd(SelectComparator.GE, *STRIDED), (grid(3, 4) * 3, grid(3, 4)), reference=_gathered),
     make_sample(SelectAndGatherAdd(SelectComparator.LE, *DILATED), (grid(2, 3) * 3, grid(2, 3))),
-    make_sample(SelectAndScatterAdd(SelectComparator.GE, *STRIDED[:3]), (grid(2, 4) * 3, grid(3, 4))),
+    make_sample(
+        SelectAndScatterAdd(SelectComparator.GE, *STRIDED[:3]), (grid(2, 4) * 3, grid(3, 4)), reference=_scattered
+    ),
     make_sample(SelectAndScatterAdd(SelectComparator.LE, *PLAIN[:3]), (grid(2, 2), grid(3, 3))),
 )

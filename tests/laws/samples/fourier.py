@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -20,18 +18,15 @@ def complexes(*shape: int) -> NDArray:
     return np.asarray(grid(*shape) + 1j * grid(*shape)[::-1]).astype(np.complex64)
 
 
+def _fft(p: Any) -> Function:
+    return partial(fft_p.bind, fft_type=JaxFftType[p.fft_type.name], fft_lengths=p.fft_lengths)
+
+
 SAMPLES: Final[tuple[Sample, ...]] = (
-    make_sample(Fft(FftType.FFT, (5,)), (complexes(2, 5),)),
+    make_sample(Fft(FftType.FFT, (5,)), (complexes(2, 5),), reference=_fft),
     make_sample(Fft(FftType.IFFT, (2, 3)), (complexes(2, 3),)),
     make_sample(Fft(FftType.RFFT, (3, 4)), (grid(2, 3, 4),)),
     make_sample(Fft(FftType.RFFT, (5,)), (grid(2, 5),)),
     make_sample(Fft(FftType.IRFFT, (3, 4)), (complexes(2, 3, 3),)),
     make_sample(Fft(FftType.IRFFT, (5,)), (complexes(2, 3),)),
 )
-
-
-def _fft(p: Any) -> Function:
-    return partial(fft_p.bind, fft_type=JaxFftType[p.fft_type.name], fft_lengths=p.fft_lengths)
-
-
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType({"fft": _fft})

@@ -14,6 +14,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.testing import Law, jvp_is_the_derivative, transpose_is_adjoint
 
 Function: TypeAlias = Callable[..., Any]
+Reference: TypeAlias = Callable[[Any], Function]
 Operands: TypeAlias = tuple[Any, ...]
 """NumPy arrays, which keep their dtype, and Python numbers, which become weakly typed."""
 
@@ -29,6 +30,12 @@ class Sample:
     """A function that is the operation, where it needs something around it."""
     but: frozenset[Law] = frozenset()
     """The laws that the operation is there to break."""
+    reference: Reference | None = None
+    """Returns the JAX function for a primitive of this class; by default, the function of `jax.lax` with its name.
+
+    It suffices that one of the samples of a primitive has it."""
+    interval: tuple[float, float] | None = None
+    """For a smooth function of one number: an open interval in its domain, from which other tests draw operands."""
 
 
 def f32(*numbers: Any) -> NDArray:
@@ -45,9 +52,15 @@ def i32(*numbers: Any) -> NDArray:
     return np.array(numbers, np.int32)
 
 
-def unary_sample(prim: Primitive, *numbers: float) -> Sample:
+def unary_sample(prim: Primitive, *numbers: float, reference: Reference | None = None) -> Sample:
     """A sample of a unary elementwise primitive: an array and a weakly typed number."""
-    return Sample(prim, ((f32(*numbers),), (numbers[0],)))
+    return make_sample(prim, (f32(*numbers),), (numbers[0],), reference=reference)
+
+
+def function_sample(prim: Primitive, low: float, high: float, reference: Reference | None = None) -> Sample:
+    """A sample of a smooth function of one number: the record from which the tests of such functions are derived."""
+    numbers = [low + fraction * (high - low) for fraction in (0.3, 0.6, 0.9)]
+    return evolve(unary_sample(prim, *numbers, reference=reference), interval=(low, high))
 
 
 def binary_sample(prim: Primitive, xs: Sequence[float], ys: Sequence[float]) -> Sample:
@@ -55,18 +68,18 @@ def binary_sample(prim: Primitive, xs: Sequence[float], ys: Sequence[float]) -> 
     return Sample(prim, ((f32(*xs), f32(*ys)), (f32(*xs), ys[0]), (xs[0], f32(*ys))))
 
 
-def make_sample(prim: Primitive, *operands: Operands) -> Sample:
-    return Sample(prim, operands)
+def make_sample(prim: Primitive, *operands: Operands, reference: Reference | None = None) -> Sample:
+    return Sample(prim, operands, reference=reference)
 
 
-def collective_sample(prim: Primitive, *operands: Operands) -> Sample:
+def collective_sample(prim: Primitive, *operands: Operands, reference: Reference | None = None) -> Sample:
     """A sample of a collective over the axis `i` of size 2, which is the first axis of the operands."""
 
     def within(*xs: Any) -> Any:
         return fx.vmap(lambda *each: fx.extend.bind1(prim, *each), axis_name="i", axis_size=2)(*xs)
 
     within.__name__ = prim.name
-    return Sample(prim, operands, within)
+    return Sample(prim, operands, within, reference=reference)
 
 
 def with_false_derivative(sample: Sample) -> Sample:

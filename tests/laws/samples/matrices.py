@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -81,68 +79,79 @@ def _svd(p: Any) -> Function:
     return svd
 
 
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
-    {
-        "cholesky": lambda p: lambda x: linalg.cholesky(x, symmetrize_input=False),
-        "cholesky_update": lambda p: linalg.cholesky_update,
-        "symmetric_product": _product,
-        "triangular_solve": _triangular_solve,
-        "lu": lambda p: linalg.lu,
-        "lu_pivots_to_permutation": lambda p: lambda x: linalg.lu_pivots_to_permutation(x, p.permutation_size),
-        "geqrf": lambda p: jax_linalg.geqrf,
-        "geqp3": lambda p: jax_linalg.geqp3,
-        "householder_product": lambda p: linalg.householder_product,
-        "ormqr": lambda p: lambda *xs: linalg.ormqr(*xs, left=p.left, transpose=p.transpose),
-        "qr": _qr,
-        "eigh": _eigh,
-        "eig": _eig,
-        "schur": lambda p: lambda x: linalg.schur(x, compute_schur_vectors=p.compute_schur_vectors),
-        "hessenberg": lambda p: linalg.hessenberg,
-        "tridiagonal": lambda p: lambda x: linalg.tridiagonal(x, lower=p.is_lower),
-        "tridiagonal_solve": lambda p: lambda *xs: linalg.tridiagonal_solve(*xs, perturb_singular=p.perturb_singular),
-        "svd": _svd,
-    }
-)
-
 DIAGONALS: Final = f32(0.5, -0.25, 0.75), f32(2.0, -3.0, 2.5), f32(0.25, 0.5, -0.75)
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    make_sample(Cholesky(), (positive(3, 3),), (positive(2, 2, 2),)),
-    make_sample(CholeskyUpdate(), (np.triu(well_conditioned(2, 2)), f32(0.5, -0.25))),
-    make_sample(SymmetricProduct(0.5, 2.0), (grid(2, 3), grid(2, 2)), (grid(2, 2, 3), grid(2, 2, 2))),
+    make_sample(
+        Cholesky(),
+        (positive(3, 3),),
+        (positive(2, 2, 2),),
+        reference=lambda p: lambda x: linalg.cholesky(x, symmetrize_input=False),
+    ),
+    make_sample(
+        CholeskyUpdate(), (np.triu(well_conditioned(2, 2)), f32(0.5, -0.25)), reference=lambda p: linalg.cholesky_update
+    ),
+    make_sample(
+        SymmetricProduct(0.5, 2.0), (grid(2, 3), grid(2, 2)), (grid(2, 2, 3), grid(2, 2, 2)), reference=_product
+    ),
     make_sample(
         TriangularSolve(False, True, True, False, False),
         (well_conditioned(3, 3), grid(3, 2)),
         (well_conditioned(2, 2, 2), grid(2, 2, 3)),
+        reference=_triangular_solve,
     ),
     make_sample(
         TriangularSolve(True, True, False, False, True),
         (complex_well_conditioned(2), complex_well_conditioned(2)[::-1]),
     ),
     make_sample(TriangularSolve(False, False, False, True, False), (well_conditioned(2, 2), grid(3, 2))),
-    make_sample(Lu(), (well_conditioned(3, 3),), (well_conditioned(2, 2, 2),)),
+    make_sample(Lu(), (well_conditioned(3, 3),), (well_conditioned(2, 2, 2),), reference=lambda p: linalg.lu),
     make_sample(Lu(), (well_conditioned(3, 2),)),
     make_sample(Lu(), (well_conditioned(2, 3),)),
-    make_sample(LuPivotsToPermutation(4), (i32(2, 3, 2),), (i32([1, 1], [0, 3]),)),
-    make_sample(Geqrf(), (well_conditioned(3, 2),), (well_conditioned(2, 2, 3),)),
-    make_sample(Geqp3(), (well_conditioned(3, 2), i32(0, 0))),
-    make_sample(HouseholderProduct(), (grid(3, 2), f32(1.5, 0.5)), (grid(2, 2, 2), grid(2, 2))),
-    make_sample(Ormqr(True, False), (grid(3, 2), f32(1.5, 0.5), grid(3, 2) / 2)),
+    make_sample(
+        LuPivotsToPermutation(4),
+        (i32(2, 3, 2),),
+        (i32([1, 1], [0, 3]),),
+        reference=lambda p: lambda x: linalg.lu_pivots_to_permutation(x, p.permutation_size),
+    ),
+    make_sample(Geqrf(), (well_conditioned(3, 2),), (well_conditioned(2, 2, 3),), reference=lambda p: jax_linalg.geqrf),
+    make_sample(Geqp3(), (well_conditioned(3, 2), i32(0, 0)), reference=lambda p: jax_linalg.geqp3),
+    make_sample(
+        HouseholderProduct(),
+        (grid(3, 2), f32(1.5, 0.5)),
+        (grid(2, 2, 2), grid(2, 2)),
+        reference=lambda p: linalg.householder_product,
+    ),
+    make_sample(
+        Ormqr(True, False),
+        (grid(3, 2), f32(1.5, 0.5), grid(3, 2) / 2),
+        reference=lambda p: lambda *xs: linalg.ormqr(*xs, left=p.left, transpose=p.transpose),
+    ),
     make_sample(Ormqr(False, True), (grid(3, 2), f32(1.5, 0.5), grid(2, 3))),
-    make_sample(Qr(False, False), (well_conditioned(3, 2),), (well_conditioned(2, 2, 2),)),
+    make_sample(Qr(False, False), (well_conditioned(3, 2),), (well_conditioned(2, 2, 2),), reference=_qr),
     make_sample(Qr(True, False), (well_conditioned(3, 2),)),
     make_sample(Qr(True, False), (well_conditioned(2, 3),)),
     make_sample(Qr(False, True), (well_conditioned(3, 2),)),
-    make_sample(Eigh(None, True, True), (positive(3, 3),), (positive(2, 2, 2),)),
-    make_sample(Eig(False, False), (well_conditioned(2, 2),), (complex_well_conditioned(2),)),
+    make_sample(Eigh(None, True, True), (positive(3, 3),), (positive(2, 2, 2),), reference=_eigh),
+    make_sample(Eig(False, False), (well_conditioned(2, 2),), (complex_well_conditioned(2),), reference=_eig),
     make_sample(Eig(True, True, True), (well_conditioned(2, 2),)),
-    make_sample(Schur(True), (well_conditioned(2, 2),), (complex_well_conditioned(2),)),
-    make_sample(Hessenberg(), (well_conditioned(3, 3),)),
-    make_sample(Tridiagonal(True), (positive(3, 3),)),
     make_sample(
-        TridiagonalSolve(), (*DIAGONALS, grid(3, 2)), (*[np.stack([x, x[::-1]]) for x in DIAGONALS], grid(2, 3, 1))
+        Schur(True),
+        (well_conditioned(2, 2),),
+        (complex_well_conditioned(2),),
+        reference=lambda p: lambda x: linalg.schur(x, compute_schur_vectors=p.compute_schur_vectors),
     ),
-    make_sample(Svd(None, True, False), (grid(3, 2),), (well_conditioned(2, 2, 2),)),
+    make_sample(Hessenberg(), (well_conditioned(3, 3),), reference=lambda p: linalg.hessenberg),
+    make_sample(
+        Tridiagonal(True), (positive(3, 3),), reference=lambda p: lambda x: linalg.tridiagonal(x, lower=p.is_lower)
+    ),
+    make_sample(
+        TridiagonalSolve(),
+        (*DIAGONALS, grid(3, 2)),
+        (*[np.stack([x, x[::-1]]) for x in DIAGONALS], grid(2, 3, 1)),
+        reference=lambda p: lambda *xs: linalg.tridiagonal_solve(*xs, perturb_singular=p.perturb_singular),
+    ),
+    make_sample(Svd(None, True, False), (grid(3, 2),), (well_conditioned(2, 2, 2),), reference=_svd),
     make_sample(Svd(None, True, False), (grid(2, 3),)),
     make_sample(Svd(None, False, False), (grid(3, 2),)),
 )

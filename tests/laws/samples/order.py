@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from jax import lax
@@ -22,20 +20,22 @@ def _approximate(p: Any) -> Function:
     return lambda x: function(x, p.k, p.reduction_dimension, *search)
 
 
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
-    {
-        "sort": lambda p: lambda *xs: lax.sort(xs, p.dimension, p.is_stable, p.num_keys),
-        "top_k": lambda p: lambda x: lax.top_k(x, p.k, axis=p.axis),
-        "approx_top_k": _approximate,
-    }
-)
-
 SAMPLES: Final[tuple[Sample, ...]] = (
-    make_sample(Sort(1, True, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
+    make_sample(
+        Sort(1, True, 1),
+        (grid(2, 3),),
+        (i32([3, 1, 2], [2, 1, 2]),),
+        reference=lambda p: lambda *xs: lax.sort(xs, p.dimension, p.is_stable, p.num_keys),
+    ),
     make_sample(Sort(0, True, 2), (i32(2, 1, 2, 1), grid(4), grid(4) + 3)),
     make_sample(Sort(0, False, 1), (grid(3, 2), i32([5, 6], [1, 2], [3, 4]))),
-    make_sample(TopK(2, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
+    make_sample(
+        TopK(2, 1),
+        (grid(2, 3),),
+        (i32([3, 1, 2], [2, 1, 2]),),
+        reference=lambda p: lambda x: lax.top_k(x, p.k, axis=p.axis),
+    ),
     make_sample(TopK(2, 0), (grid(3, 2),)),
-    make_sample(ApproxTopK(2, -1, 0.95, True, -1, True), (grid(2, 3),)),
+    make_sample(ApproxTopK(2, -1, 0.95, True, -1, True), (grid(2, 3),), reference=_approximate),
     make_sample(ApproxTopK(1, 0, 0.5, False, -1, False), (grid(3),)),
 )

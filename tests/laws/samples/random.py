@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 import jax
@@ -43,39 +41,54 @@ FRY: Final = keys(dtypes.key_fry, [1, 2], [3, 4])
 RBG: Final = keys(dtypes.key_rbg, [1, 2, 3, 4], [5, 6, 7, 8])
 URBG: Final = keys(dtypes.key_urbg, [1, 2, 3, 4], [5, 6, 7, 8])
 
+
+def _random_split(p: Any) -> Function:
+    return lambda keys: _each_key(lambda key: prng.random_split(key, p.shape), keys)
+
+
+def _random_fold_in(p: Any) -> Function:
+    return lambda keys, data: _each_key(prng.random_fold_in, keys, data)
+
+
 SAMPLES: Final[tuple[Sample, ...]] = (
-    make_sample(Threefry2x32(), (u32(1, 2), u32(3, 4), u32(5, 6), u32(7, 8))),
-    make_sample(RngBitGenerator((3,), dtypes.uint32), (u32(1, 2, 3, 4),)),
+    make_sample(
+        Threefry2x32(),
+        (u32(1, 2), u32(3, 4), u32(5, 6), u32(7, 8)),
+        reference=lambda p: threefry2x32.threefry2x32_p.bind,
+    ),
+    make_sample(
+        RngBitGenerator((3,), dtypes.uint32),
+        (u32(1, 2, 3, 4),),
+        reference=lambda p: lambda state: _each_state(state, p.shape, p.dtype),
+    ),
     make_sample(RngBitGenerator((2, 2), dtypes.uint8), (u32([1, 2, 3, 4], [5, 6, 7, 8]),)),
-    make_sample(RandomSeed(dtypes.key_fry), (np.array([0, -3], np.int32),), (np.array([1 << 40], np.int64),)),
+    make_sample(
+        RandomSeed(dtypes.key_fry),
+        (np.array([0, -3], np.int32),),
+        (np.array([1 << 40], np.int64),),
+        reference=lambda p: lambda seeds: prng.random_seed(seeds, _implementation(p.dtype)),
+    ),
     make_sample(RandomSeed(dtypes.key_rbg), (np.array([0, 7], np.int32),)),
-    *[make_sample(RandomSplit((3, 2)), (each,)) for each in (FRY, RBG, URBG)],
-    *[make_sample(RandomFoldIn(), (each, u32(5, 6))) for each in (FRY, RBG, URBG)],
+    *[make_sample(RandomSplit((3, 2)), (each,), reference=_random_split) for each in (FRY, RBG, URBG)],
+    *[make_sample(RandomFoldIn(), (each, u32(5, 6)), reference=_random_fold_in) for each in (FRY, RBG, URBG)],
     *[make_sample(RandomBits(width, (3,)), (FRY,)) for width in (8, 32, 64)],
-    make_sample(RandomBits(16, (2, 2)), (RBG,)),
-    make_sample(RandomClone(), (FRY,)),
-    make_sample(RandomWrap(dtypes.key_fry), (u32([1, 2], [3, 4]),)),
-    make_sample(RandomUnwrap(), (FRY,), (RBG,)),
+    make_sample(
+        RandomBits(16, (2, 2)),
+        (RBG,),
+        reference=lambda p: lambda keys: _each_key(lambda key: prng.random_bits(key, p.bit_width, p.shape), keys),
+    ),
+    make_sample(RandomClone(), (FRY,), reference=lambda p: jax.random.clone),
+    make_sample(
+        RandomWrap(dtypes.key_fry),
+        (u32([1, 2], [3, 4]),),
+        reference=lambda p: lambda words: prng.random_wrap(words, impl=_implementation(p.dtype)),
+    ),
+    make_sample(RandomUnwrap(), (FRY,), (RBG,), reference=lambda p: prng.random_unwrap),
 )
 
 
 def _implementation(dtype: Any) -> Any:
     return next(impl for impl in prng.prngs.values() if impl.tag == impl_name(dtype))
-
-
-REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
-    {
-        "threefry2x32": lambda p: threefry2x32.threefry2x32_p.bind,
-        "rng_bit_generator": lambda p: lambda state: _each_state(state, p.shape, p.dtype),
-        "random_seed": lambda p: lambda seeds: prng.random_seed(seeds, _implementation(p.dtype)),
-        "random_split": lambda p: lambda keys: _each_key(lambda key: prng.random_split(key, p.shape), keys),
-        "random_fold_in": lambda p: lambda keys, data: _each_key(prng.random_fold_in, keys, data),
-        "random_bits": lambda p: lambda keys: _each_key(lambda key: prng.random_bits(key, p.bit_width, p.shape), keys),
-        "random_clone": lambda p: jax.random.clone,
-        "random_wrap": lambda p: lambda words: prng.random_wrap(words, impl=_implementation(p.dtype)),
-        "random_unwrap": lambda p: prng.random_unwrap,
-    }
-)
 
 
 def _each_key(f: Function, keys: Any, *data: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -12,6 +11,7 @@ from tracefx.control.while_loop import BOOL_AVAL, While
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import CURRENT, bind
 from tracefx.core.jaxpr import Jaxpr
@@ -50,7 +50,7 @@ class ElementwiseFormula(CompiledOperation, Smooth, Expandable):
         return builder.call(self.name, _formula_jaxpr(self, tuple([x.aval for x in operands])), operands)[0]
 
 
-@functools.lru_cache(maxsize=1024)
+@memoize(1024)
 def _formula_jaxpr(prim: Expandable, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     """Returns the expansion of a primitive for operands with these avals; it closes over no arrays."""
     jaxpr, consts = stage(prim.expand, avals)

@@ -27,7 +27,7 @@ from tracefx.control.special.log_gamma import (
 )
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.handler import bind1
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.ops.elementwise import transcendental
@@ -105,7 +105,7 @@ def _continued_fraction(a: Array, b: Array, x: Array) -> Array:
 
     precision = float(dtypes.finfo(a.dtype).eps) / 8
     _, _, h = iterate_while(lambda d, term, h: abs(term) > precision * h, step, _MAX_STEPS, [one, one, one])
-    return h  # type: ignore[return-value]  # not a literal, since it has the shape of an array
+    return as_array(h)
 
 
 def beta_pdf(a: Array, b: Array, x: Array) -> Array:

@@ -28,6 +28,7 @@ from tracefx.control.special.log_gamma import (
 from tracefx.control.special.temme import MAX_MU, MIN_A, temme_expansion
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.ops.elementwise.abs_sign import abs, sign
@@ -107,7 +108,7 @@ def _series(p: Regions, slopes: bool) -> tuple[Array, Array]:
         return test | (abs(rest[1]) > _eps(a) / 8 * abs(rest[0])) if rest else test
 
     out = iterate_while(changing, step, _MAX_STEPS, [one, one, zero, zero] if slopes else [one, one])
-    return out[0], out[2] if slopes else zero  # type: ignore[return-value]
+    return as_array(out[0]), as_array(out[2]) if slopes else zero
 
 
 def _continued_fraction(p: Regions, slopes: bool) -> tuple[Array, Array]:
@@ -139,7 +140,7 @@ def _continued_fraction(p: Regions, slopes: bool) -> tuple[Array, Array]:
         return test | (abs(rest[1]) > _eps(a) / 8 * abs(rest[2])) if rest else test
 
     out = iterate_while(changing, step, _MAX_STEPS, [d, d, d, d * d, d * d, d * d] if slopes else [d, d, d])
-    return out[2], out[5] if slopes else zero  # type: ignore[return-value]
+    return as_array(out[2]), as_array(out[5]) if slopes else zero
 
 
 def _uniform(p: Regions) -> tuple[Array, Array, Array, Array]:

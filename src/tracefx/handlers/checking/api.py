@@ -11,7 +11,6 @@ from typing import Final, ParamSpec, TypeVar
 
 from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.handler import current, handling
 from tracefx.core.values import Value, as_value
 from tracefx.handlers.checking.check_sites import ErrorKind, FailedCheck, resolved_location
 from tracefx.handlers.checking.errors import NO_ERROR, Error, bind_check
@@ -79,8 +78,7 @@ def checkify(fun: Callable[P, R], errors: ErrorKinds = user_checks) -> Callable[
 
     @functools.wraps(fun)
     def checked(*args: P.args, **kwargs: P.kwargs) -> tuple[Error, R]:
-        with handling(Checkify(current(), kinds=kinds)) as handler:
-            handler.set_state(NO_ERROR)
+        with Checkify(kinds).running(NO_ERROR) as handler:
             out = fun(*args, **kwargs)
         return handler.current_state, out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import ConcreteArray
 from tracefx.pytrees.trees import TreeDef
@@ -70,7 +70,7 @@ class CheckSite:
         raise NotImplementedError
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@memoize(1 << 14)
 def error_code(site: CheckSite) -> int:
     """Returns the number of a site in programs: nonzero and the same in every process."""
     return zlib.crc32(repr(site).encode()) & 0x7FFFFFFF or 1

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Never, TypeAlias, final
 
-from attrs import field, frozen
+from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.special.formula import ElementwiseFormula
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -45,13 +45,13 @@ ErrorKinds: TypeAlias = frozenset[ErrorKind]
 
 
 @final
-@frozen(eq=False)
+@frozen
 class Checkify(Interpreter[Never, Error]):
     """Adds checks to operations; its state is the first error, whose sites grow with each check."""
 
     handles_all = True
     has_state = True
-    kinds: ErrorKinds = field(kw_only=True)
+    kinds: ErrorKinds
 
     @property
     @override
@@ -209,7 +209,7 @@ _OPERAND_CHECKS: Final[tuple[tuple[ErrorKind, type[Primitive], OperandCheck], ..
 )
 
 
-@functools.lru_cache(maxsize=16)
+@memoize(16)
 def check_rules(kinds: ErrorKinds) -> Rules[Checkify, Value]:
     """Returns the rules that check for these kinds of failure."""
     rules = Rules[Checkify, Value]().on(Check, _check_rule)

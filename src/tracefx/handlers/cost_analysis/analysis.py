@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias, TypeVar, final
 
-from tracefx.control.cond import Cond
-from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core.avals import ShapedArray
-from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.primitive import Primitive
+from tracefx.core.jaxpr import Eqn, Jaxpr
 from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
 from tracefx.handlers.cost_analysis.cost import Cost, Work
-from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, Expansions, executed_bodies, scan_overhead
-from tracefx.handlers.cost_analysis.peak_memory import LiveBuffer, Peak, PeakMemoryAnalysis, user_location
-from tracefx.handlers.cost_analysis.rules import DATA_MOVEMENT_COST, CostRule, OperationCost
+from tracefx.handlers.cost_analysis.equation_costs import EquationCosts
+from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions
+from tracefx.handlers.cost_analysis.peak_memory import LiveBuffer, Peak, user_location
 
 K = TypeVar("K")
 WorkSums: TypeAlias = list[int]
@@ -33,11 +29,7 @@ class CostAnalysis:
 
     def __init__(self, assumed: CostAssumptions) -> None:
         self._assumed = assumed
-        self._expansions = Expansions()
-        self._leaves: dict[type[Primitive], CostRule | None] = {}
-        """The cost rules of primitive classes; None for those that are counted by their sub-jaxprs."""
-        self._branches: dict[int, tuple[Cond, Sequence[Jaxpr]]] = {}
-        self._sizes: dict[int, tuple[Jaxpr, tuple[int, int]]] = {}
+        self._costs = EquationCosts(assumed)
         self._by_operation: dict[str, WorkSums] = {}
         self._by_line: dict[object, WorkSums] = {}
         self._places: dict[object, Provenance | None] = {}
@@ -55,10 +47,10 @@ class CostAnalysis:
             within: dict[ScopePath, WorkSums] = {}
             for eqn in body.eqns:
                 scope = () if eqn.source is None else eqn.source.scope
-                cost = self._own_cost(eqn)
-                if cost is not None:
-                    self._add(eqn, cost, count, within.setdefault(scope, [0] * 6))
-                for inner, repeated in self._executed_bodies(eqn):
+                work = self._costs.self_work(eqn)
+                if work.runs:
+                    self._add(eqn, work, count, within.setdefault(scope, [0] * 6))
+                for inner, repeated in self._costs.executed_bodies(eqn):
                     paths[id(inner)] = _merge_scope_paths(paths.get(id(inner), {}), reached, scope, repeated)
                 if type(eqn.prim) is While and eqn.prim.max_steps is None:
                     self._unbounded[user_location(eqn.source)] = None
@@ -89,60 +81,8 @@ class CostAnalysis:
             self._assumed.while_steps,
         )
 
-    # -------------------------------------------------------------- one equation
-
-    def _rule(self, prim: Primitive) -> CostRule | None:
-        kind = type(prim)
-        if kind not in self._leaves:
-            rule = self._assumed.rules.rule_for(kind)
-            has_bodies = isinstance(prim, HasSubjaxprs) or self._expansions.is_expanded(prim, self._assumed.rules)
-            self._leaves[kind] = rule or (None if has_bodies else _data_movement_rule)
-        return self._leaves[kind]
-
-    def _own_cost(self, eqn: Eqn) -> OperationCost | None:
-        """Returns the cost of an equation without its sub-jaxprs, or None if it has none."""
-        rule = self._rule(eqn.prim)
-        if rule is not None:
-            return rule(eqn.prim, [a.aval for a in eqn.inputs], [v.aval for v in eqn.outs])
-        return scan_overhead(eqn.prim) if isinstance(eqn.prim, Scan) else None
-
-    def _executed_bodies(self, eqn: Eqn) -> Sequence[tuple[Jaxpr, int]]:
-        """Returns the sub-jaxprs of an equation that are counted, with their run counts."""
-        prim = eqn.prim
-        if self._rule(prim) is not None:
-            return ()
-        if isinstance(prim, Cond):
-            return [(branch, 1) for branch in self._counted_branches(prim)]
-        return executed_bodies(eqn, self._assumed, self._expansions)
-
-    def _counted_branches(self, prim: Cond) -> Sequence[Jaxpr]:
-        if self._assumed.branches == "sum":
-            return prim.branches
-        entry = self._branches.get(id(prim))
-        if entry is None:
-            choose = max if self._assumed.branches == "max" else min
-            entry = self._branches[id(prim)] = prim, [choose(prim.branches, key=self._size)]
-        return entry[1]
-
-    def _size(self, jaxpr: Jaxpr) -> tuple[int, int]:
-        """Returns the operations and the bytes accessed in a jaxpr, for comparing branches."""
-        entry = self._sizes.get(id(jaxpr))
-        if entry is None:
-            operations = moved = 0
-            for eqn in jaxpr.eqns:
-                cost = self._own_cost(eqn)
-                if cost is not None:
-                    operations += cost.flops + cost.transcendentals + cost.integer_ops
-                    moved += sum(_bytes_accessed(eqn, cost))
-                for body, times in self._executed_bodies(eqn):
-                    more, more_moved = self._size(body)
-                    operations, moved = operations + times * more, moved + times * more_moved
-            entry = self._sizes[id(jaxpr)] = jaxpr, (operations, moved)
-        return entry[1]
-
-    def _add(self, eqn: Eqn, cost: OperationCost, count: int, scope: WorkSums) -> None:
+    def _add(self, eqn: Eqn, work: Work, count: int, scope: WorkSums) -> None:
         """Adds an equation that runs `count` times to the totals, and one run of it to the sums of its scope."""
-        read, written = _bytes_accessed(eqn, cost)
         source = eqn.source
         key = (id(source.code), source.lasti) if type(source) is LazySourceLocation else source
         line = self._by_line.get(key)
@@ -155,11 +95,11 @@ class CostAnalysis:
             operation = self._by_operation[name] = [0] * 6
         for sums, times in ((operation, count), (line, count), (scope, 1)):
             sums[0] += times
-            sums[1] += times * cost.flops
-            sums[2] += times * cost.transcendentals
-            sums[3] += times * cost.integer_ops
-            sums[4] += times * read
-            sums[5] += times * written
+            sums[1] += times * work.flops
+            sums[2] += times * work.transcendentals
+            sums[3] += times * work.integer_ops
+            sums[4] += times * work.bytes_read
+            sums[5] += times * work.bytes_written
 
     # -------------------------------------------------------------- the whole program
 
@@ -171,7 +111,7 @@ class CostAnalysis:
         def visit(body: Jaxpr) -> None:
             seen.add(id(body))
             for eqn in body.eqns:
-                for inner, _ in self._executed_bodies(eqn):
+                for inner, _ in self._costs.executed_bodies(eqn):
                     if id(inner) not in seen:
                         visit(inner)
             order.append(body)
@@ -183,7 +123,7 @@ class CostAnalysis:
     def _peak(self, jaxpr: Jaxpr, constants: int, donated: Sequence[int]) -> Peak:
         donated_set = set(donated)
         dying = tuple([i in donated_set for i in range(len(jaxpr.invars))])
-        peak = PeakMemoryAnalysis(self._assumed.rules, self._expansions).body_memory(jaxpr, dying).peak
+        peak = self._costs.memory.body_memory(jaxpr, dying).peak
         inputs = [
             LiveBuffer(v.aval, "constant" if i < constants else "argument", None)
             for i, v in enumerate(jaxpr.invars)
@@ -192,25 +132,6 @@ class CostAnalysis:
         held = sorted([*inputs, *peak.buffers], key=lambda h: -h.nbytes)
         operation, line = peak.at or (None, None)
         return Peak(sum(a.nbytes for a in jaxpr.in_avals) + peak.extra_bytes, operation, line, tuple(held))
-
-
-def _data_movement_rule(prim: Primitive, ins: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> OperationCost:
-    return DATA_MOVEMENT_COST
-
-
-def _bytes_accessed(eqn: Eqn, cost: OperationCost) -> tuple[int, int]:
-    """Returns the bytes read and written; literals are part of the program and not read."""
-    read, written = cost.bytes_read, cost.bytes_written
-    if read is None:
-        read = 0
-        for x in eqn.inputs:
-            if type(x) is Var:
-                read += x.aval.nbytes
-    if written is None:
-        written = 0
-        for v in eqn.outs:
-            written += v.aval.nbytes
-    return read, written
 
 
 def _accumulate(sums: WorkSums, more: WorkSums, times: int = 1) -> None:

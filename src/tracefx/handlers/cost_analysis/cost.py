@@ -192,12 +192,15 @@ def _report(cost: Cost, listed: int) -> Iterator[str]:
         f"{format_si(cost.peak_bytes, 'B')} at the peak{where}{line}: {held}, results "
         f"{format_si(cost.output_bytes, 'B')}"
     )
-    for place in cost.unbounded:
+    for location in cost.unbounded:
         steps = f"{cost.while_steps} step{'' if cost.while_steps == 1 else 's'}"
-        yield f"the loop at {_format_line(place)} runs an unknown number of times and is counted with {steps}"
+        yield f"the loop at {_format_line(location)} runs an unknown number of times and is counted with {steps}"
     rows = [("operation", *COLUMN_NAMES), *_rows(cost.by_operation, cost.peak.by_operation, str, cost.flops, listed)]
-    places = _line_labels({*cost.by_line, *cost.peak.by_line})
-    lines = [("line", *COLUMN_NAMES), *_rows(cost.by_line, cost.peak.by_line, places.__getitem__, cost.flops, listed)]
+    locations = _line_labels({*cost.by_line, *cost.peak.by_line})
+    lines = [
+        ("line", *COLUMN_NAMES),
+        *_rows(cost.by_line, cost.peak.by_line, locations.__getitem__, cost.flops, listed),
+    ]
     scopes = [("scope", *COLUMN_NAMES), *_rows(cost.by_scope, {}, str, cost.flops, listed)] if cost.by_scope else []
     tables = [table for table in (rows, lines, scopes) if table]
     widths = [max(map(len, column)) for column in zip(*rows, *lines, *scopes, strict=True)]
@@ -209,14 +212,19 @@ def _report(cost: Cost, listed: int) -> Iterator[str]:
             yield "  ".join(cells).rstrip()
 
 
-def _format_line(place: SourceLocation | None) -> str:
-    return "(no line)" if place is None else f"{os.path.basename(place.file)}:{place.line} ({place.function})"
+def _format_line(location: SourceLocation | None) -> str:
+    if location is None:
+        return "(no line)"
+    return f"{os.path.basename(location.file)}:{location.line} ({location.function})"
 
 
-def _line_labels(places: Set[SourceLocation | None]) -> Mapping[SourceLocation | None, str]:
+def _line_labels(locations: Set[SourceLocation | None]) -> Mapping[SourceLocation | None, str]:
     """Returns a label for each line, with the base name of the file where that is unambiguous."""
-    count = Counter(map(_format_line, places))
-    return {place: _format_line(place) if count[_format_line(place)] == 1 else str(place) for place in places}
+    count = Counter(map(_format_line, locations))
+    return {
+        location: _format_line(location) if count[_format_line(location)] == 1 else str(location)
+        for location in locations
+    }
 
 
 def _rows(

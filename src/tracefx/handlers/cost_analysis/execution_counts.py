@@ -16,7 +16,7 @@ from tracefx.control.while_loop import While
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import EQN_LOCATION
+from tracefx.core.source_location import SOURCE
 from tracefx.handlers.cost_analysis.rules import CostRules, OperationCost
 from tracefx.interpreters.stage import stage
 
@@ -53,11 +53,11 @@ class Expansions:
         entry = self._known.get(key)
         if entry is None:
             assert isinstance(prim, Expandable)
-            token = EQN_LOCATION.set(eqn.source)
+            token = SOURCE.set(eqn.source)
             try:
                 jaxpr, consts = stage(prim.expand, avals)
             finally:
-                EQN_LOCATION.reset(token)
+                SOURCE.reset(token)
             entry = self._known[key] = prim, jaxpr.closed(), len(consts)
         return entry[1], entry[2]
 
@@ -65,7 +65,7 @@ class Expansions:
 def only_body(prim: Primitive) -> Jaxpr | None:
     """Returns the single body of an operation that runs exactly this one, once; otherwise None."""
     if isinstance(prim, CallPrimitive):
-        return prim.body
+        return prim.jaxpr
     if isinstance(prim, CustomRuleProgram):
         return prim.jaxpr
     return prim.solve if isinstance(prim, LinearSolve) else None

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.primitive import Primitive
 from tracefx.ops.linalg.cholesky import Cholesky
 from tracefx.ops.linalg.eigen import Eig, Eigh
 from tracefx.ops.linalg.lapack import MatrixOperation
@@ -48,7 +47,7 @@ def _svd_flops(op: Svd, m: int, n: int) -> float:
     return 14 * m * n**2 + 8 * n**3 if op.compute_uv else 4 * m * n**2 - 4 * n**3 / 3
 
 
-LINALG_FLOPS: Final[Mapping[type[Primitive], Callable[..., float]]] = MappingProxyType(
+LINALG_FLOPS: Final[Mapping[type[MatrixOperation], Callable[..., float]]] = MappingProxyType(
     {
         Cholesky: lambda op, x: x[0] ** 3 / 3,
         Lu: lambda op, x: 2 * _elimination_products(*x),
@@ -69,9 +68,8 @@ LINALG_FLOPS: Final[Mapping[type[Primitive], Callable[..., float]]] = MappingPro
 """Real operations on one matrix, by primitive, as a function of the primitive and the shapes of its operands."""
 
 
-def linalg_flops(op: Any, ins: Sequence[ShapedArray]) -> int:
+def linalg_flops(op: MatrixOperation, ins: Sequence[ShapedArray]) -> int:
     """Returns the floating-point operations for all matrices of a batch."""
-    assert isinstance(op, MatrixOperation)
     cuts = [a.ndim - rank for a, rank in zip(ins, op.ranks, strict=True)]
     sizes = [a.shape[cut:] for a, cut in zip(ins, cuts, strict=True)]
     each = _REAL_OPS_PER_COMPLEX_OP if dtypes.is_complex(ins[0].dtype) else 1

@@ -42,8 +42,8 @@ def user_location(source: Provenance | None) -> SourceLocation | None:
     """Returns a source location without its `named_scope`s."""
     if source is None:
         return None
-    place = source.resolve()
-    return SourceLocation(place.file, place.line, place.function) if place.scope else place
+    position = source.resolve()
+    return SourceLocation(position.file, position.line, position.function) if position.scope else position
 
 
 @final
@@ -264,14 +264,14 @@ class PeakMemoryAnalysis:
         results = eqn.outs[prim.num_carry :]
         line = user_location(eqn.source)
         buffers = [LiveBuffer(v.aval, prim.name, line) for v in results]
-        places = (*outs, *[-1 - count - i for i in range(len(results))])
+        positions = (*outs, *[-1 - count - i for i in range(len(results))])
         if not prim.length:
             first = [LiveBuffer(eqn.outs[i - n].aval, prim.name, line) for i in range(n, m) if not dying[i]]
-            return EquationMemory(_add_buffers(EMPTY_PEAK, buffers + first), places)
+            return EquationMemory(_add_buffers(EMPTY_PEAK, buffers + first), positions)
         step = self.body_memory(prim.jaxpr, (*(False,) * n, *(True,) * (count - n))).peak
         fresh = {i: LiveBuffer(eqn.outs[i - n].aval, prim.name, line) for i in range(n, m) if not dying[i]}
         fresh |= {i: LiveBuffer(prim.jaxpr.invars[i].aval, prim.name, line) for i in range(m, count)}
-        return EquationMemory(_add_buffers(_add_step_inputs(step, fresh), buffers), places)
+        return EquationMemory(_add_buffers(_add_step_inputs(step, fresh), buffers), positions)
 
     def _while(self, prim: While, eqn: Eqn, dying: tuple[bool, ...]) -> EquationMemory:
         n, m = prim.cond_nconsts, prim.cond_nconsts + prim.body_nconsts
@@ -292,10 +292,10 @@ class PeakMemoryAnalysis:
             memory = self.body_memory(branch, dying)
             seen: set[int] = set()
             copies = []  # of operands and of repeated outputs, since every result of cond has its own buffer
-            for place, v in zip(memory.outs, eqn.outs, strict=True):
-                if place < len(dying) or place in seen:
+            for position, v in zip(memory.outs, eqn.outs, strict=True):
+                if position < len(dying) or position in seen:
                     copies.append(LiveBuffer(v.aval, prim.name, line))
-                seen.add(place)
+                seen.add(position)
             peaks.append(_add_buffers(memory.peak, copies))
         largest = max(peaks, key=lambda p: p.extra_bytes)
         freed = frozenset([i + 1 for i in largest.freed_inputs])
@@ -408,10 +408,10 @@ class _Execution:
                 )
             self.update_peak(k, self.live)
         for index in unused:
-            place = self.buffer_of[index]
-            self.use_counts[place] -= 1
-            if not self.use_counts[place]:
-                self.live -= self.sizes[place]
+            position = self.buffer_of[index]
+            self.use_counts[position] -= 1
+            if not self.use_counts[position]:
+                self.live -= self.sizes[position]
 
     @staticmethod
     def is_bitcast(eqn: Eqn) -> bool:
@@ -430,11 +430,11 @@ class _Execution:
 
     def last(self, eqn: Eqn, unused: Sequence[int]) -> tuple[bool, ...]:
         """Returns for each operand whether its buffer is free after the equation."""
-        places = [self.buffer_of[x.index] if type(x) is Var else -1 for x in eqn.inputs]
+        positions = [self.buffer_of[x.index] if type(x) is Var else -1 for x in eqn.inputs]
         return tuple(
             [
-                type(x) is Var and x.index in unused and self.use_counts[p] == 1 and places.count(p) == 1
-                for x, p in zip(eqn.inputs, places, strict=True)
+                type(x) is Var and x.index in unused and self.use_counts[p] == 1 and positions.count(p) == 1
+                for x, p in zip(eqn.inputs, positions, strict=True)
             ]
         )
 
@@ -451,10 +451,10 @@ class _Execution:
         self.producers.append((eqn, v.aval))
         self.live += size
 
-    def alias(self, eqn: Eqn, v: Var, place: int | None) -> None:
+    def alias(self, eqn: Eqn, v: Var, position: int | None) -> None:
         """Puts a value into an existing buffer, or into a new one."""
-        if place is None:
+        if position is None:
             self.allocate(eqn, v)
         else:
-            self.buffer_of[v.index] = place
-            self.use_counts[place] += 1
+            self.buffer_of[v.index] = position
+            self.use_counts[position] += 1

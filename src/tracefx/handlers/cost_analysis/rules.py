@@ -41,6 +41,7 @@ from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter import Scatter, ScatterMul
 from tracefx.ops.indexing.sorting import Sort
 from tracefx.ops.indexing.top_k import TopKOperation
+from tracefx.ops.linalg.lapack import MatrixOperation
 from tracefx.ops.random.prng import RandomClone, RandomUnwrap, RandomWrap
 from tracefx.ops.random.threefry import Threefry2x32
 from tracefx.ops.reductions.cumulative import CumLogSumExp, CumProd, Cumulative
@@ -351,7 +352,7 @@ def _convolution(prim: ConvGeneralDilated, ins: Avals, outs: Avals) -> Operation
     return arithmetic_cost(count * (product_flops(out.dtype) + real_components(out.dtype)), *ins, out)
 
 
-def _linalg(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+def _linalg(prim: MatrixOperation, ins: Avals, outs: Avals) -> OperationCost:
     return OperationCost(flops=linalg_flops(prim, ins))
 
 
@@ -429,7 +430,6 @@ _SHARED_RULES: Final[
     (_mul, (Mul, Square)),
     (_equal, (Eq, Ne)),
     (_reduction, (Reduction, ReduceSum, ArgExtremum)),
-    (_linalg, tuple(LINALG_FLOPS)),
     (_slice, (Slice, DynamicSlice, Split, Unstack)),
 )
 
@@ -439,6 +439,8 @@ def _rules() -> CostRules:
     for rule, kinds in _SHARED_RULES:
         for kind in kinds:
             rules = rules.adding(kind, rule)
+    for matrix_operation in LINALG_FLOPS:
+        rules = rules.adding(matrix_operation, _linalg)
     return (
         rules.adding(Exp2, _exp2)
         .adding(Logistic, _logistic)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.handler import as_array, current, handling
+from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.handlers.intervals.handler import Intervals
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
@@ -60,7 +60,7 @@ def bounds(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fun)
     def bounded(*args: Any, **kwargs: Any) -> Any:
-        with handling(Intervals(current())) as handler:
+        with Intervals().running() as handler:
             args, kwargs = trees.map(
                 lambda x: handler.wrap(_checked_interval(x, name)) if isinstance(x, Interval) else x,
                 (args, kwargs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 from attrs import evolve
@@ -38,7 +38,7 @@ from tracefx.ops.indexing.scatter import ScatterSub
 from tracefx.ops.indexing.sorting import Sort
 from tracefx.ops.indexing.top_k import TopKOperation
 from tracefx.ops.reductions.cumulative import CumSum
-from tracefx.ops.reductions.reduction import ReduceProd
+from tracefx.ops.reductions.reduction import ArgExtremum, ReduceProd
 from tracefx.ops.reductions.window_reduction import ReduceWindowSum
 from tracefx.ops.structural import ReduceSum, Reshape, Transpose
 from tracefx.pytrees import trees
@@ -190,10 +190,10 @@ def _midpoint_and_radius(x: Interval) -> tuple[Array, Array]:
     return middle, round_outward(middle, fnp.maximum(x.hi - middle, middle - x.lo), 4.0).hi
 
 
-def argextremum_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def argextremum_interval(handler: object, op: ArgExtremum, operand: IntervalOrValue) -> list[IntervalOrValue]:
     """The index of an extremum may be anywhere along the axis."""
     out = bind1(op, as_interval(operand).lo)
-    axis: int = op.axes[0]  # type: ignore[attr-defined]  # both primitives with this rule have one axis
+    axis = op.axes[0]
     last = as_interval(operand).lo.shape[axis] - 1
     return [Interval(fnp.zeros_like(out), fnp.full_like(out, last))]
 
@@ -278,7 +278,7 @@ def cond_interval(
     wrapped = [handler.wrap(x) for x in operands]
     if isinstance(index, (Array, Literal)):
         return [handler.unwrap(x) for x in op.transform_bodies(handler, [index, *wrapped])]
-    results = [[handler.unwrap(x) for x in handler.run(branch, wrapped)] for branch in op.branches]
+    results = [[handler.unwrap(x) for x in handler.interpret(branch, wrapped)] for branch in op.branches]
     return [_hull_of_cases(as_interval(index), list(map(as_interval, outs))) for outs in zip(*results, strict=True)]
 
 
@@ -286,4 +286,4 @@ def sow_interval(handler: object, op: Sow, *operands: IntervalOrValue) -> Sequen
     """Sows the interval as a pytree."""
     leaves = [as_interval(x) if isinstance(x, (Interval, ComparisonInterval)) else as_array(x) for x in operands]
     arrays, tree = trees.flatten(leaves[0] if op.tree is None else op.tree.unflatten(leaves))
-    return bind(evolve(op, tree=tree), *[as_value(cast(Array, a)) for a in arrays])
+    return bind(evolve(op, tree=tree), *[as_value(a) for a in arrays])

@@ -336,15 +336,14 @@ def gt_interval(handler: object, op: Primitive, left: IntervalOrValue, right: In
     return [ComparisonInterval(bind1(op, x.lo, y.hi), bind1(op, x.hi, y.lo), y, x)]
 
 
-def eq_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
+def eq_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> list[Interval]:
     x, y = as_interval(left), as_interval(right)
     sure = (x.lo == x.hi) & (y.lo == y.hi) & (x.lo == y.lo)
     return [Interval(sure, (x.lo <= y.hi) & (y.lo <= x.hi))]
 
 
-def ne_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
+def ne_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> list[Interval]:
     (same,) = eq_interval(handler, op, left, right)
-    assert isinstance(same, Interval)
     return [Interval(~same.hi, ~same.lo)]
 
 
@@ -366,5 +365,5 @@ def xor_interval(
     handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
 ) -> list[IntervalOrValue]:
     if dtypes.is_bool(as_interval(left).lo.aval.dtype):
-        return ne_interval(handler, op, left, right)
+        return [*ne_interval(handler, op, left, right)]
     return [full_range(as_interval(left).lo.aval)]

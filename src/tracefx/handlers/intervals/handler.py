@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.checkpoint import CheckpointName
@@ -60,7 +59,6 @@ class BoundsRule:
 
 
 @final
-@frozen(eq=False)
 class Intervals(array_rules.IntervalInterpreter):
     """Values are intervals that contain the program's values for all arguments in the argument intervals."""
 

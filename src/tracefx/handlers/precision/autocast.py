@@ -8,7 +8,7 @@ from enum import Enum, unique
 from typing import Final, ParamSpec, TypeVar, cast, final
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx.control.custom_rules import CustomRuleProgram
@@ -16,8 +16,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec, array_spec
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.callables import HasCallables
-from tracefx.core.handler import Tracer, bind, bind1, current, handling
+from tracefx.core.handler import Tracer, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
@@ -87,7 +88,7 @@ trees.register_pytree_node(NarrowArray, _flatten, _unflatten)
 
 
 @final
-@frozen(eq=False)
+@frozen
 class Autocast(Interpreter[NarrowArray]):
     """Values are arrays in the narrow dtype.
 
@@ -96,7 +97,7 @@ class Autocast(Interpreter[NarrowArray]):
     """
 
     handles_all = True
-    policy: Policy = field(kw_only=True)
+    policy: Policy
 
     @property
     @override
@@ -262,7 +263,7 @@ def _convert_element_type_rule(
     return bind(op, x.widen())
 
 
-@functools.lru_cache(maxsize=64)
+@memoize(64)
 def autocast_rules(policy: Policy) -> Rules[Autocast, NarrowArray | Value]:
     """Returns the table of rules for a policy."""
     rules = Rules[Autocast, NarrowArray | Value]()
@@ -322,7 +323,7 @@ def autocast(fun: Callable[P, R], policy: Policy = bfloat16) -> Callable[P, R]:
 
     @functools.wraps(fun)
     def narrowed(*args: P.args, **kwargs: P.kwargs) -> R:
-        with handling(Autocast(current(), policy=policy)) as handler:
+        with Autocast(policy).running() as handler:
             out = fun(*args, **kwargs)
 
         def wide(leaf: object) -> object:

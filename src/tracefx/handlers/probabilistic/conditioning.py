@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Final, Never, ParamSpec, TypeVar, final
 from typing import Literal as OneOf
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Sow, sown_names
 from tracefx.core.array import ArrayLike
-from tracefx.core.handler import CURRENT, bind, current, handling
+from tracefx.core.handler import CURRENT, bind
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.sample_sites import SITES, Sample, SampleTangent, Site, SownSite, cast_to_draw
@@ -114,9 +114,11 @@ def _substitute_values(
         for name, value in values.items():
             (x,), _ = flatten_values((value,), f"{title}: the value of {name!r}, ")
             arrays[name] = x
-        with handling(_SubstituteHandler(current(), title, arrays)) as handler:
+        sampled = set[str]()
+        handler = _SubstituteHandler(title, arrays, sampled.add)
+        with handler.running():
             out = fun(*args, **kwargs)
-        handler.require_all_used()
+        handler.require_all_used(sampled)
         return out
 
     return with_values
@@ -132,10 +134,10 @@ class _SubstituteHandler(Interpreter[Never, None]):
 
     title: _SubstitutionKind
     values: Mapping[str, Value]
+    record_name: Callable[[str], None]
+    """Called with the name of each site."""
     depth: int = 0
     """The number of enclosing scans, along whose axes the values have been sliced."""
-    used_names: set[str] = field(factory=set)
-    other_names: set[str] = field(factory=set)
 
     handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
@@ -146,11 +148,10 @@ class _SubstituteHandler(Interpreter[Never, None]):
         return _SUBSTITUTE_RULES
 
     def sample_rule(self, op: Sample, *operands: Value) -> Sequence[Value]:
+        self.record_name(op.label)
         value = self.values.get(op.label)
         if value is None or (self.title == "replay" and op.origin == "observed"):
-            self.other_names.add(op.label)
             return bind(op, *operands)
-        self.used_names.add(op.label)
         step = " in a step" if self.depth else ""
         value = cast_to_draw(
             value,
@@ -189,8 +190,8 @@ class _SubstituteHandler(Interpreter[Never, None]):
 
         def run(*xs: Value) -> Sequence[Value]:
             values = {**self.values, **dict(zip(names, xs[n:], strict=True))}
-            handler = evolve(self.with_inner(CURRENT.get()), values=values, depth=self.depth + 1)
-            return handler.run(op.jaxpr, xs[:n])
+            handler = evolve(self, values=values, depth=self.depth + 1).start(CURRENT.get())
+            return handler.interpret(op.jaxpr, xs[:n])
 
         avals = [*op.jaxpr.in_avals, *[x.aval.without_axis(0) for x in arrays]]
         jaxpr, consts = stage(run, avals, self.inner, title=self.title)
@@ -200,13 +201,14 @@ class _SubstituteHandler(Interpreter[Never, None]):
     def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
         """Interprets the body instead of the custom rule if a value in it is given: the rule no longer holds."""
         if sown_names(op.jaxpr, SITES).keys() & self.values.keys():
-            return self.run(op.jaxpr, operands)
+            return self.interpret(op.jaxpr, operands)
         return op.transform_bodies(self, operands)
 
-    def require_all_used(self) -> None:
-        unmet = [name for name in self.values if name not in self.used_names]
+    def require_all_used(self, sampled: Collection[str]) -> None:
+        """Raises `ValueError` unless all names that have a value are names of sites."""
+        unmet = [name for name in self.values if name not in sampled]
         if unmet and self.title != "replay":
-            names = ", ".join(map(repr, sorted(self.used_names | self.other_names))) or "none"
+            names = ", ".join(map(repr, sorted(sampled))) or "none"
             raise ValueError(
                 f"{self.title}: nothing is sampled under {', '.join(map(repr, unmet))}; the names of the function's "
                 f"sites are {names}"

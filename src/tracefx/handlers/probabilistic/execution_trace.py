@@ -15,7 +15,7 @@ from tracefx.control.sow import Sow, sown_names
 from tracefx.control.while_loop import While
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import as_array, bind, current, handling
+from tracefx.core.handler import as_array, bind
 from tracefx.core.source_location import Provenance, at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.conditioning import substitute
@@ -60,7 +60,7 @@ def trace(fun: Callable[P, R], *, missing: Missing | None = None) -> Callable[P,
 
     @functools.wraps(fun)
     def traced(*args: P.args, **kwargs: P.kwargs) -> tuple[R, dict[str, Site]]:
-        with handling(_TraceHandler(current(), missing)) as handler:
+        with _TraceHandler(missing).running() as handler:
             out = fun(*args, **kwargs)
         return out, handler.sites()
 
@@ -120,8 +120,8 @@ class _SitePart:
 
 
 @final
-@frozen(eq=False)
-class _TraceHandler(Interpreter[Never, None]):
+@frozen
+class _TraceHandler(Interpreter[Never, None, _SitePart]):
     """Records sites."""
 
     missing: Missing | None
@@ -166,25 +166,19 @@ class _TraceHandler(Interpreter[Never, None]):
         return op.transform_bodies(self, operands)
 
     @override
-    def collect(self, name: Hashable, value: object) -> None:
-        assert isinstance(name, _SitePart)
-        for each in self.store.collected:
-            if (
-                isinstance(each, _SitePart)
-                and name.part == "value"
-                and (each.label, each.part) == (name.label, name.part)
-            ):
+    def collect(self, name: _SitePart, value: object) -> None:
+        for each in self.run.collected:
+            if name.part == "value" and (each.label, each.part) == (name.label, name.part):
                 raise ValueError(
                     f"trace: two sites have the name {name.label!r}, one{at_location(each.source)} and one"
                     f"{at_location(name.source)}: rename one of them"
                 )
-        self.store.collected[name] = value
+        self.run.collected[name] = value
 
     @override
-    def default_collected(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
+    def default_collected(self, name: _SitePart, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
         """Fills a site that a branch does not have, or whose distribution in that branch is another one."""
-        assert isinstance(name, _SitePart)
-        own_labels = {each.label for each in self.store.collected if isinstance(each, _SitePart)}
+        own_labels = {each.label for each in self.run.collected}
         if self.missing is None and what is not None and name.label not in own_labels:
             raise ValueError(
                 f"trace: the site {name.label!r}{at_location(name.source)} is in one branch of cond but not in "
@@ -196,8 +190,7 @@ class _TraceHandler(Interpreter[Never, None]):
     def sites(self) -> dict[str, Site]:
         """Returns the recorded sites by name."""
         parts: dict[str, dict[str, list[tuple[_SitePart, object]]]] = {}
-        for name, value in self.store.collected.items():
-            assert isinstance(name, _SitePart)
+        for name, value in self.run.collected.items():
             parts.setdefault(name.label, {}).setdefault(name.part, []).append((name, value))
         sites = {}
         for label, by_part in parts.items():
@@ -208,7 +201,7 @@ class _TraceHandler(Interpreter[Never, None]):
             )
             distribution = cast(Distribution, distributions[0][1]) if len(distributions) == 1 else None
             observed = all(name.observed for name, _ in distributions)
-            sites[label] = Site(as_array(cast(Value, value)), as_array(cast(Value, log_prob)), distribution, observed)
+            sites[label] = Site(as_array(value), as_array(log_prob), distribution, observed)
         return sites
 
 

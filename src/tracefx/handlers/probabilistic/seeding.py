@@ -6,13 +6,12 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar, Final, Never, ParamSpec, TypeVar, final
 
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx import random
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.handler import bind, current, handling
+from tracefx.core.handler import bind
 from tracefx.core.values import Value, get_aval
 from tracefx.handlers.probabilistic.sample_sites import Sample, UnseededError
 from tracefx.interpreters.interpreter import Interpreter
@@ -53,8 +52,7 @@ def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
 
     @functools.wraps(fun)
     def seeded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with handling(_SeedHandler(current())) as handler:
-            handler.set_state(as_key(key))
+        with _SeedHandler().running(as_key(key)):
             return fun(*args, **kwargs)
 
     return seeded
@@ -68,7 +66,6 @@ def as_key(seed: ArrayLike) -> Array:
 
 
 @final
-@frozen(eq=False)
 class _SeedHandler(Interpreter[Never, Array]):
     """Draws the values that no inner handler has given. Its state is the key for the remaining draws."""
 
@@ -85,7 +82,7 @@ class _SeedHandler(Interpreter[Never, Array]):
     def sample_rule(self, op: Sample, *operands: Value) -> Sequence[Value]:
         if op.origin != "open":
             return bind(op, *operands)
-        if self.store.state is None:
+        if self.run.state is None:
             raise UnseededError(
                 f"sample of {op.label!r}: it is in a derivative or batching rule of a custom function, which has no "
                 "random numbers; draw the value outside and hand it to the function"

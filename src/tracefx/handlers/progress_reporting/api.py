@@ -70,7 +70,7 @@ class ProgressContext:
             interrupts = block.enter_context(Interrupts())
             self._show.add(interrupts)
             block.callback(self._show.remove, interrupts)
-            handler = Progress(current(), show=self._show, every=self._every, depth=self._depth)
+            handler = Progress(show=self._show, every=self._every, depth=self._depth).over(current())
             block.enter_context(handling(handler))
             self._blocks[handler] = block.pop_all()
         return self

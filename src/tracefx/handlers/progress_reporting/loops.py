@@ -9,7 +9,6 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.control.control_flow import single_eqn_jaxpr
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
@@ -45,7 +44,7 @@ INNER_REPORTS: Final = 10
 
 
 @final
-@frozen(eq=False)
+@frozen
 class Progress(Interpreter):
     """Rewrites loops to report their progress and interprets their bodies."""
 
@@ -119,7 +118,7 @@ def _scan_rule(handler: Progress, op: Scan, *args: Value) -> Sequence[Value]:
     const_avals, carry_avals, slice_avals = op.split_operands(op.jaxpr.in_avals)
     body = _stage_without_consts(step, [*const_avals, COUNT_AVAL, *carry_avals, *slice_avals])
     counting = evolve(op, jaxpr=body, num_carry=op.num_carry + 1)
-    inside = evolve(handler, nesting=handler.nesting + 1)
+    inside = evolve(handler, nesting=handler.nesting + 1).start(handler.inner)
     return counting.transform_bodies(inside, [*consts, Literal(0, COUNT_AVAL), *carry, *arrays])[1:]
 
 
@@ -157,7 +156,7 @@ def _while_rule(handler: Progress, op: While, *args: Value) -> Sequence[Value]:
         n,
         op.max_steps,
     )
-    inside = evolve(handler, nesting=handler.nesting + 1)
+    inside = evolve(handler, nesting=handler.nesting + 1).start(handler.inner)
     operands = [*cond_consts, total, every, *body_consts, Literal(0, COUNT_AVAL), *carry]
     done, *outs = counting.transform_bodies(inside, operands)
     # For a known length the last iteration makes the last report: the count after the loop could be folded to a
@@ -218,9 +217,7 @@ def _is_increment(eqn: Eqn, count: Var) -> bool:
 
 def _bind_as_call(handler: Progress, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
     """Binds an eagerly evaluated loop as a call with a memoized jaxpr, so that running it again does not recompile."""
-    avals = [x.aval for x in args]
-    program = op.memo.get("program", lambda: single_eqn_jaxpr(op, avals))
-    return Call(op.name, program).transform_bodies(handler, args)
+    return Call(op.name, op.as_jaxpr(tuple([x.aval for x in args]))).transform_bodies(handler, args)
 
 
 def _stage_without_consts(f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray]) -> Jaxpr:

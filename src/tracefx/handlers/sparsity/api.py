@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, cast, final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 from attrs import frozen
@@ -12,7 +12,7 @@ from typing_extensions import ParamSpec, override
 import tracefx.numpy as fnp
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
-from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.handlers.sparsity.colouring import Colouring, IndexVector, colour_matrix, star_colour_matrix
@@ -26,7 +26,7 @@ from tracefx.handlers.sparsity.matrices import SparseMatrix, SparsityPattern
 from tracefx.ops.structural import convert, instantiate, reshape
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
 from tracefx.transforms.linearization import Linearization, linearize_values
-from tracefx.transforms.transform import Transform, WrappedFunction
+from tracefx.transforms.transform import SameArguments, TransformOf, WrappedFunction
 from tracefx.transforms.transformed_function import wrap_transformed
 from tracefx.transforms.vmap import vmap
 
@@ -61,7 +61,7 @@ def jacobian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern
     >>> pattern.todense().astype(int).tolist()
     [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     """
-    return cast("WrappedFunction[P, SparsityPattern]", _SparsityTransform(False)(fun))
+    return _SparsityTransform(False)(fun)
 
 
 def hessian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern]:
@@ -78,7 +78,7 @@ def hessian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern]
     >>> hessian_sparsity(lambda x: x[0] * x[1] + x[2])(fnp.ones(3)).todense().astype(int).tolist()
     [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
     """
-    return cast("WrappedFunction[P, SparsityPattern]", _SparsityTransform(True)(fun))
+    return _SparsityTransform(True)(fun)
 
 
 def sparse_jacobian(fun: Callable[P, R], pattern: SparsityPattern | None = None) -> WrappedFunction[P, SparseMatrix]:
@@ -104,7 +104,7 @@ def sparse_jacobian(fun: Callable[P, R], pattern: SparsityPattern | None = None)
     >>> jacobian.todense().tolist()
     [[1.0, 0.0, 0.0, 0.0], [0.0, 2.0, 1.0, 0.0], [0.0, 0.0, 3.0, 2.0]]
     """
-    return cast("WrappedFunction[P, SparseMatrix]", _SparseDerivative(False, pattern)(fun))
+    return _SparseDerivative(False, pattern)(fun)
 
 
 def sparse_hessian(fun: Callable[P, R], pattern: SparsityPattern | None = None) -> WrappedFunction[P, SparseMatrix]:
@@ -124,12 +124,12 @@ def sparse_hessian(fun: Callable[P, R], pattern: SparsityPattern | None = None) 
     >>> hessian.todense().tolist()
     [[2.0, 0.0, 0.0], [0.0, 4.0, 2.0], [0.0, 2.0, 0.0]]
     """
-    return cast("WrappedFunction[P, SparseMatrix]", _SparseDerivative(True, pattern)(fun))
+    return _SparseDerivative(True, pattern)(fun)
 
 
 @final
 @frozen(eq=False, repr=False)
-class _SparsityTransform(Transform):
+class _SparsityTransform(TransformOf[SameArguments]):
     """The transformation behind `jacobian_sparsity` and `hessian_sparsity`."""
 
     title: ClassVar[str] = "sparsity"
@@ -158,7 +158,7 @@ class SparsePlan:
 
 @final
 @frozen(eq=False, repr=False)
-class _SparseDerivative(Transform):
+class _SparseDerivative(TransformOf[SameArguments]):
     """The transformation behind `sparse_jacobian` and `sparse_hessian`."""
 
     title: ClassVar[str] = "sparse"
@@ -171,7 +171,7 @@ class _SparseDerivative(Transform):
         require_callable(title, fun)
         if not isinstance(self.pattern, SparsityPattern | None):
             raise TypeError(f"{title}: pattern must be a SparsityPattern, got {self.pattern!r}")
-        plans: dict[ArgumentTypes, SparsePlan] = {}
+        plans = BoundedCache[ArgumentTypes, SparsePlan](MAX_CACHED_PLANS)
 
         @wrap_transformed(self, fun)
         def matrix(*args: Any, **kwargs: Any) -> SparseMatrix:
@@ -180,7 +180,7 @@ class _SparseDerivative(Transform):
             others, _ = flatten_values((tuple(args[1:]), dict(kwargs)), f"{title} of {fun_name(fun)}: other arguments")
             plan = plans.get(types)
             if plan is None:
-                plan = insert_bounded(plans, types, self._plan(title, fun, types), MAX_CACHED_PLANS)
+                plan = plans.insert(types, self._plan(title, fun, types))
             function = function_of_first_argument(title, fun, types, others, self.hessian)
             linear, _, _ = linearize_values(function, values)
             m, n = sum([o.aval.size for o in linear.outs]), types.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
@@ -65,7 +66,7 @@ class SparsityPropagation:
             body, consts_values = prim.emulated([a.aval for a in args])
             return self.run(body, [*map(constant_dependence, consts_values), *args])
         if isinstance(prim, CallPrimitive):
-            return self.run(prim.body, args)
+            return self.run(prim.jaxpr, args)
         if isinstance(prim, CustomRuleProgram):
             return self.run(prim.jaxpr, args)
         if all(a.ids is None for a in args):
@@ -241,7 +242,7 @@ def _evaluate_known(prim: Primitive, avals: Sequence[ShapedArray], args: Sequenc
             results.append(prim.evaluate([from_numpy(_require_known(a), a.aval.dtype) for a in args]))
         return to_numpy(results[0][i])
 
-    return [Dependence(aval, None, lambda i=i: result(i)) for i, aval in enumerate(avals)]  # type: ignore[misc]  # of the default
+    return [Dependence(aval, None, functools.partial(result, i)) for i, aval in enumerate(avals)]
 
 
 def constant_dependence(x: Value) -> Dependence:

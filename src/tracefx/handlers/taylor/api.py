@@ -64,7 +64,7 @@ def jet(
         raise ValueError(f"jet: there must be a series for each argument, got {len(series)} for {len(primals)}")
     values, treedef = flatten_values(tuple(primals), "jet: primals")
     lists = _derivative_lists(primals, series)
-    handler = Taylor(current(), _common_order(lists))
+    handler = Taylor(_common_order(lists)).start(current())
     args = [_wrap_argument(handler, x, entries, factorial_scaled) for x, entries in zip(values, lists, strict=True)]
     outputs, out_tree = _evaluate_series(handler, fun, treedef.unflatten(to_arrays(args)))
     primals_out: R = out_tree.unflatten(to_arrays([x.primal for x in outputs]))
@@ -100,7 +100,7 @@ def derivatives(fun: Callable[[Any], R], order: int) -> Callable[..., tuple[R, .
         if direction is not None:
             rates, tree = trees.flatten(direction)
             trees.require_same_structure("derivatives: direction", treedef, tree, "x", "the direction")
-        handler = Taylor(current(), order)
+        handler = Taylor(order).start(current())
         lists = [
             _DerivativeList(f"derivatives: direction {i}", [rate, *[None] * (order - 1)])
             for i, rate in enumerate(rates)
@@ -114,7 +114,7 @@ def derivatives(fun: Callable[[Any], R], order: int) -> Callable[..., tuple[R, .
 
 
 def _evaluate_series(handler: Taylor, fun: Callable[..., object], args: Sequence[Any]) -> tuple[list[Series], TreeDef]:
-    with handling(handler):
+    with handling(handler.frame):
         values, tree = flatten_values(fun(*args), f"the output of {fun_name(fun)}")
     return [handler.as_series(handler.unwrap(x)) for x in values], tree
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, cast, final
 
-from attrs import field, frozen
+from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.custom_jvp import CustomJVP, CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJP, CustomVJPCall
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import Handler, bind, handling
+from tracefx.core.handler import bind, handling
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Primitive, Tangent, Zero, missing_rule_error
 from tracefx.core.values import Value
@@ -36,6 +36,8 @@ from tracefx.interpreters.rules import Rules
 SeriesOrValue: TypeAlias = Series | Value
 DerivativeMemo: TypeAlias = dict[Hashable, tuple[Sequence[Series], Sequence[Series]]]
 """The operands and results of primitives without series rules, because a derivative may bind the same one again."""
+_MEMO: Final = "memo"
+"""The note of a run that interprets the JVP rule of an operation: the `DerivativeMemo` of the operations so far."""
 
 
 class TaylorRule:
@@ -53,7 +55,7 @@ class TaylorRule:
 
 
 @final
-@frozen(eq=False)
+@frozen
 class Taylor(Interpreter[Series]):
     """Values are power series of a curve's parameter, truncated at the power `order`.
 
@@ -62,8 +64,6 @@ class Taylor(Interpreter[Series]):
     """
 
     order: int
-    derivative_memo: DerivativeMemo | None = field(default=None, repr=False)
-    """The operations seen so far, if the handler interprets the JVP rule of an operation."""
 
     @property
     @override
@@ -79,10 +79,6 @@ class Taylor(Interpreter[Series]):
     @override
     def rules(self) -> Rules[Taylor, SeriesOrValue]:
         return RULES if self.order > 1 else FIRST_ORDER_RULES
-
-    @override
-    def with_inner(self, handler: Handler) -> Taylor:
-        return Taylor(handler, self.order)
 
     @override
     def aval_of(self, value: Series) -> ShapedArray:
@@ -136,17 +132,17 @@ def first_order_taylor(handler: Taylor, prim: Differentiable, *operands: SeriesO
     return [out if isinstance(t, Zero) else Series(out, (t,)) for out, t in zip(outs, out_tangents, strict=True)]
 
 
-def derivative_taylor(handler: Taylor, prim: object, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
+def derivative_taylor(handler: Taylor, prim: Differentiable, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
     """Interprets the JVP rule along the curve on series of one order less, and integrates the result."""
     args = [handler.as_series(x) for x in operands]
-    assert isinstance(prim, Primitive)
-    assert isinstance(prim, Differentiable)
-    memo: DerivativeMemo = {} if handler.derivative_memo is None else handler.derivative_memo
+    memo = cast(DerivativeMemo, handler.run.notes.get(_MEMO, {}))
     key = (prim, handler.order, *map(_series_key, args))
-    if key in memo and not prim.effects:
+    if key in memo and isinstance(prim, Primitive) and not prim.effects:
         outs = memo[key][1]
     else:
-        outs = _integrate_derivative(handler, Taylor(handler.inner, handler.order - 1, memo), prim, args)
+        lower = Taylor(handler.order - 1).start(handler.inner)
+        lower.run.notes[_MEMO] = memo
+        outs = _integrate_derivative(handler, lower, prim, args)
         memo[key] = args, outs
     return [handler.unlift(out) for out in outs]
 
@@ -167,7 +163,7 @@ def _integrate_derivative(
         first, *rest = euler_derivative(x.terms)[1:]
         return lower.wrap(lower.unlift(Series(instantiate_term(first, x.primal), tuple(rest))))
 
-    with handling(lower):
+    with handling(lower.frame):
         outs, tangents = prim.jvp([shortened(a) for a in args], [scaled_derivative(a) for a in args])
     results: list[Series] = []
     for out, t in zip(outs, tangents, strict=True):
@@ -195,10 +191,11 @@ def linear_solve_taylor(handler: Taylor, prim: LinearSolve, *operands: SeriesOrV
     for k in range(1, handler.order + 1):
         rhs = [side.terms[k] for side in sides]
         if varies:
-            known = [Series(terms[0], (*terms[1:], *[None] * (handler.order + 1 - k))) for terms in solution]  # type: ignore[arg-type]  # the first is a value
+            unknown: list[Coefficient] = [None] * (handler.order + 1 - k)
+            known = [Series(x, (*terms[1:], *unknown)) for x, terms in zip(outs, solution, strict=False)]
             # `known` has the coefficients of x so far; their product with A up to order k is to be subtracted.
             wrapped = [handler.wrap(handler.unlift(x)) for x in (*consts, *known)]
-            products = [handler.as_series(handler.unwrap(y)) for y in handler.run(prim.matvec, wrapped)]
+            products = [handler.as_series(handler.unwrap(y)) for y in handler.interpret(prim.matvec, wrapped)]
             rhs = [sub_terms(b, y.terms[k]) for b, y in zip(rhs, products, strict=True)]
         if all(b is None for b in rhs):
             new_terms: Sequence[Coefficient] = [None] * size
@@ -217,7 +214,7 @@ def linear_solve_taylor(handler: Taylor, prim: LinearSolve, *operands: SeriesOrV
 def lift_series_rule(rule: TaylorSeriesRule) -> Callable[..., Sequence[SeriesOrValue]]:
     """Returns a handler rule made of a series rule; if that returns None, the JVP rule is used."""
 
-    def handled(handler: Taylor, prim: Primitive, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
+    def handled(handler: Taylor, prim: Differentiable, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
         results = rule(prim, *[handler.as_series(x) for x in operands])
         if results is None:
             return derivative_taylor(handler, prim, *operands)
@@ -237,8 +234,8 @@ def _build_rules() -> Rules[Taylor, SeriesOrValue]:
         rules = rules.on(prim, lift_series_rule(rule))
     for family, rule in TAYLOR_FAMILY_RULES.items():
         rules = rules.family(family, lift_series_rule(rule))
-    for prim in (CustomJVP, CustomJVPCall, CustomVJP, CustomVJPCall):
-        rules = rules.on(prim, derivative_taylor)
+    rules = rules.on(CustomJVP, derivative_taylor).on(CustomJVPCall, derivative_taylor)
+    rules = rules.on(CustomVJP, derivative_taylor).on(CustomVJPCall, derivative_taylor)
     rules = rules.on(LinearSolve, linear_solve_taylor)
     return rules.capable(TaylorRule, own_rule_taylor).family(Differentiable, derivative_taylor)
 

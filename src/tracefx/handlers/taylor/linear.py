@@ -41,9 +41,8 @@ def linear_taylor(prim: Primitive, x: Series) -> Sequence[Series]:
     return [cast_series([out, *[None if p is None else p[i] for p in pushed]], out) for i, out in enumerate(outs)]
 
 
-def locally_linear_taylor(prim: Primitive, *args: Series) -> Sequence[Series]:
+def locally_linear_taylor(prim: Differentiable, *args: Series) -> Sequence[Series]:
     """Applies the JVP at the value to each coefficient."""
-    assert isinstance(prim, Differentiable)
     primals = [a.primal for a in args]
     outs: Sequence[Value] | None = None
     pushed: list[Sequence[Coefficient] | None] = []

@@ -49,20 +49,13 @@ from tracefx.ops.elementwise.complex import LinearElementwise
 from tracefx.ops.elementwise.elementwise import Add, NonDifferentiable
 from tracefx.ops.elementwise.powers import IntegerPow, Pow, Square
 from tracefx.ops.elementwise.selection import Clamp, SelectN
-from tracefx.ops.elementwise.special import Polygamma, Zeta
+from tracefx.ops.elementwise.special import Polygamma
 from tracefx.ops.indexing.along_axis import Unstack
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterAdd
 from tracefx.ops.indexing.scatter import Scatter, ScatterExtremum, ScatterMul, ScatterSub
 from tracefx.ops.indexing.sorting import Sort
 from tracefx.ops.indexing.top_k import ApproxTopK, TopK
-from tracefx.ops.linalg.cholesky import Cholesky
-from tracefx.ops.linalg.eigen import Eig, Eigh
-from tracefx.ops.linalg.lu import Lu
-from tracefx.ops.linalg.qr import Qr
-from tracefx.ops.linalg.svd import Svd
-from tracefx.ops.linalg.triangular_solve import TriangularSolve
-from tracefx.ops.linalg.tridiagonal_solve import TridiagonalSolve
 from tracefx.ops.operation import LinearOperation
 from tracefx.ops.reductions.cumulative import CumLogSumExp, CumMax, CumMin, CumProd
 from tracefx.ops.reductions.reduction import ArgExtremum, ReduceExtremum, ReduceProd
@@ -88,10 +81,6 @@ def single_result(rule: Callable[..., Series | None]) -> TaylorSeriesRule:
     return listed
 
 
-def use_derivative(prim: Primitive, *args: Series) -> None:
-    """The rule of a primitive for which the JVP rule is the best choice."""
-
-
 TAYLOR_RULES: Final[Mapping[type[Primitive], TaylorSeriesRule]] = MappingProxyType(
     {
         Neg: linear_taylor,
@@ -105,7 +94,6 @@ TAYLOR_RULES: Final[Mapping[type[Primitive], TaylorSeriesRule]] = MappingProxyTy
         Abs: abs_taylor,
         Atan2: single_result(atan2_taylor),
         Polygamma: single_result(polygamma_taylor),
-        Zeta: use_derivative,
         DotGeneral: single_result(dot_general_taylor),
         ConvGeneralDilated: single_result(bilinear_taylor),
         RaggedDotGeneral: single_result(bilinear_taylor),
@@ -122,7 +110,6 @@ TAYLOR_RULES: Final[Mapping[type[Primitive], TaylorSeriesRule]] = MappingProxyTy
         **dict.fromkeys(
             (ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd), locally_linear_taylor
         ),
-        **dict.fromkeys((Cholesky, TriangularSolve, TridiagonalSolve, Lu, Qr, Eigh, Eig, Svd), use_derivative),
         BitcastConvertType: zero_derivative_taylor,
         **dict.fromkeys(TRANSCENDENTAL_SOLUTIONS, single_result(transcendental_taylor)),
         **dict.fromkeys(LOGARITHMIC_DIVISORS, single_result(logarithmic_taylor)),

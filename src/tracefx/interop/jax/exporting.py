@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, cast, final
+from typing import Any, Final, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,11 @@ import numpy as np
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array
-from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core.handler import Tracer
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.values import Value
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
 from tracefx.interop.jax.converted_function import ConvertedFunction
 from tracefx.interop.jax.exporting_programs import (
@@ -33,7 +35,7 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, keystr
 from tracefx.transforms.arguments import LEAF_TYPES, argument_names, require_callable
 from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
-from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, TraceKey, is_cacheable, trace, trace_key
+from tracefx.transforms.tracing import TRACES, Trace, TraceKey, cache_trace, trace, trace_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,17 +75,18 @@ class ToJax(ConvertedFunction[P, R]):
         avals = tuple([type_from_jax(jax.typeof(x)) for x in arrays])
         with jax_settings():
             traced = self._trace(trace_key(in_tree, avals, statics), args, kwargs, dynamic)
-        return cast(R, traced.out_tree.unflatten(_run(self._export, traced, arrays)))
+        return traced.output(_run(self._export, traced, arrays))
 
-    def _trace(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: DynamicArguments) -> Trace:
-        traces = TRACES.traces(self._fun)
-        traced = traces.get((key, self._static))
-        if traced is not None:
-            return traced
+    def _trace(
+        self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: DynamicArguments
+    ) -> Trace[R]:
+        traces, cache_key = TRACES.of(self._fun), (key, self._static)
+        cached = traces.get(cache_key)
+        if cached is not None:
+            return cached
         origins = argument_names(self._fun, self._name, *dynamic, self._static.dynamic_positions(len(args)))
         fun = self._static.bind_static(self._fun, args, kwargs)
-        traced = trace(fun, key.in_tree, key.avals, origins, self._name, "to_jax")
-        return insert_bounded(traces, (key, self._static), traced, MAX_TRACES) if is_cacheable(traced) else traced
+        return cache_trace(traces, cache_key, trace(fun, key.in_tree, key.avals, origins, self._name, "to_jax"))
 
     @property
     @override
@@ -144,18 +147,25 @@ def _run(export: Exporter, traced: Trace, arrays: Sequence[jax.Array]) -> list[j
     inputs = [*_constants(traced), *arrays]
     if is_under_jit():
         return export.run(program, inputs)
-    compiled = program.memo.get((export, "entry", name), lambda: jax.jit(export.function(program, name), inline=True))
     with x64_if_needed(program):
-        return cast("list[jax.Array]", compiled(*inputs))
+        return _compiled(program, export, name)(*inputs)
+
+
+@memoize_on_object
+def _compiled(program: Jaxpr, export: Exporter, name: str) -> Callable[..., list[jax.Array]]:
+    return jax.jit(export.function(program, name), inline=True)
+
+
+_CONSTANTS: Final = MemoKey[tuple[tuple[Value, ...], list[jax.Array]]]("constants, and as arrays of JAX")
 
 
 def _constants(traced: Trace) -> Sequence[jax.Array]:
     """Returns the closed-over constants as JAX arrays, memoized."""
     if not traced.consts:
         return ()
-    return traced.jaxpr.memo.get(
-        ("constants in jax", *map(id, traced.consts)), lambda: list(map(constant_to_jax, traced.consts))
-    )
+    consts = traced.consts
+    ids = tuple(map(id, consts))  # the memo keeps the constants alive
+    return traced.jaxpr.memo.get(_CONSTANTS, ids, lambda: (consts, list(map(constant_to_jax, consts))))[1]
 
 
 def _to_jax_array(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:

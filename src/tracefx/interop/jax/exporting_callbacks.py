@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -47,12 +47,15 @@ def _result_structs(prim: CallbackPrimitive) -> list[jax.ShapeDtypeStruct]:
 
 def export_pure_callback(prim: PureCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Exports a `pure_callback`."""
-    return cast("Sequence[jax.Array]", jax.pure_callback(_host_function(prim, args), _result_structs(prim), *args))
+    results: Sequence[jax.Array] = jax.pure_callback(_host_function(prim, args), _result_structs(prim), *args)
+    return results
 
 
 def _io_callback(exporter: Exporter, prim: IOCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    results = io_callback(_host_function(prim, args), _result_structs(prim), *args, ordered=prim.ordered)
-    return cast("Sequence[jax.Array]", results)
+    results: Sequence[jax.Array] = io_callback(
+        _host_function(prim, args), _result_structs(prim), *args, ordered=prim.ordered
+    )
+    return results
 
 
 def _debug_callback(exporter: Exporter, prim: DebugPrimitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:

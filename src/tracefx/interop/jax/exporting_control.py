@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jax
 from jax import lax
@@ -27,6 +27,7 @@ from tracefx.control.remat import CheckpointPolicy
 from tracefx.control.scan import Scan
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.control.while_loop import While
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
@@ -42,10 +43,12 @@ _FLAT_TREES: Final[Any] = import_module("jax._src.flattree") if find_spec("jax._
 
 
 def _call(exporter: Exporter, prim: Call, args: _Arrays) -> _Arrays:
-    compiled = prim.jaxpr.memo.get(
-        (exporter, "jit", prim.label), lambda: jax.jit(exporter.function(prim.jaxpr, prim.label))
-    )
-    return cast("_Arrays", compiled(*args))
+    return _compiled(prim.jaxpr, exporter, prim.label)(*args)
+
+
+@memoize_on_object
+def _compiled(jaxpr: Jaxpr, exporter: Exporter, label: str) -> Callable[..., _Arrays]:
+    return jax.jit(exporter.function(jaxpr, label))
 
 
 def _composite(exporter: Exporter, prim: Composite, args: _Arrays) -> _Arrays:
@@ -53,7 +56,8 @@ def _composite(exporter: Exporter, prim: Composite, args: _Arrays) -> _Arrays:
         return exporter.run(prim.jaxpr, operands)
 
     attributes = {key: _attribute(value) for key, value in prim.attributes}
-    return cast("_Arrays", lax.composite(decomposition, prim.label, prim.version)(*args, **attributes))
+    results: _Arrays = lax.composite(decomposition, prim.label, prim.version)(*args, **attributes)
+    return results
 
 
 def _attribute(value: object) -> Any:
@@ -69,7 +73,8 @@ def _checkpoint(exporter: Exporter, prim: CheckpointPrimitive, args: _Arrays) ->
     call = jax.checkpoint(
         exporter.function(prim.jaxpr, prim.callee_name), prevent_cse=prim.prevent_cse, policy=policy_to_jax(prim.policy)
     )
-    return cast("_Arrays", call(*args))
+    results: _Arrays = call(*args)
+    return results
 
 
 def policy_to_jax(policy: CheckpointPolicy | None) -> Callable[..., bool] | None:
@@ -102,13 +107,14 @@ def _vary(exporter: Exporter, prim: PVary, args: _Arrays) -> _Arrays:
 
 def _cond(exporter: Exporter, prim: Cond, args: _Arrays) -> _Arrays:
     branches = tuple(map(exporter.closed, prim.branches))
-    return cast("_Arrays", primitives.cond_p.bind(*args, branches=branches))
+    results: _Arrays = primitives.cond_p.bind(*args, branches=branches)
+    return results
 
 
 def _scan(exporter: Exporter, prim: Scan, args: _Arrays) -> _Arrays:
     if prim.checkpoint is not None:
         return exporter.run(prim.checkpointed_jaxpr(), args)
-    results = primitives.scan_p.bind(
+    results: _Arrays = primitives.scan_p.bind(
         *args,
         jaxpr=exporter.closed(prim.jaxpr),
         length=prim.length,
@@ -116,7 +122,7 @@ def _scan(exporter: Exporter, prim: Scan, args: _Arrays) -> _Arrays:
         unroll=prim.unroll,
         **_scan_groups(prim, len(args)),
     )
-    return cast("_Arrays", results)
+    return results
 
 
 def _scan_groups(prim: Scan, num_args: int) -> Mapping[str, object]:
@@ -137,14 +143,14 @@ def _while(exporter: Exporter, prim: While, args: _Arrays) -> _Arrays:
     """Exports a loop. A bounded one (`max_steps`) becomes nested scans, which JAX can differentiate in reverse mode."""
     if prim.max_steps is not None:
         return exporter.run(prim.checkpointed_jaxpr(), args)
-    results = primitives.while_p.bind(
+    results: _Arrays = primitives.while_p.bind(
         *args,
         body_jaxpr=exporter.closed(prim.body_jaxpr),
         body_nconsts=prim.body_nconsts,
         cond_jaxpr=exporter.closed(prim.cond_jaxpr),
         cond_nconsts=prim.cond_nconsts,
     )
-    return cast("_Arrays", results)
+    return results
 
 
 # ------------------------------------------------------------------ solvers and reductions
@@ -175,7 +181,7 @@ def _linear_solve(exporter: Exporter, prim: LinearSolve, args: _Arrays) -> _Arra
         symmetric=prim.vecmat is not None and prim.vecmat == prim.matvec,
         has_aux=has_aux,
     )
-    return cast("_Arrays", [*results[0], *results[1]] if has_aux else results)
+    return [*results[0], *results[1]] if has_aux else results
 
 
 def _reducer(exporter: Exporter, jaxpr: Jaxpr) -> Callable[[Any, Any], Any]:
@@ -187,13 +193,13 @@ def _reducer(exporter: Exporter, jaxpr: Jaxpr) -> Callable[[Any, Any], Any]:
 
 def _reduce(exporter: Exporter, prim: Reduce, args: _Arrays) -> _Arrays:
     n = len(args) // 2
-    results = lax.reduce(tuple(args[:n]), tuple(args[n:]), _reducer(exporter, prim.jaxpr), prim.dimensions)
-    return cast("_Arrays", results)
+    results: _Arrays = lax.reduce(tuple(args[:n]), tuple(args[n:]), _reducer(exporter, prim.jaxpr), prim.dimensions)
+    return results
 
 
 def _reduce_window(exporter: Exporter, prim: ReduceWindow, args: _Arrays) -> _Arrays:
     n = len(args) // 2
-    results = lax.reduce_window(
+    results: _Arrays = lax.reduce_window(
         tuple(args[:n]),
         tuple(args[n:]),
         _reducer(exporter, prim.jaxpr),
@@ -203,7 +209,7 @@ def _reduce_window(exporter: Exporter, prim: ReduceWindow, args: _Arrays) -> _Ar
         prim.base_dilation,
         prim.window_dilation,
     )
-    return cast("_Arrays", results)
+    return results
 
 
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(

@@ -26,7 +26,8 @@ from tracefx.control.special.incomplete_gamma import IgammaGradA, RandomGammaGra
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import CURRENT, Tracer, current
+from tracefx.core.bounded_cache import MemoKey, memoize_on_object
+from tracefx.core.handler import CURRENT, NamedAxis, Tracer, current
 from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
@@ -95,7 +96,7 @@ def jax_settings() -> AbstractContextManager[None]:
 
 @contextmanager
 def _override_settings(names: Sequence[Any], x64: bool) -> Iterator[None]:
-    token = CURRENT.set(_JaxNamedAxes(current(), {name: jax.lax.axis_size(name) for name in names}))
+    token = CURRENT.set(_JaxNamedAxes(current(), {name: NamedAxis(jax.lax.axis_size(name)) for name in names}))
     try:
         with X64.override(x64):
             yield
@@ -165,19 +166,12 @@ class Exporter:
 
     def function(self, jaxpr: Jaxpr, label: str) -> Callable[..., list[jax.Array]]:
         """Returns a jaxpr as a JAX function, memoized: JAX caches compiled code by function object."""
-        return jaxpr.memo.get((self, "function", label), lambda: self._function(jaxpr, label))
-
-    def _function(self, jaxpr: Jaxpr, label: str) -> Callable[..., list[jax.Array]]:
-        def call(*args: jax.Array) -> list[jax.Array]:
-            return self.run(jaxpr, args)
-
-        call.__name__ = call.__qualname__ = label
-        return call
+        return _jax_function(jaxpr, self, label)
 
     def closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
         """Converts a jaxpr to a closed jaxpr of JAX, memoized."""
-        key = (self, "program", x64_enabled(), default_matmul_precision())
-        return jaxpr.memo.get(key, lambda: self._closed(jaxpr))
+        key = self, x64_enabled(), default_matmul_precision()
+        return jaxpr.memo.get(_CLOSED_JAXPR, key, lambda: self._closed(jaxpr))
 
     def _closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
         jax_types = list(map(type_to_jax, jaxpr.in_avals))
@@ -204,7 +198,7 @@ def bind_by_name(prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Arr
     """Binds the JAX primitive of the same name and parameters."""
     primitive = JAX_PRIMITIVES[prim.name]
     outs = primitive.bind(*args, **parameters_to_jax(prim))
-    return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
+    return outs if primitive.multiple_results else [outs]
 
 
 def lacks_derivatives(prim: Primitive) -> bool:
@@ -258,17 +252,26 @@ def constant_to_jax(x: Value) -> jax.Array:
     return as_jax(x)
 
 
+_CLOSED_JAXPR: Final = MemoKey[jax_core.ClosedJaxpr]("closed jaxpr of JAX")
+
+
+@memoize_on_object
+def _jax_function(jaxpr: Jaxpr, exporter: Exporter, label: str) -> Callable[..., list[jax.Array]]:
+    def call(*args: jax.Array) -> list[jax.Array]:
+        return exporter.run(jaxpr, args)
+
+    call.__name__ = call.__qualname__ = label
+    return call
+
+
 def x64_if_needed(jaxpr: Jaxpr) -> AbstractContextManager[None]:
     """Returns a context in which JAX is in 64-bit mode if the jaxpr uses 64-bit dtypes."""
     return jax.enable_x64(True) if uses_x64(jaxpr) else nullcontext()
 
 
+@memoize_on_object
 def uses_x64(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr uses 64-bit integers or floats, or 128-bit complex numbers."""
-    return jaxpr.memo.get("wide", lambda: _uses_x64(jaxpr))
-
-
-def _uses_x64(jaxpr: Jaxpr) -> bool:
     atoms = [*jaxpr.invars, *[v for eqn in jaxpr.eqns for v in (*eqn.inputs, *eqn.outs)], *jaxpr.outs]
     if any(a.aval.dtype in X64_DTYPES for a in atoms):
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from jax.extend import source_info_util
 
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
 
 source_info_util.register_exclusion(os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep)
@@ -30,12 +30,12 @@ def jax_user_context(source: Provenance | None) -> AbstractContextManager[Any]:
     return source_info_util.user_context(make_traceback())
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _code_traceback(code: CodeType, lasti: int) -> Callable[[], Any]:
     return _file_traceback(LazySourceLocation(code, lasti, ()).resolve())
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _file_traceback(location: SourceLocation) -> Callable[[], Any]:
     """Returns a function that makes a JAX traceback with innermost frame `location`, by running code located there."""
     code = _traceback.__code__.replace(

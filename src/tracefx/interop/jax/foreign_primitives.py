@@ -25,6 +25,7 @@ from tracefx.control.control_flow import (
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
+from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.primitive import (
@@ -68,7 +69,7 @@ class ParameterizedPrimitive:
         self._primitive: Any = primitive  # its methods are untyped
         self._implementation = implementation
         self._parameters = dict(parameters)
-        self._known: dict[Hashable, tuple[ImportedProgram, Any]] = {}
+        self._programs = BoundedCache[Hashable, tuple[ImportedProgram, Any]](256)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -110,9 +111,9 @@ class ParameterizedPrimitive:
     ) -> tuple[ImportedProgram, Any]:
         """Imports a function that uses the primitive, memoized by `how` (what else it depends on) and `avals`."""
         key = how, tuple(avals)
-        if (cached := self._known.get(key)) is None:
+        if (cached := self._programs.get(key)) is None:
             traced = self._translation.trace(f, list(map(type_to_jax, avals)))
-            cached = self._known[key] = self._translation.program(traced, avals), more
+            cached = self._programs.insert(key, (self._translation.program(traced, avals), more))
         return cached
 
     def implementation_program(self, avals: Sequence[ShapedArray]) -> ImportedProgram:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast, final
-from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -18,7 +16,7 @@ from typing_extensions import ParamSpec, override
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.equality import strict_key
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
@@ -112,27 +110,7 @@ def _settings() -> tuple[object, ...]:
     return *settings, jax.sharding.get_abstract_mesh(), MESH.value
 
 
-@final
-class _ImportCache:
-    """A cache of imported programs by function, held weakly, and call signature."""
-
-    __slots__ = ("_by_function", "_lock")
-
-    def __init__(self) -> None:
-        self._by_function: WeakKeyDictionary[Callable[..., Any], dict[_Signature, _ImportedFunction]] = (
-            WeakKeyDictionary()
-        )
-        self._lock = threading.Lock()
-
-    def of(self, fun: Callable[..., Any]) -> dict[_Signature, _ImportedFunction]:
-        """Returns the cache of a plain function; other callables get an empty one, since their state may change."""
-        if not isinstance(fun, FunctionType):
-            return {}
-        with self._lock:
-            return self._by_function.setdefault(fun, {})
-
-
-_IMPORT_CACHE: Final = _ImportCache()
+_IMPORTS: Final = CachePerObject[Callable[..., Any], _Signature, _ImportedFunction](MAX_IMPORTS)
 
 
 @final
@@ -146,7 +124,9 @@ class FromJax(ConvertedFunction[P, R]):
         functools.update_wrapper(self, fun, updated=())
         super().__init__(fun)
         self._rules = rules
-        self._known = {} if rules else _IMPORT_CACHE.of(fun)
+        # The key has no user-defined rules, and the state of callables other than functions may change between calls.
+        is_shared = isinstance(fun, FunctionType) and not rules
+        self._known = _IMPORTS.of(fun) if is_shared else BoundedCache[_Signature, _ImportedFunction](MAX_IMPORTS)
 
     @override
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -154,13 +134,14 @@ class FromJax(ConvertedFunction[P, R]):
         values = [_leaf_value(leaf) for leaf in leaves]
         avals = tuple([None if x is None else x.aval for x in values])
         statics = tuple([_static(x) for x, value in zip(leaves, values, strict=True) if value is None])
-        key = _Signature(in_tree, avals, statics, X64.value, tuple(current().axes.items()), _settings())
+        axes = tuple([(name, axis.size) for name, axis in current().axes.items()])
+        key = _Signature(in_tree, avals, statics, X64.value, axes, _settings())
         try:
             imported = self._known.get(key)
         except TypeError as error:
             raise self._not_hashable(leaves, values, in_tree) from error
         if imported is None:
-            imported = insert_bounded(self._known, key, self._import(key, leaves), MAX_IMPORTS)
+            imported = self._known.insert(key, self._import(key, leaves))
         program = imported.program
         arrays = [x for x in values if x is not None]
         outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *arrays])

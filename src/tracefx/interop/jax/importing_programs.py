@@ -21,7 +21,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.handler import as_array, bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.source_location import EQN_LOCATION, LazySourceLocation, at_location
+from tracefx.core.source_location import SOURCE, LazySourceLocation, at_location, equation_location
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax.checked_shard_map import CheckedShardMap, varying_axes
@@ -131,7 +131,7 @@ class Importer:
         return cached[1]
 
     def _around(self, jax_jaxpr: JaxJaxpr) -> Hashable:
-        caller = EQN_LOCATION.get()
+        caller = equation_location()
         if caller is None or all(own_source(eqn.source_info) is not None for eqn in open_jaxpr(jax_jaxpr)[0].eqns):
             return None
         return (caller.code, caller.lasti) if isinstance(caller, LazySourceLocation) else caller
@@ -150,15 +150,15 @@ class Importer:
         def read(atom: Any) -> Value:
             return self.literal(atom) if isinstance(atom, jax_core.Literal) else env[atom]
 
-        caller = EQN_LOCATION.get()
-        token = EQN_LOCATION.set(caller)
+        outer, caller = SOURCE.get(), equation_location()
+        token = SOURCE.set(outer)
         try:
             for eqn in jaxpr.eqns:
-                EQN_LOCATION.set(equation_source(eqn.source_info, caller))
+                SOURCE.set(equation_source(eqn.source_info, caller) or outer)
                 outs = self.bind(eqn, [read(x) for x in eqn.invars])
                 env.update(zip(eqn.outvars, outs, strict=True))
         finally:
-            EQN_LOCATION.reset(token)
+            SOURCE.reset(token)
         return [read(x) for x in jaxpr.outvars]
 
     def bind(self, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
@@ -181,7 +181,7 @@ class Importer:
     def missing_rule_error(self, name: str) -> MissingRuleError:
         reason = self.reasons.get(name, "it has effects, or JAX can't trace its implementation")
         return MissingRuleError(
-            f"from_jax: JAX's primitive {name!r}{at_location(EQN_LOCATION.get())} has no counterpart in tracefx: "
+            f"from_jax: JAX's primitive {name!r}{at_location(equation_location())} has no counterpart in tracefx: "
             f"{reason}. To define "
             f"it, pass rules={{{name!r}: rule}} to from_jax, where rule(*arrays, **parameters) takes the "
             "parameters of JAX's primitive and computes the results with tracefx"
@@ -257,7 +257,7 @@ def _apply_user_rule(rule: UserImportRule, eqn: JaxEquation, args: Sequence[Valu
     if len(outs) != len(eqn.outvars):
         raise TypeError(
             f"from_jax: the rule for {eqn.primitive.name!r} returned {len(outs)} result{'s' * (len(outs) != 1)}, but "
-            f"JAX's primitive has {len(eqn.outvars)}{at_location(EQN_LOCATION.get())}"
+            f"JAX's primitive has {len(eqn.outvars)}{at_location(equation_location())}"
         )
     return [as_value(x, f"from_jax: the result of the rule for {eqn.primitive.name!r}") for x in outs]
 
@@ -268,7 +268,7 @@ def _require_types(eqn: JaxEquation, outs: Sequence[Value]) -> None:
         aval = x.aval
         if aval.shape != v.aval.shape or (aval.dtype != v.aval.dtype and aval.dtype.names is None):
             raise TypeError(
-                f"from_jax: {eqn.primitive.name}{at_location(EQN_LOCATION.get())} returned "
+                f"from_jax: {eqn.primitive.name}{at_location(equation_location())} returned "
                 f"{show_avals([o.aval for o in outs])} where "
                 f"JAX's primitive returns {show_avals(result_types(eqn))}"
             )

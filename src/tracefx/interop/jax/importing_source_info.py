@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sysconfig
 from enum import Enum, unique
@@ -29,7 +28,6 @@ class _FileOwner(Enum):
     USERS = "the user"
 
 
-@functools.lru_cache(maxsize=4096)
 def _file_owner(file: str) -> _FileOwner:
     if file.startswith((_JAX, _TRACEFX, "<frozen")):
         return _FileOwner.MACHINERY

@@ -5,12 +5,11 @@ The differences are tables of pairs, used in both directions. Sub-jaxprs are con
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Hashable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -21,6 +20,7 @@ from jax.extend.core import primitives
 
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.values import dtype_from_jax, dtype_to_jax
 from tracefx.ops.contractions.contraction import Precision
@@ -36,7 +36,7 @@ from tracefx.ops.linalg.eigen import EighImplementation, EigImplementation
 from tracefx.ops.linalg.svd import SvdAlgorithm
 from tracefx.ops.random.rng_bit_generator import RandomAlgorithm
 from tracefx.ops.reductions.select_and_scatter import SelectComparator
-from tracefx.text.printer import field_text_name, text_fields
+from tracefx.text.fields import field_text_name, text_fields
 
 # ------------------------------------------------------------------ tables of pairs, tracefx's value first
 
@@ -144,10 +144,10 @@ def value_from_jax(x: object) -> object:
     value_type = type(x)
     if value_type in _UNCHANGED_TYPES:
         return x
-    if value_type in (tuple, list, range):
-        return tuple([value_from_jax(y) for y in cast("tuple[object, ...]", x)])
-    if (enum := _ENUM_FROM.get(value_type)) is not None:
-        return _member(enum, cast("Enum", x).name)
+    if isinstance(x, tuple | list | range) and value_type in (tuple, list, range):
+        return tuple([value_from_jax(y) for y in x])
+    if isinstance(x, Enum) and (enum := _ENUM_FROM.get(value_type)) is not None:
+        return _member(enum, x.name)
     if (record := _RECORD_FROM.get(value_type)) is not None:
         return _record(record, x, value_from_jax)
     if isinstance(x, np.generic):
@@ -175,12 +175,12 @@ def value_to_jax(x: object) -> object:
     value_type = type(x)
     if value_type in _UNCHANGED_TYPES:
         return x
-    if value_type is tuple:
-        return tuple([value_to_jax(y) for y in cast("tuple[object, ...]", x)])
+    if type(x) is tuple:
+        return tuple([value_to_jax(y) for y in x])
     if value_type is SelectComparator:
         return _OBJECT_TO[x]
-    if (enum := _ENUM_TO.get(value_type)) is not None:
-        return _member(enum, cast("Enum", x).name)
+    if isinstance(x, Enum) and (enum := _ENUM_TO.get(value_type)) is not None:
+        return _member(enum, x.name)
     if (record := _RECORD_TO.get(value_type)) is not None:
         return _record(record, x, value_to_jax)
     if isinstance(x, np.dtype):
@@ -199,7 +199,7 @@ def _member(enum: type[Enum], name: str) -> Enum:
         ) from None
 
 
-@functools.cache
+@memoize(1024)
 def _record_fields(record: type) -> tuple[str, ...]:
     """Returns the names of a record's fields, which are the same in both libraries."""
     tracefx_record = record if record in _RECORD_TO else _RECORD_FROM[record]
@@ -227,7 +227,7 @@ class Parameter(NamedTuple):
     jax_name: str
 
 
-@functools.cache
+@memoize(1024)
 def parameters_of(name: str) -> tuple[Parameter, ...]:
     """Returns the parameters that a primitive shares with JAX's primitive of the same name.
 
@@ -245,15 +245,10 @@ def parameters_of(name: str) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-@functools.cache
+@memoize(1024)
 def _extras(name: str) -> Mapping[str, object]:
     """Returns the neutral values of the parameters that only JAX's primitive has."""
     return {parameter: value for (primitive, parameter), value in NEUTRAL_PARAMETERS.items() if primitive == name}
-
-
-@functools.cache
-def _without_parameters(name: str) -> Primitive:
-    return VOCABULARY[name]()
 
 
 def operation_from_jax(name: str, params: Mapping[str, object], **more: object) -> Primitive:
@@ -276,7 +271,7 @@ def operation_from_jax(name: str, params: Mapping[str, object], **more: object) 
                     f"{extras[parameter]!r} is"
                 )
     if not shared and not more:
-        return _without_parameters(name)
+        return VOCABULARY[name]()
     fields = {p.argument: value_from_jax(params[p.jax_name]) for p in shared if p.jax_name in params}
     return VOCABULARY[name](**fields, **more)
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import jax
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.interpreters import ad, batching, mlir
 
 from tracefx.control.callback import PureCallback
-from tracefx.control.control_flow import select_unmasked, single_eqn_jaxpr
+from tracefx.control.control_flow import select_unmasked
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
+from tracefx.core.jaxpr import single_eqn_jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, Expandable, MappedAxis, Primitive, Transposable
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax.exporting_callbacks import export_pure_callback
@@ -53,7 +54,8 @@ def export_fallback(export: Exporter, prim: Primitive, args: Sequence[jax.Array]
 
 def bind_tracefx_operation(export: Exporter, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Binds the wrapper of a primitive."""
-    return cast("Sequence[jax.Array]", OPERATION_P.bind(*args, operation=prim, export=export))
+    results: Sequence[jax.Array] = OPERATION_P.bind(*args, operation=prim, export=export)
+    return results
 
 
 # ------------------------------------------------------------------ evaluation and lowering

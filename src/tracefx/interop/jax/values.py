@@ -18,6 +18,7 @@ from jax.extend.core import primitives
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import Tracer
 from tracefx.core.key_data import from_key_data, to_key_data
@@ -53,7 +54,7 @@ def key_implementation(dtype: DType) -> str:
         raise ValueError(f"{dtypes.name(dtype)} is no dtype of random keys") from None
 
 
-@functools.cache
+@memoize(256)
 def dtype_to_jax(dtype: DType) -> DType:
     """Converts a dtype to JAX's; only the dtypes of random keys differ.
 

@@ -8,63 +8,6 @@ the result is NaN, and no error is raised.
 Array([2., 1.], dtype=float32)
 """
 
-from __future__ import annotations
+from tracefx.lazy_stubs import attach as _attach
 
-from tracefx.numpy.linalg.decompositions import (
-    cholesky,
-    eig,
-    eigh,
-    eigvals,
-    eigvalsh,
-    qr,
-    svd,
-    svdvals,
-)
-from tracefx.numpy.linalg.determinants import det, slogdet
-from tracefx.numpy.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
-from tracefx.numpy.linalg.products import (
-    cross,
-    diagonal,
-    matmul,
-    matrix_transpose,
-    multi_dot,
-    outer,
-    tensordot,
-    trace,
-    vecdot,
-)
-from tracefx.numpy.linalg.solving import inv, lstsq, matrix_power, pinv, solve, tensorinv, tensorsolve
-
-__all__ = [
-    "cholesky",
-    "cond",
-    "cross",
-    "det",
-    "diagonal",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "inv",
-    "lstsq",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "matrix_transpose",
-    "multi_dot",
-    "norm",
-    "outer",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-    "svdvals",
-    "tensordot",
-    "tensorinv",
-    "tensorsolve",
-    "trace",
-    "vecdot",
-    "vector_norm",
-]
+__getattr__, __dir__ = _attach(__name__)

@@ -18,7 +18,7 @@ from tracefx.ops.linalg.lu import permute_rows
 from tracefx.ops.linalg.matrices import adjoint, broadcast_rows, matrix_transpose
 from tracefx.ops.shape import array_creation, slicing
 from tracefx.ops.static_integers import ShapeError
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 
 class QRResult(NamedTuple):
@@ -69,7 +69,7 @@ def as_square_matrices(name: str, a: ArrayLike) -> Array:
 # ------------------------------------------------------------------ cholesky
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """Returns the Cholesky factor of Hermitian positive definite matrices: `l` with `l l^H = a`; NaN if none exists.
 
@@ -103,7 +103,7 @@ def qr(a: ArrayLike, mode: Literal["reduced", "complete", "raw", "full"] = "redu
 def qr(a: ArrayLike, mode: Literal["r"]) -> Array: ...
 @overload
 def qr(a: ArrayLike, mode: str) -> Array | QRResult: ...
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
     """Returns the QR decomposition: `Q` with orthonormal columns and upper triangular `R` with `Q R = a`.
 
@@ -169,7 +169,7 @@ def svd(
     hermitian: bool = ...,
     subset_by_index: tuple[int, int] | None = ...,
 ) -> Array | SVDResult: ...
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,
@@ -216,7 +216,7 @@ def _hermitian_svd(
     return SVDResult(u, s, adjoint(flipped))
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def svdvals(x: ArrayLike, /) -> Array:
     """Returns the singular values of matrices, descending: `f32[..., m, n]` gives `f32[..., min(m, n)]`.
 
@@ -230,7 +230,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 # ------------------------------------------------------------------ eigenvalues
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Returns the eigenvalues of Hermitian matrices, ascending, and eigenvectors as columns.
 
@@ -270,7 +270,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def eig(a: ArrayLike) -> EigResult:
     """Returns the eigenvalues of square matrices as complex numbers, `c64[..., n]`, and eigenvectors as columns.
 
@@ -287,7 +287,7 @@ def _eig(x: Array) -> EigResult:
     return EigResult(*eigen.eig(x, compute_left_eigenvectors=False))
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def eigvals(a: ArrayLike) -> Array:
     """Returns the eigenvalues of square matrices as complex numbers. Raises ValueError if the matrices are not square.
 

@@ -22,8 +22,8 @@ from tracefx.ops.linalg.qr import geqrf, qr
 from tracefx.ops.linalg.triangular_solve import triangular_solve
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.structural import convert, full_like_aval
-from tracefx.transforms.at_once import at_once
 from tracefx.transforms.custom_derivatives import custom_jvp
+from tracefx.transforms.eager_calls import eager_cached
 
 
 class SlogdetResult(NamedTuple):
@@ -36,7 +36,7 @@ class SlogdetResult(NamedTuple):
 # ------------------------------------------------------------------ det
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def det(a: ArrayLike) -> Array:
     """Returns the determinants of square matrices: `f32[..., n, n]` gives `f32[...]`.
 
@@ -111,7 +111,7 @@ def _pivots_sign(pivots: Array, a: Array) -> Array:
 # ------------------------------------------------------------------ slogdet
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """Returns the signs of determinants and the logarithms of their absolute values.
 

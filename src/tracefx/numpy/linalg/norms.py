@@ -5,13 +5,9 @@ from __future__ import annotations
 import builtins
 import math
 
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
-from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.linalg.decompositions import as_matrices, svd, svdvals
 from tracefx.numpy.linalg.solving import inv
 from tracefx.numpy.logic import isnan
@@ -23,19 +19,12 @@ from tracefx.numpy.transcendentals import sqrt
 from tracefx.numpy.ufuncs import absolute, power, square, where
 from tracefx.ops.shape.shape import expand_dims
 from tracefx.ops.static_integers import canonicalize_axes
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 # ------------------------------------------------------------------ norms
 
 
-def _norm_kernel(x: ShapedArray, ord: object = None, axis: object = None, keepdims: bool = False) -> Kernel | None:
-    """Returns the NumPy kernel of the Euclidean norm of all elements."""
-    if ord is not None or axis is not None or keepdims:
-        return None
-    return lambda v: np.sqrt(np.dot(flat := v.ravel(), flat))
-
-
-@by_numpy(_norm_kernel, patient=False)
+@eager_cached
 def norm(
     x: ArrayLike,
     ord: int | float | str | None = None,
@@ -55,6 +44,7 @@ def norm(
     Raises:
         ValueError: If the order is unknown or there are more axes.
 
+    >>> import numpy as np
     >>> norm(np.array([3.0, 4.0]))
     Array(5., dtype=float32)
     """
@@ -77,7 +67,7 @@ def _abs_squared(x: Array) -> Array:
     return square(x.real) + square(x.imag) if dtypes.is_complex(x.dtype) else square(x)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _matrix_norm(x: Array, *, ord: int | float | str, axes: tuple[int, ...], keepdims: bool) -> Array:
     row, column = axes
     if ord in ("f", "fro"):
@@ -100,7 +90,7 @@ def _matrix_norm(x: Array, *, ord: int | float | str, axes: tuple[int, ...], kee
     raise ValueError(f'norm: ord of matrices must be "fro", "nuc", 1, -1, 2, -2, inf or -inf, got {ord!r}')
 
 
-@by_numpy()
+@eager_cached
 def vector_norm(
     x: ArrayLike,
     /,
@@ -118,6 +108,7 @@ def vector_norm(
         ord: The order. For inf and -inf, the largest and the least absolute value; for 0, the number of nonzero
             elements.
 
+    >>> import numpy as np
     >>> vector_norm(np.array([3.0, -4.0]), ord=1)
     Array(7., dtype=float32)
     """
@@ -137,10 +128,11 @@ def vector_norm(
     return power(total(absolute(value) ** ord, axis=axis, keepdims=keepdims), 1.0 / ord)
 
 
-@by_numpy()
+@eager_cached
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
     """Returns norms of matrices, which are the last two axes. `ord` and `keepdims` are as for `norm`.
 
+    >>> import numpy as np
     >>> matrix_norm(np.array([[1.0, 2.0], [3.0, -4.0]]), ord=1)
     Array(6., dtype=float32)
     """
@@ -150,7 +142,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | s
 # ------------------------------------------------------------------ condition and rank
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
     """Returns condition numbers: the norm of a matrix times the norm of its inverse; infinite for singular matrices.
 
@@ -162,6 +154,7 @@ def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
     Raises:
         ValueError: If matrices are empty, or not square with another order.
 
+    >>> import numpy as np
     >>> cond(np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
     2.0
     """
@@ -197,6 +190,7 @@ def matrix_rank(
         hermitian: Whether the matrices are Hermitian, which are decomposed by their eigenvalues.
         tol: The absolute size in place of `rtol`.
 
+    >>> import numpy as np
     >>> matrix_rank(np.array([[1.0, 1.0], [1.0, 1.0]])).tolist()
     1
     """
@@ -214,7 +208,7 @@ def matrix_rank(
     return _rank(x, limit, hermitian=bool(hermitian), is_relative=rtol is not None)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _rank(x: Array, limit: Array | None = None, *, hermitian: bool, is_relative: bool) -> Array:
     s = svd(x, full_matrices=False, compute_uv=False, hermitian=hermitian)
     if limit is None:

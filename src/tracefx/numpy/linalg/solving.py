@@ -29,8 +29,8 @@ from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrize
 from tracefx.ops.shape.shape import expand_dims, squeeze
 from tracefx.ops.static_integers import ShapeError, static_int, static_ints
 from tracefx.ops.structural import broadcast_to, convert, full_like_aval, reshape
-from tracefx.transforms.at_once import at_once
 from tracefx.transforms.custom_derivatives import custom_jvp
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.solvers import custom_linear_solve
 
 # ------------------------------------------------------------------ solve, inv
@@ -43,7 +43,7 @@ def promote_inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, 
     return as_array(convert_dtype(x, dtype, x.aval.weak_type)), as_array(convert_dtype(y, dtype, y.aval.weak_type))
 
 
-@at_once(arrays=2)
+@eager_cached(compiled=True)
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns the solution `x` of `a x = b` for square matrices; infinities or NaN where `a` is singular.
 
@@ -93,7 +93,7 @@ def solve_batched(a: Array, b: Array) -> Array:
     return out
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def inv(a: ArrayLike) -> Array:
     """Returns the inverses of square matrices, `f32[..., n, n]`; infinities or NaN where one is singular.
 
@@ -112,7 +112,7 @@ def _inverse(x: Array) -> Array:
     return solve_batched(x, as_array(convert_dtype(one, x.dtype, x.weak_type)))
 
 
-@at_once(arrays=1)
+@eager_cached(compiled=True)
 def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
     """Returns the `n`-th power of square matrices; for negative `n`, of their inverses.
 
@@ -225,7 +225,7 @@ def pinv(
     )
 
 
-@at_once
+@eager_cached(compiled=True)
 def _pinv(x: Array, rtol: Array | None = None, *, hermitian: bool) -> Array:
     if rtol is None:
         rtol = as_array(cached_literal(10.0 * max(x.shape[-2:]) * _eps(x), ShapedArray((), dtypes.real_dtype(x.dtype))))
@@ -305,7 +305,7 @@ def lstsq(
     return nearest, distances, rank, s
 
 
-@at_once
+@eager_cached(compiled=True)
 def _least_squares(a: Array, b: Array, rcond: Array | None = None) -> tuple[Array, Array, Array, Array]:
     columns = b[:, None] if b.ndim == 1 else b
     if a.size:

@@ -17,7 +17,7 @@ from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue, MlirText
-from tracefx.ops.operation import DataMovement, LinearOperation
+from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation
 from tracefx.shardings.meshes import UNCONSTRAINED, MeshEffect, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding, require_shardable
 from tracefx.text.printer import HasJaxParams
@@ -25,7 +25,7 @@ from tracefx.text.printer import HasJaxParams
 
 @final
 @frozen(eq=False)
-class ShardingConstraint(LinearOperation, DataMovement, HasJaxParams):
+class ShardingConstraint(UnaryOperation, LinearOperation, DataMovement, HasJaxParams):
     """Returns its operand, with the given sharding."""
 
     name = "sharding_constraint"
@@ -68,9 +68,7 @@ class ShardingConstraint(LinearOperation, DataMovement, HasJaxParams):
         return [bind1(self, ct)]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
         parts = self.sharding.spec.of_rank(x.aval.ndim - 1)
         batch_part = UNCONSTRAINED if axis.spmd_name is None else axis.spmd_name
         spec = PartitionSpec(*parts[:dim], batch_part, *parts[dim:])

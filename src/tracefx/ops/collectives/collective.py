@@ -12,16 +12,16 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import prod
 from typing import ClassVar, Final, NoReturn, Self, final
 
-import attrs
 import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.avals import MeshAxes, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects, NamedAxisEffect
+from tracefx.core.equality import attrs_fields
 from tracefx.core.handler import as_array, bind1, current
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import (
@@ -35,7 +35,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value, as_value, from_numpy
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops.collectives.pvary import replicated_axes, varying
 from tracefx.ops.elementwise.arithmetic import div, mul
@@ -70,8 +70,11 @@ def reducer_region(aval: ShapedArray, name: str) -> Region:
     return Region((element, element), lambda builder, xs: builder.emit(name, xs, [element]))
 
 
-class Collective(Primitive, Batchable, Lowerable, HasVaryingRule):
-    """A primitive over named axes."""
+class Collective(Primitive, Batchable, Lowerable):
+    """A primitive over named axes.
+
+    Where an axis is checked, the caller of `bind` has cast the operand to varying over it (see `varying`).
+    """
 
     __slots__ = ()
     arity: ClassVar[int] = 1
@@ -87,12 +90,6 @@ class Collective(Primitive, Batchable, Lowerable, HasVaryingRule):
     @override
     def effects(self) -> Effects:
         return frozenset([NamedAxisEffect(name) for name in self.names])
-
-    @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        # The caller of `bind` has declared the operand to be varying, because it knows which axes are checked.
-        names = map(str, self.names) if flow.of_values else ()
-        return [NOWHERE.union(*operands, names)] * count
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -204,13 +201,12 @@ class ShowsAxisIndexGroups(HasJaxParams):
 
     @override
     def jax_params(self) -> Mapping[str, object]:
-        fields = attrs.fields(type(self))  # type: ignore[arg-type]  # subclasses are attrs classes
-        shown = {f.name: getattr(self, f.name) for f in fields if f.metadata.get("jax") is not False}
+        shown = {f.name: getattr(self, f.name) for f in attrs_fields(type(self)) if f.metadata.get("jax") is not False}
         return {"axis_index_groups": None, **shown}
 
 
 @frozen(eq=False)
-class AllReduce(Collective, ShowsAxisIndexGroups):
+class AllReduce(Collective, ShowsAxisIndexGroups, HasVmaRule):
     """A reduction over all axes in `axes`. Every member of the batch gets the result."""
 
     axes: AxisNameTuple
@@ -233,8 +229,8 @@ class AllReduce(Collective, ShowsAxisIndexGroups):
         return self.axes
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        return [NOWHERE.union(*operands).difference(map(str, self.names))] * count
+    def vma(self, operands: MeshAxes) -> MeshAxes:
+        return operands.difference(map(str, self.names))
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -338,7 +334,7 @@ def psum_over(x: Value, axes: Iterable[tuple[Hashable, int]]) -> Value:
     return x if count == 1 else mul(x, scalar_like(count, x.aval))
 
 
-def to_unreduced(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
+def to_unreduced(ct: Value, known: MeshAxes, axes: Sequence[tuple[str, int]]) -> Value:
     """Returns each device's summand of a cotangent `ct`, whose primal varies over the axes in `known`.
 
     The sum over the other axes is the cotangent.
@@ -347,7 +343,7 @@ def to_unreduced(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Val
     return ct if n == 1 else div(ct, scalar_like(n, ct.aval))
 
 
-def from_unreduced(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
+def from_unreduced(ct: Value, known: MeshAxes, axes: Sequence[tuple[str, int]]) -> Value:
     """Returns the cotangent of a primal that varies over the axes in `known`, from each device's summand of it."""
     return psum_over(ct, [(name, size) for name, size in axes if name not in known])
 
@@ -370,7 +366,7 @@ def resolve_axis_names(name: str, axis_name: AxisName) -> tuple[AxisNameTuple, t
             )
     if len(set(names)) != len(names):
         raise ValueError(f"{name}: axis_name {axis_name!r} names an axis twice")
-    return names, tuple([axes[n] for n in names])
+    return names, tuple([axes[n].size for n in names])
 
 
 def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:

@@ -11,13 +11,12 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import (
     MappedAxis,
 )
 from tracefx.core.values import Value, as_value
-from tracefx.core.varying import Flow
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.collectives.collective import (
     NOT_IN_JAX,
@@ -53,7 +52,10 @@ from tracefx.ops.structural import batch_first, reduce_sum, reshape, transpose
 @final
 @frozen(eq=False)
 class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
-    """Gathers the operands of all members along a new axis, or along an existing one if `tiled`."""
+    """Gathers the operands of all members along a new axis, or along an existing one if `tiled`.
+
+    All members get equal values. But their type is varying, as in JAX: their cotangents are each member's own.
+    """
 
     name = "all_gather"
     all_gather_dimension: int
@@ -67,12 +69,6 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
         return self.axis_name
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        # All devices have equal values. But they count as varying, as in JAX: their cotangents are each device's own.
-        names = map(str, self.names) if flow.of_values else ()
-        return [NOWHERE.union(*operands).difference(names)] * count
-
-    @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,), axis = avals, self.all_gather_dimension
         if not 0 <= axis < x.ndim + (not self.tiled):
@@ -83,10 +79,10 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
 
     @override
     def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
-        place = self.all_gather_dimension
-        out = batch_at(x, dim, axis, place)
+        position = self.all_gather_dimension
+        out = batch_at(x, dim, axis, position)
         if self.tiled:
-            out = _merged(out, place)
+            out = _merged(out, position)
         return out, None
 
     @override
@@ -94,21 +90,21 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
         self, builder: Builder, groups: ReplicaGroups, out: ShapedArray, *operands: IrValue
     ) -> IrValue:
         (x,) = operands
-        place = self.all_gather_dimension
+        position = self.all_gather_dimension
         if not self.tiled:
-            (x,) = builder.emit("stablehlo.reshape", [x], [x.aval.with_axis(1, place)])
+            (x,) = builder.emit("stablehlo.reshape", [x], [x.aval.with_axis(1, position)])
         attrs = {
             **replica_group_attrs(builder, groups),
-            "all_gather_dim": place,
+            "all_gather_dim": position,
             "use_global_device_ids": MlirText("unit"),
         }
         return builder.emit("stablehlo.all_gather", [x], [out], attrs)[0]
 
     @override
     def batch_other_axis(self, x: Value, dim: int) -> tuple[Value, int | None]:
-        place = self.all_gather_dimension
-        if dim <= place:
-            return bind1(evolve(self, all_gather_dimension=place + 1), x), dim
+        position = self.all_gather_dimension
+        if dim <= position:
+            return bind1(evolve(self, all_gather_dimension=position + 1), x), dim
         return bind1(self, x), dim + (not self.tiled)
 
     @override
@@ -159,11 +155,11 @@ class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
     def emit_across_devices(
         self, builder: Builder, groups: ReplicaGroups, out: ShapedArray, *operands: IrValue
     ) -> IrValue:
-        place = self.scatter_dimension
-        part = out if self.tiled else out.with_axis(1, place)
+        position = self.scatter_dimension
+        part = out if self.tiled else out.with_axis(1, position)
         attrs = {
             **replica_group_attrs(builder, groups),
-            "scatter_dimension": place,
+            "scatter_dimension": position,
             "use_global_device_ids": MlirText("unit"),
         }
         region = reducer_region(out, "stablehlo.add")
@@ -172,9 +168,9 @@ class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
 
     @override
     def batch_other_axis(self, x: Value, dim: int) -> tuple[Value, int | None]:
-        place = self.scatter_dimension
-        if dim <= place:
-            return bind1(evolve(self, scatter_dimension=place + 1), x), dim
+        position = self.scatter_dimension
+        if dim <= position:
+            return bind1(evolve(self, scatter_dimension=position + 1), x), dim
         return bind1(self, x), dim - (not self.tiled)
 
     @override
@@ -215,9 +211,9 @@ def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool 
     """
     names, sizes = resolve_axis_names("all_gather", axis_name)
     out = as_array(varying(as_value(x, "x"), names))
-    place = canonicalize_axis("all_gather", axis, out.ndim + (not tiled), "axis")
+    position = canonicalize_axis("all_gather", axis, out.ndim + (not tiled), "axis")
     for name, size in zip(reversed(names), reversed(sizes), strict=True):  # the first name is the major one
-        out = bind1(AllGather(place, (name,), size, tiled), out)
+        out = bind1(AllGather(position, (name,), size, tiled), out)
         tiled = True
     return out
 
@@ -246,14 +242,14 @@ def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 
     """
     names, sizes = resolve_axis_names("psum_scatter", axis_name)
     out = as_array(varying(as_value(x, "x"), names))
-    place = canonicalize_axis("psum_scatter", scatter_dimension, out.ndim, "scatter_dimension")
+    position = canonicalize_axis("psum_scatter", scatter_dimension, out.ndim, "scatter_dimension")
     if len(names) == 1:
-        return bind1(ReduceScatter(place, names, sizes[0], bool(tiled)), out)
-    if not tiled and out.shape[place] != prod(sizes):
-        raise ValueError(f"psum_scatter: axis {place} of {out.aval} must have the named axes' size {prod(sizes)}")
+        return bind1(ReduceScatter(position, names, sizes[0], bool(tiled)), out)
+    if not tiled and out.shape[position] != prod(sizes):
+        raise ValueError(f"psum_scatter: axis {position} of {out.aval} must have the named axes' size {prod(sizes)}")
     for name, size in zip(names, sizes, strict=True):  # the first name is the major one
-        out = bind1(ReduceScatter(place, (name,), size, True), out)
-    return out if tiled else reshape(out, (*out.shape[:place], *out.shape[place + 1 :]))
+        out = bind1(ReduceScatter(position, (name,), size, True), out)
+    return out if tiled else reshape(out, (*out.shape[:position], *out.shape[position + 1 :]))
 
 
 # ------------------------------------------------------------------ ppermute

@@ -55,13 +55,13 @@ class AxisIndexGroup:
         if len({len(row) for row in rows}) != 1:
             raise ValueError(f"{name}: axis_index_groups must have equal sizes, got {groups}")
         group_of = np.empty((sizes[0], len(rows[0])), np.int32)
-        places = np.empty(sizes[0], np.int32)
+        positions = np.empty(sizes[0], np.int32)
         for row in rows:
-            for place, member in enumerate(row):
-                group_of[member], places[member] = row, place
+            for position, member in enumerate(row):
+                group_of[member], positions[member] = row, position
         here = axis_index(names[0])
         gathered = all_gather(x, names[0])
-        return AxisIndexGroup(_take_rows(gathered, _table_row(group_of, here)), _table_row(places, here))
+        return AxisIndexGroup(_take_rows(gathered, _table_row(group_of, here)), _table_row(positions, here))
 
 
 def _table_row(table: NDArray, index: Array) -> Array:
@@ -102,9 +102,9 @@ def grouped_all_gather(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroup
     """Returns the `all_gather` within the group."""
     group = AxisIndexGroup.of("all_gather", x, axis_name, groups)
     rank = group.gathered_values.ndim - tiled
-    place = canonicalize_axis("all_gather", axis, rank, "axis")
-    out = as_array(move_axis(group.gathered_values, 0, place))
-    return _merged(out, place) if tiled else out
+    position = canonicalize_axis("all_gather", axis, rank, "axis")
+    out = as_array(move_axis(group.gathered_values, 0, position))
+    return _merged(out, position) if tiled else out
 
 
 def grouped_psum_scatter(
@@ -114,9 +114,9 @@ def grouped_psum_scatter(
     NUMBERS.require("psum_scatter", as_array(x).aval)
     group = AxisIndexGroup.of("psum_scatter", x, axis_name, groups)
     total = as_array(reduce_sum(group.gathered_values, (0,)))
-    place = canonicalize_axis("psum_scatter", dimension, total.ndim, "scatter_dimension")
-    piece = _piece("psum_scatter", total, place, group, tiled)
-    return piece if tiled else reshape(piece, (*piece.shape[:place], *piece.shape[place + 1 :]))
+    position = canonicalize_axis("psum_scatter", dimension, total.ndim, "scatter_dimension")
+    piece = _piece("psum_scatter", total, position, group, tiled)
+    return piece if tiled else reshape(piece, (*piece.shape[:position], *piece.shape[position + 1 :]))
 
 
 def grouped_all_to_all(
@@ -203,16 +203,16 @@ def ragged_all_to_all(
         raise TypeError(
             f"ragged_all_to_all: operand {x.aval} and output {into.aval} must have rows of one shape and dtype"
         )
-    places = [as_array(a) for a in (input_offsets, send_sizes, output_offsets, recv_sizes)]
+    positions = [as_array(a) for a in (input_offsets, send_sizes, output_offsets, recv_sizes)]
     if axis_index_groups is None:
         members, sizes = resolve_axis_names("ragged_all_to_all", axis_name)
         here, count = axis_index(members), prod(sizes)
-        gathered_operands = [all_gather(a, members) for a in (x, *places[:3])]
+        gathered_operands = [all_gather(a, members) for a in (x, *positions[:3])]
     else:
-        groups = [AxisIndexGroup.of("ragged_all_to_all", a, axis_name, axis_index_groups) for a in (x, *places[:3])]
+        groups = [AxisIndexGroup.of("ragged_all_to_all", a, axis_name, axis_index_groups) for a in (x, *positions[:3])]
         here, count = groups[0].index_in_group, groups[0].size
         gathered_operands = [group.gathered_values for group in groups]
-    for name, a in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), places, strict=True):
+    for name, a in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), positions, strict=True):
         if a.shape != (count,) or not is_integer(a.dtype):
             raise TypeError(
                 f"ragged_all_to_all: {name} must have one integer for each of {count} members, got {a.aval}"

@@ -13,8 +13,8 @@ from typing import final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.avals import Axes
-from tracefx.core.handler import bind, bind1, current, may_vary, varies
+from tracefx.core.avals import MeshAxes, ShapedArray
+from tracefx.core.handler import Tracer, bind, bind1, current
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -27,21 +27,26 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.core.varying import HasVmaRule
 from tracefx.ops.annotations.identity import Identity
 
 
 @final
 @frozen(eq=False)
-class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable, HasVaryingRule):
+class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable, HasVmaRule):
     """The identity; its output is marked as varying over these mesh axes."""
 
     name = "pvary"
+    is_vma_cast = True
     axes: tuple[str, ...]
 
     @override
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        return operands if flow.of_values else [operand.union(self.axes) for operand in operands]
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return [aval.with_vma(self.vma(aval.vma)) for aval in avals]
+
+    @override
+    def vma(self, operands: MeshAxes) -> MeshAxes:
+        return operands.union(self.axes)
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -66,18 +71,20 @@ class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batch
 
 def varying(x: Value, names: Iterable[Hashable]) -> Value:
     """Returns `x`, marked as varying over those of the named axes that are checked."""
-    checked = current().checked
-    if not checked:
+    axes = current().axes
+    if not axes:
         return x
-    known = varies(x)
-    new = tuple([str(name) for name in names if name in checked and name not in known])
+    known = x.aval.vma
+    new = tuple([str(name) for name in names if name not in known and name in axes and axes[name].check_vma])
     return bind1(PVary(new), x) if new else x
 
 
 def replicated_axes(x: Value, names: Iterable[Hashable]) -> list[Hashable]:
-    """Returns the named axes over which `x` is known to be replicated, in the context of the current program."""
-    checked = current().checked
-    if not checked:
-        return []
-    known = may_vary(x)
-    return [name for name in names if name in checked and name not in known]
+    """Returns the named axes over which `x`, its tangents included, is known to be replicated."""
+    axes = current().axes
+    checked = [name for name in names if name in axes and axes[name].check_vma]
+    return [name for name in checked if name not in _vma_of_parts(x)]
+
+
+def _vma_of_parts(x: Value) -> MeshAxes:
+    return x.aval.vma.union(*map(_vma_of_parts, x.parts)) if isinstance(x, Tracer) else x.aval.vma

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, unique
 from typing import Final, TypeAlias, final
@@ -14,6 +13,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent
@@ -324,7 +324,7 @@ def _component_bits(dtype: DType) -> int:
     return 1 if dtypes.is_bool(dtype) else dtypes.itemsize_bits(dtypes.real_dtype(dtype))
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _out_dtype(lhs: DType, rhs: DType, preferred: DType | None) -> DType:
     """Returns the dtype of the product; raises TypeError if there is none."""
     for side, dtype in (("lhs", lhs), ("rhs", rhs)):
@@ -358,7 +358,7 @@ def _operand_dtypes(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DType]:
     return (lhs, rhs) if lhs == rhs or (_is_narrow_float(lhs) and _is_narrow_float(rhs)) else (out, out)
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _cpu_product_dtypes(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DType, DType]:
     """Returns the dtypes of the converted operands, and the dtype of XLA's products and sums on the CPU.
 
@@ -368,7 +368,7 @@ def _cpu_product_dtypes(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DTyp
     return left, right, max(stablehlo.product_dtypes((left, right), out), key=_dtype_rank)
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def accumulation_dtype(operand: DType, out: DType) -> DType:
     """Returns the dtype of NumPy's products and sums: the wider one of operands and result, of at least 32 bits."""
     if dtypes.is_bool(out):

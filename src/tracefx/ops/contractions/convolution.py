@@ -14,6 +14,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
@@ -342,10 +343,10 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
             product = bind1(self, _reshape_axis_into(x, x_dim, lhs[0], self.batch_group_count), y)
             return _reshape_axis_out_of(product, out[0], axis.size)
         if self.batch_group_count > 1:
-            place, prim = lhs[0], evolve(self, batch_group_count=self.batch_group_count * axis.size)
+            position, prim = lhs[0], evolve(self, batch_group_count=self.batch_group_count * axis.size)
         else:
-            place, prim = lhs[1], evolve(self, feature_group_count=self.feature_group_count * axis.size)
-        product = bind1(prim, _reshape_axis_into(x, x_dim, place), _reshape_axis_into(y, y_dim, rhs[0]))
+            position, prim = lhs[1], evolve(self, feature_group_count=self.feature_group_count * axis.size)
+        product = bind1(prim, _reshape_axis_into(x, x_dim, position), _reshape_axis_into(y, y_dim, rhs[0]))
         return _reshape_axis_out_of(product, out[1], axis.size)
 
     # ------------------------------------------------------------------ compilation
@@ -473,13 +474,13 @@ def _dim_labels(spec: Dimensions, letters: str) -> str:
     return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])
 
 
-def _gather_axis(x: Value, places: Value, axis: int) -> Array:
+def _gather_axis(x: Value, positions: Value, axis: int) -> Array:
     """Returns the elements of `x` along `axis` at the indices `places`, whose axes replace `axis`."""
     rank = x.aval.ndim
     kept = tuple([i if i < axis else i + 1 for i in range(rank) if i != axis])
     numbers = GatherDimensionNumbers(kept, (axis,), (axis,))
     sizes = [1 if i == axis else n for i, n in enumerate(x.aval.shape)]
-    starts = reshape(places, (*places.aval.shape, 1))
+    starts = reshape(positions, (*positions.aval.shape, 1))
     return gather(x, starts, numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
@@ -511,7 +512,7 @@ def _reshape_axis_out_of(x: Value, axis: int, size: int, groups: int = 1) -> tup
 
 # ------------------------------------------------------------------ functions
 
-_convolution: Final = functools.lru_cache(maxsize=1024)(ConvGeneralDilated)
+_convolution: Final = memoize(1024)(ConvGeneralDilated)
 
 
 def conv_general_dilated(
@@ -574,13 +575,10 @@ def conv_general_dilated(
         windows = map(dilate_dim, take_dims(y.aval.shape, numbers.rhs_spec[2:]), right)
         pads = tuple(padtype_to_pads(take_dims(x.aval.shape, numbers.lhs_spec[2:]), list(windows), strides, padding))
     new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
-    counts = [
-        static_int(name, feature_group_count, "feature_group_count"),
-        static_int(name, batch_group_count, "batch_group_count"),
-    ]
-    return bind1(
-        _convolution(strides, pads, left, right, numbers, *counts, canonicalize_precision(name, precision), new), x, y
-    )
+    groups = static_int(name, feature_group_count, "feature_group_count")
+    batch_groups = static_int(name, batch_group_count, "batch_group_count")
+    precisions = canonicalize_precision(name, precision)
+    return bind1(_convolution(strides, pads, left, right, numbers, groups, batch_groups, precisions, new), x, y)
 
 
 def canonicalize_conv_padding(name: str, padding: Sequence[tuple[int, int]]) -> Pads:

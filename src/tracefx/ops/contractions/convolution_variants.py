@@ -217,8 +217,8 @@ def conv_general_dilated_patches(
     numbers = conv_dimension_numbers(x.aval.shape, (1, 1, *window), dimension_numbers)
     size, features = math.prod(window), x.aval.shape[numbers.lhs_spec[1]]
     # The kernel of each output feature selects one element of the window.
-    places = [broadcasted_iota(dtypes.int32, (size, size), axis) for axis in (0, 1)]
-    one = convert(eq(*places), x.aval.dtype)
+    positions = [broadcasted_iota(dtypes.int32, (size, size), axis) for axis in (0, 1)]
+    one = convert(eq(*positions), x.aval.dtype)
     kernel = reshape(broadcast_in_dim(one, (features, size, size), (1, 2)), (features * size, 1, *window))
     order = sorted(range(len(numbers.rhs_spec)), key=numbers.rhs_spec.__getitem__)
     return conv_general_dilated(
@@ -287,9 +287,9 @@ def conv_general_dilated_local(
     )
     numbers = conv_dimension_numbers(x.aval.shape, (1, 1, *filter_shape), dimension_numbers)
     pairs = sorted(zip(numbers.out_spec[2:], numbers.rhs_spec[2:], strict=True))
-    places = [d for d, _ in pairs], [d for _, d in pairs]
+    positions = [d for d, _ in pairs], [d for _, d in pairs]
     contracted = (numbers.out_spec[1],), (numbers.rhs_spec[1],)
-    out = dot_general(patches, kernels, (contracted, places), both)
+    out = dot_general(patches, kernels, (contracted, positions), both)
     batch, features, *_ = numbers.out_spec
     spatial = iter(range(out.ndim - 2))
     named = {batch: out.ndim - 2, features: out.ndim - 1}

@@ -219,11 +219,11 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
                 grouped = _mask_by_group(lhs, self.ragged_axis, sizes, before)
                 return [bind1(evolve(self.dot, dimension_numbers=numbers), grouped, rhs)]
             case _RaggedMode.CONTRACTED:
-                place = lc.index(self.ragged_axis)
+                position = lc.index(self.ragged_axis)
                 numbers = (left[0], _shift_axes(rc)), ((0, *left[1]), (0, *_shift_axes(rb)))
                 # Both operands are masked, so that infinities outside of the group have no effect.
                 x = _mask_by_group(lhs, self.ragged_axis, sizes, before)
-                y = _mask_by_group(rhs, rc[place], sizes, [*rb, *rc[:place]])
+                y = _mask_by_group(rhs, rc[position], sizes, [*rb, *rc[:position]])
                 return [bind1(evolve(self.dot, dimension_numbers=numbers), x, y)]
 
     # ------------------------------------------------------------------ derivatives
@@ -239,11 +239,11 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
                 return self.dot.transpose_lhs(ct, x, y)
             case _RaggedMode.FREE:
                 last = tuple(range(mapped + len(free), ct.aval.ndim))
-                place, groups = (
+                position, groups = (
                     mapped + free.index(self.ragged_axis),
                     self.ragged_dot_dimension_numbers.rhs_group_dimensions,
                 )
-                prim = self._with_dimension_numbers(((last, tuple(other)), (batch, yb)), place, groups)
+                prim = self._with_dimension_numbers(((last, tuple(other)), (batch, yb)), position, groups)
                 order = [*xb, *free, *[xc[i] for i in sorted(range(len(yc)), key=yc.__getitem__)]]
                 return match_aval(_permute_to(bind1(prim, ct, y, sizes), order), x)
             case _RaggedMode.CONTRACTED:
@@ -312,17 +312,17 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
         y = batch_first(rhs, dims[1], axis)
         return [bind1(prim, x, y, self._batched_sizes(sizes, dims[2], x, 0, axis))], [int(extra)]
 
-    def _batched_sizes(self, sizes: Value, dim: int | None, lhs: Value, place: int, axis: MappedAxis) -> Value:
-        """Returns the group sizes for an `lhs` with its batch axis in front; their own is at `place`."""
+    def _batched_sizes(self, sizes: Value, dim: int | None, lhs: Value, position: int, axis: MappedAxis) -> Value:
+        """Returns the group sizes for an `lhs` with its batch axis in front; their own is at `position`."""
         plain = sizes.aval.ndim - (dim is not None) == 1
         if dim is None and plain:
             return sizes
         batched = batch_first(sizes, dim, axis)
         if not plain:
-            return move_axis(batched, 0, place)
+            return move_axis(batched, 0, position)
         shape = [lhs.aval.shape[1 + d] for d in self.group_size_axes(lhs.aval.ndim - 1)]
-        shape.insert(place, axis.size)
-        return broadcast_in_dim(batched, (*shape, batched.shape[-1]), (place, len(shape)))
+        shape.insert(position, axis.size)
+        return broadcast_in_dim(batched, (*shape, batched.shape[-1]), (position, len(shape)))
 
 
 def _shift_axes(axes: Dimensions) -> Dimensions:

@@ -32,6 +32,8 @@ SIGNED: Final = Domain(
 
 @final
 class Abs(Smooth):
+    """The absolute value, elementwise."""
+
     __slots__ = ()
     name = "abs"
     domain = SIGNED
@@ -59,6 +61,8 @@ class Abs(Smooth):
 
 @final
 class Sign(NonDifferentiable):
+    """The sign, elementwise: -1, 0 or 1, and `x / abs(x)` for complex numbers other than 0."""
+
     __slots__ = ()
     name = "sign"
     domain = NUMBERS

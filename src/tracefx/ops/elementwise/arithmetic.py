@@ -27,7 +27,7 @@ from tracefx.ops.elementwise.elementwise import (
     operands,
     unbroadcast,
 )
-from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
+from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.elementwise.rounding import ceil, floor
 from tracefx.ops.elementwise.selection import select, select_with_aval
 from tracefx.ops.operation import ANY_NUMBERS
@@ -38,6 +38,8 @@ from tracefx.ops.structural import convert_element_type, match_aval
 
 @final
 class Neg(Elementwise, Differentiable, Transposable):
+    """`-x`, elementwise, for numbers; integers wrap around."""
+
     __slots__ = ()
     name = "neg"
     domain = NUMBERS
@@ -75,6 +77,8 @@ def neg_tangent(t: Tangent) -> Tangent:
 
 @final
 class Sub(Elementwise, Differentiable, Transposable):
+    """`x - y`, elementwise; integers wrap around."""
+
     __slots__ = ()
     name = "sub"
     arity = 2
@@ -126,6 +130,8 @@ def sub(x: ArrayLike, y: ArrayLike) -> Array:
 
 @final
 class Mul(Smooth, Transposable):
+    """`x * y`, elementwise; integers wrap around."""
+
     __slots__ = ()
     name = "mul"
     arity = 2
@@ -304,7 +310,11 @@ class BinaryExtremum(Smooth):
     __slots__ = ()
     domain = ANY_NUMBERS
     arity = 2
-    direction: ClassVar[str]
+    extremum: ClassVar[Extremum]
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return self.extremum.pick(*args)
 
     @override
     def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
@@ -315,29 +325,25 @@ class BinaryExtremum(Smooth):
 
     @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        return emit_min_max(builder, self.direction, out, *operands)
+        return self.extremum.emit(builder, out, *operands)
 
 
 @final
 class Max(BinaryExtremum):
+    """The larger of `x` and `y`, elementwise."""
+
     __slots__ = ()
     name = "max"
-    direction = "GT"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        return maximum(*args)
+    extremum = MAXIMUM
 
 
 @final
 class Min(BinaryExtremum):
+    """The smaller of `x` and `y`, elementwise."""
+
     __slots__ = ()
     name = "min"
-    direction = "LT"
-
-    @override
-    def kernel(self, *args: NDArray) -> NDArray:
-        return minimum(*args)
+    extremum = MINIMUM
 
 
 MAX: Final = Max()

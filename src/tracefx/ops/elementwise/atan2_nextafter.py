@@ -22,6 +22,8 @@ from tracefx.ops.operation import run_compiled
 
 @final
 class Atan2(Smooth):
+    """The angle, from -π to π, of the point with ordinate `x` and abscissa `y`, elementwise."""
+
     __slots__ = ()
     name = "atan2"
     arity = 2
@@ -48,6 +50,8 @@ class Atan2(Smooth):
 
 @final
 class NextAfter(NonDifferentiable):
+    """The next representable float after the first operand towards the second, elementwise."""
+
     __slots__ = ()
     name = "nextafter"
     arity = 2

@@ -36,6 +36,8 @@ class BitCount(NonDifferentiable):
 
 @final
 class PopulationCount(BitCount):
+    """The number of set bits of integers, elementwise."""
+
     __slots__ = ()
     name = "population_count"
     hlo = "stablehlo.popcnt"
@@ -56,6 +58,8 @@ class PopulationCount(BitCount):
 
 @final
 class Clz(BitCount):
+    """The number of leading zero bits of integers, elementwise."""
+
     __slots__ = ()
     name = "clz"
     hlo = "stablehlo.count_leading_zeros"
@@ -268,7 +272,7 @@ def dtype(x: ArrayLike | DTypeLike | None) -> DType:
         raise ValueError("dtype: None is neither an array nor a dtype")
     if isinstance(x, str | type | np.dtype):
         return dtypes.as_dtype(x, "dtype: x")
-    return as_value(x).aval.dtype  # type: ignore[arg-type]  # `as_value` raises for other types
+    return as_value(x).aval.dtype
 
 
 def stage(x: ArrayLike, /) -> Array:

@@ -20,6 +20,8 @@ INTEGERS: Final = Domain("integers", dtypes.is_integer)
 
 @final
 class And(NonDifferentiable):
+    """`x & y`, elementwise."""
+
     __slots__ = ()
     name = "and"
     arity = 2
@@ -30,6 +32,8 @@ class And(NonDifferentiable):
 
 @final
 class Or(NonDifferentiable):
+    """`x | y`, elementwise."""
+
     __slots__ = ()
     name = "or"
     arity = 2
@@ -40,6 +44,8 @@ class Or(NonDifferentiable):
 
 @final
 class Xor(NonDifferentiable):
+    """`x ^ y`, elementwise."""
+
     __slots__ = ()
     name = "xor"
     arity = 2
@@ -50,6 +56,8 @@ class Xor(NonDifferentiable):
 
 @final
 class Not(NonDifferentiable):
+    """`~x`, elementwise: the negation of booleans, the bitwise complement of integers."""
+
     __slots__ = ()
     name = "not"
     domain = LOGICAL
@@ -171,6 +179,8 @@ def _view_or_cast(x: NDArray, dtype: DType) -> NDArray:
 
 @final
 class ShiftLeft(Shift):
+    """`x << y`, elementwise."""
+
     __slots__ = ()
     name = "shift_left"
     hlo = "stablehlo.shift_left"
@@ -184,6 +194,8 @@ class ShiftLeft(Shift):
 
 @final
 class ShiftRightLogical(Shift):
+    """`x >> y`, elementwise, shifting in zeros."""
+
     __slots__ = ()
     name = "shift_right_logical"
     hlo = "stablehlo.shift_right_logical"
@@ -197,6 +209,8 @@ class ShiftRightLogical(Shift):
 
 @final
 class ShiftRightArithmetic(Shift):
+    """`x >> y`, elementwise, shifting in copies of the highest bit."""
+
     __slots__ = ()
     name = "shift_right_arithmetic"
     hlo = "stablehlo.shift_right_arithmetic"

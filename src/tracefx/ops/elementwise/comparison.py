@@ -57,6 +57,8 @@ class Comparison(NonDifferentiable):
 
 @final
 class Eq(Comparison):
+    """`x == y`, elementwise."""
+
     __slots__ = ()
     name = "eq"
     direction = "EQ"
@@ -66,6 +68,8 @@ class Eq(Comparison):
 
 @final
 class Ne(Comparison):
+    """`x != y`, elementwise."""
+
     __slots__ = ()
     name = "ne"
     direction = "NE"
@@ -75,6 +79,8 @@ class Ne(Comparison):
 
 @final
 class Lt(Comparison):
+    """`x < y`, elementwise."""
+
     __slots__ = ()
     name = "lt"
     direction = "LT"
@@ -84,6 +90,8 @@ class Lt(Comparison):
 
 @final
 class Le(Comparison):
+    """`x <= y`, elementwise."""
+
     __slots__ = ()
     name = "le"
     direction = "LE"
@@ -93,6 +101,8 @@ class Le(Comparison):
 
 @final
 class Gt(Comparison):
+    """`x > y`, elementwise."""
+
     __slots__ = ()
     name = "gt"
     direction = "GT"
@@ -102,6 +112,8 @@ class Gt(Comparison):
 
 @final
 class Ge(Comparison):
+    """`x >= y`, elementwise."""
+
     __slots__ = ()
     name = "ge"
     direction = "GE"

@@ -52,6 +52,8 @@ class LinearElementwise(Elementwise, Differentiable, Transposable):
 
 @final
 class Real(LinearElementwise):
+    """The real parts of complex numbers."""
+
     __slots__ = ()
     name = "real"
     domain = COMPLEX
@@ -74,6 +76,8 @@ class Real(LinearElementwise):
 
 @final
 class Imag(LinearElementwise):
+    """The imaginary parts of complex numbers."""
+
     __slots__ = ()
     name = "imag"
     domain = COMPLEX
@@ -96,6 +100,8 @@ class Imag(LinearElementwise):
 
 @final
 class Complex(LinearElementwise):
+    """Complex numbers with the given real and imaginary parts, elementwise."""
+
     __slots__ = ()
     name = "complex"
     arity = 2
@@ -214,6 +220,8 @@ def conj(x: ArrayLike) -> Array:
 
 @final
 class IsFinite(NonDifferentiable):
+    """Whether floats are finite, that is, neither infinite nor NaN, elementwise."""
+
     __slots__ = ()
     name = "is_finite"
     domain = FLOATS

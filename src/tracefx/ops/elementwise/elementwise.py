@@ -7,10 +7,9 @@ the dtype of the other operand.
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Final, final
+from typing import ClassVar, Final, final, overload
 
 import numpy as np
 from typing_extensions import override
@@ -18,12 +17,13 @@ from typing_extensions import override
 from tracefx.core import dtypes, literal
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy, unwrap_arraylike
+from tracefx.core.values import ConcreteArray, Value, as_value, number_aval, to_numpy, unwrap_arraylike
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import convert_host
@@ -186,7 +186,7 @@ class Elementwise(Operation):
         return builder.emit(self.hlo, operands, [out])[0]
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _with_dtype(aval: ShapedArray, dtype: DType) -> ShapedArray:
     """Returns the output aval for this output dtype, where `aval` is the common aval of the operands."""
     return ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
@@ -260,6 +260,8 @@ class Smooth(Elementwise, Differentiable):
 
 @final
 class Add(Elementwise, Differentiable, Transposable):
+    """`x + y`, elementwise; integers wrap around."""
+
     __slots__ = ()
     name = "add"
     arity = 2
@@ -301,6 +303,10 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     return bind_binary(ADD, x, y)
 
 
+@overload
+def add_tangents(x: Value, y: Tangent) -> Value: ...
+@overload
+def add_tangents(x: Tangent, y: Tangent) -> Tangent: ...
 def add_tangents(x: Tangent, y: Tangent) -> Tangent:
     """Returns the sum of two tangents or cotangents with equal avals."""
     if isinstance(x, Zero):
@@ -386,13 +392,7 @@ def as_weak_literal(x: ArrayLike, dtype: DType) -> Value:
     """Returns a Python number as a weakly typed literal of `dtype`, or of its default dtype if the kinds don't fit."""
     if dtypes.kind(dtype) not in _KINDS_FOR[type(x)]:
         return as_value(x)
-    return literal.cached_literal(x, _type_of_numbers(dtype))  # type: ignore[arg-type]  # else the lookup above fails
-
-
-@functools.cache
-def _type_of_numbers(dtype: DType) -> ShapedArray:
-    """Returns the weakly typed scalar aval of `dtype`."""
-    return ShapedArray((), dtype, not dtypes.is_bool(dtype))
+    return literal.cached_literal(x, number_aval(dtype))  # type: ignore[arg-type]  # else the lookup above fails
 
 
 _K = dtypes.DTypeKind

@@ -24,6 +24,8 @@ _LOW: Final = np.uint64(2**32 - 1)
 
 @final
 class MulHi(NonDifferentiable):
+    """The high half of the bits of `x * y`, elementwise: `x * y // 2**bits` for a dtype of `bits` bits."""
+
     __slots__ = ()
     name = "mulhi"
     arity = 2

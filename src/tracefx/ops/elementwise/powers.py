@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
@@ -13,6 +12,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent, Zero
@@ -219,7 +219,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     return bind1(_integer_pow(exponent), x)
 
 
-_integer_pow: Final = functools.lru_cache(maxsize=256)(IntegerPow)
+_integer_pow: Final = memoize(256)(IntegerPow)
 
 
 def reciprocal(x: ArrayLike) -> Array:
@@ -236,6 +236,8 @@ def reciprocal(x: ArrayLike) -> Array:
 
 @final
 class Square(Smooth):
+    """`x * x`, elementwise, for numbers; integers wrap around."""
+
     __slots__ = ()
     name = "square"
     domain = NUMBERS

@@ -19,6 +19,8 @@ from tracefx.ops.elementwise.elementwise import FLOATS, NonDifferentiable
 
 @final
 class Floor(NonDifferentiable):
+    """The largest whole number not above `x`, elementwise, for floats."""
+
     __slots__ = ()
     name = "floor"
     domain = FLOATS
@@ -28,6 +30,8 @@ class Floor(NonDifferentiable):
 
 @final
 class Ceil(NonDifferentiable):
+    """The smallest whole number not below `x`, elementwise, for floats."""
+
     __slots__ = ()
     name = "ceil"
     domain = FLOATS
@@ -48,6 +52,8 @@ class RoundingMethod(IntEnum):
 @final
 @frozen(eq=False)
 class Round(NonDifferentiable):
+    """The nearest whole number, elementwise, for floats."""
+
     name = "round"
     domain = FLOATS
     rounding_method: RoundingMethod

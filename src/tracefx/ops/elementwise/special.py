@@ -33,6 +33,8 @@ class Special(CompiledOperation, Transcendental):
 
 @final
 class Erf(Special):
+    """The error function, elementwise: the integral of `2 * exp(-t**2) / sqrt(pi)` from 0 to `x`."""
+
     __slots__ = ()
     name = "erf"
     hlo = "chlo.erf"
@@ -44,6 +46,8 @@ class Erf(Special):
 
 @final
 class Erfc(Special):
+    """The complementary error function `1 - erf(x)`, elementwise, without cancellation for large `x`."""
+
     __slots__ = ()
     name = "erfc"
     hlo = "chlo.erfc"
@@ -55,6 +59,8 @@ class Erfc(Special):
 
 @final
 class ErfInv(Special):
+    """The inverse of the error function, elementwise: infinite at -1 and 1, NaN outside of [-1, 1]."""
+
     __slots__ = ()
     name = "erf_inv"
     hlo = "chlo.erf_inv"
@@ -101,6 +107,8 @@ def erf_inv(x: ArrayLike) -> Array:
 
 @final
 class Lgamma(Special):
+    """The logarithm of the absolute value of the gamma function, elementwise."""
+
     __slots__ = ()
     name = "lgamma"
     hlo = "chlo.lgamma"
@@ -112,6 +120,8 @@ class Lgamma(Special):
 
 @final
 class Digamma(Special):
+    """The digamma function, the derivative of `lgamma`, elementwise."""
+
     __slots__ = ()
     name = "digamma"
     hlo = "chlo.digamma"

@@ -65,6 +65,8 @@ class ReciprocalDerivative(HasAccuracy):
 
 @final
 class Exp(Transcendental):
+    """`e` to the power `x`, elementwise."""
+
     __slots__ = ()
     name = "exp"
     hlo = "stablehlo.exponential"
@@ -78,6 +80,8 @@ class Exp(Transcendental):
 
 @final
 class Exp2(Transcendental):
+    """2 to the power `x`, elementwise."""
+
     __slots__ = ()
     name = "exp2"
     ufunc = np.exp2
@@ -98,6 +102,8 @@ class Exp2(Transcendental):
 
 @final
 class Expm1(Transcendental):
+    """`exp(x) - 1`, elementwise, without cancellation near 0."""
+
     __slots__ = ()
     name = "expm1"
     hlo = "stablehlo.exponential_minus_one"
@@ -112,6 +118,8 @@ class Expm1(Transcendental):
 
 @final
 class Log(ReciprocalDerivative):
+    """The natural logarithm, elementwise."""
+
     __slots__ = ()
     name = "log"
     hlo = "stablehlo.log"
@@ -125,6 +133,8 @@ class Log(ReciprocalDerivative):
 
 @final
 class Log1p(ReciprocalDerivative):
+    """`log(1 + x)`, elementwise, without cancellation near 0."""
+
     __slots__ = ()
     name = "log1p"
     hlo = "stablehlo.log_plus_one"
@@ -139,6 +149,8 @@ class Log1p(ReciprocalDerivative):
 
 @final
 class Logistic(Transcendental):
+    """The logistic function `1 / (1 + exp(-x))`, elementwise."""
+
     __slots__ = ()
     name = "logistic"
 
@@ -165,6 +177,8 @@ class Logistic(Transcendental):
 
 @final
 class Sin(Transcendental):
+    """The sine of `x` (in radians), elementwise."""
+
     __slots__ = ()
     name = "sin"
     hlo = "stablehlo.sine"
@@ -178,6 +192,8 @@ class Sin(Transcendental):
 
 @final
 class Cos(Transcendental):
+    """The cosine of `x` (in radians), elementwise."""
+
     __slots__ = ()
     name = "cos"
     hlo = "stablehlo.cosine"
@@ -191,6 +207,8 @@ class Cos(Transcendental):
 
 @final
 class Tan(Transcendental):
+    """The tangent of `x` (in radians), elementwise."""
+
     __slots__ = ()
     name = "tan"
     hlo = "stablehlo.tan"
@@ -205,6 +223,8 @@ class Tan(Transcendental):
 
 @final
 class Asin(Transcendental):
+    """The inverse sine of `x`, elementwise: an angle between -π/2 and π/2."""
+
     __slots__ = ()
     name = "asin"
     hlo = "chlo.asin"
@@ -218,6 +238,8 @@ class Asin(Transcendental):
 
 @final
 class Acos(Transcendental):
+    """The inverse cosine of `x`, elementwise: an angle between 0 and π."""
+
     __slots__ = ()
     name = "acos"
     hlo = "chlo.acos"
@@ -231,6 +253,8 @@ class Acos(Transcendental):
 
 @final
 class Atan(ReciprocalDerivative):
+    """The inverse tangent of `x`, elementwise: an angle between -π/2 and π/2."""
+
     __slots__ = ()
     name = "atan"
     hlo = "chlo.atan"
@@ -247,6 +271,8 @@ class Atan(ReciprocalDerivative):
 
 @final
 class Sinh(Transcendental):
+    """The hyperbolic sine, elementwise."""
+
     __slots__ = ()
     name = "sinh"
     hlo = "chlo.sinh"
@@ -260,6 +286,8 @@ class Sinh(Transcendental):
 
 @final
 class Cosh(Transcendental):
+    """The hyperbolic cosine, elementwise."""
+
     __slots__ = ()
     name = "cosh"
     hlo = "chlo.cosh"
@@ -273,6 +301,8 @@ class Cosh(Transcendental):
 
 @final
 class Tanh(Transcendental):
+    """The hyperbolic tangent, elementwise."""
+
     __slots__ = ()
     name = "tanh"
     hlo = "stablehlo.tanh"
@@ -287,6 +317,8 @@ class Tanh(Transcendental):
 
 @final
 class Asinh(Transcendental):
+    """The inverse hyperbolic sine, elementwise."""
+
     __slots__ = ()
     name = "asinh"
     hlo = "chlo.asinh"
@@ -300,6 +332,8 @@ class Asinh(Transcendental):
 
 @final
 class Acosh(Transcendental):
+    """The inverse hyperbolic cosine, elementwise: non-negative for real `x`, NaN for real `x` below 1."""
+
     __slots__ = ()
     name = "acosh"
     hlo = "chlo.acosh"
@@ -313,6 +347,8 @@ class Acosh(Transcendental):
 
 @final
 class Atanh(Transcendental):
+    """The inverse hyperbolic tangent, elementwise; NaN for real `x` outside of [-1, 1]."""
+
     __slots__ = ()
     name = "atanh"
     hlo = "chlo.atanh"
@@ -329,6 +365,8 @@ class Atanh(Transcendental):
 
 @final
 class Sqrt(Transcendental):
+    """The square root, elementwise."""
+
     __slots__ = ()
     name = "sqrt"
     hlo = "stablehlo.sqrt"
@@ -342,6 +380,8 @@ class Sqrt(Transcendental):
 
 @final
 class Rsqrt(Transcendental):
+    """The reciprocal square root `1 / sqrt(x)`, elementwise."""
+
     __slots__ = ()
     name = "rsqrt"
     hlo = "stablehlo.rsqrt"
@@ -358,6 +398,8 @@ class Rsqrt(Transcendental):
 
 @final
 class Cbrt(Transcendental):
+    """The cube root, elementwise, for floats."""
+
     __slots__ = ()
     name = "cbrt"
     domain = FLOATS

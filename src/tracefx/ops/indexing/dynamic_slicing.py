@@ -140,10 +140,10 @@ class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
         return builder.emit("stablehlo.dynamic_slice", [x, *_emit_signed(builder, starts)], [out], attrs)[0]
 
 
-def _with_start(starts: Sequence[Value], place: int) -> list[Value]:
+def _with_start(starts: Sequence[Value], position: int) -> list[Value]:
     """Returns start indices with a 0 inserted for a new axis that the window covers."""
     dtype = starts[0].aval.dtype if starts else dtypes.int32
-    return [*starts[:place], Literal(0, ShapedArray((), dtype)), *starts[place:]]
+    return [*starts[:position], Literal(0, ShapedArray((), dtype)), *starts[position:]]
 
 
 def dynamic_slice(
@@ -366,10 +366,10 @@ def dynamic_slice_in_dim(
     [3, 4]
     """
     x = as_value(operand, "operand")
-    place = canonicalize_axis("dynamic_slice_in_dim", axis, x.aval.ndim)
+    position = canonicalize_axis("dynamic_slice_in_dim", axis, x.aval.ndim)
     sizes = list(x.aval.shape)
-    sizes[place] = static_int("dynamic_slice_in_dim", slice_size, "slice_size")
-    starts = _start_along(x.aval.ndim, place, start_index)
+    sizes[position] = static_int("dynamic_slice_in_dim", slice_size, "slice_size")
+    starts = _start_along(x.aval.ndim, position, start_index)
     return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
@@ -401,9 +401,9 @@ def dynamic_index_in_dim(
     [2, 3]
     """
     x = as_value(operand, "operand")
-    place = canonicalize_axis("dynamic_index_in_dim", axis, x.aval.ndim)
-    out = dynamic_slice_in_dim(x, index, 1, place, allow_negative_indices=allow_negative_indices)
-    return out if keepdims else squeeze(out, (place,))
+    position = canonicalize_axis("dynamic_index_in_dim", axis, x.aval.ndim)
+    out = dynamic_slice_in_dim(x, index, 1, position, allow_negative_indices=allow_negative_indices)
+    return out if keepdims else squeeze(out, (position,))
 
 
 def dynamic_update_slice_in_dim(
@@ -434,8 +434,8 @@ def dynamic_update_slice_in_dim(
     [0.0, 1.0, 1.0, 0.0, 0.0]
     """
     x, new = operands(operand, update)
-    place = canonicalize_axis("dynamic_update_slice_in_dim", axis, x.aval.ndim)
-    starts = _start_along(x.aval.ndim, place, start_index)
+    position = canonicalize_axis("dynamic_update_slice_in_dim", axis, x.aval.ndim)
+    starts = _start_along(x.aval.ndim, position, start_index)
     return dynamic_update_slice(x, new, starts, allow_negative_indices=allow_negative_indices)
 
 
@@ -467,7 +467,7 @@ def dynamic_update_index_in_dim(
     [[0.0, 0.0], [1.0, 1.0]]
     """
     x, new = operands(operand, update)
-    place = canonicalize_axis("dynamic_update_index_in_dim", axis, x.aval.ndim)
+    position = canonicalize_axis("dynamic_update_index_in_dim", axis, x.aval.ndim)
     if new.aval.ndim != x.aval.ndim:
-        new = expand_dims(new, (place,))
-    return dynamic_update_slice_in_dim(x, new, index, place, allow_negative_indices=allow_negative_indices)
+        new = expand_dims(new, (position,))
+    return dynamic_update_slice_in_dim(x, new, index, position, allow_negative_indices=allow_negative_indices)

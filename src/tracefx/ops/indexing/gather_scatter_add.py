@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, SupportsIndex, final
@@ -14,6 +13,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Scalar
@@ -269,7 +269,7 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
         return builder.emit("stablehlo.select", [mask, result, fill], [out])[0]
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def _take_axis(numbers: GatherDimensionNumbers, slice_sizes: Shape, shape: Shape, indices_ndim: int) -> int | None:
     """Returns the axis along which this gather is `np.take`, or None if it is not."""
     if len(numbers.start_index_map) != 1 or numbers.operand_batching_dims:
@@ -375,7 +375,7 @@ class ScatterOperation(Operation, Differentiable):
         raise NotImplementedError
 
     @abstractmethod
-    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
+    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
         """Combines `new` into the flat array `out`, in place, at indices that may repeat."""
         raise NotImplementedError
 
@@ -390,8 +390,8 @@ class ScatterOperation(Operation, Differentiable):
         dropped = (*n.inserted_window_dims, *n.operand_batching_dims)
         sizes = [min(size, 1) for size in operand]
         kept = [d for d in range(len(operand)) if d not in dropped]
-        for d, place in zip(kept, n.update_window_dims, strict=True):
-            sizes[d] = updates[place]
+        for d, axis in zip(kept, n.update_window_dims, strict=True):
+            sizes[d] = updates[axis]
         return IndexedWindows(
             operand,
             tuple(sizes),
@@ -479,11 +479,11 @@ class ScatterOperation(Operation, Differentiable):
                 at = [slice(starts.get(d, 0), starts.get(d, 0) + size) for d, size in enumerate(windows.sizes)]
                 out[tuple(at)] = self.merge(out[tuple(at)], updates.reshape(windows.sizes))
             return cast(out, x.dtype)
-        places = windows.index_arrays(np.where(inside[..., None], indices, 0), range(x.ndim))
+        positions = windows.index_arrays(np.where(inside[..., None], indices, 0), range(x.ndim))
         # NumPy's `ufunc.at` is fast only with one flat array of indices and updates.
         flat: NDArray = np.zeros((1,) * updates.ndim, np.int64)
-        for place, n in zip(places, x.shape, strict=True):
-            flat = flat * n + place
+        for position, n in zip(positions, x.shape, strict=True):
+            flat = flat * n + position
         flat = np.broadcast_to(flat, updates.shape)
         if not inside.all():
             mask = np.broadcast_to(inside.reshape(inside.shape + (1,) * (updates.ndim - count)), updates.shape)
@@ -539,34 +539,51 @@ class ScatterOperation(Operation, Differentiable):
         return builder.emit("stablehlo.scatter", [x, indices, updates], [out], attrs, [body])[0]
 
 
-@final
-class ScatterAdd(ScatterOperation, Transposable):
-    """Adds updates to windows; the transpose of `Gather`."""
+class ScatterArithmetic(ScatterOperation, Transposable):
+    """Combines updates with windows of numbers by an arithmetic operation."""
 
     __slots__ = ()
-    name = "scatter-add"
-    function = "scatter_add"
     takes = NUMBERS
+    hlo: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def ufunc(self) -> np.ufunc:
+        """The operation in NumPy."""
+        raise NotImplementedError
 
     @override
     def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        return old + new
+        out: NDArray = self.ufunc(old, new)
+        return out
 
     @override
-    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
-        np.add.at(out, places, new)
+    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
+        self.ufunc.at(out, positions, new)
 
     @override
     def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        return builder.emit("stablehlo.add", [old, new], [element])[0]
+        return builder.emit(self.hlo, [old, new], [element])[0]
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        """The rule of operations that are jointly linear in the operand and the updates."""
         out = bind1(self, *primals)
         x_t, _, updates_t = tangents
         if isinstance(x_t, Zero) and isinstance(updates_t, Zero):
             return [out], [Zero(out.aval.tangent())]
         return [out], [bind1(self, instantiate(x_t), primals[1], instantiate(updates_t))]
+
+
+@final
+class ScatterAdd(ScatterArithmetic):
+    """Adds updates to windows; the transpose of `Gather`."""
+
+    __slots__ = ()
+    name = "scatter-add"
+    function = "scatter_add"
+    hlo = "stablehlo.add"
+    ufunc = np.add
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, final
 
@@ -24,11 +23,12 @@ from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.arithmetic import div, max, mul, neg
 from tracefx.ops.elementwise.comparison import eq
-from tracefx.ops.elementwise.elementwise import NUMBERS, add
-from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.indexing.gather_scatter_add import (
     ScatterAdd,
+    ScatterArithmetic,
     ScatterDimensionNumbers,
     ScatterOperation,
     scatter_params,
@@ -64,8 +64,8 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
         return new
 
     @override
-    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
-        out[places] = new  # the last of several updates wins, as in XLA on the CPU
+    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
+        out[positions] = new  # the last of several updates wins, as in XLA on the CPU
 
     @override
     def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
@@ -179,31 +179,14 @@ def scatter(
 
 
 @final
-class ScatterSub(ScatterOperation, Transposable):
+class ScatterSub(ScatterArithmetic):
+    """The operand with the updates subtracted from windows at the given indices."""
+
     __slots__ = ()
     name = "scatter-sub"
     function = "scatter_sub"
-    takes = NUMBERS
-
-    @override
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        return old - new
-
-    @override
-    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
-        np.subtract.at(out, places, new)
-
-    @override
-    def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        return builder.emit("stablehlo.subtract", [old, new], [element])[0]
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        out = bind1(self, *primals)
-        x_t, _, updates_t = tangents
-        if isinstance(x_t, Zero) and isinstance(updates_t, Zero):
-            return [out], [Zero(out.aval.tangent())]
-        return [out], [bind1(self, instantiate(x_t), primals[1], instantiate(updates_t))]
+    hlo = "stablehlo.subtract"
+    ufunc = np.subtract
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
@@ -238,23 +221,14 @@ def scatter_sub(
 
 
 @final
-class ScatterMul(ScatterOperation, Transposable):
+class ScatterMul(ScatterArithmetic):
+    """The operand with windows at the given indices multiplied by the updates."""
+
     __slots__ = ()
     name = "scatter-mul"
     function = "scatter_mul"
-    takes = NUMBERS
-
-    @override
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        return old * new
-
-    @override
-    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
-        np.multiply.at(out, places, new)
-
-    @override
-    def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        return builder.emit("stablehlo.multiply", [old, new], [element])[0]
+    hlo = "stablehlo.multiply"
+    ufunc = np.multiply
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -317,31 +291,27 @@ class ScatterExtremum(ScatterOperation):
 
     __slots__ = ()
     takes = _ORDERED
-    direction: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def ufunc(self) -> np.ufunc:
-        raise NotImplementedError
+    extremum: ClassVar[Extremum]
 
     @override
-    def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
+    def merge(self, old: NDArray, new: NDArray) -> NDArray:
+        return self.extremum.pick(old, new)
+
+    @override
+    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
         if dtypes.is_complex(out.dtype):  # NumPy orders complex numbers differently
-            for place, element in zip(places.tolist(), new, strict=True):
-                out[place] = self.merge(out[place], element)
+            for position, element in zip(positions.tolist(), new, strict=True):
+                out[position] = self.merge(out[position], element)
             return
-        old = out.copy()
-        self.ufunc.at(out, places, new)
-        if dtypes.is_float(out.dtype) and (zeros := out == 0).any():  # of two zeros, NumPy may return either
-            preferred_sign = self.direction == "LT"  # the sign bit of the zero that wins
-            has_preferred = (old == 0) & (np.signbit(old) == preferred_sign)
-            np.logical_or.at(has_preferred, places, (new == 0) & (np.signbit(new) == preferred_sign))
-            winner, loser = (-0.0, 0.0) if preferred_sign else (0.0, -0.0)
-            out[zeros] = np.where(has_preferred[zeros], winner, loser).astype(out.dtype)
+        has_preferred = self.extremum.preferred_zeros(out) if dtypes.is_float(out.dtype) else None
+        self.extremum.ufunc.at(out, positions, new)
+        if has_preferred is not None and not out.all():
+            np.logical_or.at(has_preferred, positions, self.extremum.preferred_zeros(new))
+            out[:] = self.extremum.with_zero_signs(out, has_preferred)
 
     @override
     def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        return emit_min_max(builder, self.direction, element, old, new)
+        return self.extremum.emit(builder, element, old, new)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -369,28 +339,22 @@ def _one(aval: ShapedArray) -> Array:
 
 @final
 class ScatterMin(ScatterExtremum):
+    """The operand with the elementwise minimum of its windows at the given indices and the updates."""
+
     __slots__ = ()
     name = "scatter-min"
     function = "scatter_min"
-    direction = "LT"
-    ufunc = np.minimum
-
-    @override
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        return minimum(old, new)
+    extremum = MINIMUM
 
 
 @final
 class ScatterMax(ScatterExtremum):
+    """The operand with the elementwise maximum of its windows at the given indices and the updates."""
+
     __slots__ = ()
     name = "scatter-max"
     function = "scatter_max"
-    direction = "GT"
-    ufunc = np.maximum
-
-    @override
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        return maximum(old, new)
+    extremum = MAXIMUM
 
 
 def scatter_min(

@@ -30,11 +30,11 @@ def product_of_others(prim: ScatterOperation, operand: ShapedArray, indices: Val
         return full_like_aval(updates.aval, 1)
     numbering = dtypes.int32 if operand.size < 2**31 - 1 else dtypes.int64
     numbers = reshape(add(iota(numbering, operand.size), 1), operand.shape)
-    (places,) = bind(prim.matching_gather(operand.shape, shape), numbers, indices)  # 0 for dropped updates
+    (positions,) = bind(prim.matching_gather(operand.shape, shape), numbers, indices)  # 0 for dropped updates
     order = iota(numbering, count)
     sort = Sort(0, True, 1)
-    ordered = bind(sort, reshape(places, (count,)), order, reshape(updates, (count,)))
-    place, order, factors = [as_array(x) for x in ordered]
+    ordered = bind(sort, reshape(positions, (count,)), order, reshape(updates, (count,)))
+    position, order, factors = [as_array(x) for x in ordered]
     one = Literal(1, ShapedArray((), updates.aval.dtype))
     nowhere = Literal(-1, ShapedArray((), numbering))
 
@@ -45,7 +45,7 @@ def product_of_others(prim: ScatterOperation, operand: ShapedArray, indices: Val
             return pad(x, fill, [(direction * by, -direction * by, 0)])
 
         def there(x: Array, by: int) -> Array:
-            same = eq(place, moved(place, by, nowhere))
+            same = eq(position, moved(position, by, nowhere))
             return select(same, moved(x, by, one), full_like_aval(x.aval, 1))
 
         out, reach = there(factors, 1), 1

@@ -179,8 +179,8 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
             return np.take_along_axis(x, self.argsort(x), self.dimension)
         (key,) = [x] if dtypes.is_complex(x.dtype) else sort_keys(x)
         alike = not self.is_stable or dtypes.is_integer(x.dtype) or dtypes.is_bool(x.dtype) or key.all()
-        kind = None if alike else "stable"
-        return cast(np.sort(key, self.dimension, kind=kind), x.dtype)  # type: ignore[arg-type]  # None is valid too
+        ordered = np.sort(key, self.dimension) if alike else np.sort(key, self.dimension, kind="stable")
+        return cast(ordered, x.dtype)
 
     def argsort(self, *args: NDArray) -> NDArray:
         """Returns the indices that sort the keys."""
@@ -206,17 +206,17 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        place = next(dim for dim in dims if dim is not None)
+        position = next(dim for dim in dims if dim is not None)
         moved: list[Value] = []
         for x, dim in zip(args, dims, strict=True):
             if dim is None:
                 shape = list(x.aval.shape)
-                shape.insert(place, axis.size)
-                moved.append(broadcast_in_dim(x, shape, [i for i in range(len(shape)) if i != place]))
+                shape.insert(position, axis.size)
+                moved.append(broadcast_in_dim(x, shape, [i for i in range(len(shape)) if i != position]))
             else:
-                moved.append(move_axis(x, dim, place))
-        outs = bind(evolve(self, dimension=self.dimension + (place <= self.dimension)), *moved)
-        return outs, [place] * len(outs)
+                moved.append(move_axis(x, dim, position))
+        outs = bind(evolve(self, dimension=self.dimension + (position <= self.dimension)), *moved)
+        return outs, [position] * len(outs)
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
@@ -304,7 +304,7 @@ def sort(
     """
     keys = static_int("sort", num_keys, "num_keys")
     if not isinstance(operand, list | tuple):
-        x = as_value(operand, "sort: operand")  # type: ignore[arg-type]  # `as_value` raises for other types
+        x = as_value(operand, "sort: operand")
         if keys != 1:
             raise ValueError(f"sort: num_keys must be 1 for a single operand, got {keys}")
         (out,) = bind(Sort(canonicalize_axis("sort", dimension, x.aval.ndim, "dimension"), bool(is_stable), 1), x)

@@ -245,9 +245,9 @@ def permute_rows(x: Value, permutation: Value) -> Array:
     rank = x.aval.ndim
     stack = tuple(range(rank - 2))
     numbers = GatherDimensionNumbers((rank - 1,), (rank - 2,), (rank - 2,), stack, stack)
-    places = reshape(permutation, (*permutation.aval.shape, 1))
+    positions = reshape(permutation, (*permutation.aval.shape, 1))
     sizes = (*[1] * (rank - 1), x.aval.shape[-1])
-    return gather(x, places, numbers, sizes, unique_indices=True, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    return gather(x, positions, numbers, sizes, unique_indices=True, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def unpermute_rows(x: Value, permutation: Value) -> Array:
@@ -255,9 +255,9 @@ def unpermute_rows(x: Value, permutation: Value) -> Array:
     rank = x.aval.ndim
     stack = tuple(range(rank - 2))
     numbers = ScatterDimensionNumbers((rank - 1,), (rank - 2,), (rank - 2,), stack, stack)
-    places = reshape(permutation, (*permutation.aval.shape, 1))
+    positions = reshape(permutation, (*permutation.aval.shape, 1))
     mode = GatherScatterMode.PROMISE_IN_BOUNDS
-    return scatter_add(full_like_aval(x.aval, 0), places, x, numbers, unique_indices=True, mode=mode)
+    return scatter_add(full_like_aval(x.aval, 0), positions, x, numbers, unique_indices=True, mode=mode)
 
 
 def lu_solve(found: Value, permutation: Value, b: Value, trans: int = 0) -> Array:

@@ -16,17 +16,7 @@ from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.shape.slicing import slice_axis
-from tracefx.ops.structural import broadcast_in_dim, convert, full_like_aval, reduce_sum, transpose
-
-
-def rows_of(x: Value) -> int:
-    """Returns the number of rows."""
-    return x.aval.shape[-2]
-
-
-def columns_of(x: Value) -> int:
-    """Returns the number of columns."""
-    return x.aval.shape[-1]
+from tracefx.ops.structural import broadcast_in_dim, reduce_sum, transpose
 
 
 def matrix_transpose(x: Value) -> Array:
@@ -139,13 +129,3 @@ def pairwise_differences(v: Value) -> Array:
 def real_part(x: Value) -> Array:
     """Returns the real part, or `x` itself if it is real."""
     return real(x) if dtypes.is_complex(x.aval.dtype) else as_array(x)
-
-
-def as_dtype(x: Value, dtype: DType) -> Array:
-    """Returns `x` converted to `dtype`."""
-    return convert(x, dtype)
-
-
-def zeros(aval: ShapedArray) -> Array:
-    """Returns zeros of the given aval."""
-    return full_like_aval(aval, 0)

@@ -163,8 +163,8 @@ def geqrf(a: ArrayLike) -> tuple[Array, Array]:
 
 def geqp3(a: ArrayLike, first: ArrayLike, use_magma: bool | None = None) -> tuple[Array, Array, Array]:
     """Returns the results of `geqrf` for permuted columns, with the permutation (1-based) before the scales."""
-    out, places, taus = bind(Geqp3(use_magma), a, first)
-    return as_array(out), as_array(places), as_array(taus)
+    out, positions, taus = bind(Geqp3(use_magma), a, first)
+    return as_array(out), as_array(positions), as_array(taus)
 
 
 def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
@@ -241,10 +241,10 @@ class Qr(MatrixOperation, Differentiable, Expandable):
             k = m if self.full_matrices else min(m, n)
             q, r = eye(dtype, m, k, tuple(stack)), full_like_aval(ShapedArray((*stack, k, n), dtype), 0)
             return [q, r, *[full_like_aval(columns, 0)] * self.pivoting]
-        places: list[Value] = []
+        positions: list[Value] = []
         if self.pivoting:
             both, found, taus = geqp3(x, full_like_aval(columns, 0), self.use_magma)
-            places = [sub(found, 1)]
+            positions = [sub(found, 1)]
         else:
             both, taus = geqrf(x)
         reflections, r = both, both
@@ -254,16 +254,16 @@ class Qr(MatrixOperation, Differentiable, Expandable):
             reflections = pad(both, zero(both.aval), [*[(0, 0, 0)] * (rank - 1), (0, m - n, 0)])
         else:
             r = slice_axis(both, 0, n, rank - 2)
-        return [householder_product(reflections, taus), triu(r), *places]
+        return [householder_product(reflections, taus), triu(r), *positions]
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (x,), (t,) = primals, tangents
         assert not isinstance(t, Zero)
         outs = bind(self, x)
-        q, r, *places = outs
-        if places:
-            x, t = [matrix_transpose(permute_rows(matrix_transpose(v), places[0])) for v in (x, t)]
+        q, r, *positions = outs
+        if positions:
+            x, t = [matrix_transpose(permute_rows(matrix_transpose(v), positions[0])) for v in (x, t)]
         m, n = x.aval.shape[-2:]
         last = x.aval.ndim - 1
         if m < n:  # the first m columns determine q
@@ -274,7 +274,7 @@ class Qr(MatrixOperation, Differentiable, Expandable):
             dq, dr = _reduced_jvp(q, r, t)
         else:
             dq, dr = _full_jvp(q, r, t)
-        return outs, [dq, dr, *[Zero(p.aval.tangent()) for p in places]]
+        return outs, [dq, dr, *[Zero(p.aval.tangent()) for p in positions]]
 
 
 def _reduced_jvp(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
@@ -351,5 +351,5 @@ def qr(
     Array([[-5.]], dtype=float32)
     """
     outs = bind(Qr(bool(full_matrices), bool(pivoting), use_magma), as_value(x, "x"))
-    q, r, *places = [as_array(o) for o in outs]
-    return (q, r, places[0]) if places else (q, r)
+    q, r, *positions = [as_array(o) for o in outs]
+    return (q, r, positions[0]) if positions else (q, r)

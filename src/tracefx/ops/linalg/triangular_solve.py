@@ -128,12 +128,12 @@ class TriangularSolve(MatrixKernel, Differentiable, Transposable):
             return [bind1(self, *fronted)], [0]
         # One matrix for all right-hand sides, which are concatenated.
         rank = b.aval.ndim - 1
-        place = rank if self.left_side else rank - 1
-        spread = move_axis(b, b_dim, place)
+        position = rank if self.left_side else rank - 1
+        spread = move_axis(b, b_dim, position)
         shape = spread.aval.shape
-        at = place - 1
+        at = position - 1
         flat = reshape(spread, (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :]))
-        return [reshape(bind1(self, a, flat), shape)], [place]
+        return [reshape(bind1(self, a, flat), shape)], [position]
 
 
 def triangular_solve(
@@ -173,5 +173,5 @@ def triangular_solve(
     prim = TriangularSolve(conjugate, bool(left_side), bool(lower), bool(transpose_a), bool(unit_diagonal))
     if y.aval.ndim != x.aval.ndim - 1 or not y.aval.ndim:
         return bind1(prim, x, y)
-    place = y.aval.ndim - (0 if left_side else 1)
-    return squeeze(bind1(prim, x, expand_dims(y, (place,))), (place,))
+    position = y.aval.ndim - (0 if left_side else 1)
+    return squeeze(bind1(prim, x, expand_dims(y, (position,))), (position,))

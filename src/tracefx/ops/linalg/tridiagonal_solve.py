@@ -110,12 +110,12 @@ class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
             fronted = [batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
             return [bind1(self, *fronted)], [0]
         # One matrix for all right-hand sides, which are concatenated.
-        place = b.aval.ndim - 2
-        spread = move_axis(b, dim, place)
+        position = b.aval.ndim - 2
+        spread = move_axis(b, dim, position)
         *front, size, n = spread.aval.shape
         # The batch axis comes after the rows.
         flat = reshape(spread, (*front, size * n))
-        return [reshape(bind1(self, *diagonals, flat), spread.aval.shape)], [place]
+        return [reshape(bind1(self, *diagonals, flat), spread.aval.shape)], [position]
 
 
 def _solve_small(dl: Value, d: Value, du: Value, b: Value) -> Sequence[Value]:

@@ -21,22 +21,21 @@ from tracefx.core.values import Value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
-from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, mul, neg, sub
+from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, BinaryExtremum, mul, neg, sub
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import eq, ge, ne
 from tracefx.ops.elementwise.elementwise import FLOATS, NUMBERS, Smooth, add
-from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
+from tracefx.ops.elementwise.min_max import MAXIMUM
 from tracefx.ops.elementwise.selection import select, select_with_aval
 from tracefx.ops.elementwise.transcendental import exp, log1p, logistic
-from tracefx.ops.operation import Domain, LinearOperation, Operation
-from tracefx.ops.reductions.reduction import dtype_extreme
+from tracefx.ops.operation import Domain, LinearOperation, UnaryOperation
 from tracefx.ops.shape.shape import concatenate, rev, slice, slice_axis, stack
 from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, reshape
 
 
 @frozen(eq=False)
-class Cumulative(Operation):
+class Cumulative(UnaryOperation):
     """A cumulative reduction along one axis with an associative operation; `reverse` starts from its end."""
 
     axis: int
@@ -85,10 +84,8 @@ class Cumulative(Operation):
         return np.flip(cast(self.accumulate(np.flip(wide, self.axis)), x.dtype), self.axis)
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (dim,) = dims
-        assert dim is not None
-        return bind1(evolve(self, axis=self.axis + (dim <= self.axis)), *args), dim
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
+        return bind1(evolve(self, axis=self.axis + (dim <= self.axis)), x), dim
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -229,6 +226,8 @@ def _dual_jvp(prim: Smooth, x: DualNumber, y: DualNumber) -> DualNumber:
 
 @final
 class CumProd(CumulativeByScan):
+    """The cumulative product along an axis."""
+
     __slots__ = ()
     name = "cumprod"
 
@@ -249,62 +248,53 @@ class CumProd(CumulativeByScan):
         return builder.emit("stablehlo.multiply", [x, y], [out])[0]
 
 
+class CumulativeExtremum(CumulativeByScan):
+    """The cumulative maximum or minimum along an axis."""
+
+    __slots__ = ()
+    exact = True
+    binary: ClassVar[BinaryExtremum]
+    """The primitive that combines two elements."""
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return self.binary.extremum.identity(dtype)
+
+    @override
+    def accumulate(self, x: NDArray) -> NDArray:
+        extremum = self.binary.extremum
+        if dtypes.is_complex(x.dtype):
+            return _accumulate_loop(extremum.pick, x, self.axis)
+        out = np.asarray(extremum.ufunc.accumulate(x, self.axis))
+        if not dtypes.is_float(x.dtype) or out.all():
+            return out
+        return extremum.with_zero_signs(out, np.maximum.accumulate(extremum.preferred_zeros(x), self.axis))
+
+    @override
+    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
+        return _dual_jvp(self.binary, x, y)
+
+    @override
+    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return self.binary.extremum.emit(builder, out, x, y)
+
+
 @final
-class CumMax(CumulativeByScan):
+class CumMax(CumulativeExtremum):
+    """The cumulative maximum along an axis."""
+
     __slots__ = ()
     name = "cummax"
-    exact = True
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return dtype_extreme(dtype, -1)
-
-    @override
-    def accumulate(self, x: NDArray) -> NDArray:
-        if dtypes.is_complex(x.dtype):
-            return _accumulate_loop(maximum, x, self.axis)
-        out = np.asarray(np.maximum.accumulate(x, self.axis))
-        if not dtypes.is_float(x.dtype) or out.all():
-            return out
-        positive = np.maximum.accumulate((x == 0) & ~np.signbit(x), self.axis)  # 0.0 is greater than -0.0
-        return np.where(out == 0, np.where(positive, 0.0, -0.0), out)
-
-    @override
-    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
-        return _dual_jvp(MAX, x, y)
-
-    @override
-    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return emit_min_max(builder, "GT", out, x, y)
+    binary: ClassVar[BinaryExtremum] = MAX
 
 
 @final
-class CumMin(CumulativeByScan):
+class CumMin(CumulativeExtremum):
+    """The cumulative minimum along an axis."""
+
     __slots__ = ()
     name = "cummin"
-    exact = True
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return dtype_extreme(dtype, 1)
-
-    @override
-    def accumulate(self, x: NDArray) -> NDArray:
-        if dtypes.is_complex(x.dtype):
-            return _accumulate_loop(minimum, x, self.axis)
-        out = np.asarray(np.minimum.accumulate(x, self.axis))
-        if not dtypes.is_float(x.dtype) or out.all():
-            return out
-        negative = np.maximum.accumulate((x == 0) & np.signbit(x), self.axis)
-        return np.where(out == 0, np.where(negative, -0.0, 0.0), out)
-
-    @override
-    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
-        return _dual_jvp(MIN, x, y)
-
-    @override
-    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return emit_min_max(builder, "LT", out, x, y)
+    binary: ClassVar[BinaryExtremum] = MIN
 
 
 def _accumulate_loop(pick: Callable[[NDArray, NDArray], NDArray], x: NDArray, axis: int) -> NDArray:
@@ -328,7 +318,7 @@ class CumLogSumExp(CumulativeByScan):
 
     @override
     def identity(self, dtype: DType) -> Scalar:
-        return dtype_extreme(dtype, -1)
+        return MAXIMUM.identity(dtype)
 
     @override
     def accumulate(self, x: NDArray) -> NDArray:

@@ -25,8 +25,8 @@ from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.arithmetic import div, mul
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import LOGICAL, NUMBERS, add
-from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
-from tracefx.ops.operation import ANY_NUMBERS, Domain, Operation, memoize_aval, require_axes
+from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
+from tracefx.ops.operation import ANY_NUMBERS, Domain, UnaryOperation, memoize_aval, require_axes
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.shape.slicing import pad
 from tracefx.ops.static_integers import static_int, static_ints
@@ -43,7 +43,7 @@ from tracefx.ops.structural import (
 
 
 @frozen(eq=False)
-class Reduction(Operation):
+class Reduction(UnaryOperation):
     """A reduction over `axes` with an associative operation that has an identity element."""
 
     axes: tuple[int, ...]
@@ -65,10 +65,8 @@ class Reduction(Operation):
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in self.axes]))
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (dim,) = dims
-        assert dim is not None
-        out = bind1(self.with_axes(tuple([i + (i >= dim) for i in self.axes])), *args)
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
+        out = bind1(self.with_axes(tuple([i + (i >= dim) for i in self.axes])), x)
         return out, dim - sum(a < dim for a in self.axes)
 
     def with_axes(self, axes: tuple[int, ...]) -> Self:
@@ -106,25 +104,18 @@ class ReduceExtremum(Reduction, Differentiable):
     """The maximum or minimum over axes. NaN propagates; complex numbers are ordered by real, then imaginary part."""
 
     __slots__ = ()
-    direction: ClassVar[str]
-    """The comparison that holds if its first operand is the result."""
+    extremum: ClassVar[Extremum]
 
-    @abstractmethod
-    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
-        """Reduces `x` with NumPy, starting from `initial`."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def pick(self, x: NDArray, y: NDArray) -> NDArray:
-        """Returns XLA's maximum or minimum of two arrays, elementwise."""
-        raise NotImplementedError
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return self.extremum.identity(dtype)
 
     @override
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
         (x,) = avals
         if x.dtype not in NUMPY_NATIVE_DTYPES or not x.size:
             return self.kernel
-        fold = specialize_reduce(np.maximum.reduce if self.direction == "GT" else np.minimum.reduce, self.axes, x.ndim)
+        fold = specialize_reduce(self.extremum.ufunc.reduce, self.axes, x.ndim)
         return fold if dtypes.is_integer(x.dtype) else lambda x: self.checked(x, fold(x))
 
     def checked(self, x: NDArray, out: NDArray) -> NDArray:
@@ -139,7 +130,7 @@ class ReduceExtremum(Reduction, Differentiable):
         x = widen_for_numpy(x)
         if dtypes.is_complex(x.dtype) and np.isnan(x).any():
             return self.fold_in_order(x, start)
-        out = self.fold(x, start[()])
+        out = np.asarray(self.extremum.ufunc.reduce(x, axis=self.axes, initial=start[()]))
         if dtypes.is_float(x.dtype) and np.count_nonzero(out) != out.size:
             return self.fix_zero_signs(x, out).astype(args[0].dtype)
         return out.astype(args[0].dtype)
@@ -148,16 +139,14 @@ class ReduceExtremum(Reduction, Differentiable):
         """Reduces complex numbers with NaNs, one after the other: the result depends on the order."""
         rows = np.moveaxis(x, self.axes, range(len(self.axes)))
         rows = rows.reshape(-1, *rows.shape[len(self.axes) :])
-        return functools.reduce(self.pick, rows, np.broadcast_to(start, rows.shape[1:]))
+        return functools.reduce(self.extremum.pick, rows, np.broadcast_to(start, rows.shape[1:]))
 
     def fix_zero_signs(self, x: NDArray, out: NDArray) -> NDArray:
-        """Corrects the signs of zeros in `out`: 0.0 is greater than -0.0, but NumPy may return either."""
-        greater = self.direction == "GT"
-        preferred = (x == 0) & (np.signbit(x) != greater)
+        """Corrects the signs of zeros in `out`."""
+        preferred = self.extremum.preferred_zeros(x)
         if not np.count_nonzero(preferred):
             return out
-        zero = np.where(preferred.any(self.axes) == greater, 0.0, -0.0)
-        return np.where(out == 0, zero, out)
+        return self.extremum.with_zero_signs(out, np.asarray(preferred.any(self.axes)))
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -173,25 +162,10 @@ class ReduceExtremum(Reduction, Differentiable):
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         element = ShapedArray((), out.dtype)
         start = stablehlo.emit_scalar(builder, self.identity(out.dtype), out.dtype)
-        body = Region((element, element), lambda b, args: [emit_min_max(b, self.direction, element, *args)])
+        body = Region((element, element), lambda b, args: [self.extremum.emit(b, element, *args)])
         return builder.emit(
             "stablehlo.reduce", [*operands, start], [out], {"dimensions": DenseI64Array(self.axes)}, [body]
         )[0]
-
-
-def dtype_extreme(dtype: DType, sign: int) -> Scalar:
-    """Returns the greatest (`sign` 1) or least (-1) value of a dtype, infinities included."""
-    if dtypes.is_bool(dtype):
-        return sign > 0
-    if dtypes.is_integer(dtype):
-        info = dtypes.iinfo(dtype)
-        return int(info.max if sign > 0 else info.min)
-    bound = sign * float("inf")
-    part = dtypes.real_dtype(dtype)
-    if not np.isinf(np.asarray(bound, part)):  # dtypes without infinities convert them to NaN or the greatest number
-        limits = dtypes.finfo(part)
-        bound = float(limits.max if sign > 0 else limits.min)
-    return complex(bound, 0.0) if dtypes.is_complex(dtype) else bound
 
 
 @final
@@ -200,19 +174,7 @@ class ReduceMax(ReduceExtremum):
 
     __slots__ = ()
     name = "reduce_max"
-    direction = "GT"
-
-    @override
-    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
-        return np.asarray(np.maximum.reduce(x, axis=self.axes, initial=initial))
-
-    @override
-    def pick(self, x: NDArray, y: NDArray) -> NDArray:
-        return maximum(x, y)
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return dtype_extreme(dtype, -1)
+    extremum = MAXIMUM
 
 
 @final
@@ -221,19 +183,7 @@ class ReduceMin(ReduceExtremum):
 
     __slots__ = ()
     name = "reduce_min"
-    direction = "LT"
-
-    @override
-    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
-        return np.asarray(np.minimum.reduce(x, axis=self.axes, initial=initial))
-
-    @override
-    def pick(self, x: NDArray, y: NDArray) -> NDArray:
-        return minimum(x, y)
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return dtype_extreme(dtype, 1)
+    extremum = MINIMUM
 
 
 def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
@@ -377,10 +327,15 @@ class LogicalReduction(Reduction):
     __slots__ = ()
     domain = LOGICAL
 
+    @property
     @abstractmethod
+    def ufunc(self) -> np.ufunc:
+        """NumPy's function of two elements. Subclasses set it as a class attribute."""
+        raise NotImplementedError
+
     def fold(self, x: NDArray) -> NDArray:
         """Reduces `x` with NumPy."""
-        raise NotImplementedError
+        return np.asarray(self.ufunc.reduce(x, self.axes))
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -398,13 +353,12 @@ class LogicalReduction(Reduction):
 
 @final
 class ReduceAnd(LogicalReduction):
+    """The logical AND over axes; for integers, the bitwise AND."""
+
     __slots__ = ()
     name = "reduce_and"
     combine = "stablehlo.and"
-
-    @override
-    def fold(self, x: NDArray) -> NDArray:
-        return np.asarray(np.bitwise_and.reduce(x, self.axes))
+    ufunc = np.bitwise_and
 
     @override
     def identity(self, dtype: DType) -> Scalar:
@@ -415,13 +369,12 @@ class ReduceAnd(LogicalReduction):
 
 @final
 class ReduceOr(LogicalReduction):
+    """The logical OR over axes; for integers, the bitwise OR."""
+
     __slots__ = ()
     name = "reduce_or"
     combine = "stablehlo.or"
-
-    @override
-    def fold(self, x: NDArray) -> NDArray:
-        return np.asarray(np.bitwise_or.reduce(x, self.axes))
+    ufunc = np.bitwise_or
 
     @override
     def identity(self, dtype: DType) -> Scalar:
@@ -430,13 +383,12 @@ class ReduceOr(LogicalReduction):
 
 @final
 class ReduceXor(LogicalReduction):
+    """The logical XOR (parity) over axes; for integers, the bitwise XOR."""
+
     __slots__ = ()
     name = "reduce_xor"
     combine = "stablehlo.xor"
-
-    @override
-    def fold(self, x: NDArray) -> NDArray:
-        return np.asarray(np.bitwise_xor.reduce(x, self.axes))
+    ufunc = np.bitwise_xor
 
     @override
     def identity(self, dtype: DType) -> Scalar:
@@ -496,13 +448,12 @@ _ORDERED: Final = Domain("booleans, integers or floats", lambda d: not dtypes.is
 
 
 @frozen(eq=False)
-class ArgExtremum(Operation, Differentiable):
+class ArgExtremum(UnaryOperation, Differentiable):
     """The index of the maximum or minimum along one axis: the first one if several tie, or the first NaN."""
 
     axes: tuple[int, ...]
     index_dtype: DType
-    direction: ClassVar[str]
-    sign: ClassVar[int]
+    extremum: ClassVar[Extremum]
 
     @override
     @memoize_aval("axes", "index_dtype")
@@ -517,24 +468,19 @@ class ArgExtremum(Operation, Differentiable):
             raise ValueError(f"{self.name}: axis {self.axes[0]} of {x} has no elements to choose from")
         return ShapedArray(x.without_axis(self.axes[0]).shape, self.index_dtype)
 
-    @abstractmethod
-    def find(self, x: NDArray, axis: int) -> NDArray:
-        """Returns the indices with NumPy."""
-        raise NotImplementedError
-
     @override
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
         (x,), (axis,) = avals, self.axes
         if x.dtype not in NUMPY_NATIVE_DTYPES or self.index_dtype not in (dtypes.int32, dtypes.int64):
             return self.kernel
-        return lambda x: self.find(x, axis).astype(self.index_dtype)
+        return lambda x: np.asarray(self.extremum.find(x, axis), self.index_dtype)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
         narrow = dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) < 32
         wide = cast(x, dtypes.float32) if narrow else widen_for_numpy(x)
-        return cast(np.asarray(self.find(wide, self.axes[0])), self.index_dtype)
+        return cast(np.asarray(self.extremum.find(wide, self.axes[0])), self.index_dtype)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -542,17 +488,16 @@ class ArgExtremum(Operation, Differentiable):
         return [out], [Zero(out.aval.tangent())]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (dim,), (reduced,) = dims, self.axes
-        assert dim is not None
-        return bind1(type(self)((reduced + (reduced >= dim),), self.index_dtype), *args), dim - (reduced < dim)
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
+        (reduced,) = self.axes
+        return bind1(type(self)((reduced + (reduced >= dim),), self.index_dtype), x), dim - (reduced < dim)
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         x, (axis,) = stablehlo.emit_widened_unless_cpu(builder, operands[0]), self.axes
         numbers = ShapedArray(x.aval.shape, self.index_dtype)
         (indices,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
-        start = stablehlo.emit_scalar(builder, dtype_extreme(x.aval.dtype, -self.sign), x.aval.dtype)
+        start = stablehlo.emit_scalar(builder, self.extremum.identity(x.aval.dtype), x.aval.dtype)
         zero = stablehlo.emit_scalar(builder, 0, self.index_dtype)
         pair = (ShapedArray((), x.aval.dtype), ShapedArray((), self.index_dtype))
         outs = [ShapedArray(out.shape, x.aval.dtype), out]
@@ -564,7 +509,7 @@ class ArgExtremum(Operation, Differentiable):
         """Emits the combination of two pairs of a value and its index."""
         x, i, y, j = args
         truth = ShapedArray((), dtypes.bool_)
-        better = stablehlo.emit_compare(builder, self.direction, x, y)
+        better = stablehlo.emit_compare(builder, self.extremum.direction, x, y)
         if dtypes.is_float(x.aval.dtype):
             (better,) = builder.emit("stablehlo.or", [better, stablehlo.emit_compare(builder, "NE", x, x)], [truth])
         tie, earlier = stablehlo.emit_compare(builder, "EQ", x, y), stablehlo.emit_compare(builder, "LT", i, j)
@@ -581,12 +526,7 @@ class ArgMax(ArgExtremum):
 
     __slots__ = ()
     name = "argmax"
-    direction = "GT"
-    sign = 1
-
-    @override
-    def find(self, x: NDArray, axis: int) -> NDArray:
-        return np.asarray(np.argmax(x, axis))
+    extremum = MAXIMUM
 
 
 @final
@@ -595,12 +535,7 @@ class ArgMin(ArgExtremum):
 
     __slots__ = ()
     name = "argmin"
-    direction = "LT"
-    sign = -1
-
-    @override
-    def find(self, x: NDArray, axis: int) -> NDArray:
-        return np.asarray(np.argmin(x, axis))
+    extremum = MINIMUM
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:

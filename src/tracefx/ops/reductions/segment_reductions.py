@@ -15,10 +15,11 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
 from tracefx.core.literal import Scalar
 from tracefx.core.values import Value, as_value
+from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM
 from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers, scatter_add
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter import scatter_max, scatter_min, scatter_mul
-from tracefx.ops.reductions.reduction import dtype_extreme, reduce_max, reduce_min, reduce_prod
+from tracefx.ops.reductions.reduction import reduce_max, reduce_min, reduce_prod
 from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import concatenate, expand_dims
 from tracefx.ops.static_integers import ShapeError, static_int
@@ -38,8 +39,8 @@ class SegmentReduction:
 
 SEGMENT_SUM = SegmentReduction("segment_sum", scatter_add, reduce_sum, lambda dtype: 0)
 SEGMENT_PROD = SegmentReduction("segment_prod", scatter_mul, reduce_prod, lambda dtype: 1)
-SEGMENT_MAX = SegmentReduction("segment_max", scatter_max, reduce_max, lambda dtype: dtype_extreme(dtype, -1))
-SEGMENT_MIN = SegmentReduction("segment_min", scatter_min, reduce_min, lambda dtype: dtype_extreme(dtype, 1))
+SEGMENT_MAX = SegmentReduction("segment_max", scatter_max, reduce_max, MAXIMUM.identity)
+SEGMENT_MIN = SegmentReduction("segment_min", scatter_min, reduce_min, MINIMUM.identity)
 
 
 def segment_sum(

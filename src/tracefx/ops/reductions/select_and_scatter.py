@@ -28,11 +28,11 @@ from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.arithmetic import sub
 from tracefx.ops.elementwise.elementwise import REALS, add
+from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.indexing.gather_scatter_add import ScatterAdd, ScatterDimensionNumbers
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.operation import Operation
 from tracefx.ops.padding_types import Pads
-from tracefx.ops.reductions.reduction import dtype_extreme
 from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows, padding_attr
 from tracefx.ops.shape.array_creation import iota
 from tracefx.ops.shape.slicing import Pad, Slice, pad, slice
@@ -47,9 +47,14 @@ class SelectComparator(Enum):
     GE = "ge"
     LE = "le"
 
+    @property
+    def extremum(self) -> Extremum:
+        """The function whose result is selected."""
+        return MAXIMUM if self is SelectComparator.GE else MINIMUM
+
     def start(self, dtype: DType) -> Scalar:
         """Returns the initial value, which every element replaces."""
-        return dtype_extreme(dtype, -1 if self is SelectComparator.GE else 1)
+        return self.extremum.identity(dtype)
 
     def keeps(self, x: NDArray, y: NDArray) -> NDArray:
         """Returns where the selected element `x` stays selected against `y`, in NumPy."""

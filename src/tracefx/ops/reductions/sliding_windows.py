@@ -69,16 +69,16 @@ class SlidingWindows:
         sizes = zip(self.padded_shape(shape), self.dilated_dimensions, self.strides, strict=True)
         return tuple([max((n - reach) // step + 1, 0) for n, reach, step in sizes])
 
-    def with_axis(self, place: int) -> SlidingWindows:
-        """Returns the windows for arrays with one more axis at `place`, along which their size is 1."""
+    def with_axis(self, position: int) -> SlidingWindows:
+        """Returns the windows for arrays with one more axis at `position`, along which their size is 1."""
 
         def inserted(xs: Ints) -> Ints:
-            return (*xs[:place], 1, *xs[place:])
+            return (*xs[:position], 1, *xs[position:])
 
         return SlidingWindows(
             inserted(self.dimensions),
             inserted(self.strides),
-            (*self.padding[:place], (0, 0), *self.padding[place:]),
+            (*self.padding[:position], (0, 0), *self.padding[position:]),
             inserted(self.base_dilation),
             inserted(self.window_dilation),
         )

@@ -21,8 +21,7 @@ from tracefx.lowering import Builder, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.elementwise import NUMBERS
-from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
-from tracefx.ops.operation import ANY, Domain, Operation, memoize_aval
+from tracefx.ops.operation import ANY, Domain, UnaryOperation, memoize_aval
 from tracefx.ops.padding_types import Pads
 from tracefx.ops.reductions.reduction import widen_for_numpy
 from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectComparator
@@ -33,7 +32,7 @@ from tracefx.ops.structural import constant_like_aval, match_aval
 
 
 @frozen(eq=False)
-class WindowReduction(Operation, Differentiable):
+class WindowReduction(UnaryOperation, Differentiable):
     """Reduces every window, starting from the identity element, with which the array is also padded."""
 
     window_dimensions: Shape
@@ -97,10 +96,8 @@ class WindowReduction(Operation, Differentiable):
         return cast(np.asarray(out), x.dtype)
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (dim,) = dims
-        assert dim is not None
-        return bind1(self.from_windows(self.windows.with_axis(dim)), *args), dim
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
+        return bind1(self.from_windows(self.windows.with_axis(dim)), x), dim
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -120,6 +117,8 @@ class WindowReduction(Operation, Differentiable):
 
 @final
 class ReduceWindowSum(WindowReduction, Transposable):
+    """The sums of windows of the operand."""
+
     __slots__ = ()
     name = "reduce_window_sum"
     domain = NUMBERS
@@ -190,11 +189,11 @@ class WindowExtremum(WindowReduction):
 
     @override
     def fold(self, x: NDArray, y: NDArray) -> NDArray:
-        return maximum(x, y) if self.select_prim is SelectComparator.GE else minimum(x, y)
+        return self.select_prim.extremum.pick(x, y)
 
     @override
     def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return emit_min_max(builder, "GT" if self.select_prim is SelectComparator.GE else "LT", element, x, y)
+        return self.select_prim.extremum.emit(builder, element, x, y)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -208,6 +207,8 @@ class WindowExtremum(WindowReduction):
 
 @final
 class ReduceWindowMax(WindowExtremum):
+    """The maxima of windows of the operand."""
+
     __slots__ = ()
     name = "reduce_window_max"
     select_prim = SelectComparator.GE
@@ -215,6 +216,8 @@ class ReduceWindowMax(WindowExtremum):
 
 @final
 class ReduceWindowMin(WindowExtremum):
+    """The minima of windows of the operand."""
+
     __slots__ = ()
     name = "reduce_window_min"
     select_prim = SelectComparator.LE

@@ -125,7 +125,7 @@ def full(shape: Sequence[int] | SupportsIndex, fill_value: ArrayLike, dtype: DTy
     >>> full((2,), 1.5)
     Array([1.5, 1.5], dtype=float32, weak_type=True)
     """
-    sizes = static_shape("full", shape if is_sequence_like(shape) else (shape,))  # type: ignore[arg-type]
+    sizes = static_shape("full", shape if is_sequence_like(shape) else (shape,))
     if dtype is not None and type(fill_value) is int:
         fill_value = convert_element_type(fill_value, dtype) if _is_wide(fill_value) else fill_value
     value = as_value(fill_value, "fill_value")

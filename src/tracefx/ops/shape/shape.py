@@ -37,6 +37,7 @@ from tracefx.ops.operation import (
     DataMovement,
     HasNumpyKernel,
     LinearOperation,
+    UnaryOperation,
     arity_error,
     memoize_aval,
     static_shape,
@@ -63,12 +64,12 @@ from tracefx.ops.structural import (
 )
 
 
-def batch_at(x: Value, dim: int | None, axis: MappedAxis, place: int) -> Array:
-    """Returns `x` with its batch axis at position `place`. If `dim` is None, `x` is broadcast along a new one."""
+def batch_at(x: Value, dim: int | None, axis: MappedAxis, position: int) -> Array:
+    """Returns `x` with its batch axis at position `position`. If `dim` is None, `x` is broadcast along a new one."""
     if dim is not None:
-        return move_axis(x, dim, place)
-    shape = (*x.aval.shape[:place], axis.size, *x.aval.shape[place:])
-    return broadcast_in_dim(x, shape, [i for i in range(len(shape)) if i != place])
+        return move_axis(x, dim, position)
+    shape = (*x.aval.shape[:position], axis.size, *x.aval.shape[position:])
+    return broadcast_in_dim(x, shape, [i for i in range(len(shape)) if i != position])
 
 
 # ------------------------------------------------------------------ squeeze, expand_dims
@@ -76,7 +77,7 @@ def batch_at(x: Value, dim: int | None, axis: MappedAxis, place: int) -> Array:
 
 @final
 @frozen(eq=False)
-class Squeeze(LinearOperation, DataMovement):
+class Squeeze(UnaryOperation, LinearOperation, DataMovement):
     """Removes axes of size 1."""
 
     name = "squeeze"
@@ -100,9 +101,7 @@ class Squeeze(LinearOperation, DataMovement):
         return [reshape(ct, args[0].aval.shape)]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
         out = squeeze(x, [i + (i >= dim) for i in self.dimensions])
         return out, dim - sum(i < dim for i in self.dimensions)
 
@@ -184,7 +183,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
 
 @final
 @frozen(eq=False)
-class Tile(LinearOperation, DataMovement):
+class Tile(UnaryOperation, LinearOperation, DataMovement):
     """Repeats an array along its axes."""
 
     name = "tile"
@@ -219,16 +218,14 @@ class Tile(LinearOperation, DataMovement):
         return [match_aval(reduce_sum(reshape(ct, self.copies(x)), range(0, 2 * x.ndim, 2)), x)]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (dim,) = dims
-        assert dim is not None
-        return bind1(Tile((*self.reps[:dim], 1, *self.reps[dim:])), *args), dim
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
+        return bind1(Tile((*self.reps[:dim], 1, *self.reps[dim:])), x), dim
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         (x,) = operands
-        places = range(1, 2 * out.ndim, 2)
-        copies = stablehlo.emit_broadcast(builder, x, self.copies(x.aval), places)
+        positions = range(1, 2 * out.ndim, 2)
+        copies = stablehlo.emit_broadcast(builder, x, self.copies(x.aval), positions)
         return copies if out.shape == copies.aval.shape else builder.emit("stablehlo.reshape", [copies], [out])[0]
 
 
@@ -313,9 +310,9 @@ class Concatenate(JoinOperation):
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        place = next(d for d in dims if d is not None)
-        moved = [batch_at(x, d, axis, place) for x, d in zip(args, dims, strict=True)]
-        return bind1(Concatenate(self.dimension + (place <= self.dimension)), *moved), place
+        position = next(d for d in dims if d is not None)
+        moved = [batch_at(x, d, axis, position) for x, d in zip(args, dims, strict=True)]
+        return bind1(Concatenate(self.dimension + (position <= self.dimension)), *moved), position
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -458,10 +455,10 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNu
 
     @override
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., list[NDArray] | NDArray]:
-        start, places = 0, []
+        start, positions = 0, []
         for n in self.sizes:
-            places.append((*[builtins.slice(None)] * self.axis, builtins.slice(start, start := start + n)))
-        return (lambda x: [x[at] for at in places]) if len(places) != 1 else lambda x: x
+            positions.append((*[builtins.slice(None)] * self.axis, builtins.slice(start, start := start + n)))
+        return (lambda x: [x[at] for at in positions]) if len(positions) != 1 else lambda x: x
 
     @override
     def impl(self, *args: NDArray) -> Sequence[NDArray]:

@@ -15,7 +15,7 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.shape.shape import concatenate
-from tracefx.ops.shape.slicing import Slice, pad
+from tracefx.ops.shape.slicing import pad
 
 _MIN_CONTIGUOUS: Final = 16
 """The fewest contiguous elements for which a copy of their own is worth it."""
@@ -54,9 +54,9 @@ class SliceCotangents:
         """Adds a cotangent of the whole array."""
         self.whole = ct if self.whole is None else bind1(ADD, self.whole, ct)
 
-    def add_window(self, window: Slice, ct: Value) -> None:
-        """Adds the cotangent of the output of `window`, a slice without strides."""
-        bounds = window.start_indices, window.limit_indices
+    def add_window(self, starts: Sequence[int], limits: Sequence[int], ct: Value) -> None:
+        """Adds the cotangent of the window from the indices `starts` to `limits` (exclusive)."""
+        bounds = tuple(starts), tuple(limits)
         previous = self.windows.get(bounds)
         self.windows[bounds] = ct if previous is None else bind1(ADD, previous, ct)
 

@@ -16,6 +16,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import (
+    ExtractsWindow,
     MappedAxis,
     Tangent,
     UndefinedPrimal,
@@ -26,7 +27,7 @@ from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import operands as together
 from tracefx.ops.elementwise.selection import select_n
-from tracefx.ops.operation import DataMovement, LinearOperation, memoize_aval
+from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation, memoize_aval
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.static_integers import concretize, static_ints
 from tracefx.ops.structural import (
@@ -42,7 +43,7 @@ from tracefx.ops.structural import (
 
 @final
 @frozen(eq=False)
-class Slice(LinearOperation, DataMovement):
+class Slice(UnaryOperation, LinearOperation, DataMovement, ExtractsWindow):
     """Extracts a static, possibly strided window."""
 
     name = "slice"
@@ -53,6 +54,11 @@ class Slice(LinearOperation, DataMovement):
     @property
     def steps(self) -> tuple[int, ...]:
         return (1,) * len(self.start_indices) if self.strides is None else self.strides
+
+    @property
+    @override
+    def window(self) -> tuple[Shape, Shape] | None:
+        return (self.start_indices, self.limit_indices) if self.strides is None else None
 
     @override
     @memoize_aval("start_indices", "limit_indices", "strides")
@@ -95,9 +101,7 @@ class Slice(LinearOperation, DataMovement):
         return [pad(ct, zero(ct.aval), config)]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
         strides = None if self.strides is None else _insert(self.strides, dim, 1)
         start, limit = _insert(self.start_indices, dim, 0), _insert(self.limit_indices, dim, axis.size)
         return slice(x, start, limit, strides), dim
@@ -112,9 +116,9 @@ class Slice(LinearOperation, DataMovement):
         return builder.emit("stablehlo.slice", operands, [out], attrs)[0]
 
 
-def _insert(xs: tuple[int, ...], place: int, x: int) -> tuple[int, ...]:
-    """Returns `xs` with `x` inserted at index `place`."""
-    return (*xs[:place], x, *xs[place:])
+def _insert(xs: tuple[int, ...], position: int, x: int) -> tuple[int, ...]:
+    """Returns `xs` with `x` inserted at index `position`."""
+    return (*xs[:position], x, *xs[position:])
 
 
 def slice(
@@ -312,7 +316,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 
 @final
 @frozen(eq=False)
-class Rev(LinearOperation, DataMovement):
+class Rev(UnaryOperation, LinearOperation, DataMovement):
     """Reverses the order of elements along axes."""
 
     name = "rev"
@@ -339,9 +343,7 @@ class Rev(LinearOperation, DataMovement):
         return [rev(ct, self.dimensions)]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (x,), (dim,) = args, dims
-        assert dim is not None
+    def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
         return rev(x, [d + (d >= dim) for d in self.dimensions]), dim
 
     @override

@@ -17,7 +17,7 @@ from tracefx.ops.linalg.triangular_solve import triangular_solve
 from tracefx.ops.structural import convert, full_like_aval
 from tracefx.scipy.linalg.batching import as_linear_system, map_over_batch, restore_vector
 from tracefx.scipy.linalg.factorizations import _cho_solve, _cholesky, schur
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.loops import fori_loop
 from tracefx.transforms.solvers import custom_linear_solve
 
@@ -100,7 +100,7 @@ def solve(
     return restore_vector(_solve_positive_definite(x, columns, lower=bool(lower)), is_vector)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _solve_positive_definite(a: Array, b: Array, *, lower: bool) -> Array:
     factor = _cholesky(stop_gradient(a), lower=lower)
 
@@ -158,7 +158,7 @@ def solve_triangular(
     return restore_vector(out, is_vector)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _solve_triangular(a: Array, b: Array, *, how: str, lower: bool, unit: bool) -> Array:
     return triangular_solve(
         *(a, b), left_side=True, lower=lower, transpose_a=how != "N", conjugate_a=how == "C", unit_diagonal=unit
@@ -204,7 +204,7 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
     return map_over_batch("solve_sylvester", one, (a, b, c), (2, 2, 2))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _sylvester(a: Array, b: Array, c: Array, *, method: str, tol: float) -> Array:
     complex_type = complex_dtype(dtypes.real_dtype(c.dtype))
     eigenvalues_a, eigenvalues_b = linalg.eigvals(stop_gradient(a)), linalg.eigvals(stop_gradient(b))

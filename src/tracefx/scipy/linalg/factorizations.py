@@ -27,7 +27,7 @@ from tracefx.ops.shape.shape import expand_dims
 from tracefx.ops.shape.slicing import pad, slice_axis
 from tracefx.ops.structural import broadcast_to, convert, full_like_aval, reshape
 from tracefx.scipy.linalg.batching import as_linear_system, as_matrix, as_square_matrix, restore_vector
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 # ------------------------------------------------------------------ Cholesky
 
@@ -55,7 +55,7 @@ def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check
     return _cholesky(as_square_matrix("cholesky", a), lower=bool(lower))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _cholesky(x: Array, *, lower: bool) -> Array:
     factor = cholesky_operations.cholesky(x if lower else adjoint(x), symmetrize_input=False)
     return factor if lower else adjoint(factor)
@@ -111,7 +111,7 @@ def cho_solve(
     return restore_vector(_cho_solve(factor, columns, lower=bool(lower)), is_vector)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _cho_solve(c: Array, b: Array, *, lower: bool) -> Array:
     x = triangular_solve(c, b, left_side=True, lower=lower, transpose_a=not lower, conjugate_a=not lower)
     return triangular_solve(c, x, left_side=True, lower=lower, transpose_a=lower, conjugate_a=lower)
@@ -141,7 +141,7 @@ def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
     return _lu_factor(as_matrix("lu_factor", a))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _lu_factor(x: Array) -> tuple[Array, Array]:
     lu, pivots, _ = lu_operations.lu(x)
     return lu, pivots
@@ -182,7 +182,7 @@ def lu_solve(
     return restore_vector(_lu_solve(factors, pivot_rows, columns, trans=trans), is_vector)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _lu_solve(factors: Array, pivots: Array, b: Array, *, trans: int) -> Array:
     permutation = lu_operations.lu_pivots_to_permutation(pivots, factors.shape[-1])
     return lu_operations.lu_solve(factors, permutation, b, trans)
@@ -225,7 +225,7 @@ def lu(
     return _lu(as_matrix("lu", a), permute_l=bool(permute_l))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _lu(x: Array, *, permute_l: bool) -> tuple[Array, Array] | tuple[Array, Array, Array]:
     factors, _, permutation = lu_operations.lu(x)
     *batch_shape, m, n = x.shape
@@ -279,7 +279,7 @@ def qr(
     return factors[1:] if mode == "r" else factors
 
 
-@at_once
+@eager_cached(compiled=True)
 def _qr(x: Array, *, full_matrices: bool, pivoting: bool) -> tuple[Array, Array] | tuple[Array, Array, Array]:
     return qr_operations.qr(x, full_matrices=full_matrices, pivoting=pivoting)
 
@@ -328,13 +328,13 @@ def qr_multiply(
         raise ValueError(f"qr_multiply: c must have {expected_size} {'rows' if left else 'columns'}, got {y.aval}")
     batch_shape = broadcast_operand_shapes("qr_multiply", x.shape[:-2], y.shape[:-2])
     x, y = broadcast_to(x, (*batch_shape, m, n)), broadcast_to(y, (*batch_shape, *y.shape[-2:]))
-    product, *others = _qr_multiply(x, y, left=left, pivoting=bool(pivoting), conjugate=bool(conjugate))
+    product, r, *columns = _qr_multiply(x, y, left=left, pivoting=bool(pivoting), conjugate=bool(conjugate))
     if is_vector:
         product = reshape(product, (product.size,))
-    return (product, *others)  # type: ignore[return-value]  # two or three results
+    return (product, r, columns[0]) if columns else (product, r)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _qr_multiply(x: Array, c: Array, *, left: bool, pivoting: bool, conjugate: bool) -> tuple[Array, ...]:
     m, n = x.shape[-2:]
     k, rank = min(m, n), x.ndim
@@ -392,7 +392,7 @@ def svd(
     return _svd(as_matrix("svd", a), full_matrices=bool(full_matrices), compute_uv=bool(compute_uv))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _svd(x: Array, *, full_matrices: bool, compute_uv: bool) -> Array | tuple[Array, Array, Array]:
     return svd_operations.svd(x, full_matrices=full_matrices, compute_uv=compute_uv)
 
@@ -441,7 +441,7 @@ def eigh(
     return _eigh(as_square_matrix("eigh", a), lower=bool(lower), only=bool(eigvals_only))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _eigh(x: Array, *, lower: bool, only: bool) -> Array | tuple[Array, Array]:
     vectors, values = eigen.eigh(x, lower=lower)
     return values if only else (values, vectors)
@@ -474,7 +474,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     return _schur(as_square_matrix("schur", a), output=output)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _schur(x: Array, *, output: str) -> tuple[Array, Array]:
     if output == "complex":
         x = convert(x, complex_dtype(dtypes.real_dtype(x.dtype)))
@@ -509,7 +509,7 @@ def hessenberg(
     return _hessenberg(x, calc_q=bool(calc_q))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _hessenberg(x: Array, *, calc_q: bool) -> Array | tuple[Array, Array]:
     packed, taus = schur_operations.hessenberg(x)
     h = triu(packed, -1)

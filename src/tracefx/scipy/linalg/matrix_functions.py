@@ -23,9 +23,9 @@ from tracefx.ops.linalg.triangular_solve import triangular_solve
 from tracefx.ops.structural import convert, full_like_aval
 from tracefx.scipy.linalg.batching import as_matrix, as_square_matrix, map_over_batch
 from tracefx.scipy.linalg.factorizations import schur
-from tracefx.transforms.at_once import at_once
 from tracefx.transforms.conditionals import cond, switch
 from tracefx.transforms.differentiation import jvp
+from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.loops import fori_loop
 from tracefx.transforms.scans import scan
 
@@ -81,7 +81,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     return map_over_batch("expm", one, (x,), (2,))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _expm(x: Array, *, upper: bool, most: int) -> Array:
     bounds, largest = _BOUNDS[dtypes.real_dtype(x.dtype).itemsize]
     size = stop_gradient(fnp.linalg.norm(x, 1))
@@ -174,7 +174,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
     return map_over_batch("sqrtm", _sqrtm, (as_square_matrix("sqrtm", A),), (2,))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _sqrtm(x: Array) -> Array:
     t, z = schur(x, "complex")
     roots = fnp.sqrt(diagonal(t))
@@ -282,7 +282,7 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     return map_over_batch("rsf2csf", _triangular, (convert(t, wide), convert(z, wide)), (2, 2))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _triangular(t: Array, z: Array) -> tuple[Array, Array]:
     """Rotates each 2x2 block of the diagonal to triangular form."""
     n, eps = t.shape[-1], float(dtypes.finfo(t.dtype).eps)
@@ -368,7 +368,7 @@ def polar(
     return map_over_batch("polar", one, (x,), (2,))
 
 
-@at_once
+@eager_cached(compiled=True)
 def _polar(x: Array, *, right: bool, by_svd: bool, eps: float | None, most: int | None) -> tuple[Array, Array]:
     if not by_svd:
         u, h, _, _ = qdwh(x if right else adjoint(x), eps=eps, max_iterations=most)

@@ -10,7 +10,7 @@ from tracefx.core.values import as_value
 from tracefx.ops.linalg import eigen
 from tracefx.ops.linalg.lapack import LAPACK_NUMBERS
 from tracefx.ops.static_integers import static_int
-from tracefx.transforms.at_once import at_once
+from tracefx.transforms.eager_calls import eager_cached
 
 
 def eigh_tridiagonal(
@@ -62,12 +62,12 @@ def eigh_tridiagonal(
     if select == "i":
         if select_range is None or select_range[0] > select_range[1]:
             raise ValueError(f"eigh_tridiagonal: select_range must be two indices in order, got {select_range!r}")
-        first, last = [static_int("eigh_tridiagonal", i, "select_range") for i in select_range]  # type: ignore[arg-type]  # static_int rejects floats
+        first, last = [static_int("eigh_tridiagonal", i, "select_range") for i in select_range]
         subset = first, last + 1
     return _eigh_tridiagonal(x, y, only=bool(eigvals_only), subset=subset)
 
 
-@at_once
+@eager_cached(compiled=True)
 def _eigh_tridiagonal(d: Array, e: Array, *, only: bool, subset: tuple[int, int] | None) -> Array | tuple[Array, Array]:
     diagonal = d.real if dtypes.is_complex(d.dtype) else d
     matrix = fnp.diag(diagonal.astype(d.dtype)) + fnp.diag(e, -1)

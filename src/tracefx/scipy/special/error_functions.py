@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import SupportsIndex
 
@@ -12,6 +11,7 @@ import tracefx.numpy as fnp
 from tracefx.control.special.polynomials import chebyshev, chebyshev_on
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import NDArray
 from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
 from tracefx.ops.elementwise import complex as complex_numbers
@@ -29,7 +29,6 @@ from tracefx.scipy.special.chebyshev_coefficients import (
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
 
-_ROOT_2 = math.sqrt(2)
 _ROOT_PI = math.sqrt(math.pi)
 
 # ------------------------------------------------------------------ the error function
@@ -351,7 +350,7 @@ def _owens_integral(h: Array, a: Array) -> Array:
     return total * width * fnp.exp(-0.5 * h * h) / (4 * math.pi)
 
 
-@functools.cache
+@memoize(256)
 def _legendre(n: int) -> tuple[NDArray, NDArray]:
     nodes, weights = np.polynomial.legendre.leggauss(n)
     return nodes, weights

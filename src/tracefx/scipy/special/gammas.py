@@ -338,7 +338,7 @@ def multigammaln(a: ArrayLike, d: ArrayLike) -> Array:
     >>> float(multigammaln(2.0, 1)) == float(gammaln(2.0))
     True
     """
-    count = static_int("multigammaln", d, "d")  # type: ignore[arg-type]  # static_int rejects traced arrays
+    count = static_int("multigammaln", d, "d")
     (value,) = promote_real("multigammaln", a)
     total = fnp.zeros_like(value) + 0.25 * count * (count - 1) * math.log(math.pi)
     for i in range(count):

@@ -1,72 +1,26 @@
 """Probability distributions and sample statistics, with the names and arguments of `jax.scipy.stats`.
 
-Each distribution is a module of functions, whose arguments broadcast together. `loc` and `scale` shift and scale the
+Each distribution is a namespace of functions, whose arguments broadcast together. `loc` and `scale` shift and scale the
 distribution: densities are functions of `(x - loc) / scale`. Results are NaN where `scale` is not positive.
 """
 
-from __future__ import annotations
+import sys as _sys
+from types import ModuleType as _ModuleType
+from typing import cast as _cast
 
-from tracefx.scipy.stats import (
-    bernoulli,
-    beta,
-    betabinom,
-    binom,
-    cauchy,
-    chi2,
-    dirichlet,
-    expon,
-    gamma,
-    gennorm,
-    geom,
-    gumbel_l,
-    gumbel_r,
-    laplace,
-    logistic,
-    multinomial,
-    multivariate_normal,
-    nbinom,
-    norm,
-    pareto,
-    poisson,
-    t,
-    truncnorm,
-    uniform,
-    vonmises,
-    wrapcauchy,
-)
-from tracefx.scipy.stats.density_estimation import gaussian_kde
-from tracefx.scipy.stats.sample_statistics import ModeResult, mode, rankdata, sem
+from tracefx.lazy_stubs import attach as _attach
+from tracefx.scipy.stats import discrete as _discrete
+from tracefx.scipy.stats import location_scale as _location_scale
+from tracefx.scipy.stats import multivariate as _multivariate
+from tracefx.scipy.stats import shaped as _shaped
+from tracefx.scipy.stats.distributions import DistributionFunctions as _DistributionFunctions
 
-__all__ = [
-    "bernoulli",
-    "beta",
-    "betabinom",
-    "binom",
-    "cauchy",
-    "chi2",
-    "dirichlet",
-    "expon",
-    "gamma",
-    "gennorm",
-    "geom",
-    "gumbel_l",
-    "gumbel_r",
-    "laplace",
-    "logistic",
-    "multinomial",
-    "multivariate_normal",
-    "nbinom",
-    "norm",
-    "pareto",
-    "poisson",
-    "t",
-    "truncnorm",
-    "uniform",
-    "vonmises",
-    "wrapcauchy",
-    "gaussian_kde",
-    "mode",
-    "ModeResult",
-    "rankdata",
-    "sem",
-]
+__getattr__, __dir__ = _attach(__name__)
+
+# In JAX, distributions are modules: `import jax.scipy.stats.norm` and `from jax.scipy.stats.norm import pdf` work.
+_sys.modules |= {
+    f"{__name__}.{name}": _cast(_ModuleType, each)
+    for module in (_discrete, _location_scale, _multivariate, _shaped)
+    for name, each in vars(module).items()
+    if isinstance(each, type) and issubclass(each, _DistributionFunctions) and each is not _DistributionFunctions
+}

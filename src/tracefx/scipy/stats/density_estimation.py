@@ -180,11 +180,11 @@ class gaussian_kde:
             raise ValueError(f"integrate_gaussian: cov must be [{self.d}, {self.d}], got {covariance.aval}")
         return self._overlap(self.covariance + covariance, center[:, None])[0]
 
-    def _overlap(self, cov: Array, places: Array) -> Array:
+    def _overlap(self, cov: Array, positions: Array) -> Array:
         """Returns the weighted sums over the samples of normal densities with covariance `cov` at `f32[d, m]`."""
         root = linalg.cholesky(cov)
         whitened_points, whitened_samples = (
-            linalg.triangular_solve(root, v, left_side=True, lower=True) for v in (places, self.dataset)
+            linalg.triangular_solve(root, v, left_side=True, lower=True) for v in (positions, self.dataset)
         )
         squared_distance = fnp.sum(fnp.square(whitened_points[:, :, None] - whitened_samples[:, None, :]), 0)
         norm = fnp.prod(fnp.diagonal(root)) * math.pow(2 * math.pi, self.d / 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +21,6 @@ from tracefx.testing.strategies.shapes_and_dtypes import broadcastable_shapes, d
 from tracefx.testing.subjects import array_of_type
 
 
-@functools.cache
 def edge_values(dtype: DType) -> tuple[object, ...]:
     """Returns the edge values of a dtype: extremes, zeros of both signs, subnormals, infinities, NaN."""
     if kinds.is_bool(dtype):

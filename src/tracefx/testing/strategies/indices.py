@@ -85,8 +85,8 @@ def _indices(draw: DrawFn, shape: Shape, kinds: tuple[str, ...], max_new: int) -
                 continue  # entries after it index the last axes; the axes skipped here are those it stands for
             case "mask":
                 if has_arrays:  # with one true element, so that it broadcasts with the arrays
-                    place = draw(st.integers(0, (n or 1) - 1))
-                    entries.append(np.arange(n or 0) == place)
+                    position = draw(st.integers(0, (n or 1) - 1))
+                    entries.append(np.arange(n or 0) == position)
                     axis += 1
                     continue
                 mask_rank = draw(st.integers(1, len(remaining_sizes)))

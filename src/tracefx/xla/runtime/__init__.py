@@ -41,6 +41,10 @@ from tracefx.xla.runtime.bindings import (
     donation_error,
     hlo_computation,
     hlo_cost_analysis,
+    native_buffer,
+    native_buffers,
+    native_device,
+    native_devices,
 )
 from tracefx.xla.runtime.buffers import (
     SupportsDLPack,
@@ -148,12 +152,16 @@ __all__ = [
     "default_platform",
     "devices",
     "lowering_platform",
+    "native_device",
+    "native_devices",
     "process_index",
     # buffers
     "ArraySpec",
     "Buffer",
     "buffer_from_numpy",
     "buffer_to_numpy",
+    "native_buffer",
+    "native_buffers",
     "copy_to_host",
     "block_until_all_ready",
     "block_until_ready",

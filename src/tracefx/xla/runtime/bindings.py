@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from attrs import define, field, frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.core.bounded_cache import memoize
 from tracefx.jaxlib_support import import_jaxlib, jaxlib_version
 from tracefx.xla.runtime.jaxlib_versions import SKIP_CHECKS
 
@@ -142,7 +142,7 @@ class LoadedExecutable(Protocol):
 
 
 class _Results(Protocol):
-    def consume_with_handlers(self, handlers: list[_ResultHandler], /) -> list[Buffer]: ...
+    def consume_with_handlers(self, handlers: list[ResultHandler], /) -> list[Buffer]: ...
     def consume_token(self) -> _ExecutionToken: ...
 
 
@@ -152,7 +152,7 @@ class _ExecutionToken(Protocol):
     def block_until_ready(self) -> object: ...
 
 
-class _ResultHandler(Protocol):
+class ResultHandler(Protocol):
     """Wraps one result; only passed back to jaxlib."""
 
 
@@ -269,26 +269,29 @@ def hlo_computation(module: ir.Module) -> HloComputation:
     """Converts a StableHLO module to HLO, before XLA's optimizations."""
     text = module.operation.get_asm(enable_debug_info=True)
     convert = _jax.mlir.mlir_module_to_xla_computation
-    return cast(HloComputation, convert(text, use_tuple_args=False, return_tuple=False))
+    computation: HloComputation = convert(text, use_tuple_args=False, return_tuple=False)
+    return computation
 
 
-def result_handler(spec: ArraySpec, sharding: PjrtSingleDeviceSharding | GSPMDSharding) -> _ResultHandler:
+def result_handler(spec: ArraySpec, sharding: PjrtSingleDeviceSharding | GSPMDSharding) -> ResultHandler:
     """Returns a handler for `consume_with_handlers` that wraps one result of an execution as a committed array."""
-    return cast(_ResultHandler, _jax.array_result_handler(spec, sharding, True, *SKIP_CHECKS))
+    handler: ResultHandler = _jax.array_result_handler(spec, sharding, True, *SKIP_CHECKS)
+    return handler
 
 
 BORROW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.ZERO_COPY
 COPY_NOW: Final[_HostBufferSemantics] = _jax.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
-_REPLICATED: Final[object] = _hlo.HloSharding.replicate()
+_REPLICATED: Final[HloSharding] = _hlo.HloSharding.replicate()
 
 
 def hlo_sharding(order: NDArray[np.int64] | None, copies: int) -> HloSharding:
     """Returns the sharding of an array with tiles on the devices in `order`, `copies` of each; replicated for None."""
     if order is None:
-        return cast(HloSharding, _REPLICATED)
+        return _REPLICATED
     subgroup_types = [_hlo.OpSharding.Type.REPLICATED] if copies > 1 else []
     tiles = order if copies > 1 else order[..., 0]
-    return cast(HloSharding, _hlo.HloSharding.subgroup_with_device_ordering(tiles, subgroup_types))
+    sharding: HloSharding = _hlo.HloSharding.subgroup_with_device_ordering(tiles, subgroup_types)
+    return sharding
 
 
 JAXLIB_VERSION: Final[str] = jaxlib_version()
@@ -380,19 +383,17 @@ def start_cpu_client(group: ProcessGroup | None) -> Client:
 
     The number of host devices is given by `XLA_FLAGS=--xla_force_host_platform_device_count=n`, by default 1.
     """
+    start: Callable[..., Client] = _jax.get_tfrt_cpu_client
     if group is None:
-        return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
+        return start(asynchronous=True)
     gloo = _jax.make_gloo_tcp_collectives(distributed_client=group.distributed_client, hostname=group.host)
-    return cast(
-        Client,
-        _jax.get_tfrt_cpu_client(
-            asynchronous=True,
-            distributed_client=group.distributed_client,
-            node_id=group.index,
-            num_nodes=group.count,
-            collectives=gloo,
-            num_devices=None if group.local_ids is None else len(group.local_ids),
-        ),
+    return start(
+        asynchronous=True,
+        distributed_client=group.distributed_client,
+        node_id=group.index,
+        num_nodes=group.count,
+        collectives=gloo,
+        num_devices=None if group.local_ids is None else len(group.local_ids),
     )
 
 
@@ -490,6 +491,26 @@ def require_xla_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     return dtype
 
 
+def native_buffer(x: object) -> Buffer:
+    """Returns a buffer of this runtime, whose type `tracefx.core` does not know, with its type."""
+    return cast(Buffer, x)
+
+
+def native_buffers(xs: Sequence[object]) -> Sequence[Buffer]:
+    """Returns buffers of this runtime, or NumPy arrays to be put in some, with their type."""
+    return cast(Sequence[Buffer], xs)
+
+
+def native_device(x: object) -> Device:
+    """Returns a device of this runtime, whose type `tracefx.core` does not know, with its type."""
+    return cast(Device, x)
+
+
+def native_devices(xs: tuple[object, ...]) -> tuple[Device, ...]:
+    """Returns devices of this runtime with their type."""
+    return tuple(map(native_device, xs))
+
+
 def deleted_error(buffer: Buffer) -> DeletedBufferError:
     return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
 
@@ -531,6 +552,6 @@ class PjrtSingleDeviceSharding(_SingleDeviceSharding):
         return _REPLICATED
 
 
-@functools.cache
+@memoize(4096)
 def pjrt_single_device_sharding(device: Device) -> PjrtSingleDeviceSharding:
     return PjrtSingleDeviceSharding(device)

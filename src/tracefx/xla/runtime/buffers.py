@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
@@ -13,6 +12,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.host_memory import ALIGNMENT, data_address
 from tracefx.core.key_data import to_key_data
 from tracefx.xla.runtime.bindings import (
@@ -131,7 +131,7 @@ def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
     return ExecutionError(f"the compiled {spec.program} failed, or a program whose results it took: {error}")
 
 
-@functools.lru_cache(maxsize=256)
+@memoize(256)
 def _widening_program(spec: ArraySpec, device: Device) -> Executable:
     module = new_module("widen")
     source, target = tensor_type(spec.shape, spec.dtype), tensor_type(spec.shape, READ_WIDENED[spec.dtype])

@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Final, Self, cast, final
+from typing import Final, Self, final
 
 import numpy as np
 from attrs import frozen
@@ -31,6 +31,7 @@ from tracefx.xla.runtime.bindings import (
     JaxRuntimeError,
     LoadedExecutable,
     LoadError,
+    ResultHandler,
     ResultSpec,
     client_lock,
     device_list,
@@ -103,11 +104,32 @@ class MemoryAnalysis:
         )
 
 
-class HasCompilerAnalysis:
-    """XLA's analyses of a compiled program; for one on several devices, of one partition."""
+class CompiledExecutable:
+    """A compiled program, with XLA's analyses; for one on several devices, these are of one partition."""
 
-    __slots__ = ("_loaded",)
-    _loaded: LoadedExecutable
+    __slots__ = ("_loaded", "name", "parameters", "results")
+
+    def __init__(
+        self,
+        name: str,
+        loaded: LoadedExecutable,
+        parameters: tuple[ArraySpec, ...],
+        results: tuple[ArraySpec, ...],
+    ) -> None:
+        self.name = name
+        self._loaded = loaded
+        self.parameters = parameters
+        self.results = results
+
+    def serialize(self, calls_kernels: bool = False) -> bytes:
+        """Serializes the compiled program with its signature, to be loaded in another process with such devices.
+
+        `calls_kernels` says whether the program calls jaxlib's kernels, which loading then registers.
+
+        Raises:
+            CompilationError: if XLA can't serialize this program.
+        """
+        return pack_executable(self._loaded, self.parameters, self.results, calls_kernels)
 
     def hlo_text(self) -> str:
         """Returns the HLO text of the program after XLA's optimizations."""
@@ -124,15 +146,10 @@ class HasCompilerAnalysis:
         return MemoryAnalysis.of(self._loaded)
 
 
-class Executable(HasCompilerAnalysis):
+class Executable(CompiledExecutable):
     """A compiled program on one device, created by `compile_module` or `load_executable`."""
 
-    __slots__ = ("_handlers", "_run", "_where", "device", "name", "parameters", "results")
-
-    name: str
-    device: Device
-    parameters: tuple[ArraySpec, ...]
-    results: tuple[ArraySpec, ...]
+    __slots__ = ("_handlers", "_run", "_where", "device")
 
     def __init__(
         self,
@@ -142,15 +159,12 @@ class Executable(HasCompilerAnalysis):
         parameters: tuple[ArraySpec, ...],
         results: tuple[ArraySpec, ...],
     ) -> None:
-        self._loaded = loaded
+        super().__init__(name, loaded, parameters, results)
         self._run = loaded.execute_sharded
         self._where = pjrt_single_device_sharding(device)
         specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
         self._handlers = [result_handler(spec, self._where) for spec in specs]
-        self.name = name
         self.device = device
-        self.parameters = parameters
-        self.results = results
 
     def put(self, inputs: Sequence[Buffer | AnyArray]) -> list[Buffer]:
         """Returns buffers for the parameters on the executable's device. Arrays must have their types, and are copied.
@@ -206,16 +220,6 @@ class Executable(HasCompilerAnalysis):
         """XLA's digest of the compiled program, or None if the platform has none."""
         return self._loaded.fingerprint
 
-    def serialize(self, calls_kernels: bool = False) -> bytes:
-        """Serializes the compiled program with its signature, for `load_executable` in another process on such a host.
-
-        `calls_kernels` says whether the program calls jaxlib's kernels, which `load_executable` then registers.
-
-        Raises:
-            CompilationError: if XLA can't serialize this program.
-        """
-        return pack_executable(self._loaded, self.parameters, self.results, calls_kernels)
-
 
 @final
 class HostCallingExecutable(Executable):
@@ -243,14 +247,7 @@ class HostCallingExecutable(Executable):
             BaseException: the exception that one of the functions raised, as the same object.
             ExecutionError: for any other failure.
         """
-        return run_with_ffi_callbacks(self._functions, self._execute_blocking, buffers, self.name)
-
-    def _execute_blocking(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        running = self._run(buffers, with_tokens=True)
-        done = running.consume_token()
-        results = running.consume_with_handlers(self._handlers)
-        done.block_until_ready()
-        return results
+        return run_with_ffi_callbacks(self._functions, self._loaded, self._handlers, buffers, self.name)
 
     @override
     def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
@@ -267,12 +264,19 @@ class HostCallingExecutable(Executable):
 
 
 def run_with_ffi_callbacks(
-    functions: FfiCallbacks, run: Callable[[Sequence[Buffer]], list[Buffer]], buffers: Sequence[Buffer], name: str
+    functions: FfiCallbacks,
+    loaded: LoadedExecutable,
+    handlers: list[ResultHandler],
+    buffers: Sequence[Buffer],
+    name: str,
 ) -> list[Buffer]:
-    """Calls `run`, which executes a program with Python callbacks; raises the exception of a callback as it is."""
+    """Executes a program with Python callbacks until it has finished; raises the exception of a callback as it is."""
     functions.begin()
     try:
-        results = run(buffers)
+        running = loaded.execute_sharded(buffers, with_tokens=True)
+        done = running.consume_token()
+        results = running.consume_with_handlers(handlers)
+        done.block_until_ready()
         raised = functions.pop_first_error()
         if raised is None:
             return results
@@ -316,15 +320,24 @@ def compile_module(
     """
     parameters, results = signature_of(module)
     options = _compile_options(device, compiler_options or {})
-    pjrt_devices = device_list((device,))
+    loaded = compile_and_load(module, (device,), options, host_callbacks)
+    return Executable(name, loaded, device, parameters, results)
+
+
+def compile_and_load(
+    module: ir.Module,
+    devices: tuple[Device, ...],
+    options: CompileOptions,
+    host_callbacks: Sequence[Callable[..., object]],
+) -> LoadedExecutable:
+    """Compiles a module for devices with complete options; raises `CompilationError` if XLA rejects it."""
+    client, pjrt_devices = devices[0].client, device_list(devices)
     try:
         if host_callbacks:
-            loaded = device.client.compile_and_load(module, pjrt_devices, options, host_callbacks)
-        else:
-            loaded = device.client.compile_and_load(module, pjrt_devices, options)
+            return client.compile_and_load(module, pjrt_devices, options, host_callbacks)
+        return client.compile_and_load(module, pjrt_devices, options)
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
-    return Executable(name, loaded, device, parameters, results)
 
 
 def compile_host_calling_module(
@@ -398,12 +411,20 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
     Raises:
         LoadError: if the data are invalid, were written by another version of jaxlib, or XLA rejects them.
     """
+    loaded, parameters, results = deserialize(data, (device,), _compile_options(device, {}))
+    return Executable(name, loaded, device, parameters, results)
+
+
+def deserialize(
+    data: bytes, devices: tuple[Device, ...], options: CompileOptions
+) -> tuple[LoadedExecutable, tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
+    """Loads a serialized executable, and returns it with its parameters and results; raises `LoadError`."""
     parameters, results, code = unpack_executable(data)
     try:
-        loaded = device.client.deserialize_executable(code, device_list((device,)), _compile_options(device, {}))
+        loaded = devices[0].client.deserialize_executable(code, device_list(devices), options)
     except (JaxRuntimeError, ValueError) as error:
         raise LoadError(str(error)) from error
-    return Executable(name, loaded, device, parameters, results)
+    return loaded, parameters, results
 
 
 def compilation_identity(device: Device, compiler_options: Mapping[str, CompilerOption]) -> bytes:
@@ -469,7 +490,8 @@ def lapack_kernel(name: str, dtype: np.dtype[np.generic]) -> str:
     'lapack_spotrf_ffi'
     """
     register_lapack_kernels()
-    return cast(str, _lapack.build_lapack_fn_target(name, dtype))
+    target: str = _lapack.build_lapack_fn_target(name, dtype)
+    return target
 
 
 def is_lapack_kernel(target: str) -> bool:

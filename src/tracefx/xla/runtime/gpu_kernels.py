@@ -79,7 +79,6 @@ def _kernel_names() -> frozenset[str]:
     return frozenset([prefix + kernel for prefix in _PREFIXES.values() for kernel in kernels])
 
 
-@functools.cache
 def is_kernel_available(target: str) -> bool:
     """Whether the library of a version-dependent kernel is installed and new enough.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import numpy as np
 from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
 from tracefx.core import dtypes
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.key_data import to_key_data
 from tracefx.xla.runtime.bindings import (
     DTYPE_BY_MLIR_NAME,
@@ -50,13 +51,15 @@ def new_context() -> ir.Context:
     return context
 
 
-_make_context: Final = functools.cache(new_context)
+@functools.cache
+def _process_context() -> ir.Context:
+    return new_context()
 
 
 def mlir_context() -> ir.Context:
     """Returns the MLIR context of the process, with StableHLO, CHLO, Shardy, func and more loaded. Thread-safe."""
     with client_lock:
-        return _make_context()
+        return _process_context()
 
 
 @functools.cache
@@ -83,7 +86,7 @@ def at_end(block: ir.Block) -> ir.InsertionPoint:
     return ir.InsertionPoint(block)
 
 
-@functools.cache
+@memoize(256)
 def element_type(dtype: np.dtype[np.generic]) -> ir.Type:
     """Returns the MLIR element type of a dtype: signless for signed integers and bool (`i1`), `ui8` etc. for unsigned.
 
@@ -94,7 +97,7 @@ def element_type(dtype: np.dtype[np.generic]) -> ir.Type:
     return ir.Type.parse(MLIR_NAME[require_xla_dtype(dtype)], mlir_context())
 
 
-@functools.lru_cache(maxsize=8192)
+@memoize(8192)
 def tensor_type(shape: Shape, dtype: np.dtype[np.generic]) -> ir.RankedTensorType:
     """Returns the MLIR type of an array.
 
@@ -159,7 +162,7 @@ def dense_attr(array: AnyArray, shape: Shape | None = None, context: ir.Context 
     return ir.DenseElementsAttr.get(array.data, type=element, shape=shape, context=context)
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def parse_attribute(text: str) -> ir.Attribute:
     """Parses an attribute, e.g. `parse_attribute("#stablehlo<comparison_direction LT>")`; cached."""
     try:
@@ -168,7 +171,7 @@ def parse_attribute(text: str) -> ir.Attribute:
         raise InvalidModuleError(str(error)) from error
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def integer_attr(value: int, bits: int = 64) -> ir.IntegerAttr:
     """Returns a signless integer: `3 : i64`."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(bits, mlir_context()), value)
@@ -194,7 +197,7 @@ def symbol_attr(name: str) -> ir.FlatSymbolRefAttr:
     return ir.FlatSymbolRefAttr.get(name, mlir_context())
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def i64_array_attr(values: tuple[int, ...]) -> ir.DenseI64ArrayAttr:
     """Returns `array<i64: 0, 1>`, the type of StableHLO's dimension attributes."""
     return ir.DenseI64ArrayAttr.get(values, mlir_context())
@@ -294,7 +297,7 @@ def verify(module: ir.Module) -> None:
 
 def module_text(module: ir.Module, *, locations: bool = False) -> str:
     """Returns a module in MLIR's syntax, with source locations if `locations` is set."""
-    return cast(str, module.operation.get_asm(enable_debug_info=locations))
+    return str(module.operation.get_asm(enable_debug_info=locations))
 
 
 def parse_module(text: str) -> ir.Module:

@@ -6,13 +6,13 @@ which takes half a second the first time in a process; nothing else here does.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from typing import Final, Self, cast, final
+from typing import Final, Self, final
 
 import numpy as np
 from jaxlib.mlir import ir
 
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.sharding import Tiling
 from tracefx.xla.runtime.bindings import (
     BORROW,
@@ -20,7 +20,6 @@ from tracefx.xla.runtime.bindings import (
     AnyArray,
     ArraySpec,
     Buffer,
-    CompilationError,
     CompileOptions,
     CompilerOption,
     Device,
@@ -29,7 +28,6 @@ from tracefx.xla.runtime.bindings import (
     HloSharding,
     JaxRuntimeError,
     LoadedExecutable,
-    LoadError,
     ResultSpec,
     deleted_error,
     device_list,
@@ -37,19 +35,20 @@ from tracefx.xla.runtime.bindings import (
     hlo_sharding,
     hlo_sharding_from_proto,
     multi_device_put,
+    native_devices,
     new_device_assignment,
     pjrt_single_device_sharding,
     result_handler,
 )
 from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
 from tracefx.xla.runtime.executables import (
-    HasCompilerAnalysis,
+    CompiledExecutable,
+    compile_and_load,
+    deserialize,
     new_options,
     options_identity,
-    pack_executable,
     run_with_ffi_callbacks,
     signature_of,
-    unpack_executable,
 )
 
 
@@ -60,7 +59,7 @@ class PjrtTiledSharding(GSPMDSharding):
     memory_kind: Final = None
 
     def __init__(self, tiling: Tiling) -> None:
-        devices = cast("tuple[Device, ...]", tiling.devices)
+        devices = native_devices(tiling.devices)
         mine = devices[0].client.process_index()
         self.tiling = tiling
         self.device_sequence = devices
@@ -90,7 +89,7 @@ class PjrtTiledSharding(GSPMDSharding):
         return self._hlo
 
 
-@functools.lru_cache(maxsize=4096)
+@memoize(4096)
 def pjrt_tiled_sharding(tiling: Tiling) -> PjrtTiledSharding:
     return PjrtTiledSharding(tiling)
 
@@ -157,19 +156,10 @@ def tiles_of(buffer: Buffer) -> list[Buffer]:
 
 
 @final
-class SpmdExecutable(HasCompilerAnalysis):
+class SpmdExecutable(CompiledExecutable):
     """A program compiled for several devices."""
 
-    __slots__ = (
-        "_functions",
-        "_handlers",
-        "devices",
-        "name",
-        "parameters",
-        "results",
-        "input_tilings",
-        "output_tilings",
-    )
+    __slots__ = ("_functions", "_handlers", "devices", "input_tilings", "output_tilings")
 
     def __init__(
         self,
@@ -180,12 +170,9 @@ class SpmdExecutable(HasCompilerAnalysis):
         results: tuple[ArraySpec, ...],
         functions: FfiCallbacks | None = None,
     ) -> None:
-        self._loaded = loaded
+        super().__init__(name, loaded, parameters, results)
         self._functions = functions
-        self.name = name
         self.devices = devices
-        self.parameters = parameters
-        self.results = results
         self.input_tilings = _tilings(loaded.get_parameter_shardings(), devices, parameters)
         """The tilings of the parameters."""
         self.output_tilings = _tilings(loaded.get_output_shardings(), devices, results)
@@ -208,19 +195,11 @@ class SpmdExecutable(HasCompilerAnalysis):
         if buffers and buffers[0].is_deleted():  # XLA compares the numbers of shards, and aborts if all are missing
             raise deleted_error(buffers[0])
         if self._functions is not None:
-            return run_with_ffi_callbacks(self._functions, self._execute_blocking, buffers, self.name)
+            return run_with_ffi_callbacks(self._functions, self._loaded, self._handlers, buffers, self.name)
         try:
             return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
             raise execution_error(self.name, error, buffers) from error
-
-    def serialize(self, calls_kernels: bool = False) -> bytes:
-        """Serializes the compiled program with its signature, for `load` in another process with such devices.
-
-        Raises:
-            CompilationError: if XLA can't serialize this program.
-        """
-        return pack_executable(self._loaded, self.parameters, self.results, calls_kernels)
 
     @classmethod
     def load(
@@ -231,12 +210,7 @@ class SpmdExecutable(HasCompilerAnalysis):
         Raises:
             LoadError: if the data are invalid, were written by another version of jaxlib, or XLA rejects them.
         """
-        parameters, results, code = unpack_executable(data)
-        options = _spmd_options(devices, free, {})
-        try:
-            loaded = devices[0].client.deserialize_executable(code, device_list(devices), options)
-        except (JaxRuntimeError, ValueError) as error:
-            raise LoadError(str(error)) from error
+        loaded, parameters, results = deserialize(data, devices, _spmd_options(devices, free, {}))
         return cls(name, loaded, devices, parameters, results)
 
     @staticmethod
@@ -247,13 +221,6 @@ class SpmdExecutable(HasCompilerAnalysis):
     ) -> bytes:
         """Returns everything that an executable depends on besides its program; see `compilation_identity`."""
         return options_identity(devices[0], _spmd_options(devices, free, compiler_options))
-
-    def _execute_blocking(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        running = self._loaded.execute_sharded(buffers, with_tokens=True)
-        done = running.consume_token()
-        results = running.consume_with_handlers(self._handlers)
-        done.block_until_ready()
-        return results
 
 
 def _tilings(
@@ -294,14 +261,7 @@ def compile_spmd(
     parameters, results = signature_of(module)
     options = _spmd_options(devices, free, compiler_options or {})
     callbacks = FfiCallbacks(functions, given) if functions else None
-    pjrt_client, pjrt_devices = devices[0].client, device_list(devices)
-    try:
-        if callbacks is None:
-            loaded = pjrt_client.compile_and_load(module, pjrt_devices, options)
-        else:
-            loaded = pjrt_client.compile_and_load(module, pjrt_devices, options, callbacks.entry_points())
-    except JaxRuntimeError as error:
-        raise CompilationError(str(error)) from error
+    loaded = compile_and_load(module, devices, options, () if callbacks is None else callbacks.entry_points())
     return SpmdExecutable(name, loaded, devices, parameters, results, callbacks)
 
 

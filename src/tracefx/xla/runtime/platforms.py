@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from tracefx.core.backend import PLUGINS
+from tracefx.core.bounded_cache import memoize
 from tracefx.xla.runtime.bindings import CLIENT_STATE, Client, Device, client_lock, start_cpu_client
 
 HOST: Final = "cpu"
@@ -52,13 +53,13 @@ def _start_host_client() -> Client:
     return start_cpu_client(CLIENT_STATE.process_group)
 
 
-@functools.cache
+@memoize(256)
 def _start_plugin_client(platform: str) -> Client:
     CLIENT_STATE.started = True
     return cast(Client, PLUGINS.value.client(platform, CLIENT_STATE.process_group))
 
 
-@functools.cache
+@memoize(256)
 def devices(platform: str = HOST) -> tuple[Device, ...]:
     """Returns the devices of a platform that belong to this process, by index.
 
@@ -68,7 +69,7 @@ def devices(platform: str = HOST) -> tuple[Device, ...]:
     return tuple(client(platform).local_devices())
 
 
-@functools.cache
+@memoize(256)
 def all_devices(platform: str = HOST) -> tuple[Device, ...]:
     """Returns the devices of all processes of the group, in the same order in every process."""
     return tuple(sorted(client(platform).devices(), key=lambda device: (device.process_index, device.id)))

@@ -1,0 +1,168 @@
+"""`AbstractArray`: the attributes and conversions of arrays that need no function of `tracefx.numpy`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from types import ModuleType
+from typing import Any, Final, NoReturn, Protocol, Self, TypeGuard
+from typing import Literal as OneOf
+
+import numpy as np
+from typing_extensions import CapsuleType, override
+
+from tracefx.core.array_placement import ArrayPlacement
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.late_binding import LateBound
+from tracefx.core.literal import Scalar
+from tracefx.errors import (
+    ConcretizationError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
+
+NUMPY: Final[LateBound[ModuleType]] = LateBound("the module tracefx.numpy, which implements the methods of arrays,")
+_ARRAY_API_VERSIONS: Final = (None, "2021.12", "2022.12", "2023.12", "2024.12")
+
+
+class AbstractArray(ArrayPlacement):
+    """The base class of `Array` without the functions of `tracefx.numpy`.
+
+    Conversion to Python and NumPy needs a concrete value, so on a tracer it raises the matching error.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def aval(self) -> ShapedArray:
+        """The abstract value: shape, dtype and weak type."""
+
+    # ------------------------------------------------------------------ shape and dtype
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes."""
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the elements."""
+        return self.aval.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        """Whether the dtype gives way to those of other operands in promotion, as Python numbers do."""
+        return self.aval.weak_type
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        """The size of an element in bytes, as in NumPy."""
+        return self.aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all elements in bytes."""
+        return self.size * self.itemsize
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise TypeError("len() of a zero-dimensional array")
+        return self.aval.shape[0]
+
+    # ------------------------------------------------------------------ conversion to Python and NumPy
+
+    def __bool__(self) -> bool:
+        return bool(self.concrete_or_error(TracerBoolConversionError))
+
+    def __int__(self) -> int:
+        return int(self.concrete_or_error(TracerIntegerConversionError).item())
+
+    def __float__(self) -> float:
+        return float(self.concrete_or_error(ConcretizationError).item())
+
+    def __complex__(self) -> complex:
+        return complex(self.concrete_or_error(ConcretizationError).item())
+
+    def __index__(self) -> int:
+        if self.aval.shape or self.aval.dtype.kind not in "iu":
+            raise TypeError(f"only zero-dimensional integer arrays can be an index, got {self.aval}")
+        return int(self.concrete_or_error(TracerIntegerConversionError).item())
+
+    def item(self, *args: int) -> Scalar:
+        """Returns one element as a Python scalar; without arguments, the only element of an array of size 1."""
+        out: Scalar = self.concrete_or_error(ConcretizationError).item(*args)
+        return out
+
+    def tolist(self) -> object:
+        """Returns the elements as nested lists of Python scalars."""
+        return self.concrete_or_error(ConcretizationError).tolist()
+
+    def tobytes(self, order: OneOf["C", "F", "A", "K"] = "C") -> bytes:
+        """Returns the bytes of the elements in row-major order, or in column-major order for `order="F"`."""
+        return self.concrete_or_error(ConcretizationError).tobytes(order)
+
+    def block_until_ready(self) -> Self:
+        """Waits until the value has been computed and raises errors of the computation. Returns the array."""
+        return self
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        """Returns a DLPack capsule of the array, which the consumer must not write to."""
+        return self.concrete_or_error(TracerArrayConversionError).__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # DLPack's device type of the CPU, and the device id
+
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> NDArray:
+        return np.array(self.concrete_or_error(TracerArrayConversionError), dtype, copy=copy)
+
+    @override
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.aval.shape else format(str(self), spec)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        """Returns `tracefx.numpy`, as the array API standard requires. Raises ValueError for an unknown version."""
+        if api_version not in _ARRAY_API_VERSIONS:
+            known = ", ".join([repr(version) for version in _ARRAY_API_VERSIONS if version])
+            raise ValueError(f"version {api_version!r} of the array API is not supported; supported are {known}")
+        return NUMPY.value
+
+    def __setitem__(self, index: object, value: object) -> NoReturn:
+        raise TypeError(
+            "arrays are immutable: instead of `x[i] = y` write `x = x.at[i].set(y)`, which returns a new array"
+        )
+
+
+class HasJaxArrayMethod(Protocol):
+    """An object that stands for an array."""
+
+    def __jax_array__(self) -> Any: ...  # an `ArrayLike`, which includes subclasses of the class below
+
+
+def has_jax_array_method(x: object) -> TypeGuard[HasJaxArrayMethod]:
+    """Whether `x` has a method `__jax_array__`, which returns the array it stands for; on JAX's tracers it is None."""
+    return hasattr(type(x), "__jax_array__") and callable(getattr(x, "__jax_array__", None))
+
+
+def is_jax_array(x: object) -> bool:
+    """Whether `x` is a concrete JAX array, recognized by its weak type so that jax need not be imported."""
+    kind = type(x)
+    return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, AbstractArray)

@@ -1,0 +1,48 @@
+"""Provides the objects that the core declares and other layers define."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tracefx import numpy
+from tracefx.core.abstract_array import NUMPY
+from tracefx.core.backend import BACKEND, PLUGINS, Backend, Plugins
+from tracefx.core.device import MEMORY
+from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML, ClosedJaxpr, Jaxpr
+from tracefx.core.values import ARRAY_IMPORTER
+from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
+from tracefx.text.printer import format_jaxpr
+
+
+def _load_backend() -> Backend:
+    """Loads XLA for the first program that is compiled: neither the import of tracefx nor eager evaluation needs it."""
+    try:
+        from tracefx.xla.backend import XlaBackend
+    except AttributeError as error:  # a module of jaxlib lacks a name, for example in a stub of jaxlib
+        raise incomplete_jaxlib_error(jaxlib_version(), error) from error
+    return XlaBackend()
+
+
+def _load_plugins() -> Plugins:
+    """Loads jax, if there is a plug-in or one is requested."""
+    from tracefx.interop.jax.plugins import JaxPlugins
+
+    return JaxPlugins()
+
+
+def _load_notebook() -> Callable[[Jaxpr | ClosedJaxpr], str]:
+    """Loads the HTML representation of programs, for the first one that a notebook displays."""
+    from tracefx.pictures import notebook_html
+
+    return notebook_html
+
+
+def provide_all() -> None:
+    """Provides every late-bound object. `tracefx/__init__.py` calls it, once."""
+    NUMPY.provide(lambda: numpy)
+    BACKEND.provide(_load_backend)
+    JAXPR_FORMATTER.provide(lambda: format_jaxpr)
+    MEMORY.provide(lambda: BACKEND.value)
+    ARRAY_IMPORTER.provide(lambda: BACKEND.value)
+    PLUGINS.provide(_load_plugins)
+    NOTEBOOK_HTML.provide(_load_notebook)

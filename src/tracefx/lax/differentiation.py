@@ -1,0 +1,25 @@
+"""Functions of pytrees that tell differentiation what to differentiate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracefx.ops.elementwise import selection
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
+
+
+def stop_gradient(x: PyTree) -> Any:
+    """Returns a tree with the same arrays, treated as constants by differentiation.
+
+    Args:
+        x: a tree of arrays.
+
+    Returns:
+        A tree of the same structure, whose arrays have zero tangents and pass no cotangents on.
+
+    >>> from tracefx import grad
+    >>> grad(lambda x: x * stop_gradient(x))(3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    return trees.map(selection.stop_gradient, x)

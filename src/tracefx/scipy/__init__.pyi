@@ -1,0 +1,12 @@
+from tracefx.scipy import cluster as cluster
+from tracefx.scipy import fft as fft
+from tracefx.scipy import integrate as integrate
+from tracefx.scipy import interpolate as interpolate
+from tracefx.scipy import linalg as linalg
+from tracefx.scipy import ndimage as ndimage
+from tracefx.scipy import optimize as optimize
+from tracefx.scipy import signal as signal
+from tracefx.scipy import sparse as sparse
+from tracefx.scipy import spatial as spatial
+from tracefx.scipy import special as special
+from tracefx.scipy import stats as stats

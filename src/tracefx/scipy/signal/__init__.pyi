@@ -1,0 +1,10 @@
+from tracefx.scipy.signal.convolutions import convolve as convolve
+from tracefx.scipy.signal.convolutions import convolve2d as convolve2d
+from tracefx.scipy.signal.convolutions import correlate as correlate
+from tracefx.scipy.signal.convolutions import correlate2d as correlate2d
+from tracefx.scipy.signal.convolutions import fftconvolve as fftconvolve
+from tracefx.scipy.signal.overlap_add import istft as istft
+from tracefx.scipy.signal.spectra import csd as csd
+from tracefx.scipy.signal.spectra import stft as stft
+from tracefx.scipy.signal.spectra import welch as welch
+from tracefx.scipy.signal.trends import detrend as detrend

@@ -1,0 +1,133 @@
+"""Programs to compile, and lowered modules that can be inspected and compiled."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Generic, NoReturn, TypeVar, final
+
+from attrs import frozen
+
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
+from tracefx.xla import runtime
+from tracefx.xla.disk_cache import DiskCache
+from tracefx.xla.emitted_module import EmittedModule
+from tracefx.xla.lower import ExecutionPlan
+
+
+class InspectableProgram:
+    """A compiled program that can be inspected, with XLA's analyses of its executable."""
+
+    __slots__ = ()
+
+    @property
+    def executable(self) -> runtime.Executable | runtime.SpmdExecutable:
+        raise NotImplementedError
+
+    def text(self) -> str:
+        return self.executable.hlo_text()
+
+    def cost_analysis(self) -> dict[str, float]:
+        return self.executable.cost_analysis()
+
+    def memory_analysis(self) -> runtime.MemoryAnalysis:
+        return self.executable.memory_analysis()
+
+
+C = TypeVar("C", bound=InspectableProgram)
+
+
+@frozen(eq=False)
+class CompileJob(ABC, Generic[C]):
+    """A program to compile, or to load from the compilation cache on disk."""
+
+    jaxpr: Jaxpr
+    name: str
+    plan: ExecutionPlan
+    keep_unused: bool
+    disk: DiskCache
+
+    @abstractmethod
+    def lower(self) -> EmittedModule:
+        """Lowers the program."""
+
+    @abstractmethod
+    def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
+        """Returns the key of the executable on disk, or None if the program must be compiled in every process."""
+
+    @abstractmethod
+    def _load(self, data: bytes) -> C:
+        """Loads the program from its serialized executable; raises `LoadError`."""
+
+    @abstractmethod
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> C:
+        """Compiles the lowered program."""
+
+    def compile_or_load(
+        self,
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+        lowered: EmittedModule | None = None,
+    ) -> C:
+        """Loads the compiled program from disk or compiles it; `lowered` is the module, if it exists already."""
+        if cache is None or (key := self._disk_key(options)) is None:
+            return self._compile(lowered or self.lower(), options)
+        data = self.disk.load(cache, key)
+        if data is not None:
+            with suppress(runtime.LoadError):  # XLA may refuse it for reasons that the key does not cover: recompile
+                return self._load(data)
+        module = lowered or self.lower()
+        program = self._compile(module, options)
+        if not module.calls_host:
+            with suppress(runtime.CompilationError):  # XLA cannot serialize all executables
+                self.disk.store(cache, key, program.executable.serialize(module.calls_kernels))
+        return program
+
+
+class InspectableModule:
+    """A lowered module that can be inspected, as text and as objects of the bindings."""
+
+    __slots__ = ()
+    lowered: EmittedModule
+
+    def text(self, debug_info: bool = False) -> str:
+        return runtime.module_text(self.lowered.module, locations=debug_info)
+
+    def hlo_text(self) -> str:
+        return runtime.hlo_computation(self.lowered.module).as_hlo_text()
+
+    def module(self, dialect: str) -> object:
+        return self.lowered.module if dialect == "stablehlo" else runtime.hlo_computation(self.lowered.module)
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        computation = runtime.hlo_computation(self.lowered.module)
+        return runtime.hlo_cost_analysis(runtime.client(), computation.as_hlo_module())
+
+
+@final
+@frozen(eq=False)
+class CrossPlatformModule(InspectableModule):
+    """A module for other platforms, or for several; it can be inspected but not compiled here."""
+
+    lowered: EmittedModule
+    platforms: tuple[str, ...]
+
+    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> NoReturn:
+        raise ValueError(
+            f"a program that was lowered for {', '.join(self.platforms)} can't be compiled here: export it for those "
+            "platforms, or lower it without lowering_platforms"
+        )
+
+
+@final
+@frozen(eq=False)
+class LoweredModule(InspectableModule, Generic[C]):
+    """A module lowered for this host's devices, ready to be compiled."""
+
+    job: CompileJob[C]
+    lowered: EmittedModule
+
+    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> C:
+        return self.job.compile_or_load(options, COMPILATION_CACHE.value if cache is None else cache, self.lowered)

@@ -1,0 +1,73 @@
+"""Packages with a stub: its names are the package's, and are imported when they are used."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import tracefx
+import tracefx.numpy
+from tests.test_imports import run
+from tracefx.lazy_stubs import exports
+
+SOURCE: Final = Path(tracefx.__file__).parent
+STUBS: Final = {
+    ".".join(["tracefx", *path.parent.relative_to(SOURCE).parts]): path for path in sorted(SOURCE.rglob("*.pyi"))
+}
+each_package = pytest.mark.parametrize("package", STUBS)
+
+
+@each_package
+def test_stub_consists_of_exports(package: str) -> None:
+    """Every statement has the form that the import system, type checkers and the documentation read alike."""
+    statements = [
+        ast.unparse(ast.ImportFrom(module, [ast.alias(name, name)], 0)) for name, module in exports(package).items()
+    ]
+    assert ast.unparse(ast.parse(STUBS[package].read_text(encoding="utf-8"))).splitlines() == statements
+
+
+@each_package
+def test_init_file_defines_nothing(package: str) -> None:
+    """Type checkers read the stub instead."""
+    body = ast.parse(STUBS[package].with_suffix(".py").read_text(encoding="utf-8")).body
+    assert not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in body)
+
+
+@each_package
+def test_every_name_resolves(package: str) -> None:
+    module = importlib.import_module(package)
+    assert list(exports(package)) == module.__all__
+    assert set(exports(package)) <= set(dir(module))
+    for name, source in exports(package).items():
+        found = getattr(module, name)
+        if source != package:
+            assert found is getattr(importlib.import_module(source), name)
+        assert vars(module)[name] is found
+
+
+@each_package
+def test_no_module_hides_a_name(package: str) -> None:
+    """The import of a module `m` of a package sets the attribute `m` of the package."""
+    modules = {path.name.removesuffix(".py") for path in STUBS[package].parent.iterdir()}
+    assert {name for name, source in exports(package).items() if source != package} & modules == set()
+
+
+def test_star_import_and_dir_before_names_are_loaded() -> None:
+    program = """
+    import tracefx.numpy as fnp
+    print(sorted(set(fnp.__all__) - set(dir(fnp))), "block" in vars(fnp))
+    from tracefx.lax import *
+    print(sin(0.0), erf(0.0))
+    """
+    assert run(set(), program) == "[] False\n0.0 0.0\n"
+
+
+def test_unknown_name_raises_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'tracefx.numpy' has no attribute 'no_such_name'$"):
+        _ = tracefx.numpy.no_such_name  # type: ignore[attr-defined]  # tested
+    with pytest.raises(ImportError, match=r"^cannot import name 'no_such_name' from 'tracefx.numpy'"):
+        from tracefx.numpy import no_such_name  # type: ignore[attr-defined]  # noqa: F401  # tested
