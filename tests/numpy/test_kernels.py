@@ -191,14 +191,11 @@ def medians(dtype: DType) -> Iterator[Call]:
 
 
 def quantiles(whole: int) -> Callable[[DType], Iterator[Call]]:
-    """Returns a generator of vectors and finite fractions of `whole`, some of them outside of [0, 1].
-
-    A fraction that is NaN gives NaN with the kernel only.
-    """
+    """Returns a generator of vectors and fractions of `whole`, some of them outside of [0, 1]."""
 
     def calls(dtype: DType) -> Iterator[Call]:
         for (line,), _ in medians(dtype):
-            for q in (0.0, 0.3, 0.5, 1.0, -0.5, 1.5):
+            for q in (0.0, 0.3, 0.5, 1.0, -0.5, 1.5, np.nan, np.inf, -np.inf):
                 yield (line, q * whole), {}
 
     return calls

@@ -228,8 +228,8 @@ def _quantile(whole: int) -> Callable[..., Kernel | None]:
             end: np.generic = line[-1]
             fraction = element(q) if whole == 1 else element(q) / element(whole)
             position = fraction * steps
-            if end != end or position != position:
-                return end if end != end else position
+            if end != end or not math.isfinite(position):
+                return end if end != end else element(math.nan)
             low = math.floor(position) if -1 < position < last + 1 else -1 if position < 0 else last + 1
             weight = position - element(math.floor(position)) if np.isfinite(position) else position - position
             below = line[min(max(low, 0), last)]

@@ -41,9 +41,6 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 QUANTILE_METHODS: Final = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
-# ------------------------------------------------------------------ NumPy kernels
-
-
 # ------------------------------------------------------------------ quantiles
 
 
@@ -345,7 +342,7 @@ def _interpolate(x: Array, positions: QuantilePositions, method: str, dtype: DTy
     if method == "higher":
         return positions.take_from(x, positions.high, dtype)
     below = positions.take_from(x, positions.low, dtype)
-    if isinstance(positions.low, np.ndarray) and (positions.low == positions.high).all():
+    if isinstance(positions.low, np.ndarray) and not to_numpy(positions.fraction).any():
         return below
     above = positions.take_from(x, positions.high, dtype)
     if method == "midpoint":
@@ -356,9 +353,9 @@ def _interpolate(x: Array, positions: QuantilePositions, method: str, dtype: DTy
     mixed = elementwise.add(
         arithmetic.mul(below, arithmetic.sub(literal_like(fraction, 1), fraction)), arithmetic.mul(above, fraction)
     )
-    # Interpolation between equal infinities gives NaN (0 * inf); the element itself is right.
-    infinite = bitwise.bitwise_and(comparison.eq(below, above), isnan(mixed))
-    return broadcast_select(infinite, below, mixed)
+    # Interpolation between equal infinities gives NaN (0 * inf); the element itself is right, unless `q` is NaN.
+    equal = bitwise.bitwise_and(comparison.eq(below, above), comparison.eq(fraction, fraction))
+    return broadcast_select(bitwise.bitwise_and(equal, isnan(mixed)), below, mixed)
 
 
 def _weighted_quantiles(x: Array, weights: Array | None, q: Array, ignoring: bool) -> Array:
