@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, final
 
 from attrs import field, frozen
@@ -66,8 +66,8 @@ class ShapedArray:
         return result
 
     @override
-    def __reduce__(self) -> tuple[type[ShapedArray], tuple[Shape, DType, bool, MeshAxes]]:
-        return ShapedArray, (self.shape, self.dtype, self.weak_type, self.vma)
+    def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[Shape, DType, bool, MeshAxes]]:
+        return _unpickle, (self.shape, self.dtype, self.weak_type, self.vma)
 
     @property
     def ndim(self) -> int:
@@ -104,7 +104,7 @@ class ShapedArray:
     def tangent(self) -> ShapedArray:
         """Returns the aval of tangents: the same for floating-point dtypes, `float0` for dtypes without derivatives."""
         dtype = dtypes.tangent_dtype(self.dtype)
-        return self if dtype is self.dtype else ShapedArray(self.shape, dtype, False, self.vma)
+        return self if dtype == self.dtype else ShapedArray(self.shape, dtype, False, self.vma)
 
     def with_axis(self, size: int, axis: int) -> ShapedArray:
         """Returns the aval with one more axis, of size `size`, at position `axis`."""
@@ -125,6 +125,10 @@ class ShapedArray:
     @override
     def __repr__(self) -> str:
         return f"{self}*" if self.weak_type else str(self)
+
+
+def _unpickle(shape: Shape, dtype: DType, weak_type: bool, vma: MeshAxes) -> ShapedArray:
+    return ShapedArray(shape, dtypes.interned(dtype), weak_type, vma)
 
 
 _set_shape, _set_dtype, _set_weak_type, _set_vma, _set_hash = [

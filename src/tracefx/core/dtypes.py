@@ -143,6 +143,7 @@ _FLOATS: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind is DT
 _COMPLEXES: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind is DTypeKind.COMPLEX)
 _INTEGERS: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind in (DTypeKind.SIGNED, DTypeKind.UNSIGNED))
 _SIGNED: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind is DTypeKind.SIGNED)
+_INTERNED: Final[dict[DType, DType]] = {d: d for d in _DTYPE_INFO}
 _TANGENTS: Final[dict[DType, DType]] = {d: d if d in _INEXACT else float0 for d in _DTYPE_INFO}
 _REALS: Final[dict[DType, DType]] = {d: d for d in _DTYPE_INFO} | {complex64: float32, complex128: float64}
 _NARROWED: Final[dict[DType, DType]] = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
@@ -192,6 +193,16 @@ def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
     except TypeError:  # not hashable
         result = None
     return _as_uncommon_dtype(x, argument) if result is None else result
+
+
+def interned(dtype: DType) -> DType:
+    """Returns the object that is this dtype in avals; unpickled dtypes are equal objects.
+
+    >>> import pickle
+    >>> interned(pickle.loads(pickle.dumps(float32))) is float32
+    True
+    """
+    return _INTERNED.get(dtype, dtype)
 
 
 def named_dtype(x: object) -> DType | None:

@@ -242,7 +242,8 @@ def _check_export(stream: int | None, dl_device: tuple[int, int] | None) -> None
 
 
 def _unpickle(host: NDArray, weak_type: bool) -> ConcreteArray:
-    return ConcreteArray(ShapedArray(host.shape, host.dtype, weak_type), read_only_copy(host, host.dtype))
+    dtype = dtypes.interned(host.dtype)
+    return ConcreteArray(ShapedArray(host.shape, dtype, weak_type), read_only_copy(host, dtype))
 
 
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})

@@ -207,7 +207,7 @@ def to_inexact(x: ArrayLike, what: str) -> Value:
 
 def to_numeric(x: ArrayLike, what: str) -> Value:
     """Returns `x` as a value of any dtype but bool, which becomes the default integer."""
-    if isinstance(x, Array) and x.aval.dtype is not dtypes.bool_:  # fast path
+    if isinstance(x, Array) and x.aval.dtype != dtypes.bool_:  # fast path
         return x
     value = as_value(x, what)
     return convert_dtype(value, dtypes.default_int(), False) if value.aval.dtype == dtypes.bool_ else value

@@ -111,7 +111,7 @@ def where(
     if x is None or y is None:
         raise TypeError(f"where: pass both x and y or neither, got {x!r} and {y!r}")
     test = as_operand(condition, "where: condition")
-    if test.aval.dtype is not _BOOL:
+    if test.aval.dtype != _BOOL:
         test = comparison.ne(test, literal_like(test, python_zero(test)))
     a, b = promote_pair("where", x, y)
     if evaluating() and (selected := selection.select_eagerly(test, a, b)) is not None:

@@ -202,7 +202,7 @@ def select_eagerly(pred: Value, on_true: Value, on_false: Value) -> ConcreteArra
         return None
     which, on, off = pred.aval, on_true.aval, on_false.aval
     aval = on if on.shape else off
-    if which.dtype is not dtypes.bool_ or (off.shape and off.shape != aval.shape):
+    if which.dtype != dtypes.bool_ or (off.shape and off.shape != aval.shape):
         return None
     if which.shape != aval.shape and which.shape:
         if aval.shape:
