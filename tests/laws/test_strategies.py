@@ -16,9 +16,10 @@ import tracefx.numpy as fnp
 from tests.test_imports import run
 from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
+from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType
 from tracefx.testing import strategies
-from tracefx.testing.generated_programs import GeneratedProgram, Shape, TransformedProgram
+from tracefx.testing.generated_programs import GeneratedProgram, TransformedProgram
 
 SEARCH: Final = settings(max_examples=20_000, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 

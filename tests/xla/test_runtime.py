@@ -14,6 +14,7 @@ import pytest
 from typing_extensions import CapsuleType
 
 from tests.xla.samples import PACKED, SHAPES, AnyArray, address, by_dtype, same, values
+from tracefx.core.device import SupportsDLPack
 from tracefx.core.host_memory import ALIGNMENT, aligned_empty
 from tracefx.xla import runtime
 from tracefx.xla.runtime import Buffer, Device, ir
@@ -164,7 +165,7 @@ def test_dlpack_import_and_export_share_memory(dtype: np.dtype[np.generic], devi
 def test_dlpack_import_of_jax_arrays(dtype: type[np.generic], device: Device) -> None:
     jax_array = jnp.arange(6).reshape(2, 3).astype(dtype)
     assert same(
-        runtime.buffer_to_numpy(runtime.from_dlpack(cast(runtime.SupportsDLPack, jax_array), device)),
+        runtime.buffer_to_numpy(runtime.from_dlpack(cast(SupportsDLPack, jax_array), device)),
         np.asarray(jax_array),
     )
 

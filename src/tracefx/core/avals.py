@@ -14,6 +14,8 @@ from tracefx.core.dtypes import DType
 from tracefx.core.fast_init import slot_setter
 
 Shape = tuple[int, ...]
+Dimensions: TypeAlias = tuple[int, ...]
+"""Indices of axes."""
 MeshAxes: TypeAlias = frozenset[str]
 """Names of mesh axes."""
 NOT_VARYING: Final[MeshAxes] = frozenset()

@@ -14,7 +14,7 @@ A missing rule raises `MissingRuleError` when a handler first needs it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar, Protocol, TypeAlias, final
 
 import numpy as np
@@ -219,6 +219,10 @@ def not_linear_error(prim: Primitive) -> TypeError:
         f"the transposed function is not linear in its inputs: {prim.name} is not linear in all of the "
         "operands that depend on them here"
     )
+
+
+Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
+"""Primitives by name, as parsers and loaders find them."""
 
 
 # ------------------------------------------------------------------ capabilities

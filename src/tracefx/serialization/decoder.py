@@ -15,7 +15,7 @@ from tracefx.core.effects import Effect
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.primitive import Primitive
+from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.core.source_location import SourceLocation
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import JaxprTypeError
@@ -34,7 +34,6 @@ from tracefx.serialization.program_format import (
     PROGRAM_VERSION,
     SIZE_LIMIT,
     Tag,
-    Vocabulary,
     packed_bits,
     unpack,
 )
@@ -60,7 +59,7 @@ def deserialize(data: BytesLike, vocabulary: Vocabulary) -> ClosedJaxpr:
     return _Decoder(decode_envelope(data, PROGRAM_MAGIC, PROGRAM_VERSION, PROGRAM_DESCRIPTION), vocabulary).decode()
 
 
-_Operand: TypeAlias = int | Literal
+_OperandCode: TypeAlias = int | Literal
 
 
 @final
@@ -162,7 +161,7 @@ class _Decoder:
 
         effects: set[Effect] = set()
         consts, inputs = bind("constants"), bind("inputs")
-        eqns: list[tuple[Primitive, list[_Operand], int, int, SourceLocation | None]] = []
+        eqns: list[tuple[Primitive, list[_OperandCode], int, int, SourceLocation | None]] = []
         for _ in range(reader.count("equations")):
             prim = self.shared_operation()
             self.add_effects(effects, prim)
@@ -175,7 +174,7 @@ class _Decoder:
         numbers = [reader.index(count, "variable") for _ in range(count)] if numbered else range(count)
         vs = list(map(Var, numbers, avals))
 
-        def atoms(operands: list[_Operand]) -> tuple[Atom, ...]:
+        def atoms(operands: list[_OperandCode]) -> tuple[Atom, ...]:
             return tuple([x if isinstance(x, Literal) else vs[x] for x in operands])
 
         return Jaxpr(
@@ -194,9 +193,9 @@ class _Decoder:
         if len(effects) > MAX_EFFECTS:
             self.reader.fail(f"a program has more than {MAX_EFFECTS} effects")
 
-    def operands(self, bound: int) -> list[_Operand]:
+    def operands(self, bound: int) -> list[_OperandCode]:
         reader = self.reader
-        operands: list[_Operand] = []
+        operands: list[_OperandCode] = []
         for _ in range(reader.count("operands")):
             number = reader.index(bound + 1, "variable")
             operands.append(number - 1 if number else self.literal())

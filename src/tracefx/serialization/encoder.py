@@ -14,7 +14,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, postorder
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Primitive
+from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.core.source_location import SourceLocation, at_location
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import SerializationError
@@ -33,7 +33,6 @@ from tracefx.serialization.program_format import (
     PROGRAM_VERSION,
     SIZE_LIMIT,
     Tag,
-    Vocabulary,
     pack,
     packed_bits,
 )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.primitive import Primitive
-
-Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
 
 PROGRAM_MAGIC: Final = b"tracefx program\n"
 PROGRAM_VERSION: Final = 1

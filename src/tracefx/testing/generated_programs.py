@@ -17,9 +17,9 @@ import numpy.typing as npt
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.core.avals import Shape
 from tracefx.core.bounded_cache import memoize
 
-Shape: TypeAlias = tuple[int, ...]
 AnyCallable: TypeAlias = Callable[..., Any]
 
 # ------------------------------------------------------------------ source

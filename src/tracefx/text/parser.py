@@ -12,7 +12,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.primitive import Primitive
+from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.errors import ParseError
 from tracefx.pytrees.trees import PyTree, TreeDef, structure
 from tracefx.text.custom_text import CustomText
@@ -21,7 +21,6 @@ from tracefx.text.fields import FieldInfo
 from tracefx.text.printer import DTYPES_BY_NAME, RESERVED_WORDS, variable_name
 
 T = TypeVar("T")
-Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
 
 MAX_PARSE_DEPTH: Final = 100
 """The maximal nesting of sub-jaxprs and parameters."""

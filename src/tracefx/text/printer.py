@@ -249,7 +249,7 @@ def format_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, *, style: Style = "tracefx", width:
     """
     root = jaxpr if isinstance(jaxpr, Jaxpr) else jaxpr.jaxpr
     shared = _SharedBodies(root, style)
-    writer = _JaxWriter(shared) if style == "jax" else _Writer(shared.names)
+    writer = _JaxWriter(shared) if style == "jax" else _JaxprWriter(shared.names)
     parts: list[str] = []
     for body in shared.bodies:
         name = shared.names.pop(id(body))  # so that the body itself is printed, not its name
@@ -278,7 +278,7 @@ _UNLIMITED_WIDTH: Final = 10**9
 _MIN_EQN_WIDTH: Final = len("() = f")
 
 
-class _Writer(FieldVisitor[Doc]):
+class _JaxprWriter(FieldVisitor[Doc]):
     """Converts jaxprs to documents in tracefx's style."""
 
     pads = False
@@ -430,7 +430,7 @@ def _quoted_name(name: str) -> str:
 
 
 @final
-class _BodylessWriter(_Writer):
+class _BodylessWriter(_JaxprWriter):
     """Prints sub-jaxprs as `{ ... }`."""
 
     @override
@@ -439,7 +439,7 @@ class _BodylessWriter(_Writer):
 
 
 @final
-class _JaxWriter(_Writer):
+class _JaxWriter(_JaxprWriter):
     """Prints in JAX's style: names continue in sub-jaxprs, and those of a jitted function's body follow its call."""
 
     pads = True

@@ -68,7 +68,7 @@ def encode_jax_export(
     (in_tree, out_tree), (ins, outs) = trees, avals
     unique = list(dict.fromkeys([a.strong() for a in (*ins, *outs)]))
     numbers = {aval: i for i, aval in enumerate(unique)}
-    writer = _Writer()
+    writer = _ExportWriter()
     unspecified = writer.table({}, {})
     none = writer.numbers((), "<u4")
     offsets = {
@@ -106,7 +106,7 @@ _ScalarType: TypeAlias = Literal["Bool", "Int8", "Uint16", "Uint32"]
 
 
 @final
-class _Writer:
+class _ExportWriter:
     """A FlatBuffers builder with typed methods. Each returns the offset of what it writes; offsets point backwards."""
 
     def __init__(self) -> None:

@@ -263,7 +263,7 @@ which Linux gives a process 65530.
 """
 
 
-Resharder: TypeAlias = Callable[[Sequence[Value]], list[ConcreteArray]]
+ReshardFunction: TypeAlias = Callable[[Sequence[Value]], list[ConcreteArray]]
 
 
 @final
@@ -279,7 +279,7 @@ class XlaBackend:
         factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
     )
     """Programs of single operations, for eager evaluation on other or several devices."""
-    resharders: BoundedCache[tuple[ShapedArray, Sharding, Sharding], Resharder] = field(
+    resharders: BoundedCache[tuple[ShapedArray, Sharding, Sharding], ReshardFunction] = field(
         factory=lambda: BoundedCache(4096), init=False
     )
     """Functions that move arrays between shardings."""
@@ -375,7 +375,7 @@ class XlaBackend:
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
 
-        def make_resharder() -> Resharder:
+        def make_resharder() -> ReshardFunction:
             resharder = tilewise_resharder(x.aval, x.placed, sharding)
             if resharder is not None:
                 return resharder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,8 @@ from typing_extensions import override
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType
+from tracefx.handlers.sparsity.colouring import IndexVector
 from tracefx.pytrees import trees
-
-IndexVector: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def _as_frozen_indices(x: npt.ArrayLike) -> IndexVector:

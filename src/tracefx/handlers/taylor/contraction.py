@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from tracefx.core.avals import Dimensions
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value
@@ -16,7 +17,7 @@ from tracefx.handlers.taylor.series import (
     instantiate_term,
     leading_coefficient,
 )
-from tracefx.ops.contractions.contraction import Dimensions, DotGeneral
+from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.ops.contractions.ragged_dot import RaggedDotGeneral
 from tracefx.ops.shape.shape import concatenate, expand_dims, slice_axis, squeeze, stack

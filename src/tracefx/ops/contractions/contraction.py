@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.avals import Dimensions, Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
@@ -68,7 +68,6 @@ PrecisionLike: TypeAlias = Precision | str | tuple[Precision | str, Precision | 
 OperandPrecisions: TypeAlias = tuple[Precision, Precision] | None
 DotPrecision: TypeAlias = tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset | None
 DotDimensionNumbers: TypeAlias = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
-Dimensions: TypeAlias = tuple[int, ...]
 
 
 @final

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from tracefx.core.avals import Shape
+from tracefx.core.avals import Dimensions, Shape
 from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.static_integers import static_ints
-
-Dimensions: TypeAlias = tuple[int, ...]
 
 
 class ConvDimensionNumbers(NamedTuple):

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.avals import Dimensions, Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
 from tracefx.core.handler import bind1
@@ -34,7 +34,6 @@ from tracefx.ops.contractions.contraction import (
 from tracefx.ops.contractions.conv_dimension_numbers import (
     ConvDimensionNumbers,
     ConvGeneralDilatedDimensionNumbers,
-    Dimensions,
     conv_dimension_numbers,
     conv_shape_tuple,
     dilate_dim,

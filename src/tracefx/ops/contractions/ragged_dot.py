@@ -11,14 +11,13 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Dimensions, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Tangent
 from tracefx.core.values import Value
 from tracefx.ops.contractions.bilinear import Bilinear
 from tracefx.ops.contractions.contraction import (
-    Dimensions,
     DotDimensionNumbers,
     DotGeneral,
     OperandPrecisions,

@@ -10,12 +10,12 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Dimensions, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
-from tracefx.ops.contractions.contraction import Dimensions, DotDimensionNumbers, DotGeneral
+from tracefx.ops.contractions.contraction import DotDimensionNumbers, DotGeneral
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.operation import arity_error, run_compiled
 from tracefx.ops.static_integers import static_ints

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.avals import Dimensions, Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
@@ -27,8 +27,6 @@ from tracefx.ops.indexing.indexed_windows import GatherScatterMode, IndexedWindo
 from tracefx.ops.operation import DataMovement, Domain, Operation, memoize_aval, static_shape
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import batch_first, full_like_aval, instantiate, match_aval
-
-Dimensions = tuple[int, ...]
 
 
 def _axes(xs: Iterable[SupportsIndex]) -> Dimensions:

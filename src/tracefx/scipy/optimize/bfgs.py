@@ -16,7 +16,7 @@ from tracefx.scipy.optimize.results import OptimizeResults
 from tracefx.transforms.gradients import value_and_grad
 
 
-class _State(NamedTuple):
+class _BfgsState(NamedTuple):
     """The state of the iteration."""
 
     converged: Array
@@ -68,7 +68,7 @@ def minimize_bfgs(
     identity = fnp.eye(x.size, dtype=x.dtype)
     value, g = evaluate_with_gradient(f, x)
 
-    def step(s: _State) -> _State:
+    def step(s: _BfgsState) -> _BfgsState:
         p = -fnp.dot(s.inverse, s.g, precision="highest")
         search = line_search(f, s.x, p, s.value, s.g, line_search_maxiter, s.before)
         move, gradient_change = search.a_k * p, search.g_k - s.g
@@ -76,7 +76,7 @@ def minimize_bfgs(
         w = identity - rho * fnp.outer(move, gradient_change)
         inverse = fnp.matmul(fnp.matmul(w, s.inverse, precision="highest"), w.T, precision="highest")
         inverse = inverse + rho * fnp.outer(move, move)
-        return _State(
+        return _BfgsState(
             vector_norm(search.g_k, norm) < gtol,
             search.failed,
             search.status,
@@ -92,7 +92,7 @@ def minimize_bfgs(
     zero = fnp.array(0, dtype="int32")
     before = value + vector_norm(g, 2) / 2
     converged = vector_norm(g, norm) < gtol
-    first = _State(converged, fnp.array(False), zero, x, value, before, g, identity, zero + 1, zero)
+    first = _BfgsState(converged, fnp.array(False), zero, x, value, before, g, identity, zero + 1, zero)
     s = while_loop(lambda s: ~s.converged & ~s.failed & (s.steps < max_steps), step, first)
     stopped = fnp.where(s.steps == max_steps, 1, fnp.where(s.failed, 2 + s.line_status, -1))
     status = fnp.where(s.converged, 0, stopped)

@@ -36,7 +36,7 @@ class _History(NamedTuple):
         )
 
 
-class _State(NamedTuple):
+class _LbfgsState(NamedTuple):
     """The state of the iteration."""
 
     converged: Array
@@ -75,7 +75,7 @@ def minimize_lbfgs(
     value, g = evaluate_with_gradient(f, x)
     real_dtype = dtypes.real_dtype(x.dtype)
 
-    def step(s: _State) -> _State:
+    def step(s: _LbfgsState) -> _LbfgsState:
         p = _descent_direction(s)
         search = line_search(f, s.x, p, s.value, s.g, maxls)
         move, gradient_change = fnp.asarray(search.a_k, p.dtype) * p, search.g_k - s.g
@@ -87,7 +87,7 @@ def minimize_lbfgs(
             if limit is not None:
                 status = fnp.where(count >= limit, reason, status)
         status = fnp.where(search.failed, 5, status)
-        return _State(
+        return _LbfgsState(
             converged,
             (status > 0) & ~converged,
             fnp.asarray(fnp.where(converged, 0, status), "int32"),
@@ -103,13 +103,13 @@ def minimize_lbfgs(
     false, zero = fnp.array(False), fnp.array(0, dtype="int32")
     rows = fnp.zeros((maxcor, x.size), x.dtype)
     memory = _History(rows, rows, fnp.zeros((maxcor,), real_dtype))
-    first = _State(false, false, zero, x, value, g, memory, fnp.ones((), real_dtype), zero + 1, zero)
+    first = _LbfgsState(false, false, zero, x, value, g, memory, fnp.ones((), real_dtype), zero + 1, zero)
     s = while_loop(lambda s: ~s.converged & ~s.failed, step, first)
     success = s.converged & ~s.failed
     return OptimizeResults(s.x, success, s.status, s.value, s.g, None, s.nfev, s.nfev, s.steps)
 
 
-def _descent_direction(s: _State) -> Array:
+def _descent_direction(s: _LbfgsState) -> Array:
     """Returns the negative gradient times the estimated inverse Hessian (two-loop recursion)."""
 
     def first_loop(q: Array, row: _History) -> tuple[Array, Array]:

@@ -13,10 +13,9 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.kernel_context import call_kernel
-from tracefx.testing.generated_programs import Shape
 from tracefx.testing.strategies.shapes_and_dtypes import broadcastable_shapes, dtypes, shapes
 from tracefx.testing.subjects import array_of_type
 

@@ -8,7 +8,7 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tracefx.testing.generated_programs import Shape
+from tracefx.core.avals import Shape
 
 
 @final

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tracefx.core import dtypes as kinds
+from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType
-from tracefx.testing.generated_programs import Shape
 
 DTYPES: Final = (
     kinds.bool_,

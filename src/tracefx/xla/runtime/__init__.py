@@ -47,7 +47,6 @@ from tracefx.xla.runtime.bindings import (
     native_devices,
 )
 from tracefx.xla.runtime.buffers import (
-    SupportsDLPack,
     block_until_all_ready,
     block_until_ready,
     buffer_from_numpy,
@@ -176,7 +175,6 @@ __all__ = [
     "hlo_cost_analysis",
     "from_dlpack",
     "view_dlpack",
-    "SupportsDLPack",
     # executables
     "CompilerOption",
     "Executable",

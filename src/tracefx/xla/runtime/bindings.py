@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.core.avals import Shape
 from tracefx.core.bounded_cache import memoize
 from tracefx.jaxlib_support import import_jaxlib, jaxlib_version
 from tracefx.xla.runtime.jaxlib_versions import SKIP_CHECKS
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
 AnyArray: TypeAlias = "NDArray[np.generic]"
-Shape: TypeAlias = tuple[int, ...]
 CompilerOption: TypeAlias = str | int | bool | float
 
 # These two modules have no stubs. Their attributes are untyped, so each name that is used gets its type here.

@@ -13,6 +13,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from tracefx.core.bounded_cache import memoize
+from tracefx.core.device import SupportsDLPack
 from tracefx.core.host_memory import ALIGNMENT, data_address
 from tracefx.core.key_data import to_key_data
 from tracefx.xla.runtime.bindings import (
@@ -200,13 +201,6 @@ _capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule
 _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
-
-
-class SupportsDLPack(Protocol):
-    """An array of another library that implements DLPack's Python protocol."""
-
-    def __dlpack__(self) -> CapsuleType: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
 class _SupportsDLPackStream(Protocol):

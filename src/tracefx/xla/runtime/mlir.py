@@ -11,6 +11,7 @@ from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
 from tracefx.core import dtypes
+from tracefx.core.avals import Shape
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.key_data import to_key_data
 from tracefx.xla.runtime.bindings import (
@@ -20,7 +21,6 @@ from tracefx.xla.runtime.bindings import (
     AnyArray,
     ArraySpec,
     InvalidModuleError,
-    Shape,
     client_lock,
     require_xla_dtype,
 )
