@@ -246,3 +246,51 @@ def test_shape_dtype_structs_keep_shardings() -> None:
     assert with_sharding.update(shape=(4,)).sharding == device_array.sharding
     assert with_sharding.update(sharding=None).sharding is None
     assert fx.ShapeDtypeStruct.like(with_sharding) == with_sharding
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        fx.jit,
+        fx.grad,
+        fx.vmap,
+        fx.checkpoint,
+        lambda f: fx.grad(lambda x: fx.lax.scan(lambda c, _: (f(c) + c, None), x, None, length=2)[0].sum()),
+        lambda f: lambda x: fx.lax.cond(x.sum() > 0, f, f, x),
+    ],
+)
+@pytest.mark.parametrize("size", [3, 1000])
+def test_closed_over_numpy_array_is_one_constant(wrap: Any, size: int) -> None:
+    weights = np.linspace(0.0, 1.0, size)  # of another dtype than in the program, as usual
+
+    def program(x: Any) -> Any:
+        for _ in range(3):
+            x = fnp.sin(weights * x)
+        return x.sum()
+
+    x = np.ones((2, size), np.float32) if wrap is fx.vmap else np.ones(size, np.float32)
+    closed = fx.make_jaxpr(wrap(program))(x)
+    assert [v.shape for v in closed.consts if v.shape] == [(size,)]
+    assert_near(fx.jit(wrap(program))(x), wrap(program)(x), ELEMENTARY)
+
+
+def test_different_constants_are_not_merged() -> None:
+    """Also arrays that change between uses, equal samples, zeros of either sign, and transposed arrays."""
+    changing, sparse, zeros = np.zeros(1000), np.zeros(1000), np.zeros(3, np.float32)
+    sparse[1] = 1.0
+
+    def program(x: Any) -> Any:
+        before = x + changing
+        changing[7] += 1.0
+        after = x + changing
+        signs = fnp.signbit(fnp.where(x[:3] == 0, zeros, x[:3])), fnp.signbit(fnp.where(x[:3] == 0, -zeros, x[:3]))
+        return before, after, x + sparse, *signs, x[0] + M, x[0] + M.T
+
+    outs = fx.jit(program)(np.zeros(1000, np.float32))
+    assert float(outs[0][7]) == 0.0
+    assert float(outs[1][7]) == 1.0
+    assert float(outs[2][1]) == 1.0
+    assert outs[3].tolist() == [False] * 3
+    assert outs[4].tolist() == [True] * 3
+    assert outs[5].tolist() == M.tolist()
+    assert outs[6].tolist() == M.T.tolist()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, final
 
+import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
@@ -19,7 +20,7 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
-from tracefx.core.values import Value
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import TYPES
 from tracefx.errors import (
     ConcretizationError,
@@ -85,6 +86,23 @@ _CONVERSION_HINTS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = 
 )
 
 
+_SAMPLE_SIZE: Final = 64
+
+
+def _content_key(aval: ShapedArray, host: NDArray) -> Hashable:
+    """Returns a key that constants with equal elements share; None if the memory of `host` is not contiguous."""
+    if not host.flags.forc:
+        return None
+    elements = host.ravel("K")
+    return aval, host.strides, elements[:: max(1, elements.size // _SAMPLE_SIZE)].tobytes()
+
+
+def _same_bits(x: NDArray, y: NDArray) -> bool:
+    """Whether two contiguous arrays with equal strides have equal bits."""
+    word = np.uint64 if x.nbytes % 8 == 0 else np.uint8
+    return bool((x.ravel("K").view(word) == y.ravel("K").view(word)).all())
+
+
 @frozen(eq=False)
 class Recording(Handler):
     """A handler that records a jaxpr. Its lists are mutable and are dropped when the trace ends."""
@@ -92,6 +110,8 @@ class Recording(Handler):
     inner: Handler
     eqns: list[Eqn] = field(factory=list, init=False, repr=False)
     consts: dict[int, tuple[Var, Value]] = field(factory=dict, init=False, repr=False)
+    contents: dict[Hashable, tuple[Var, NDArray]] = field(factory=dict, init=False, repr=False)
+    """The constants in host memory, by `_content_key`."""
     indices: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
 
@@ -116,8 +136,17 @@ class Recording(Handler):
         """Makes a value from outside the trace a constant of the jaxpr."""
         if isinstance(x, Tracer) and not any(h.owns(x) for h in self.inner.chain()):
             raise escaped_tracer_error(x, self, "in a traced function")
+        # Each use of a NumPy array makes another ConcreteArray of it: equal ones become one constant.
+        host = x.host if type(x) is ConcreteArray and x.buffer is None else None
+        key = None if host is None else _content_key(x.aval, host)
+        if host is not None and key in self.contents:
+            var, known = self.contents[key]
+            if _same_bits(host, known):
+                return var
         var = Var(next(self.indices), x.aval)
         self.consts[id(x)] = (var, x)
+        if host is not None and key is not None:
+            self.contents[key] = (var, host)
         return var
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
