@@ -93,7 +93,7 @@ def test_bad_arguments() -> None:
         (lambda: untyped_nn.one_hot(1.5, 3), TypeError, "integer"),
         (lambda: fx.jit(lambda n: nn.one_hot(1, n))(3), TypeError, "num_classes"),
         (lambda: untyped_nn.one_hot(1, 3, axis=2), ValueError, "axis 2"),
-        (lambda: untyped_nn.relu("a"), TypeError, "maximum: x1"),
+        (lambda: untyped_nn.relu("a"), TypeError, "relu: x"),
         (lambda: untyped_nn.softplus(1j), TypeError, "complex"),
         (lambda: untyped_nn.softmax(fnp.ones(3), 1), ValueError, "axis 1"),
         (lambda: untyped_nn.logsumexp(None), TypeError, "logsumexp: a"),

@@ -15,8 +15,8 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import as_value
 from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
 from tracefx.ops.elementwise import special, transcendental
-from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.transforms.custom_derivatives import custom_jvp
 
 
 def _as_float_array(name: str, x: ArrayLike) -> Array:
@@ -51,9 +51,16 @@ def relu(x: ArrayLike) -> Array:
     >>> relu(fnp.array([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
-    out = fnp.maximum(x, 0)
-    value = convert_dtype(as_value(x, "relu: x"), out.dtype, out.weak_type)
-    return fnp.where(fnp.greater(value, 0), value, stop_gradient(out))
+    value = _as_float_array("relu", x)
+    return _relu(value) if dtypes.is_inexact(value.dtype) else fnp.maximum(value, 0)
+
+
+@custom_jvp
+def _relu(x: Array) -> Array:
+    return fnp.maximum(x, 0)  # XLA fuses a maximum with the product or convolution before it, but not a selection
+
+
+_relu.defjvps(lambda t, out, x: fnp.where(fnp.greater(x, 0), t, 0))
 
 
 def sigmoid(x: ArrayLike) -> Array:
@@ -150,9 +157,16 @@ def relu6(x: ArrayLike) -> Array:
     >>> relu6(fnp.array([-1.0, 2.0, 7.0])).tolist()
     [0.0, 2.0, 6.0]
     """
-    out = fnp.minimum(fnp.maximum(x, 0), 6.0)
-    value = convert_dtype(as_value(x, "relu6: x"), out.dtype, out.weak_type)
-    return fnp.where(fnp.logical_and(fnp.greater(value, 0), fnp.less(value, 6)), value, stop_gradient(out))
+    value = _as_float_array("relu6", x)
+    return _relu6(value) if dtypes.is_inexact(value.dtype) else fnp.minimum(fnp.maximum(value, 0), 6.0)
+
+
+@custom_jvp
+def _relu6(x: Array) -> Array:
+    return fnp.minimum(fnp.maximum(x, 0), 6.0)
+
+
+_relu6.defjvps(lambda t, out, x: fnp.where(fnp.logical_and(fnp.greater(x, 0), fnp.less(x, 6)), t, 0))
 
 
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
