@@ -106,10 +106,11 @@ def dot_product_attention(
     batch, count, heads, size = q.shape
     kv_heads = k.shape[2]
     groups = heads // kv_heads
-    logits = _attention_scores(
-        q.reshape(batch, count, kv_heads, groups, size), k
-    )  # [batch, kv_heads, groups, queries, keys]
-    logits = logits * fnp.asarray(1 / math.sqrt(size) if scale is None else scale, logits.dtype)
+    grouped = q.reshape(batch, count, kv_heads, groups, size).transpose(0, 2, 3, 1, 4)
+    wide = dtypes.float32 if dtypes.itemsize_bits(q.dtype) < 32 else q.dtype
+    # [batch, kv_heads, groups, queries, keys], for which the products need no transposition of scores
+    logits = dot_general(grouped, k, (((4,), (3,)), ((0, 1), (0, 2))), preferred_element_type=wide)
+    logits = logits * (1 / math.sqrt(size) if scale is None else fnp.asarray(scale, logits.dtype))
     if bias_and_mask[0] is not None:
         logits = (logits + _group_heads(bias_and_mask[0], kv_heads, groups)).astype(logits.dtype)
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
@@ -118,7 +119,8 @@ def dot_product_attention(
         logits = fnp.where(each, logits, _masked_score(logits.dtype))
     logits = logits.astype(np.float32)
     weights = softmax(logits, -1).astype(k.dtype)
-    out = fnp.einsum("bkgts,bskh->btkgh", weights, v).reshape(batch, count, heads, size)
+    out = dot_general(weights, v, (((4,), (1,)), ((0, 1), (0, 2)))).transpose(0, 3, 1, 2, 4)
+    out = out.reshape(batch, count, heads, size)
     if lengths[0] is not None:
         counts = fnp.arange(count)[None, :] < lengths[0][:, None]
         out = out * counts[:, :, None, None].astype(out.dtype)
@@ -161,12 +163,6 @@ def _check_operands(
     for name, x in zip(("query_seq_lengths", "key_value_seq_lengths"), lengths, strict=True):
         if x is not None and (x.shape, x.dtype) != ((batch,), dtypes.int32):
             raise ValueError(f"dot_product_attention: {name} must be i32[{batch}], got {x.aval}")
-
-
-def _attention_scores(query: Array, key: Array) -> Array:
-    """Returns the scores `[batch, kv_heads, groups, queries, keys]`: dot products, in float32 at least."""
-    wide = dtypes.float32 if dtypes.itemsize_bits(query.dtype) < 32 else query.dtype
-    return fnp.einsum("btkgh,bskh->bkgts", query, key, preferred_element_type=wide)
 
 
 def _group_heads(x: Array, kv_heads: int, groups: int) -> Array:
