@@ -189,50 +189,50 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: SupportsIndex)
 
 
 def _emit_permutation(builder: Builder, out: ShapedArray, swaps: IrValue) -> IrValue:
-    """Emits one loop over all exchanges of all matrices, on flat arrays; each step reads and writes two elements.
+    """Emits one loop over the exchanges, each step for all matrices at once; their axis is the last one in the loop.
 
     On a GPU it is a kernel, because there each loop step would be a kernel launch.
     """
     if gpu.on_gpu(builder):
         return gpu.call_gpu_solver(builder, "_lu_pivots_to_permutation", [swaps], [out], by_rows=True, own=1)[0]
     m, k = out.shape[-1], swaps.aval.shape[-1]
-    index, one = ShapedArray((), dtypes.int32), ShapedArray((1,), dtypes.int32)
-    flat, steps = ShapedArray((out.size,), dtypes.int32), ShapedArray((swaps.aval.size,), dtypes.int32)
-    several = out.ndim > 1
+    count = out.size // m if m else 0
+    index, line = ShapedArray((), dtypes.int32), ShapedArray((1, count), dtypes.int32)
+    matrix, steps = ShapedArray((m, count), dtypes.int32), ShapedArray((k, count), dtypes.int32)
 
-    def constant(b: Builder, value: int) -> IrValue:
-        return stablehlo.emit_scalar(b, value, dtypes.int32)
+    def emit(b: Builder, name: str, out: ShapedArray, *operands: IrValue) -> IrValue:
+        return b.emit(f"stablehlo.{name}", operands, [out])[0]
 
-    def emit(b: Builder, name: str, x: IrValue, y: IrValue) -> IrValue:
-        return b.emit(f"stablehlo.{name}", [x, y], [index])[0]
+    def zero_index(b: Builder) -> IrValue:
+        return stablehlo.emit_scalar(b, 0, dtypes.int32)
 
-    def read(b: Builder, x: IrValue, i: IrValue) -> IrValue:
-        return b.emit("stablehlo.dynamic_slice", [x, i], [one], {"slice_sizes": DenseI64Array((1,))})[0]
-
-    def write(b: Builder, x: IrValue, y: IrValue, i: IrValue) -> IrValue:
-        return b.emit("stablehlo.dynamic_update_slice", [x, y, i], [flat])[0]
+    def read(b: Builder, x: IrValue, t: IrValue) -> IrValue:
+        return b.emit(
+            "stablehlo.dynamic_slice", [x, t, zero_index(b)], [line], {"slice_sizes": DenseI64Array((1, count))}
+        )[0]
 
     def more(b: Builder, carry: Sequence[IrValue]) -> list[IrValue]:
-        return [stablehlo.emit_compare(b, "LT", carry[0], constant(b, steps.size))]
+        return [stablehlo.emit_compare(b, "LT", carry[0], stablehlo.emit_scalar(b, k, dtypes.int32))]
 
     def step(b: Builder, carry: Sequence[IrValue]) -> list[IrValue]:
-        t, rows, exchanged = carry
-        (there,) = b.emit("stablehlo.reshape", [read(b, exchanged, t)], [index])
-        here = t
-        if several:
-            start = emit(b, "multiply", emit(b, "divide", t, constant(b, k)), constant(b, m))
-            here = emit(b, "add", start, emit(b, "remainder", t, constant(b, k)))
-            there = emit(b, "add", start, there)
-        x, y = read(b, rows, here), read(b, rows, there)
-        rows = write(b, write(b, rows, y, here), x, there)
-        return [emit(b, "add", t, constant(b, 1)), rows, exchanged]
+        t, rows, swaps = carry
+        exchanged = stablehlo.emit_broadcast(b, read(b, swaps, t), matrix.shape, (0, 1))
+        there = stablehlo.emit_compare(b, "EQ", emit_iota(b, matrix.shape, 0), exchanged)
+        zero = stablehlo.emit_full(b, 0, matrix)
+        found = stablehlo.emit_reduce(b, "stablehlo.add", emit(b, "select", matrix, there, rows, zero), 0, (0,))
+        here = stablehlo.emit_broadcast(b, read(b, rows, t), matrix.shape, (0, 1))
+        rows = emit(b, "select", matrix, there, here, rows)
+        rows = emit(b, "dynamic_update_slice", matrix, rows, emit(b, "reshape", line, found), t, zero_index(b))
+        return [emit(b, "add", index, t, stablehlo.emit_scalar(b, 1, dtypes.int32)), rows, swaps]
 
-    rows = emit_iota(builder, out.shape, out.ndim - 1)
-    if several:
-        (rows,) = builder.emit("stablehlo.reshape", [rows], [flat])
-        (swaps,) = builder.emit("stablehlo.reshape", [swaps], [steps])
-    found = builder.loop([constant(builder, 0), rows, swaps], more, step)[1]
-    return builder.emit("stablehlo.reshape", [found], [out])[0] if several else found
+    (swaps,) = builder.emit("stablehlo.reshape", [swaps], [ShapedArray((count, k), dtypes.int32)])
+    (swaps,) = builder.emit("stablehlo.transpose", [swaps], [steps], {"permutation": DenseI64Array((1, 0))})
+    start = stablehlo.emit_scalar(builder, 0, dtypes.int32)
+    rows = builder.loop([start, emit_iota(builder, matrix.shape, 0), swaps], more, step)[1]
+    (rows,) = builder.emit(
+        "stablehlo.transpose", [rows], [ShapedArray((count, m), dtypes.int32)], {"permutation": DenseI64Array((1, 0))}
+    )
+    return builder.emit("stablehlo.reshape", [rows], [out])[0]
 
 
 # ------------------------------------------------------------------ permutations of rows and solutions
