@@ -81,13 +81,13 @@ CHAPTERS: Final[Sequence[Chapter]] = (
                 "dtype_routines scalar_types external core.array array_api_info constants",
                 "static_queries",
             ),
-            Page("Creating", "creation sequences interchange diagonals"),
+            Page("Creating", "creation ranges sequences interchange diagonals"),
             Page("Shapes", "shapes rotation joining stacking repeating padding views"),
             Page("Indexing and updates", "indexing index_tricks updates mask_selection selection editing", "where"),
-            Page("Arithmetic", "ufuncs float_parts floating_point integers"),
+            Page("Arithmetic", "ufuncs rounding complex_parts float_parts floating_point integers"),
             Page("Functions", "transcendentals special_functions window_functions"),
             Page("Logic", "logic closeness static_queries"),
-            Page("Reductions", "reductions nan_reductions differences"),
+            Page("Reductions", "reductions moments nan_reductions differences"),
             Page("Statistics", "quantiles histograms covariance"),
             Page("Products", "dot_products products einstein_summation convolution"),
             Page("Sorting and sets", "sorting searching sets"),
@@ -115,8 +115,8 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page(
                 "Functions",
-                "elementwise.transcendental elementwise.special random.rng_bit_generator elementwise.accuracy"
-                " special.bessel special.incomplete_beta special.incomplete_gamma ops.fourier",
+                "elementwise.transcendental elementwise.hyperbolic elementwise.special elementwise.accuracy"
+                " random.rng_bit_generator special.bessel special.incomplete_beta special.incomplete_gamma ops.fourier",
             ),
             Page("Comparison", "elementwise.comparison elementwise.selection"),
             Page(
@@ -263,6 +263,9 @@ TYPES: Final[Sequence[str]] = (
     "tracefx.transforms.transform.Yes",
 )
 """Types that are common in signatures but not public; one page documents them."""
+
+WITH_INHERITED: Final = frozenset({"tracefx.core.array.Array"})
+"""Classes whose entries also have the members of their base classes, which are not public."""
 
 GUIDES: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, final
 
 from attrs import field, frozen
 
-from docs.building.chapters import CHAPTERS, GUIDES, TYPES, Chapter, Page
+from docs.building.chapters import CHAPTERS, GUIDES, TYPES, WITH_INHERITED, Chapter, Page
 from docs.building.docstrings import fenced, first_sentence
 from docs.building.sources import Found, find, home, is_there, public, read
 
@@ -219,7 +219,8 @@ def _body(about: Sequence[Entry], links: NameLinks, file: str) -> str:
         if entry.path in links.identifiers:
             identifier = links.identifiers[entry.path]
             anchor = f'<a id="{entry.path}"></a>\n\n' if identifier != entry.path else ""
-            parts.append(f"{anchor}::: {identifier}\n")
+            options = "    options:\n      inherited_members: true\n" if entry.found.path in WITH_INHERITED else ""
+            parts.append(f"{anchor}::: {identifier}\n{options}")
     rows = [
         f'| <a id="{entry.path}"></a>`{entry.name}` | {_table_cell(entry, links, file)} |'
         for entry in about

@@ -19,7 +19,7 @@ from tracefx.core.primitive import MappedAxis, Primitive, Tangent
 from tracefx.core.values import Value
 from tracefx.extend import as_array, bind1, instantiate
 from tracefx.ops.elementwise.arithmetic import Mul
-from tracefx.ops.elementwise.transcendental import Tanh
+from tracefx.ops.elementwise.hyperbolic import Tanh
 from tracefx.ops.shape.slicing import Rev
 from tracefx.testing import (
     Law,

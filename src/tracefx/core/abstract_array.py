@@ -101,7 +101,12 @@ class AbstractArray(ArrayPlacement):
         return int(self.concrete_or_error(TracerIntegerConversionError).item())
 
     def item(self, *args: int) -> Scalar:
-        """Returns one element as a Python scalar; without arguments, the only element of an array of size 1."""
+        """Returns one element as a Python scalar.
+
+        Args:
+            *args: The index of the element: one integer for each axis, or one into the flattened array. Without any,
+                the array must have size 1.
+        """
         out: Scalar = self.concrete_or_error(ConcretizationError).item(*args)
         return out
 
@@ -110,11 +115,19 @@ class AbstractArray(ArrayPlacement):
         return self.concrete_or_error(ConcretizationError).tolist()
 
     def tobytes(self, order: OneOf["C", "F", "A", "K"] = "C") -> bytes:
-        """Returns the bytes of the elements in row-major order, or in column-major order for `order="F"`."""
+        """Returns the bytes of the elements.
+
+        Args:
+            order: "C" for row-major order, "F" for column-major order, "A" or "K" for that of the memory.
+        """
         return self.concrete_or_error(ConcretizationError).tobytes(order)
 
     def block_until_ready(self) -> Self:
-        """Waits until the value has been computed and raises errors of the computation. Returns the array."""
+        """Waits until the value has been computed, and raises errors of the computation.
+
+        Returns:
+            The array.
+        """
         return self
 
     def __dlpack__(

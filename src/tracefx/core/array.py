@@ -14,11 +14,13 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core import indexed_updates
-from tracefx.core.abstract_array import NUMPY, AbstractArray, has_jax_array_method, is_jax_array
+from tracefx.core.abstract_array import has_jax_array_method, is_jax_array
+from tracefx.core.array_reductions import ArrayReductions
 from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal, Scalar
+from tracefx.core.numpy_methods import numpy_function, numpy_method, numpy_method_named
 from tracefx.core.sharding import DeviceOrSharding, ShardIndex
 
 ArrayLike: TypeAlias = indexed_updates.Like["Array"]
@@ -28,6 +30,7 @@ IndexedUpdates: TypeAlias = indexed_updates.IndexedUpdates["Array"]
 AtIndexer: TypeAlias = indexed_updates.AtIndexer["Array"]
 AxisLike: TypeAlias = indexed_updates.AxisLike
 UpdateMode: TypeAlias = indexed_updates.UpdateMode
+_ArrayFunction: TypeAlias = Callable[..., "Array"]
 
 M = TypeVar("M", bound=Callable[..., object])
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
@@ -52,36 +55,9 @@ def is_convertible(x: object) -> TypeGuard[ArrayLike]:
     )
 
 
-def _numpy_function(name: str) -> LateBound[Callable[..., Array]]:
-    function: LateBound[Callable[..., Array]] = LateBound(f"tracefx.numpy.{name}")
-    function.provide(lambda: getattr(NUMPY.value, name))
-    return function
-
-
-def _method(declaration: M, name: str | None = None) -> M:
-    """Returns the method that calls a function of `tracefx.numpy` with the array as first argument.
-
-    Args:
-        declaration: The signature and docstring of the method.
-        name: The name of the function; by default, that of the method.
-    """
-    function = _numpy_function(name or declaration.__name__)
-
-    @functools.wraps(declaration)
-    def method(*args: object, **kwargs: object) -> object:
-        return function.value(*args, **kwargs)
-
-    return cast(M, method)
-
-
-def _calls(name: str) -> Callable[[M], M]:
-    """A decorator like `_method` for a method whose name differs from that of the function."""
-    return functools.partial(_method, name=name)
-
-
 def _operator(name: str, *, reflected: bool = False) -> Callable[[M], M]:
     """A decorator that implements a binary operator by a function of `tracefx.numpy`, for operands it accepts."""
-    function = _numpy_function(name)
+    function: LateBound[Callable[..., object]] = numpy_function(name)
 
     def operator(self: Array, other: object) -> object:
         return function.value(self, other) if is_convertible(other) else NotImplemented
@@ -95,15 +71,15 @@ def _operator(name: str, *, reflected: bool = False) -> Callable[[M], M]:
     return implement
 
 
-_EQUAL: Final = _numpy_function("equal")
-_ASTYPE: Final = _numpy_function("astype")
-_VIEW: Final = _numpy_function("view")
-_RESHAPE: Final = _numpy_function("reshape")
-_TRANSPOSE: Final = _numpy_function("transpose")
-_COMPRESS: Final = _numpy_function("compress")
+_EQUAL: Final[LateBound[_ArrayFunction]] = numpy_function("equal")
+_ASTYPE: Final[LateBound[_ArrayFunction]] = numpy_function("astype")
+_VIEW: Final[LateBound[_ArrayFunction]] = numpy_function("view")
+_RESHAPE: Final[LateBound[_ArrayFunction]] = numpy_function("reshape")
+_TRANSPOSE: Final[LateBound[_ArrayFunction]] = numpy_function("transpose")
+_COMPRESS: Final[LateBound[_ArrayFunction]] = numpy_function("compress")
 
 
-class Array(AbstractArray):
+class Array(ArrayReductions["Array"]):
     """An immutable array of any dtype: concrete (with elements) or a tracer (inside a transformation).
 
     Operators broadcast as in NumPy and promote dtypes as in JAX. Methods are the functions of `tracefx.numpy` of the
@@ -120,7 +96,15 @@ class Array(AbstractArray):
     # ------------------------------------------------------------------ devices, and indexing
 
     def to_device(self, device: Device, *, stream: int | None = None) -> Array:
-        """Returns the array on a device. Has no effect on a tracer. `stream` must be None."""
+        """Returns the array on a device. Has no effect on a tracer.
+
+        Args:
+            device: The device.
+            stream: Must be None, since streams are not supported.
+
+        Raises:
+            ValueError: If `stream` is not None.
+        """
         if stream is not None:
             raise ValueError(f"to_device: streams are not supported, so stream must be None; got {stream!r}")
         return self.astype(self.aval.dtype, device=device)
@@ -136,7 +120,11 @@ class Array(AbstractArray):
         raise self._is_traced("global_shards")
 
     def addressable_data(self, index: int) -> Array:
-        """Returns the data of the shard with this index in `addressable_shards`."""
+        """Returns the data of one of the `addressable_shards`.
+
+        Args:
+            index: The index of the shard.
+        """
         data = self.addressable_shards[index].data
         assert data is not None  # the device belongs to this process
         return data
@@ -146,11 +134,11 @@ class Array(AbstractArray):
             raise TypeError("iteration over a zero-dimensional array")
         return (self[i] for i in range(self.aval.shape[0]))
 
-    @_calls("getitem")
+    @numpy_method_named("getitem")
     def __getitem__(self, index: Index) -> Array: ...
 
     @property
-    @_method
+    @numpy_method
     def at(self) -> AtIndexer:
         """The updater of elements: `x.at[index].set(values)`, `.add`, `.multiply`, ... return a new array."""
 
@@ -264,16 +252,16 @@ class Array(AbstractArray):
     @_operator("not_equal")
     def __ne__(self, other: object) -> Array: ...  # type: ignore[override]  # elementwise, as in NumPy
 
-    @_calls("negative")
+    @numpy_method_named("negative")
     def __neg__(self) -> Array: ...
 
-    @_calls("positive")
+    @numpy_method_named("positive")
     def __pos__(self) -> Array: ...
 
-    @_calls("absolute")
+    @numpy_method_named("absolute")
     def __abs__(self) -> Array: ...
 
-    @_calls("invert")
+    @numpy_method_named("invert")
     def __invert__(self) -> Array: ...
 
     def __round__(self, ndigits: int | None = None) -> Array:
@@ -283,16 +271,16 @@ class Array(AbstractArray):
     # ------------------------------------------------------------------ dtype, copies and indexing
 
     @property
-    @_method
+    @numpy_method
     def real(self) -> Array:
         """The real part."""
 
     @property
-    @_method
+    @numpy_method
     def imag(self) -> Array:
         """The imaginary part; zeros for a real array."""
 
-    @_calls("conjugate")
+    @numpy_method_named("conjugate")
     def conj(self) -> Array:
         """Returns the complex conjugates of the elements."""
 
@@ -309,24 +297,38 @@ class Array(AbstractArray):
         return _ASTYPE.value(self, dtype, device=device)
 
     def view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
-        """Returns the same bytes as another dtype; the size of the last axis changes if element sizes differ."""
+        """Returns the same bytes as another dtype; the size of the last axis changes if element sizes differ.
+
+        Args:
+            dtype: The dtype of the result; None means the default float.
+            type: Must be None, since there is only one array class.
+
+        Raises:
+            TypeError: If `type` is not None.
+        """
         if type is not None:
             raise TypeError(f"view: type must be None, since there is only one array class; got {type!r}")
         return _VIEW.value(self, dtype)
 
-    @_method
+    @numpy_method
     def byteswap(self) -> Array:
         """Returns the array with the bytes of each element reversed."""
 
-    @_method
+    @numpy_method
     def copy(self) -> Array:
         """Returns a copy of the array."""
 
-    @_method
+    @numpy_method
     def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
-        """Returns an array of elements of `choices`, each from the choice whose number is the element of this array."""
+        """Returns an array of elements of `choices`, each from the choice whose number is the element of this array.
 
-    @_method
+        Args:
+            choices: The choices: a sequence of arrays, or an array of them along its first axis.
+            out: Must be None, since arrays are immutable.
+            mode: How to treat numbers out of bounds: "raise" (they must then be concrete), "wrap" or "clip".
+        """
+
+    @numpy_method
     def take(
         self,
         indices: ArrayLike,
@@ -337,9 +339,20 @@ class Array(AbstractArray):
         indices_are_sorted: bool = False,
         fill_value: Scalar | None = None,
     ) -> Array:
-        """Returns the elements at `indices` along `axis`; without `axis`, those of the flattened array."""
+        """Returns the elements at indices along an axis.
 
-    @_method
+        Args:
+            indices: An integer array; negative indices count from the end, except with `mode="clip"`.
+            axis: The axis; None means the flattened array.
+            out: Must be None, since arrays are immutable.
+            mode: How to treat indices out of bounds: "fill" (or None) gives `fill_value`, "clip" the nearest element,
+                "wrap" the index modulo the size.
+            unique_indices: A promise that no index occurs twice, which permits faster code.
+            indices_are_sorted: A promise that the indices are sorted, which permits faster code.
+            fill_value: The element for indices out of bounds; None means NaN, or an extreme of an integer dtype.
+        """
+
+    @numpy_method
     def nonzero(
         self, *, fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None, size: int | None = None
     ) -> tuple[Array, ...]:
@@ -359,18 +372,26 @@ class Array(AbstractArray):
         size: int | None = None,
         fill_value: ArrayLike = 0,
     ) -> Array:
-        """Returns the slices along `axis` where the vector `condition` is true; without `axis`, elements."""
+        """Returns the slices along an axis where a condition is true.
+
+        Args:
+            condition: A vector; beyond its end it is false.
+            axis: The axis; None means the flattened array.
+            out: Must be None, since arrays are immutable.
+            size: The number of slices to return, which must be given in compiled functions; None means all.
+            fill_value: The element of missing slices.
+        """
         return _COMPRESS.value(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
     # ------------------------------------------------------------------ shape
 
     @property
-    @_calls("transpose")
+    @numpy_method_named("transpose")
     def T(self) -> Array:
         """The array with its axes in reverse order."""
 
     @property
-    @_calls("matrix_transpose")
+    @numpy_method_named("matrix_transpose")
     def mT(self) -> Array:
         """The array with its last two axes exchanged: a batch of transposed matrices."""
 
@@ -378,30 +399,47 @@ class Array(AbstractArray):
         """Returns the array with another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1.
 
         Args:
-            args: The sizes of the axes, or a sequence of them.
+            *args: The sizes of the axes, or a sequence of them.
             order: "C" to read and write the elements in row-major order, "F" in column-major order.
         """
         return _RESHAPE.value(self, _variadic(args), order)
 
     def transpose(self, *args: int | Sequence[int]) -> Array:
-        """Returns the array with permuted axes: `x.transpose(1, 0)` or `x.transpose((1, 0))`; reversed by default."""
+        """Returns the array with permuted axes: `x.transpose(1, 0)` or `x.transpose((1, 0))`.
+
+        Args:
+            *args: The order of the axes in the result, or a sequence of them; without any, the axes are reversed.
+        """
         return _TRANSPOSE.value(self, _variadic(args) if args else None)
 
-    @_method
+    @numpy_method
     def ravel(self, order: str = "C") -> Array:
-        """Returns the elements as a vector, in row-major order or, for `order="F"`, in column-major order."""
+        """Returns the elements as a vector.
+
+        Args:
+            order: "C" to read the elements in row-major order, "F" in column-major order.
+        """
 
     flatten = ravel
 
-    @_method
+    @numpy_method
     def squeeze(self, axis: AxisLike = None) -> Array:
-        """Returns the array without the given axes of size 1; by default, without all of them."""
+        """Returns the array without axes of size 1.
 
-    @_method
+        Args:
+            axis: The axis or axes to remove; None removes all axes of size 1.
+        """
+
+    @numpy_method
     def swapaxes(self, axis1: int, axis2: int) -> Array:
-        """Returns the array with two axes exchanged."""
+        """Returns the array with two axes exchanged.
 
-    @_method
+        Args:
+            axis1: One axis.
+            axis2: The other axis.
+        """
+
+    @numpy_method
     def repeat(
         self, repeats: ArrayLike | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
     ) -> Array:
@@ -415,169 +453,63 @@ class Array(AbstractArray):
 
     # ------------------------------------------------------------------ linear algebra, rounding
 
-    @_method
+    @numpy_method
     def dot(
         self, b: ArrayLike, *, precision: str | None = None, preferred_element_type: DTypeLike | None = None
     ) -> Array:
-        """Returns the product with `b`, summed over the last axis of the array and the last but one axis of `b`."""
+        """Returns the product with `b`, summed over the last axis of the array and the last but one axis of `b`.
 
-    @_method
+        Args:
+            b: The other factor; a scalar multiplies the array.
+            precision: The precision of the products; None means the default.
+            preferred_element_type: The dtype of the result; None means the promoted dtype.
+        """
+
+    @numpy_method
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-        """Returns the diagonals of the matrices in two axes; `offset` is their distance above the main diagonal."""
+        """Returns the diagonals of the matrices in two axes, as a new last axis.
 
-    @_method
+        Args:
+            offset: The diagonal: 0 is the main one, positive numbers lie above it.
+            axis1: The axis of the rows.
+            axis2: The axis of the columns.
+        """
+
+    @numpy_method
     def trace(
         self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
     ) -> Array:
-        """Returns the sums of the diagonals of the matrices in two axes."""
-
-    @_method
-    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-        """Returns the elements limited to the range from `min` to `max`; None is no limit."""
-
-    @_method
-    def round(self, decimals: int = 0, out: None = None) -> Array:
-        """Returns the elements rounded to a number of decimals, halves to the even neighbor."""
-
-    # ------------------------------------------------------------------ reductions
-
-    @_method
-    def sum(
-        self,
-        axis: AxisLike = None,
-        dtype: DTypeLike | None = None,
-        out: None = None,
-        keepdims: bool = False,
-        initial: ArrayLike | None = None,
-        where: ArrayLike | None = None,
-        promote_integers: bool = True,
-    ) -> Array:
-        """Returns the sum over axes.
+        """Returns the sums of the diagonals of the matrices in two axes.
 
         Args:
-            axis: The axis or axes to reduce; by default, all.
-            dtype: The dtype of the computation and the result.
+            offset: The diagonal: 0 is the main one, positive numbers lie above it.
+            axis1: The axis of the rows.
+            axis2: The axis of the columns.
+            dtype: The dtype of the result; None means that of `sum`.
             out: Must be None, since arrays are immutable.
-            keepdims: Whether to keep the reduced axes with size 1.
-            initial: A number to add to the sum.
-            where: A mask of the elements to include.
-            promote_integers: Whether narrow integers are summed in the default integer dtype.
         """
 
-    @_method
-    def prod(
-        self,
-        axis: AxisLike = None,
-        dtype: DTypeLike | None = None,
-        out: None = None,
-        keepdims: bool = False,
-        initial: ArrayLike | None = None,
-        where: ArrayLike | None = None,
-        promote_integers: bool = True,
-    ) -> Array:
-        """Returns the product over axes. The arguments are those of `sum`."""
+    @numpy_method
+    def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+        """Returns the elements limited to a range.
 
-    @_method
-    def mean(
-        self,
-        axis: AxisLike = None,
-        dtype: DTypeLike | None = None,
-        out: None = None,
-        keepdims: bool = False,
-        *,
-        where: ArrayLike | None = None,
-    ) -> Array:
-        """Returns the arithmetic mean over axes. The arguments are those of `sum`."""
-
-    @_method
-    def var(
-        self,
-        axis: AxisLike = None,
-        dtype: DTypeLike | None = None,
-        out: None = None,
-        ddof: int = 0,
-        keepdims: bool = False,
-        *,
-        where: ArrayLike | None = None,
-        correction: int | float | None = None,
-    ) -> Array:
-        """Returns the variance over axes: the mean squared deviation from the mean.
-
-        The sum of squares is divided by the number of elements minus `ddof`, or `correction`, the array API's name for
-        it. The other arguments are those of `sum`.
+        Args:
+            min: The lower bound; None is no bound.
+            max: The upper bound; None is no bound.
         """
 
-    @_method
-    def std(
-        self,
-        axis: AxisLike = None,
-        dtype: DTypeLike | None = None,
-        out: None = None,
-        ddof: int = 0,
-        keepdims: bool = False,
-        *,
-        where: ArrayLike | None = None,
-        correction: int | float | None = None,
-    ) -> Array:
-        """Returns the standard deviation over axes, the square root of `var`."""
+    @numpy_method
+    def round(self, decimals: int = 0, out: None = None) -> Array:
+        """Returns the elements rounded to a number of decimals, halves to the even neighbor.
 
-    @_method
-    def max(
-        self,
-        axis: AxisLike = None,
-        out: None = None,
-        keepdims: bool = False,
-        initial: ArrayLike | None = None,
-        where: ArrayLike | None = None,
-    ) -> Array:
-        """Returns the maximum over axes; with `initial`, at least that. The arguments are those of `sum`."""
-
-    @_method
-    def min(
-        self,
-        axis: AxisLike = None,
-        out: None = None,
-        keepdims: bool = False,
-        initial: ArrayLike | None = None,
-        where: ArrayLike | None = None,
-    ) -> Array:
-        """Returns the minimum over axes; with `initial`, at most that. The arguments are those of `sum`."""
-
-    @_method
-    def ptp(self, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
-        """Returns the difference of the maximum and the minimum over axes."""
-
-    @_method
-    def all(
-        self, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
-    ) -> Array:
-        """Returns whether all elements along axes are true."""
-
-    @_method
-    def any(
-        self, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
-    ) -> Array:
-        """Returns whether any element along axes is true."""
-
-    @_method
-    def argmax(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        """Returns the index of the first maximum along an axis, by default in the flattened array."""
-
-    @_method
-    def argmin(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        """Returns the index of the first minimum along an axis, by default in the flattened array."""
-
-    @_method
-    def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-        """Returns the cumulative sums along an axis, by default of the flattened array."""
-
-    @_method
-    def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-        """Returns the cumulative products along an axis, by default of the flattened array."""
+        Args:
+            decimals: How many decimals to keep; negative numbers round to tens, hundreds and so on.
+            out: Must be None, since arrays are immutable.
+        """
 
     # ------------------------------------------------------------------ sorting and searching
 
-    @_method
+    @numpy_method
     def sort(
         self,
         axis: int | None = -1,
@@ -597,7 +529,7 @@ class Array(AbstractArray):
             descending: Whether the largest element comes first.
         """
 
-    @_method
+    @numpy_method
     def argsort(
         self,
         axis: int | None = -1,
@@ -607,13 +539,26 @@ class Array(AbstractArray):
         stable: bool = True,
         descending: bool = False,
     ) -> Array:
-        """Returns the indices that sort the array along an axis. The arguments are those of `sort`."""
+        """Returns the indices that sort the array along an axis.
 
-    @_method
+        Args:
+            axis: The axis; None sorts the flattened array.
+            kind: Must be None; there is one algorithm.
+            order: Must be None; there are no structured arrays.
+            stable: Whether equal elements keep their order.
+            descending: Whether the largest element comes first.
+        """
+
+    @numpy_method
     def argpartition(self, kth: int, axis: int = -1) -> Array:
-        """Returns indices that put the `kth` smallest element in its sorted position, smaller elements before it."""
+        """Returns indices that put the `kth` smallest element in its sorted position, smaller elements before it.
 
-    @_method
+        Args:
+            kth: The position in sorted order, a static integer.
+            axis: The axis.
+        """
+
+    @numpy_method
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
     ) -> Array:

@@ -20,7 +20,11 @@ class ArrayPlacement:
 
     @abstractmethod
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
-        """Returns the concrete value; raises `error` for a tracer."""
+        """Returns the concrete value; raises an error for a tracer.
+
+        Args:
+            error: The class of the error.
+        """
 
     @property
     def device(self) -> Device | None:
@@ -36,12 +40,12 @@ class ArrayPlacement:
         return MEMORY.value.platform if self.device is None else self.device.platform
 
     def is_ready(self) -> bool:
-        """Whether the value has been computed; `block_until_ready` waits for it."""
+        """Returns whether the value has been computed; `block_until_ready` waits for it."""
         self.concrete_or_error(ConcretizationError)
         return True
 
     def is_deleted(self) -> bool:
-        """Whether the memory was freed by `delete` or donated to a compiled function."""
+        """Returns whether the memory was freed by `delete` or donated to a compiled function."""
         self.concrete_or_error(ConcretizationError)
         return False
 

@@ -52,7 +52,11 @@ class __array_namespace_info__:
         return [None, *BACKEND.value.local_devices(BACKEND.value.platform)]
 
     def default_dtypes(self, *, device: Device | None = None) -> dict[str, DType]:
-        """Returns the default dtypes by their kind. `device` makes no difference."""
+        """Returns the default dtypes by their kind.
+
+        Args:
+            device: Accepted for compatibility: all devices have the same dtypes.
+        """
         return {
             "real floating": dtypes.default_float(),
             "complex floating": dtypes.default_complex(),

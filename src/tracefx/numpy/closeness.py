@@ -31,6 +31,9 @@ def isclose(
         atol: The absolute tolerance.
         equal_nan: Whether NaNs are close to each other.
 
+    Returns:
+        An array of bools of the broadcast shape.
+
     >>> isclose(1.0, 1.000001)
     Array(True, dtype=bool)
     """
@@ -55,7 +58,17 @@ def _broadcast_le(x: Value, bound: Value) -> Array:
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Returns whether all elements of `a` are close to `b`. The arguments are those of `isclose`.
+    """Returns whether all elements of `a` are close to `b`, as `isclose` defines it.
+
+    Args:
+        a: An array.
+        b: The array of reference values, broadcast against `a`.
+        rtol: The relative tolerance.
+        atol: The absolute tolerance.
+        equal_nan: Whether NaNs are close to each other.
+
+    Returns:
+        A bool array without axes.
 
     >>> import numpy as np
     >>> allclose(np.ones(3), 1.1)
@@ -73,6 +86,9 @@ def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = Fals
         a2: Another.
         equal_nan: Whether NaNs are equal to each other.
 
+    Returns:
+        A bool array without axes.
+
     >>> import numpy as np
     >>> array_equal(np.ones(3), np.ones(2))
     Array(False, dtype=bool)
@@ -86,6 +102,13 @@ def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = Fals
 
 def array_equiv(a1: NestedArrayLike, a2: NestedArrayLike) -> Array:
     """Returns whether two arrays have equal elements after broadcasting; False if their shapes do not broadcast.
+
+    Args:
+        a1: An array or nested sequences.
+        a2: Another.
+
+    Returns:
+        A bool array without axes.
 
     >>> import numpy as np
     >>> array_equiv(np.ones((2, 3)), np.ones(3))

@@ -42,6 +42,9 @@ def convolve(
         precision: The precision of the products, as for `lax.dot`; None means the default.
         preferred_element_type: The dtype of the result, in which the sums are computed; None means the promoted dtype.
 
+    Returns:
+        A vector of the sums.
+
     Raises:
         ValueError: If an operand is not a vector or is empty, or the mode is unknown.
 
@@ -66,7 +69,20 @@ def correlate(
 ) -> Array:
     """Returns the cross-correlation of two vectors: the sums of `a[k + j] * conj(v[j])` over `j`.
 
-    The arguments are those of `convolve`, but `mode` is `"valid"` by default.
+    Integers become floats, unless `preferred_element_type` is given.
+
+    Args:
+        a: A vector, `f32[n]`.
+        v: A vector, `f32[m]`.
+        mode: `"full"`, `"same"` or `"valid"`: which sums to return, as for `convolve`.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result, in which the sums are computed; None means the promoted dtype.
+
+    Returns:
+        A vector of the sums.
+
+    Raises:
+        ValueError: If an operand is not a vector or is empty, or the mode is unknown.
 
     >>> import numpy as np
     >>> correlate(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))

@@ -8,15 +8,17 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
+from tracefx.numpy.complex_parts import conjugate, imag, real
 from tracefx.numpy.creation import full, zeros
 from tracefx.numpy.diagonals import diag
 from tracefx.numpy.dot_products import dot
 from tracefx.numpy.joining import concatenate
+from tracefx.numpy.moments import average
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, inexact_dtype, promote_dtypes
-from tracefx.numpy.reductions import average, sum
+from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import atleast_2d, squeeze, transpose
 from tracefx.numpy.transcendentals import sqrt
-from tracefx.numpy.ufuncs import absolute, clip, conjugate, divide, imag, multiply, real, subtract
+from tracefx.numpy.ufuncs import absolute, clip, divide, multiply, subtract
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.shape import shape
 from tracefx.transforms.eager_calls import eager_cached
@@ -46,6 +48,9 @@ def cov(
         fweights: Integer frequencies: how many times each sample counts. None means once.
         aweights: The weight of each sample. None means equal weights.
         dtype: The dtype in which to compute; None means the promoted float dtype.
+
+    Returns:
+        A matrix with a row and a column for each variable; for a single variable, an array without axes.
 
     Raises:
         ValueError: If an operand has more than two axes.
@@ -132,6 +137,12 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
         y: More variables of the same samples; None means no more.
         rowvar: Whether rows are variables; if False, columns are.
         dtype: The dtype in which to compute; None means the promoted float dtype.
+
+    Returns:
+        A matrix with a row and a column for each variable; for a single variable, an array without axes.
+
+    Raises:
+        ValueError: If `dtype` is not of floats or complex numbers, or an operand has more than two axes.
 
     >>> import numpy as np
     >>> corrcoef(np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).round(4).tolist()

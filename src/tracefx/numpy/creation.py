@@ -1,4 +1,4 @@
-"""Array creation: from data, constant-filled, ranges.
+"""Array creation: from data, and constant-filled.
 
 An explicit dtype is honoured; otherwise the dtype is that of the data, with 64 bits narrowed to 32 unless
 `enable_x64` is on. Only an array made from one Python number is weakly typed.
@@ -6,10 +6,8 @@ An explicit dtype is honoured; otherwise the dtype is that of the data, with 64 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Final, TypeAlias, overload
-from typing import Literal as Exactly
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -26,7 +24,6 @@ from tracefx.core.sharding import DeviceOrSharding, Sharding
 from tracefx.core.values import (
     ConcreteArray,
     Value,
-    as_value,
     filled_key,
     from_jax_array,
     from_numpy,
@@ -34,23 +31,17 @@ from tracefx.core.values import (
     unwrap_arraylike,
 )
 from tracefx.numpy.device_placement import place_on_device
-from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.operand_promotion import (
     as_operand,
-    convert_dtype,
     convert_ndarray,
     convert_operand,
     dtype_and_weak_type,
-    inexact_dtype,
-    promote_args,
 )
-from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
+from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops import structural
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.duck_typing import DuckTypedArray, typeof
-from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import static_int
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.eager_calls import eager_cached
 
@@ -77,6 +68,9 @@ def array(
         order: Accepted for compatibility and ignored: arrays have one memory order.
         ndmin: The minimal number of axes; axes of size 1 are added in front.
         device: The device or sharding of the result; None means the default.
+
+    Returns:
+        An array, with an axis for each level of nesting.
 
     Raises:
         TypeError: If an element is not a number or an array.
@@ -117,6 +111,9 @@ def asarray(
             array, which must not be written to afterwards.
         device: The device or sharding of the result; None means the default.
 
+    Returns:
+        An array equal to `a`.
+
     Raises:
         ValueError: If `copy` is False and a copy is necessary.
 
@@ -144,7 +141,14 @@ def _from_shared_memory(x: NestedArrayLike) -> Array:
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """Copies `a`: the result stays valid when `a` is deleted or donated. `order` is ignored.
+    """Copies `a`: the result stays valid when `a` is deleted or donated.
+
+    Args:
+        a: The array.
+        order: Accepted for compatibility and ignored: arrays have one memory order.
+
+    Returns:
+        An array of the shape and dtype of `a`.
 
     >>> copy(np.arange(2))
     Array([0, 1], dtype=int32)
@@ -257,13 +261,18 @@ def full(
 ) -> Array:
     """Creates an array whose elements are all `fill_value`.
 
-    Raises TypeError for a size that is not a concrete integer, ValueError for a negative one.
-
     Args:
         shape: The shape, an integer or a sequence of integers.
         fill_value: A number, or an array that is broadcast to `shape`.
         dtype: The dtype of the result; None means that of `fill_value`.
         device: The device or sharding of the result; None means the default.
+
+    Returns:
+        An array of this shape.
+
+    Raises:
+        TypeError: If a size is not a concrete integer.
+        ValueError: If a size is negative, or `fill_value` does not broadcast to the shape.
 
     >>> full((2,), 7.0, "float16")
     Array([7., 7.], dtype=float16)
@@ -287,6 +296,13 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrS
         dtype: The dtype of the result; None means the default float, float32 unless `enable_x64` is on.
         device: The device or sharding of the result; None means the default.
 
+    Returns:
+        An array of this shape.
+
+    Raises:
+        TypeError: If a size is not a concrete integer.
+        ValueError: If a size is negative.
+
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
     """
@@ -295,7 +311,19 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrS
 
 @eager_cached
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
-    """Creates an array of ones. The arguments are those of `zeros`.
+    """Creates an array of ones.
+
+    Args:
+        shape: The shape, an integer or a sequence of integers.
+        dtype: The dtype of the result; None means the default float, float32 unless `enable_x64` is on.
+        device: The device or sharding of the result; None means the default.
+
+    Returns:
+        An array of this shape.
+
+    Raises:
+        TypeError: If a size is not a concrete integer.
+        ValueError: If a size is negative.
 
     >>> ones((1, 2))
     Array([[1., 1.]], dtype=float32)
@@ -304,7 +332,19 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSh
 
 
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
-    """Creates an array with unspecified elements (in fact zeros). The arguments are those of `zeros`.
+    """Creates an array with unspecified elements (in fact zeros).
+
+    Args:
+        shape: The shape, an integer or a sequence of integers.
+        dtype: The dtype of the result; None means the default float, float32 unless `enable_x64` is on.
+        device: The device or sharding of the result; None means the default.
+
+    Returns:
+        An array of this shape.
+
+    Raises:
+        TypeError: If a size is not a concrete integer.
+        ValueError: If a size is negative.
 
     >>> empty(2).shape
     (2,)
@@ -350,6 +390,9 @@ def full_like(
         shape: The shape of the result; None means that of `a`.
         device: The device or sharding of the result; None means that of `a` if the shape is unchanged.
 
+    Returns:
+        An array of this shape.
+
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
@@ -393,7 +436,16 @@ def zeros_like(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """Creates zeros with the shape and dtype of `a`. The other arguments are those of `full_like`.
+    """Creates an array of zeros with the shape and dtype of `a`.
+
+    Args:
+        a: An array, or an object with shape and dtype such as `ShapeDtypeStruct`, which `eval_shape` returns.
+        dtype: The dtype of the result; None means that of `a`.
+        shape: The shape of the result; None means that of `a`.
+        device: The device or sharding of the result; None means that of `a` if the shape is unchanged.
+
+    Returns:
+        An array of this shape.
 
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
@@ -409,7 +461,16 @@ def ones_like(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """Creates ones with the shape and dtype of `a`. The other arguments are those of `full_like`.
+    """Creates an array of ones with the shape and dtype of `a`.
+
+    Args:
+        a: An array, or an object with shape and dtype such as `ShapeDtypeStruct`, which `eval_shape` returns.
+        dtype: The dtype of the result; None means that of `a`.
+        shape: The shape of the result; None means that of `a`.
+        device: The device or sharding of the result; None means that of `a` if the shape is unchanged.
+
+    Returns:
+        An array of this shape.
 
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
@@ -424,197 +485,18 @@ def empty_like(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """Creates an array like `prototype` with unspecified elements (in fact zeros); other arguments as for `full_like`.
+    """Creates an array with unspecified elements (in fact zeros), with the shape and dtype of `prototype`.
+
+    Args:
+        prototype: An array, or an object with shape and dtype such as `ShapeDtypeStruct`, which `eval_shape` returns.
+        dtype: The dtype of the result; None means that of `prototype`.
+        shape: The shape of the result; None means that of `prototype`.
+        device: The device or sharding of the result; None means that of `prototype` if the shape is unchanged.
+
+    Returns:
+        An array of this shape.
 
     >>> empty_like(np.arange(2)).shape
     (2,)
     """
     return _full_like("empty_like", prototype, typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
-
-
-# ------------------------------------------------------------------ ranges
-
-
-@eager_cached
-def arange(
-    start: ArrayLike,
-    stop: ArrayLike | None = None,
-    step: ArrayLike | None = None,
-    dtype: DTypeLike | None = None,
-    *,
-    device: DeviceOrSharding | None = None,
-) -> Array:
-    """Returns the numbers from `start` (inclusive) to `stop` (exclusive), `step` apart.
-
-    Args:
-        start: The first number; if it is the only bound, the exclusive end of a range that starts at 0.
-        stop: The exclusive end.
-        step: The distance between neighbours; None means 1.
-        dtype: The dtype of the result; None means the promoted dtype of the arguments.
-        device: The device or sharding of the result; None means the default.
-
-    Raises:
-        TypeError: If a bound is traced (the result's shape depends on it) or not a number.
-        ValueError: If a bound is complex or has axes.
-        ZeroDivisionError: If `step` is 0.
-
-    >>> arange(1, 7, 2)
-    Array([1, 3, 5], dtype=int32)
-    """
-    if type(start) is int and stop is None and step is None and dtype is None:
-        return place_on_device(shape.iota(dtypes.default_int(), max(0, start)), device)
-    bounds = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
-    numbers = {name: _static_number(f"arange: {name}", x) for name, x in bounds}
-    new = result_type(*[x for _, x in bounds]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
-    first, last = (0, numbers["start"]) if stop is None else (numbers["start"], numbers["stop"])
-    by = numbers.get("step", 1)
-    size = max(0, math.ceil((last - first) / by))
-    out = shape.iota(new, size)
-    if step is not None:
-        out = arithmetic.mul(_scalar_operand(by, new), out)
-    if first != 0 or (step is not None and stop is not None):
-        out = elementwise.add(_scalar_operand(first, new), out)
-    return place_on_device(out, device)
-
-
-def _scalar_operand(x: int | float, dtype: DType) -> Value:
-    return convert_dtype(as_value(x), dtype)
-
-
-def _static_number(what: str, x: ArrayLike) -> int | float:
-    """"""
-    value = as_operand(x, what)
-    if value.aval.shape:
-        raise ValueError(f"{what} must be one number, got {value.aval}")
-    if dtypes.is_complex(value.aval.dtype):
-        raise ValueError(f"{what} must be real, got {value.aval}")
-    if isinstance(x, Array):
-        number = x.item()
-    else:
-        number = x.item() if isinstance(x, np.ndarray | np.generic) else x.val if isinstance(x, Literal) else x
-    assert not isinstance(number, complex)
-    return number
-
-
-@overload
-def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: Exactly[False] = False,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-    *,
-    device: DeviceOrSharding | None = None,
-) -> Array: ...
-@overload
-def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    *,
-    retstep: Exactly[True],
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-    device: DeviceOrSharding | None = None,
-) -> tuple[Array, Array]: ...
-@eager_cached(numbers=2)
-def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-    *,
-    device: DeviceOrSharding | None = None,
-) -> Array | tuple[Array, Array]:
-    """Returns `num` evenly spaced numbers from `start` to `stop` along a new axis.
-
-    Args:
-        start: The first number or array of numbers.
-        stop: The end; arrays are broadcast against `start`.
-        num: How many numbers, a concrete integer.
-        endpoint: Whether `stop` is the last number; if False, it is the exclusive end.
-        retstep: Whether to return the spacing too.
-        dtype: The dtype of the result; None means the promoted float dtype. Integer dtypes round down.
-        axis: The position of the new axis.
-        device: The device or sharding of the result; None means the default.
-
-    Returns:
-        The numbers; with `retstep`, a pair of them and their spacing (NaN if there is none).
-
-    >>> linspace(0, 1, 5).tolist()
-    [0.0, 0.25, 0.5, 0.75, 1.0]
-    """
-    count = static_int("linspace", num, "num")
-    if count < 0:
-        raise ValueError(f"linspace: num must not be negative, got {count}")
-    for what, x in (("start", start), ("stop", stop)):
-        as_operand(x, f"linspace: {what}")  # rejects dtype names, which `result_type` would accept
-    new = inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, "linspace: dtype")
-    computed = inexact_dtype(new)
-    first, last = promote_args("linspace", convert_operand(start, computed), convert_operand(stop, computed))
-    common_shape = first.aval.shape or last.aval.shape
-    intervals = count - 1 if endpoint else count
-    if common_shape:
-        first, last = structural.broadcast_to(first, common_shape), structural.broadcast_to(last, common_shape)
-    rows = [structural.broadcast_in_dim(v, (1, *common_shape), range(1, len(common_shape) + 1)) for v in (first, last)]
-    if count == 0:
-        out = shape.slice_axis(rows[0], 0, 0, 0)
-    elif intervals == 0:
-        out = rows[0]
-    else:
-        fraction = arithmetic.div(shape.iota(computed, intervals), convert_operand(intervals, computed))
-        fraction = structural.broadcast_in_dim(fraction, (intervals, *common_shape), (0,))
-        starts, ends = [
-            structural.broadcast_in_dim(v, fraction.aval.shape, range(1, len(common_shape) + 1)) for v in (first, last)
-        ]
-        complement = arithmetic.sub(convert_operand(1, computed), fraction)
-        out = elementwise.add(arithmetic.mul(starts, complement), arithmetic.mul(ends, fraction))
-        if endpoint:
-            out = shape.concatenate([out, rows[1]], 0)
-    if dtypes.is_integer(new):
-        out = rounding.floor(out)
-    out = place_on_device(as_array(convert_dtype(moveaxis(out, 0, axis), new)), device)
-    if not retstep:
-        return out
-    if intervals > 0:
-        return out, arithmetic.div(arithmetic.sub(last, first), convert_operand(intervals, computed))
-    return out, structural.full_like_aval(ShapedArray((), computed), math.nan)
-
-
-@eager_cached
-def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
-    """Returns coordinate arrays of the grid spanned by vectors: result `i` varies along the axis of vector `i`.
-
-    Args:
-        xi: The coordinates along each axis: vectors or scalars.
-        copy: Accepted for compatibility and ignored: arrays are immutable.
-        sparse: Whether axes along which a result is constant have size 1.
-        indexing: `"ij"` uses axis `i` for vector `i`; `"xy"` swaps the first two axes.
-
-    >>> [a.tolist() for a in meshgrid(np.arange(2), np.arange(2), indexing="ij")]
-    [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
-    """
-    del copy  # arrays are immutable, so shared memory is not observable
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
-    vectors = [as_operand(x, f"meshgrid: xi[{i}]") for i, x in enumerate(xi)]
-    for i, v in enumerate(vectors):
-        if v.aval.ndim > 1:
-            raise ValueError(f"meshgrid: xi[{i}] must be a vector, got {v.aval}")
-    axes = list(range(len(vectors)))
-    if indexing == "xy" and len(axes) > 1:
-        axes[:2] = [1, 0]
-    sizes = [1] * len(vectors)
-    for v, axis in zip(vectors, axes, strict=True):
-        sizes[axis] = v.aval.size
-    grids = []
-    for v, axis in zip(vectors, axes, strict=True):
-        grid_shape = [n if i == axis or not sparse else 1 for i, n in enumerate(sizes)]
-        grids.append(structural.broadcast_in_dim(structural.reshape(v, (v.aval.size,)), grid_shape, (axis,)))
-    return tuple(grids)

@@ -33,7 +33,7 @@ def eye(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """Returns a matrix with ones on a diagonal and zeros elsewhere, `f32[N, M]`.
+    """Returns a matrix with ones on a diagonal and zeros elsewhere.
 
     Args:
         N: The number of rows.
@@ -41,6 +41,9 @@ def eye(
         k: The diagonal: 0 is the main one, positive numbers lie above it. May be traced.
         dtype: The dtype of the result; None means the default float.
         device: The device or sharding of the result; None means the default.
+
+    Returns:
+        A matrix, `f32[N, M]` without `dtype`.
 
     >>> eye(2)
     Array([[1., 0.],
@@ -53,7 +56,14 @@ def eye(
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """Returns the identity matrix `f32[n, n]`, with `dtype` in place of the default float if given.
+    """Returns the identity matrix.
+
+    Args:
+        n: The number of rows and of columns.
+        dtype: The dtype of the result; None means the default float.
+
+    Returns:
+        A matrix, `f32[n, n]` without `dtype`.
 
     >>> identity(1)
     Array([[1.]], dtype=float32)
@@ -63,13 +73,16 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
 
 @eager_cached
 def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None) -> Array:
-    """Returns a matrix with ones on and below a diagonal and zeros above it, `f32[N, M]`.
+    """Returns a matrix with ones on and below a diagonal and zeros above it.
 
     Args:
         N: The number of rows.
         M: The number of columns; None means `N`.
         k: The diagonal: 0 is the main one, positive numbers lie above it. May be traced.
         dtype: The dtype of the result; None means the default float.
+
+    Returns:
+        A matrix, `f32[N, M]` without `dtype`.
 
     >>> tri(2)
     Array([[1., 0.],
@@ -119,9 +132,17 @@ def _mask_of_diagonal(name: str, n: int, m: int, k: int | Array) -> Array:
 
 @eager_cached
 def tril(m: ArrayLike, k: int | Array = 0) -> Array:
-    """Returns the lower triangle of `m`: zeros above diagonal `k` (which may be traced) of the last two axes.
+    """Returns the lower triangles of matrices: zeros above a diagonal.
 
-    Raises ValueError if `m` has fewer than two axes.
+    Args:
+        m: Matrices, `f32[..., n, m]`.
+        k: The diagonal: 0 is the main one, positive numbers lie above it. May be traced.
+
+    Returns:
+        An array of the shape and dtype of `m`.
+
+    Raises:
+        ValueError: If `m` has fewer than two axes.
 
     >>> import numpy as np
     >>> tril(np.ones((2, 2))).tolist()
@@ -136,9 +157,17 @@ def tril(m: ArrayLike, k: int | Array = 0) -> Array:
 
 @eager_cached
 def triu(m: ArrayLike, k: int | Array = 0) -> Array:
-    """Returns the upper triangle of `m`: zeros below diagonal `k` (which may be traced) of the last two axes.
+    """Returns the upper triangles of matrices: zeros below a diagonal.
 
-    Raises ValueError if `m` has fewer than two axes.
+    Args:
+        m: Matrices, `f32[..., n, m]`.
+        k: The diagonal: 0 is the main one, positive numbers lie above it. May be traced.
+
+    Returns:
+        An array of the shape and dtype of `m`.
+
+    Raises:
+        ValueError: If `m` has fewer than two axes.
 
     >>> import numpy as np
     >>> triu(np.ones((2, 2))).tolist()
@@ -167,6 +196,9 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
         offset: The diagonal: 0 is the main one, positive numbers lie above it.
         axis1: The axis of the rows.
         axis2: The axis of the columns.
+
+    Returns:
+        An array without the two axes, with the diagonal as its last axis.
 
     Raises:
         ValueError: If `a` has fewer than two axes.
@@ -197,9 +229,17 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
 @eager_cached(kernel=KERNELS["diag"])
 def diag(v: ArrayLike, k: int = 0) -> Array:
-    """Returns a matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`.
+    """Returns a matrix with the vector `v` on a diagonal, or a diagonal of the matrix `v`.
 
-    Raises ValueError for other numbers of axes.
+    Args:
+        v: A vector or a matrix.
+        k: The diagonal: 0 is the main one, positive numbers lie above it.
+
+    Returns:
+        A matrix or a vector of the dtype of `v`.
+
+    Raises:
+        ValueError: If `v` has another number of axes.
 
     >>> import numpy as np
     >>> diag(np.arange(1, 3)).tolist()
@@ -236,6 +276,9 @@ def trace(
         axis2: The axis of the columns.
         dtype: The dtype of the sum; None means that of `sum`.
         out: Not supported; must be None.
+
+    Returns:
+        An array without the two axes.
 
     >>> import numpy as np
     >>> trace(np.eye(3))

@@ -42,6 +42,9 @@ def diff(
         prepend: Elements to put in front first; a number stands for one element. None means none.
         append: Elements to put behind first, likewise.
 
+    Returns:
+        An array that is `n` shorter along the axis, apart from the elements added.
+
     Raises:
         ValueError: If `a` is a scalar or `n` is negative.
 
@@ -82,6 +85,9 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
         ary: The array.
         to_end: Elements to put behind the differences; None means none.
         to_begin: Elements to put in front of them; None means none.
+
+    Returns:
+        A vector of the dtype of `ary`.
 
     >>> import numpy as np
     >>> ediff1d(np.array([1, 4, 9]), to_begin=0).tolist()
@@ -166,6 +172,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         dx: The spacing of samples without `x`.
         axis: The axis.
 
+    Returns:
+        An array of floats or complex numbers without the axis.
+
     >>> import numpy as np
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float32)
@@ -197,6 +206,9 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
         discont: Steps shorter than this stay as they are; None means half of `period`.
         axis: The axis.
         period: The period.
+
+    Returns:
+        An array of floats of the shape of `p`.
 
     Raises:
         ValueError: If `p` is complex.
@@ -240,6 +252,12 @@ def cumulative_sum(
         dtype: The dtype of the result; None means that of `x`, widened to the default integer for narrower integers.
         include_initial: Whether the result starts with the empty sum, 0.
 
+    Returns:
+        An array of the shape of `x`, one longer along the axis with `include_initial`.
+
+    Raises:
+        ValueError: If `x` has no axes, or more than one without `axis`.
+
     >>> import numpy as np
     >>> cumulative_sum(np.arange(4), include_initial=True).tolist()
     [0, 0, 1, 3, 6]
@@ -255,7 +273,17 @@ def cumulative_prod(
 ) -> Array:
     """Returns the cumulative product along an axis.
 
-    The arguments are those of `cumulative_sum`; with `include_initial` the result starts with the empty product, 1.
+    Args:
+        x: An array with at least one axis.
+        axis: The axis; None is allowed for a vector.
+        dtype: The dtype of the result; None means that of `x`, widened to the default integer for narrower integers.
+        include_initial: Whether the result starts with the empty product, 1.
+
+    Returns:
+        An array of the shape of `x`, one longer along the axis with `include_initial`.
+
+    Raises:
+        ValueError: If `x` has no axes, or more than one without `axis`.
 
     >>> import numpy as np
     >>> cumulative_prod(np.arange(1, 4), include_initial=True).tolist()

@@ -17,8 +17,9 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value
+from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, promote_dtypes, reject_out
-from tracefx.numpy.ufuncs import conjugate, multiply
+from tracefx.numpy.ufuncs import multiply
 from tracefx.ops import structural
 from tracefx.ops.contractions import contraction
 from tracefx.ops.contractions.contraction import DotGeneral, PrecisionLike
@@ -65,6 +66,18 @@ def dot(
 
     `f32[m, k]` and `f32[k, n]` give `f32[m, n]`. A scalar operand multiplies the other.
 
+    Args:
+        a: An array.
+        b: An array.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array with the other axes of `a`, then those of `b`.
+
+    Raises:
+        TypeError: If the sizes of the two axes differ.
+
     >>> import numpy as np
     >>> dot(np.arange(3.0), np.arange(3.0))
     Array(5., dtype=float32)
@@ -100,8 +113,20 @@ def matmul(
 ) -> Array:
     """Returns the matrix product: `f32[..., m, k]` and `f32[..., k, n]` give `f32[..., m, n]`.
 
-    Leading axes are batch axes and broadcast. A vector is a row on the left and a column on the right. Raises
-    ValueError for scalars.
+    Leading axes are batch axes and broadcast. A vector is a row on the left and a column on the right.
+
+    Args:
+        a: A vector or matrices.
+        b: A vector or matrices.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array without the contracted axes.
+
+    Raises:
+        TypeError: If the sizes do not fit.
+        ValueError: If an operand is a scalar.
 
     >>> import numpy as np
     >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
@@ -169,6 +194,12 @@ def tensordot(
         precision: The precision of the products; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
 
+    Returns:
+        An array with the other axes of `a`, then those of `b`.
+
+    Raises:
+        TypeError: If `axes` does not name as many axes of both arrays, or their sizes differ.
+
     >>> import numpy as np
     >>> tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5))).shape
     (2, 5)
@@ -198,6 +229,18 @@ def vdot(
 ) -> Array:
     """Returns the dot product of the flattened arrays, with the elements of `a` conjugated.
 
+    Args:
+        a: An array.
+        b: An array of the same size.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array without axes.
+
+    Raises:
+        TypeError: If the sizes differ.
+
     >>> import numpy as np
     >>> vdot(np.ones((2, 3)), np.ones((2, 3)))
     Array(6., dtype=float32)
@@ -211,7 +254,19 @@ def vdot(
 def inner(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
 ) -> Array:
-    """Returns the inner product: the sum of products over the last axes of both. A scalar operand multiplies the other.
+    """Returns the inner product: the sum of products over the last axes of both.
+
+    Args:
+        a: An array; a scalar multiplies the other operand.
+        b: An array; a scalar multiplies the other operand.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array with the other axes of `a`, then those of `b`.
+
+    Raises:
+        TypeError: If the sizes of the last axes differ.
 
     >>> import numpy as np
     >>> inner(np.ones((2, 3)), np.ones((5, 3))).shape
@@ -228,7 +283,13 @@ def inner(
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Returns the products of all pairs of elements of the flattened arrays: `f32[m]` and `f32[n]` give `f32[m, n]`.
 
-    `out` is not supported and must be None.
+    Args:
+        a: An array.
+        b: An array.
+        out: Not supported; must be None.
+
+    Returns:
+        A matrix of the promoted dtype.
 
     >>> import numpy as np
     >>> outer(np.arange(2), np.arange(3)).tolist()

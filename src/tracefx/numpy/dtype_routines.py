@@ -150,7 +150,14 @@ class FloatLimits:
 def finfo(dtype: DTypeLike | ArrayLike) -> FloatLimits:
     """Returns the limits of a float dtype, of the parts of a complex dtype, or of an array's dtype.
 
-    Raises TypeError for other dtypes.
+    Args:
+        dtype: A dtype, or an array whose dtype is meant.
+
+    Returns:
+        An object with the limits as attributes: `bits`, `eps`, `max`, `min`, `smallest_normal` and more.
+
+    Raises:
+        TypeError: If the dtype is neither of floats nor of complex numbers.
 
     >>> finfo("bfloat16").eps
     0.0078125
@@ -159,7 +166,16 @@ def finfo(dtype: DTypeLike | ArrayLike) -> FloatLimits:
 
 
 def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
-    """Returns the limits of an integer dtype, or of an array's dtype. Raises TypeError for other dtypes.
+    """Returns the limits of an integer dtype, or of an array's dtype.
+
+    Args:
+        int_type: A dtype, or an array whose dtype is meant.
+
+    Returns:
+        An object with the limits as attributes: `bits`, `min` and `max`.
+
+    Raises:
+        TypeError: If the dtype is not of integers.
 
     >>> iinfo("int4").min, iinfo(np.int8).max
     (-8, 127)
@@ -172,6 +188,13 @@ def issubdtype(arg1: DTypeLike | AbstractDType | type | None, arg2: DTypeLike | 
 
     Python's number types and None stand for NumPy's 64-bit dtypes, as in NumPy, whatever the default dtypes are. Dtypes
     that only NumPy has, such as `object` and `str`, are compared as NumPy compares them.
+
+    Args:
+        arg1: A dtype.
+        arg2: A dtype, or an abstract one such as `floating`.
+
+    Returns:
+        A bool.
 
     >>> issubdtype("bfloat16", floating), issubdtype("int4", floating), issubdtype("int8", np.int8)
     (True, False, True)
@@ -223,6 +246,9 @@ def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...
         dtype: A dtype, or an array whose dtype is meant.
         kind: A name of the array API (`"integral"`, `"real floating"`, ...), a dtype, or a tuple of alternatives.
 
+    Returns:
+        A bool.
+
     Raises:
         ValueError: If the name of the kind is unknown.
 
@@ -243,8 +269,17 @@ def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...
 def promote_types(a: DTypeLike | None, b: DTypeLike | None) -> DType:
     """Returns the dtype to which arrays of two dtypes promote; 64 bits stay 64.
 
-    `int`, `float` and `complex` promote weakly, as Python numbers do. None means float64, as in NumPy. Raises
-    TypePromotionError (a TypeError and a ValueError) if the dtypes have no common dtype.
+    `int`, `float` and `complex` promote weakly, as Python numbers do. None means float64, as in NumPy.
+
+    Args:
+        a: A dtype.
+        b: A dtype.
+
+    Returns:
+        The dtype.
+
+    Raises:
+        TypePromotionError: If the dtypes have no common dtype; it is a TypeError and a ValueError.
 
     >>> promote_types("int32", "bfloat16"), promote_types("int8", int)
     (dtype(bfloat16), dtype('int8'))
@@ -256,7 +291,11 @@ def promote_types(a: DTypeLike | None, b: DTypeLike | None) -> DType:
 def result_type(*args: ArrayLike | DTypeLike | None) -> DType:
     """Returns the dtype to which the arguments, arrays or dtypes, promote; explicit 64-bit dtypes stay 64 bits.
 
-    None means the default float dtype.
+    Args:
+        *args: Arrays, numbers and dtypes; None means the default float dtype.
+
+    Returns:
+        The dtype.
 
     >>> result_type(2, 3.5), result_type("int8", 2)
     (dtype('float32'), dtype('int8'))

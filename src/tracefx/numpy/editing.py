@@ -13,9 +13,10 @@ from tracefx.core.array import Array, ArrayLike, Index
 from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
 from tracefx.errors import ConcretizationError
-from tracefx.numpy.creation import arange, array, zeros
+from tracefx.numpy.creation import array, zeros
 from tracefx.numpy.indexing import take
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
+from tracefx.numpy.ranges import arange
 from tracefx.numpy.reductions import cumsum, sum
 from tracefx.numpy.repeating import tile
 from tracefx.numpy.shapes import ShapeLike, broadcast_to, moveaxis, normalize_axes, ravel, sizes_of
@@ -38,6 +39,9 @@ def delete(
         obj: What to delete: an index, a slice, an array of indices, or a mask.
         axis: The axis; None means the flattened array.
         assume_unique_indices: Promises that the indices differ, so that they may be traced.
+
+    Returns:
+        An array of the dtype of `arr`; a vector without `axis`.
 
     Raises:
         IndexError: If an index is out of bounds.
@@ -86,6 +90,9 @@ def insert(arr: ArrayLike, obj: DeleteIndices, values: ArrayLike, axis: int | No
         obj: The index, indices or slice before which to insert. An index out of bounds is clamped.
         values: The values, broadcast to the inserted elements.
         axis: The axis; None means the flattened array.
+
+    Returns:
+        An array of the dtype of `arr`; a vector without `axis`.
 
     Raises:
         ValueError: If `obj` is not an integer, a vector of integers or a slice, or the values do not fit.
@@ -137,6 +144,13 @@ def _array_and_axis(name: str, arr: ArrayLike, axis: int | None) -> tuple[Array,
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     """Returns the elements of `a` in another shape, repeated cyclically as necessary; zeros if `a` is empty.
 
+    Args:
+        a: The array.
+        new_shape: The shape, an integer or a sequence of integers.
+
+    Returns:
+        An array of this shape.
+
     >>> resize(np.arange(3), (2, 2)).tolist()
     [[0, 1], [2, 0]]
     """
@@ -155,6 +169,9 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | No
         filt: The array.
         trim: `"f"` trims at the front, `"b"` at the back, `"fb"` at both ends.
         axis: The axis or axes along which to trim slices of zeros; None means all.
+
+    Returns:
+        An array of the dtype of `filt`.
 
     >>> trim_zeros(np.array([0, 1, 0, 2, 0])).tolist()
     [1, 0, 2]
@@ -179,6 +196,9 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
         val: A number, or an array that is repeated cyclically along the diagonal.
         wrap: Not implemented; must be False.
         inplace: Must be False, since arrays are immutable.
+
+    Returns:
+        An array of the shape and dtype of `a`.
 
     Raises:
         ValueError: If the shape of `a` does not fit.
@@ -220,6 +240,9 @@ def put_along_axis(
         axis: The axis; None means the flattened array.
         inplace: Must be False, since arrays are immutable.
         mode: How to treat indices out of bounds, as for `at`; None means to drop them.
+
+    Returns:
+        An array of the shape and dtype of `arr`.
 
     Raises:
         ValueError: If `inplace` is True, or the numbers of axes differ.

@@ -77,12 +77,15 @@ def einsum(
     Args:
         subscripts: A letter for each axis, with operands separated by commas, `...` for the other axes, and after `->`
             the axes of the result. Without `->`, the result has the letters that occur once, in alphabetical order.
-        operands: The arrays.
+        *operands: The arrays.
         out: Not supported; must be None.
         optimize: The order of contraction: `"optimal"`, `"greedy"`, `"auto"` (optimal for few operands), False for left
             to right, or a path of tuples of operand positions.
         precision: The precision of the products; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array with the axes that the subscripts name after `->`.
 
     Raises:
         ValueError: If the subscripts do not fit the operands.

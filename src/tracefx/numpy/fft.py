@@ -63,6 +63,12 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
         axis: The axis.
         norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
 
+    Returns:
+        An array of complex numbers, of size `n` along the axis.
+
+    Raises:
+        ValueError: If `norm` is unknown or `n` is not positive.
+
     >>> import numpy as np
     >>> fft(1.0 + np.arange(2.0))
     Array([ 3.+0.j, -1.+0.j], dtype=complex64)
@@ -72,7 +78,19 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 @eager_cached
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """Returns the inverse of `fft`. The arguments are those of `fft`.
+    """Returns the inverse of `fft`.
+
+    Args:
+        a: The array.
+        n: The length of the transform; the axis is cropped or padded with zeros to it. None means the axis's size.
+        axis: The axis.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of complex numbers, of size `n` along the axis.
+
+    Raises:
+        ValueError: If `norm` is unknown or `n` is not positive.
 
     >>> import numpy as np
     >>> ifft(fft(np.arange(2.0)))
@@ -85,7 +103,17 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the transform of a real array: its first `n // 2 + 1` elements, of which the others are conjugates.
 
-    The arguments are those of `fft`.
+    Args:
+        a: The array, of real numbers.
+        n: The length of the transform; the axis is cropped or padded with zeros to it. None means the axis's size.
+        axis: The axis.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of complex numbers, of size `n // 2 + 1` along the axis.
+
+    Raises:
+        ValueError: If `norm` is unknown, `n` is not positive, or `a` is complex.
 
     >>> import numpy as np
     >>> rfft(np.arange(4.0)).shape
@@ -98,7 +126,17 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the inverse of `rfft`.
 
-    The arguments are those of `fft`; `n` is the length of the real result, by default `2 * (size - 1)`.
+    Args:
+        a: The first half of the transform.
+        n: The length of the result along the axis; None means `2 * (size - 1)`.
+        axis: The axis.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of floats, of size `n` along the axis.
+
+    Raises:
+        ValueError: If `norm` is unknown or `n` is not positive.
 
     >>> import numpy as np
     >>> irfft(rfft(np.arange(4.0)))
@@ -111,7 +149,17 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """Returns the transform, which is real, of a Hermitian signal: `a` is its first half, the rest conjugates.
 
-    The arguments are those of `fft`; `n` is the length of the result, by default `2 * (size - 1)`.
+    Args:
+        a: The first half of the signal.
+        n: The length of the result along the axis; None means `2 * (size - 1)`.
+        axis: The axis.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of floats, of size `n` along the axis.
+
+    Raises:
+        ValueError: If `norm` is unknown or `n` is not positive.
 
     >>> import numpy as np
     >>> hfft(np.arange(2.0))
@@ -123,7 +171,19 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @eager_cached
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """Returns the inverse of `hfft`. The arguments are those of `fft`.
+    """Returns the inverse of `hfft`.
+
+    Args:
+        a: The array, of real numbers.
+        n: The length of the transform; the axis is cropped or padded with zeros to it. None means the axis's size.
+        axis: The axis.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of complex numbers, of size `n // 2 + 1` along the axis.
+
+    Raises:
+        ValueError: If `norm` is unknown, `n` is not positive, or `a` is complex.
 
     >>> import numpy as np
     >>> ihfft(hfft(np.arange(3.0)))
@@ -164,6 +224,12 @@ def fft2(
         axes: The two axes.
         norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
 
+    Returns:
+        An array of complex numbers, of sizes `s` along the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, or `s` and `axes` do not fit.
+
     >>> import numpy as np
     >>> fft2(np.ones((2, 2))).tolist()
     [[(4+0j), 0j], [0j, 0j]]
@@ -175,7 +241,19 @@ def fft2(
 def ifft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """Returns the inverse of `fft2`. The arguments are those of `fft2`.
+    """Returns the inverse of `fft2`.
+
+    Args:
+        a: The array.
+        s: The lengths of the transform; axes are cropped or padded with zeros to them. None means the axes' sizes.
+        axes: The two axes.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of complex numbers, of sizes `s` along the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, or `s` and `axes` do not fit.
 
     >>> import numpy as np
     >>> ifft2(np.ones((2, 2))).tolist()
@@ -188,7 +266,19 @@ def ifft2(
 def rfft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """Returns the transform of a real array over two axes: the first half of the last axis. Arguments as for `fft2`.
+    """Returns the transform of a real array over two axes: the first half of the last axis.
+
+    Args:
+        a: The array, of real numbers.
+        s: The lengths of the transform; axes are cropped or padded with zeros to them. None means the axes' sizes.
+        axes: The two axes.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of complex numbers, of size `s[-1] // 2 + 1` along the last of the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, `s` and `axes` do not fit, or `a` is complex.
 
     >>> import numpy as np
     >>> rfft2(np.ones((2, 4))).shape
@@ -203,7 +293,17 @@ def irfft2(
 ) -> Array:
     """Returns the inverse of `rfft2`.
 
-    The arguments are those of `fft2`; `s` are the lengths of the real result, the last by default `2 * (size - 1)`.
+    Args:
+        a: The first half of the transform.
+        s: The lengths of the result along the axes; None means the axes' sizes, for the last `2 * (size - 1)`.
+        axes: The two axes.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of floats, of sizes `s` along the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, or `s` and `axes` do not fit.
 
     >>> import numpy as np
     >>> irfft2(np.ones((2, 3))).shape
@@ -235,6 +335,12 @@ def fftn(
         axes: The axes; None means as many of the last axes as `s` has lengths, or all.
         norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
 
+    Returns:
+        An array of complex numbers, of sizes `s` along the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, or `s` and `axes` do not fit.
+
     >>> import numpy as np
     >>> fftn(np.ones((1, 2, 2))).tolist()
     [[[(4+0j), 0j], [0j, 0j]]]
@@ -246,7 +352,19 @@ def fftn(
 def ifftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """Returns the inverse of `fftn`. The arguments are those of `fftn`.
+    """Returns the inverse of `fftn`.
+
+    Args:
+        a: The array.
+        s: The lengths of the transform; axes are cropped or padded with zeros to them. None means the axes' sizes.
+        axes: The axes; None means as many of the last axes as `s` has lengths, or all.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of complex numbers, of sizes `s` along the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, or `s` and `axes` do not fit.
 
     >>> import numpy as np
     >>> ifftn(np.ones((1, 2, 2))).tolist()
@@ -259,7 +377,19 @@ def ifftn(
 def rfftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """Returns the transform of a real array over axes: the first half of the last axis. Arguments as for `fftn`.
+    """Returns the transform of a real array over axes: the first half of the last axis.
+
+    Args:
+        a: The array, of real numbers.
+        s: The lengths of the transform; axes are cropped or padded with zeros to them. None means the axes' sizes.
+        axes: The axes; None means as many of the last axes as `s` has lengths, or all.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of complex numbers, of size `s[-1] // 2 + 1` along the last of the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, `s` and `axes` do not fit, or `a` is complex.
 
     >>> import numpy as np
     >>> rfftn(np.ones((1, 2, 4))).shape
@@ -274,7 +404,17 @@ def irfftn(
 ) -> Array:
     """Returns the inverse of `rfftn`.
 
-    The arguments are those of `fftn`; `s` are the lengths of the real result, the last by default `2 * (size - 1)`.
+    Args:
+        a: The first half of the transform.
+        s: The lengths of the result along the axes; None means the axes' sizes, for the last `2 * (size - 1)`.
+        axes: The axes; None means as many of the last axes as `s` has lengths, or all.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    Returns:
+        An array of floats, of sizes `s` along the axes.
+
+    Raises:
+        ValueError: If `norm` is unknown, or `s` and `axes` do not fit.
 
     >>> import numpy as np
     >>> irfftn(np.ones((1, 2, 3))).shape
@@ -377,6 +517,12 @@ def fftfreq(
         dtype: The dtype of the result; None means the default float.
         device: The device or sharding of the result; None means the default.
 
+    Returns:
+        A vector of `n` floats.
+
+    Raises:
+        ValueError: If `n` is negative.
+
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
@@ -388,7 +534,19 @@ def fftfreq(
 def rfftfreq(
     n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: DeviceOrSharding | None = None
 ) -> Array:
-    """Returns the frequencies of the elements of `rfft`, from 0 up. The arguments are those of `fftfreq`.
+    """Returns the frequencies of the elements of `rfft`, from 0 up.
+
+    Args:
+        n: The number of samples.
+        d: The spacing of the samples.
+        dtype: The dtype of the result; None means the default float.
+        device: The device or sharding of the result; None means the default.
+
+    Returns:
+        A vector of `n // 2 + 1` floats.
+
+    Raises:
+        ValueError: If `n` is negative.
 
     >>> rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
@@ -428,6 +586,9 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
         x: The array.
         axes: The axis or axes; None means all.
 
+    Returns:
+        An array of the shape and dtype of `x`.
+
     >>> fftshift(fftfreq(4)).tolist()
     [-0.5, -0.25, 0.0, 0.25]
     """
@@ -436,7 +597,14 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
 
 @eager_cached
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
-    """Reverts `fftshift`. The arguments are those of `fftshift`.
+    """Reverts `fftshift`: reorders elements from increasing frequencies to the order of `fftfreq`.
+
+    Args:
+        x: The array.
+        axes: The axis or axes; None means all.
+
+    Returns:
+        An array of the shape and dtype of `x`.
 
     >>> ifftshift(fftshift(fftfreq(4))).tolist()
     [0.0, 0.25, -0.5, -0.25]

@@ -11,8 +11,9 @@ from tracefx.core.values import Value
 from tracefx.numpy.floating_point import copysign
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, reject_out, to_inexact
+from tracefx.numpy.rounding import trunc
 from tracefx.numpy.shapes import broadcast_arrays
-from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like, trunc
+from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like
 from tracefx.ops import structural
 from tracefx.ops.elementwise import abs_sign, arithmetic, atan2_nextafter, bitwise, comparison
 from tracefx.ops.elementwise.bit_representation import bitcast_convert_type
@@ -24,6 +25,16 @@ from tracefx.transforms.eager_calls import eager_cached
 @eager_cached(kernel=KERNELS["modf"])
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """Returns the fractional and integral parts of `x`, both with its sign; an infinite number has the fraction 0.
+
+    Args:
+        x: An array or number; not complex.
+        out: Not supported; must be None.
+
+    Returns:
+        The fractional and the integral parts, floats of the shape of `x`.
+
+    Raises:
+        TypeError: If `x` is complex.
 
     >>> modf(-1.5)
     (Array(-0.5, dtype=float32, weak_type=True), Array(-1., dtype=float32, weak_type=True))
@@ -40,7 +51,16 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Decomposes `x` into a mantissa of magnitude in [0.5, 1) and an exponent: `x = mantissa * 2**exponent`.
 
-    0, infinities and NaN are their own mantissa, with exponent 0. Raises TypeError for complex numbers.
+    0, infinities and NaN are their own mantissa, with exponent 0.
+
+    Args:
+        x: An array or number; not complex.
+
+    Returns:
+        The mantissas, floats, and the exponents, `i32`, both of the shape of `x`.
+
+    Raises:
+        TypeError: If `x` is complex.
 
     >>> mantissa, exponent = frexp(6.0)
     >>> float(mantissa), int(exponent)
@@ -57,7 +77,15 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 * 2**x2` exactly, also where `2**x2` alone is out of range.
 
-    Raises ValueError if `x1` is complex or `x2` is not an integer.
+    Args:
+        x1: An array or number; not complex.
+        x2: The exponents, integers broadcast against `x1`.
+
+    Returns:
+        An array of floats of the broadcast shape.
+
+    Raises:
+        ValueError: If `x1` is complex or `x2` is not of integers.
 
     >>> ldexp(0.75, 3)
     Array(6., dtype=float32, weak_type=True)
@@ -83,7 +111,14 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def spacing(x: ArrayLike, /) -> Array:
     """Returns the distance from `x` to the next float away from 0 (in float16: the next larger), with the sign of `x`.
 
-    Raises ValueError for complex numbers.
+    Args:
+        x: An array or number; not complex.
+
+    Returns:
+        An array of floats of the shape of `x`.
+
+    Raises:
+        ValueError: If `x` is complex.
 
     >>> spacing(1.0) == 2.0**-23
     Array(True, dtype=bool)

@@ -15,7 +15,16 @@ from tracefx.transforms.eager_calls import eager_cached
 
 
 def signbit(x: ArrayLike, /) -> Array:
-    """Returns whether `x` has its sign bit set, as -0.0 has and a NaN may have. Raises ValueError for complex numbers.
+    """Returns whether `x` has its sign bit set, as -0.0 has and a NaN may have.
+
+    Args:
+        x: An array or number; not complex.
+
+    Returns:
+        An array of bools of the shape of `x`.
+
+    Raises:
+        ValueError: If `x` is complex.
 
     >>> signbit(-0.0)
     Array(True, dtype=bool)
@@ -33,7 +42,17 @@ def signbit(x: ArrayLike, /) -> Array:
 
 @eager_cached(numbers=2, kernel=KERNELS["copysign"])
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the magnitude of `x1` with the sign of `x2`, as a float. Raises TypeError for complex numbers.
+    """Returns the magnitude of `x1` with the sign of `x2`, as a float.
+
+    Args:
+        x1: The magnitudes, an array or number; not complex.
+        x2: The signs, broadcast against `x1`.
+
+    Returns:
+        An array of floats of the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is complex.
 
     >>> copysign(3.0, -0.0)
     Array(-3., dtype=float32, weak_type=True)
@@ -46,7 +65,17 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the next float after `x1` in the direction of `x2`. Raises TypeError for complex numbers.
+    """Returns the next float after `x1` in the direction of `x2`.
+
+    Args:
+        x1: An array or number; not complex.
+        x2: The direction, broadcast against `x1`.
+
+    Returns:
+        An array of floats of the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is complex.
 
     >>> nextafter(1.0, 2.0) > 1.0
     Array(True, dtype=bool)

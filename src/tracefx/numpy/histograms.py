@@ -17,7 +17,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy.creation import asarray, linspace, zeros
+from tracefx.numpy.creation import asarray, zeros
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.logic import equal
 from tracefx.numpy.mask_selection import concrete_values
@@ -29,6 +29,7 @@ from tracefx.numpy.operand_promotion import (
     promote_dtypes,
     to_inexact,
 )
+from tracefx.numpy.ranges import linspace
 from tracefx.numpy.reductions import max, min, sum
 from tracefx.numpy.searching import searchsorted
 from tracefx.numpy.ufuncs import add, broadcast_select, clip, literal_like, multiply, true_divide
@@ -50,6 +51,9 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         weights: A weight for each element of `x`; None counts elements.
         minlength: The minimal length of the result, which otherwise ends at the maximum of `x`.
         length: The length of the result, which must be given if `x` is traced; larger integers are dropped.
+
+    Returns:
+        A vector of integers, or of the dtype of the weights.
 
     Raises:
         TypeError: If `x` is not of integers.
@@ -91,6 +95,9 @@ def histogram_bin_edges(
         bins: The number of bins of equal width, or a vector of edges, which is returned.
         range: The first and the last edge; None means the minimum and the maximum of `a`.
         weights: Ignored.
+
+    Returns:
+        A vector of floats, one longer than there are bins.
 
     Raises:
         NotImplementedError: If `bins` is the name of a rule for the number of bins.
@@ -150,6 +157,9 @@ def histogram(
         weights: A weight for each element, in place of 1; None counts elements.
         density: Whether to return densities: the fraction of each bin divided by its width.
 
+    Returns:
+        A pair of vectors, of which the edges are one longer.
+
     Raises:
         ValueError: If `weights` does not have the shape of `a`.
 
@@ -208,7 +218,15 @@ def histogram2d(
         x: The first coordinates, a vector.
         y: The second coordinates.
         bins: A number of bins or a vector of edges for both axes, or a pair with one for each axis.
-        range, weights, density: As for `histogramdd`.
+        range: For each axis the first and the last edge, or None for those of the points; None means None for both.
+        weights: A weight for each point; None counts points.
+        density: Whether to return densities: the fraction of each box divided by its area.
+
+    Returns:
+        The histogram, `f32[n, m]`, and the edges along both axes.
+
+    Raises:
+        ValueError: If `x` and `y` are not vectors of one size, or `range` does not fit.
 
     >>> counts, _, _ = histogram2d(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 2)
     >>> counts.tolist()
@@ -248,6 +266,12 @@ def histogramdd(
         range: For each axis the first and the last edge, or None for those of the points; None means None for all.
         weights: A weight for each point; None counts points.
         density: Whether to return densities: the fraction of each box divided by its volume.
+
+    Returns:
+        The histogram, with an axis for each dimension, and the list of edges.
+
+    Raises:
+        ValueError: If `sample` is not a matrix, or another argument does not fit it.
 
     >>> counts, edges = histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), 2)
     >>> counts.tolist(), edges[0].tolist()

@@ -16,11 +16,12 @@ from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.errors import ConcretizationError
-from tracefx.numpy.creation import NestedArrayLike, arange, array, linspace, meshgrid, ones
+from tracefx.numpy.creation import NestedArrayLike, array, ones
 from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.joining import concatenate, stack
 from tracefx.numpy.mask_selection import nonzero
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, promote_dtypes
+from tracefx.numpy.ranges import arange, linspace, meshgrid
 from tracefx.numpy.shapes import ShapeLike, expand_dims, sizes_of, transpose
 from tracefx.numpy.ufuncs import add, broadcast_select, clip, divmod, literal_like, multiply, remainder
 from tracefx.ops import structural
@@ -165,6 +166,9 @@ def indices(
         dtype: The dtype of the indices; None means the default integer.
         sparse: Whether to return a tuple of vectors that broadcast instead of one array `i32[ndim, n, m, ...]`.
 
+    Returns:
+        An array, or with `sparse` a tuple of arrays.
+
     >>> indices((2, 3)).shape, [a.shape for a in indices((2, 3), sparse=True)]
     ((2, 2, 3), [(2, 1), (1, 3)])
     """
@@ -180,8 +184,14 @@ def indices(
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Returns index vectors along different axes, so that `x[ix_(rows, columns)]` is a block of `x`.
 
-    A mask, which must be concrete, stands for the indices where it is true. Raises ValueError for arguments that are
-    not vectors.
+    Args:
+        *args: Vectors of integers, or masks, which stand for the indices where they are true and must be concrete.
+
+    Returns:
+        One array for each vector.
+
+    Raises:
+        ValueError: If an argument is not a vector.
 
     >>> [a.shape for a in ix_(np.arange(2), np.array([True, False, True]))]
     [(2, 1), (1, 2)]
@@ -216,7 +226,15 @@ def _shape_of(name: str, arr: ArrayLike) -> tuple[int, ...]:
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """Returns the indices of the main diagonal of an array with `ndim` axes of size `n`.
 
-    Raises ValueError if `n` or `ndim` is negative.
+    Args:
+        n: The size of the axes.
+        ndim: The number of axes.
+
+    Returns:
+        One vector of integers for each axis.
+
+    Raises:
+        ValueError: If `n` or `ndim` is negative.
 
     >>> [a.tolist() for a in diag_indices(3)]
     [[0, 1, 2], [0, 1, 2]]
@@ -230,7 +248,14 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """Returns the indices of the main diagonal of `arr`.
 
-    Raises ValueError unless `arr` has two or more axes, all of one size.
+    Args:
+        arr: An array with two axes or more, all of one size.
+
+    Returns:
+        One vector of integers for each axis.
+
+    Raises:
+        ValueError: If `arr` has another shape.
 
     >>> [a.tolist() for a in diag_indices_from(np.eye(2))]
     [[0, 1], [0, 1]]
@@ -242,9 +267,15 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Returns the indices of the lower triangle of an `n` by `m` matrix: on diagonal `k` and below.
+    """Returns the indices of the lower triangle of a matrix: on a diagonal and below.
 
-    `m` is `n` by default.
+    Args:
+        n: The number of rows.
+        k: The diagonal: 0 is the main one, positive numbers lie above it.
+        m: The number of columns; None means `n`.
+
+    Returns:
+        The indices of the rows and of the columns, vectors of integers.
 
     >>> [a.tolist() for a in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
@@ -253,9 +284,15 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """Returns the indices of the upper triangle of an `n` by `m` matrix: on diagonal `k` and above.
+    """Returns the indices of the upper triangle of a matrix: on a diagonal and above.
 
-    `m` is `n` by default.
+    Args:
+        n: The number of rows.
+        k: The diagonal: 0 is the main one, positive numbers lie above it.
+        m: The number of columns; None means `n`.
+
+    Returns:
+        The indices of the rows and of the columns, vectors of integers.
 
     >>> [a.tolist() for a in triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
@@ -274,7 +311,17 @@ def _triangle(name: str, n: int, k: int, m: int | None, lower: bool) -> tuple[Ar
 
 
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """Returns `tril_indices` for the shape of a matrix. Raises ValueError for other numbers of axes.
+    """Returns the indices of the lower triangle of a matrix of the shape of `arr`: on a diagonal and below.
+
+    Args:
+        arr: A matrix.
+        k: The diagonal: 0 is the main one, positive numbers lie above it.
+
+    Returns:
+        The indices of the rows and of the columns, vectors of integers.
+
+    Raises:
+        ValueError: If `arr` has another number of axes.
 
     >>> len(tril_indices_from(np.eye(3))[0])
     6
@@ -283,7 +330,17 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
 
 
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """Returns `triu_indices` for the shape of a matrix. Raises ValueError for other numbers of axes.
+    """Returns the indices of the upper triangle of a matrix of the shape of `arr`: on a diagonal and above.
+
+    Args:
+        arr: A matrix.
+        k: The diagonal: 0 is the main one, positive numbers lie above it.
+
+    Returns:
+        The indices of the rows and of the columns, vectors of integers.
+
+    Raises:
+        ValueError: If `arr` has another number of axes.
 
     >>> len(triu_indices_from(np.eye(3), 1)[0])
     3
@@ -308,6 +365,9 @@ def mask_indices(
         mask_func: A function such as `triu`.
         k: The second argument of `mask_func`.
         size: The static number of indices to return, padded with 0; None means all, which `jit` does not support.
+
+    Returns:
+        The indices of the rows and of the columns, vectors of integers.
 
     >>> from tracefx.numpy import triu
     >>> [a.tolist() for a in mask_indices(2, triu)]
@@ -336,6 +396,9 @@ def ravel_multi_index(
         mode: How to treat indices out of bounds: `"raise"` (the indices must then be concrete), `"wrap"` or `"clip"`.
         order: `"C"` if the last axis changes fastest, `"F"` for the first.
         dtype: The dtype of the result; None means that of the indices promoted with the default integer.
+
+    Returns:
+        An array of integers of the broadcast shape of the indices.
 
     Raises:
         ValueError: If an index is out of bounds with `mode="raise"`, or an argument does not fit.
@@ -391,6 +454,13 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """Converts flat indices into an array of a shape to indices along each axis.
 
     Negative indices count from the end; indices out of bounds are clamped.
+
+    Args:
+        indices: Integers.
+        shape: The shape, an integer or a sequence of integers.
+
+    Returns:
+        One array of integers for each axis, of the shape of `indices`.
 
     >>> [a.tolist() for a in unravel_index(np.array([2, 3]), (2, 3))]
     [[0, 1], [2, 0]]

@@ -90,6 +90,9 @@ def getitem(x: Array, index: Index, /) -> Array:
         x: The array.
         index: An integer, slice, `...`, None, integer array or mask, or a tuple of them.
 
+    Returns:
+        An array of the dtype of `x`.
+
     Raises:
         TypeError: If a part of the index is of another type, or the bounds of a slice are traced.
         IndexError: If there are more parts than axes, two ellipses, or a mask that is traced or of the wrong shape.
@@ -447,6 +450,12 @@ def take(
         indices_are_sorted: Promises that the indices are sorted.
         fill_value: The element for indices out of bounds; None means NaN, or an extreme of an integer dtype.
 
+    Returns:
+        An array of the dtype of `a`, with the axes of `indices` in place of the axis.
+
+    Raises:
+        IndexError: If the axis has no elements to take.
+
     >>> take(array([5.0, 6.0, 7.0]), array([2, 0, 9])).tolist()
     [7.0, 5.0, nan]
     """
@@ -492,6 +501,12 @@ def take_along_axis(
         fill_value: The element for indices out of bounds, as for `take`.
         wrap_negative_indices: Whether negative indices count from the end, with `"clip"` too; if False, they are out of
             bounds. None means True.
+
+    Returns:
+        An array of the dtype of `arr`, with the size of `indices` along the axis.
+
+    Raises:
+        ValueError: If `arr` and `indices` have different numbers of axes.
 
     >>> take_along_axis(array([[1, 2], [3, 4]]), array([[1], [0]]), axis=1).tolist()
     [[2], [3]]

@@ -37,7 +37,17 @@ def _integer_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, A
 
 @eager_cached(numbers=2, kernel=KERNELS["gcd"])
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Returns the greatest common divisor; 0 for two zeros. Raises ValueError unless the operands are integers.
+    """Returns the greatest common divisor; 0 for two zeros.
+
+    Args:
+        x1: An array or number, of integers.
+        x2: An array or number, of integers; broadcast against `x1`.
+
+    Returns:
+        The divisors, nonnegative, in the promoted dtype and the broadcast shape.
+
+    Raises:
+        ValueError: If an operand is not of integers.
 
     >>> gcd(np.array([12, 0]), 18).tolist()
     [6, 18]
@@ -48,7 +58,17 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 @eager_cached(numbers=2, kernel=KERNELS["lcm"])
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """Returns the least common multiple; 0 if either operand is 0. Raises ValueError unless the operands are integers.
+    """Returns the least common multiple; 0 if either operand is 0.
+
+    Args:
+        x1: An array or number, of integers.
+        x2: An array or number, of integers; broadcast against `x1`.
+
+    Returns:
+        The multiples, nonnegative, in the promoted dtype and the broadcast shape.
+
+    Raises:
+        ValueError: If an operand is not of integers.
 
     >>> lcm(4, 6)
     Array(12, dtype=int32, weak_type=True)
@@ -80,7 +100,16 @@ def _euclid_step(xs: tuple[Array, Array]) -> tuple[Array, Array]:
 
 
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """Returns the number of one bits in the absolute value, as `uint8`.
+    """Returns the number of one bits in the absolute value.
+
+    Args:
+        x: An array or number, of integers or bools.
+
+    Returns:
+        An array of `uint8` of the shape of `x`.
+
+    Raises:
+        TypeError: If `x` is of another dtype.
 
     >>> bitwise_count(np.array([0, 7, -1])).tolist()
     [0, 3, 1]
@@ -96,6 +125,9 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
         a: An array of integers or bools.
         axis: The axis; None means the flattened array.
         bitorder: `"big"` if the first element is the highest bit, `"little"` if it is the lowest.
+
+    Returns:
+        An array of `uint8`, an eighth as long along the axis, rounded up.
 
     Raises:
         TypeError: If `a` is of another dtype.
@@ -126,6 +158,9 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         count: How many bits to return, with zeros behind if there are fewer. A negative number leaves out so many bits
             at the end. None means all.
         bitorder: `"big"` if the highest bit comes first, `"little"` if the lowest does.
+
+    Returns:
+        An array of `uint8` that are 0 or 1, eight times as long along the axis unless `count` is given.
 
     Raises:
         TypeError: If `a` is of another dtype.

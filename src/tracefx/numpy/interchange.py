@@ -16,7 +16,8 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import ConcreteArray
-from tracefx.numpy.creation import arange, asarray
+from tracefx.numpy.creation import asarray
+from tracefx.numpy.ranges import arange
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.transforms.vmap import vmap
 
@@ -26,9 +27,15 @@ savez: Final = np.savez
 
 
 def load(file: IO[bytes] | str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
-    """Loads the array that `save` wrote to a file, keeping its dtype; for `savez`, NumPy's archive object.
+    """Loads the array that `save` wrote to a file, keeping its dtype.
 
-    The arguments are those of `numpy.load`.
+    Args:
+        file: A binary file, or a path.
+        *args: Further positional arguments of `numpy.load`.
+        **kwargs: Keyword arguments of `numpy.load`.
+
+    Returns:
+        The array; for an archive that `savez` wrote, NumPy's archive object.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -54,6 +61,9 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
         count: How many elements to read; -1 means all.
         offset: The position of the first byte.
 
+    Returns:
+        A vector.
+
     Raises:
         ValueError: If the buffer is too short or its size does not fit.
 
@@ -72,6 +82,9 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
         count: How many numbers to read; -1 means all.
         sep: The separator between numbers.
 
+    Returns:
+        A vector.
+
     >>> fromstring("1, 2", "int32", sep=",")
     Array([1, 2], dtype=int32)
     """
@@ -83,12 +96,38 @@ def _numpy(dtype: DTypeLike) -> Any:
 
 
 def fromfile(*args: object, **kwargs: object) -> NoReturn:
-    """Not implemented: reading a file is not a pure function. Raises NotImplementedError."""
+    """Raises NotImplementedError: reading a file is not a pure function.
+
+    Args:
+        *args: Ignored.
+        **kwargs: Ignored.
+
+    Raises:
+        NotImplementedError: Always; `asarray(numpy.fromfile(...))` reads a file.
+
+    >>> fromfile("data.bin")
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: ...
+    """
     raise NotImplementedError("fromfile would read the file while tracing: use numpy.fromfile, then asarray")
 
 
 def fromiter(*args: object, **kwargs: object) -> NoReturn:
-    """Not implemented: the first trace would exhaust the iterator. Raises NotImplementedError."""
+    """Raises NotImplementedError: the first trace would exhaust the iterator.
+
+    Args:
+        *args: Ignored.
+        **kwargs: Ignored.
+
+    Raises:
+        NotImplementedError: Always; `asarray(list(iterable))` reads an iterator.
+
+    >>> fromiter(iter([1, 2]))
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: ...
+    """
     raise NotImplementedError("fromiter would exhaust the iterator while tracing: use numpy.fromiter, then asarray")
 
 
@@ -99,7 +138,10 @@ def fromfunction(function: Callable[..., Array], shape: ShapeLike, *, dtype: DTy
         function: A function of one scalar index per axis, which is mapped over the indices with `vmap`.
         shape: The shape of the grid of indices.
         dtype: The dtype of the indices.
-        kwargs: Further keyword arguments of the function.
+        **kwargs: Further keyword arguments of the function.
+
+    Returns:
+        The results, with the axes of the grid first.
 
     >>> fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int).tolist()
     [[0, 1, 2], [10, 11, 12]]
@@ -121,6 +163,12 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
         device: The device of the result; None means that of `x`.
         copy: True copies always; None only if `device` is given and XLA cannot use the memory as it is laid out; with
             False that is a BufferError.
+
+    Returns:
+        An array with the elements of `x`.
+
+    Raises:
+        BufferError: If `copy` is False and a copy is necessary.
 
     >>> from_dlpack(np.arange(3))
     Array([0, 1, 2], dtype=int64)

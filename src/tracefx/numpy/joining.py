@@ -47,6 +47,9 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = 
         axis: The axis; None flattens the arrays first.
         dtype: The dtype of the result; None means the promoted dtype.
 
+    Returns:
+        An array with the axes of the arrays; its size along `axis` is the sum of theirs.
+
     Raises:
         TypeError: If an element is not an array.
         ValueError: If there are no arrays, one is a scalar, or the shapes do not fit.
@@ -89,6 +92,9 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
         out: Not supported; must be None.
         dtype: The dtype of the result; None means the promoted dtype.
 
+    Returns:
+        An array with one more axis, whose size is the number of arrays.
+
     Raises:
         ValueError: If there are no arrays or their shapes differ.
 
@@ -105,7 +111,15 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
 def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Stacks arrays vertically: along the first axis, with vectors as rows.
 
-    `dtype` None means the promoted dtype.
+    Args:
+        tup: A sequence of arrays, whose shapes are equal except along the first axis.
+        dtype: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array with at least two axes.
+
+    Raises:
+        ValueError: If there are no arrays or the shapes do not fit.
 
     >>> vstack([np.arange(2), np.arange(2)]).shape
     (2, 2)
@@ -117,7 +131,15 @@ def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
 def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     """Stacks arrays horizontally: joined along the second axis, vectors along their only one.
 
-    `dtype` None means the promoted dtype.
+    Args:
+        tup: A sequence of arrays, whose shapes are equal except along that axis.
+        dtype: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array with at least one axis.
+
+    Raises:
+        ValueError: If there are no arrays or the shapes do not fit.
 
     >>> hstack([np.arange(2), np.arange(2)]).tolist()
     [0, 1, 0, 1]
@@ -128,7 +150,18 @@ def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
 
 @eager_cached
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """Returns `values` appended to `arr` along `axis`; both are flattened if it is None.
+    """Joins `values` to the end of `arr` along an axis.
+
+    Args:
+        arr: The array.
+        values: The elements to append, with as many axes as `arr` if `axis` is given.
+        axis: The axis; None flattens both arrays first.
+
+    Returns:
+        An array of the promoted dtype; a vector without `axis`.
+
+    Raises:
+        ValueError: If the shapes do not fit.
 
     >>> append(np.arange(2), 5).tolist()
     [0, 1, 5]
@@ -145,6 +178,9 @@ def split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> li
         indices_or_sections: The number of equal sections, or a sequence of indices before which to split.
         axis: The axis.
 
+    Returns:
+        The sections, a list of arrays.
+
     Raises:
         ValueError: If the sections cannot be equal; `array_split` makes them nearly so.
 
@@ -156,7 +192,18 @@ def split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> li
 
 @eager_cached
 def array_split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> list[Array]:
-    """Splits `ary` along an axis into sections whose sizes differ by one at most. The arguments are those of `split`.
+    """Splits `ary` along an axis into sections whose sizes differ by one at most.
+
+    Args:
+        ary: The array.
+        indices_or_sections: The number of sections, or a sequence of indices before which to split.
+        axis: The axis.
+
+    Returns:
+        The sections, a list of arrays.
+
+    Raises:
+        ValueError: If the number of sections is not positive.
 
     >>> [part.tolist() for part in array_split(np.arange(3), 2)]
     [[0, 1], [2]]

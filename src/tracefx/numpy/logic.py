@@ -28,6 +28,13 @@ from tracefx.ops.structural import broadcast_to, full_like_aval
 def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 == x2` element by element.
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
+
     >>> equal(1, 1.0)
     Array(True, dtype=bool)
     """
@@ -36,6 +43,13 @@ def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 != x2` element by element.
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
 
     >>> not_equal(1, 1.0)
     Array(False, dtype=bool)
@@ -46,6 +60,13 @@ def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 < x2` element by element; complex numbers compare lexicographically, real parts first.
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
+
     >>> less(1, 2.0)
     Array(True, dtype=bool)
     """
@@ -54,6 +75,13 @@ def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 <= x2` element by element; complex numbers compare lexicographically, real parts first.
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
 
     >>> less_equal(1, 2.0)
     Array(True, dtype=bool)
@@ -64,6 +92,13 @@ def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 > x2` element by element; complex numbers compare lexicographically, real parts first.
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
+
     >>> greater(1, 2.0)
     Array(False, dtype=bool)
     """
@@ -72,6 +107,13 @@ def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `x1 >= x2` element by element; complex numbers compare lexicographically, real parts first.
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
 
     >>> greater_equal(1, 2.0)
     Array(False, dtype=bool)
@@ -107,6 +149,13 @@ def _bool_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Value]:
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns whether both `x1` and `x2` are true (differ from 0).
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
+
     >>> logical_and(1, 2.0)
     Array(True, dtype=bool)
     """
@@ -116,6 +165,13 @@ def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @binary_ufunc(False)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns whether `x1` or `x2` is true (differs from 0).
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
 
     >>> logical_or(1, 2.0)
     Array(True, dtype=bool)
@@ -127,6 +183,13 @@ def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns whether exactly one of `x1` and `x2` is true (differs from 0).
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of bools of the broadcast shape.
+
     >>> logical_xor(1, 2.0)
     Array(False, dtype=bool)
     """
@@ -135,6 +198,12 @@ def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 def logical_not(x: ArrayLike, /) -> Array:
     """Returns whether `x` is false: 0 or False.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of bools of the shape of `x`.
 
     >>> logical_not(2.0)
     Array(False, dtype=bool)
@@ -147,7 +216,17 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 @binary_ufunc(-1)
 def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the bitwise and, `x1 & x2`, of integers or bools. Raises TypeError for other dtypes.
+    """Returns the bitwise and, `x1 & x2`, of integers or bools.
+
+    Args:
+        x1: An array or number, of integers or bools.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is of another dtype.
 
     >>> bitwise_and(6, 5)
     Array(4, dtype=int32, weak_type=True)
@@ -157,7 +236,17 @@ def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(0)
 def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the bitwise or, `x1 | x2`, of integers or bools. Raises TypeError for other dtypes.
+    """Returns the bitwise or, `x1 | x2`, of integers or bools.
+
+    Args:
+        x1: An array or number, of integers or bools.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is of another dtype.
 
     >>> bitwise_or(6, 5)
     Array(7, dtype=int32, weak_type=True)
@@ -167,7 +256,17 @@ def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(0)
 def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the bitwise exclusive or, `x1 ^ x2`, of integers or bools. Raises TypeError for other dtypes.
+    """Returns the bitwise exclusive or, `x1 ^ x2`, of integers or bools.
+
+    Args:
+        x1: An array or number, of integers or bools.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is of another dtype.
 
     >>> bitwise_xor(6, 5)
     Array(3, dtype=int32, weak_type=True)
@@ -176,7 +275,16 @@ def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def invert(x: ArrayLike, /) -> Array:
-    """Returns the bitwise complement, `~x`, of integers or bools. Raises TypeError for other dtypes.
+    """Returns the bitwise complement, `~x`, of integers or bools.
+
+    Args:
+        x: An array or number, of integers or bools.
+
+    Returns:
+        An array of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: If `x` is of another dtype.
 
     >>> invert(5)
     Array(-6, dtype=int32, weak_type=True)
@@ -187,6 +295,16 @@ def invert(x: ArrayLike, /) -> Array:
 def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Shifts the bits of integers left: `x1 << x2`, 0 where all bits are shifted out.
 
+    Args:
+        x1: An array or number, of integers.
+        x2: How many bits to shift by, broadcast against `x1`.
+
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is not of integers.
+
     >>> left_shift(1, 3)
     Array(8, dtype=int32, weak_type=True)
     """
@@ -195,6 +313,16 @@ def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Shifts the bits of integers right: `x1 >> x2`. Signed integers keep their sign.
+
+    Args:
+        x1: An array or number, of integers.
+        x2: How many bits to shift by, broadcast against `x1`.
+
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is not of integers.
 
     >>> right_shift(-8, 1)
     Array(-4, dtype=int32, weak_type=True)
@@ -209,7 +337,13 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def isnan(x: ArrayLike, /) -> Array:
-    """Returns whether `x` is NaN.
+    """Returns whether `x` is NaN; for complex numbers, whether either part is.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of bools of the shape of `x`.
 
     >>> isnan(math.nan)
     Array(True, dtype=bool)
@@ -220,6 +354,12 @@ def isnan(x: ArrayLike, /) -> Array:
 
 def isinf(x: ArrayLike, /) -> Array:
     """Returns whether `x` is infinite; for complex numbers, whether either part is.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of bools of the shape of `x`.
 
     >>> isinf(-math.inf)
     Array(True, dtype=bool)
@@ -233,7 +373,17 @@ def isinf(x: ArrayLike, /) -> Array:
 
 
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
-    """Returns whether `x` is positive infinity. Raises TypeError for complex numbers. `out` must be None.
+    """Returns whether `x` is positive infinity.
+
+    Args:
+        x: An array or number; not complex.
+        out: Not supported; must be None.
+
+    Returns:
+        An array of bools of the shape of `x`.
+
+    Raises:
+        TypeError: If `x` is complex.
 
     >>> isposinf(math.inf)
     Array(True, dtype=bool)
@@ -242,7 +392,17 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
 
 
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
-    """Returns whether `x` is negative infinity. Raises TypeError for complex numbers. `out` must be None.
+    """Returns whether `x` is negative infinity.
+
+    Args:
+        x: An array or number; not complex.
+        out: Not supported; must be None.
+
+    Returns:
+        An array of bools of the shape of `x`.
+
+    Raises:
+        TypeError: If `x` is complex.
 
     >>> isneginf(math.inf)
     Array(False, dtype=bool)
@@ -252,6 +412,12 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
 
 def isfinite(x: ArrayLike, /) -> Array:
     """Returns whether `x` is neither infinite nor NaN; for complex numbers, whether both parts are finite.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of bools of the shape of `x`.
 
     >>> isfinite(1.0)
     Array(True, dtype=bool)

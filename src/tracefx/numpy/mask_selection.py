@@ -97,6 +97,9 @@ def nonzero(
             ones filled. None means all.
         fill_value: The index for missing elements, one for all axes or a tuple; None means 0.
 
+    Returns:
+        A tuple of integer vectors.
+
     Raises:
         ValueError: If `a` has no axes.
         ConcretizationError: If `a` is traced without `size`.
@@ -141,7 +144,19 @@ def flatnonzero(
     size: int | None = None,
     fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
 ) -> Array:
-    """Returns the indices of the nonzero elements of the flattened `a`. `size` and `fill_value` are as for `nonzero`.
+    """Returns the indices of the nonzero elements of the flattened `a`.
+
+    Args:
+        a: The array.
+        size: The static number of indices, which is required if `a` is traced: further ones are dropped, missing ones
+            filled. None means all.
+        fill_value: The index for missing elements; None means 0.
+
+    Returns:
+        A vector of integers.
+
+    Raises:
+        ConcretizationError: If `a` is traced without `size`.
 
     >>> flatnonzero(np.array([[0, 3], [5, 0]]))
     Array([1, 2], dtype=int32)
@@ -151,7 +166,19 @@ def flatnonzero(
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """Returns the indices of the nonzero elements, one row per element. `size` and `fill_value` are as for `nonzero`.
+    """Returns the indices of the nonzero elements, one row per element.
+
+    Args:
+        a: The array.
+        size: The static number of indices, which is required if `a` is traced: further ones are dropped, missing ones
+            filled. None means all.
+        fill_value: The index for missing elements; None means 0.
+
+    Returns:
+        A matrix of integers, `i32[elements, axes]`.
+
+    Raises:
+        ConcretizationError: If `a` is traced without `size`.
 
     >>> argwhere(np.array([[0, 3], [5, 0]])).tolist()
     [[0, 1], [1, 0]]
@@ -169,7 +196,19 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | N
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """Returns the elements of the flattened `arr` where the flattened `condition` is true (differs from 0).
 
-    `size` and `fill_value` are as for `compress`.
+    Args:
+        condition: The condition, of the size of `arr` at most.
+        arr: The array.
+        size: The static number of elements, which is required if `condition` is traced: further ones are dropped,
+            missing ones filled. None means all.
+        fill_value: The missing elements.
+
+    Returns:
+        A vector of the dtype of `arr`.
+
+    Raises:
+        ValueError: If `condition` is true beyond the end of `arr`.
+        ConcretizationError: If `condition` is traced without `size`.
 
     >>> extract(np.array([True, False, True]), np.array([5, 6, 7]))
     Array([5, 7], dtype=int32)
@@ -198,8 +237,12 @@ def compress(
         fill_value: The element of missing slices.
         out: Not supported; must be None.
 
+    Returns:
+        An array of the dtype of `a`; a vector without `axis`.
+
     Raises:
         ValueError: If `condition` is not a vector, or is true beyond the end of the axis.
+        ConcretizationError: If `condition` is traced without `size`.
 
     >>> compress(np.array([True, False, True]), np.array([[1, 2], [3, 4], [5, 6]]), axis=0).tolist()
     [[1, 2], [5, 6]]
@@ -255,6 +298,9 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
         vals: The new elements, used in order and repeated cyclically.
         inplace: Must be False, since arrays are immutable.
 
+    Returns:
+        An array of the shape and dtype of `arr`.
+
     Raises:
         ValueError: If `inplace` is True, the size of the mask does not fit, or there are no values.
 
@@ -288,6 +334,9 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         mode: How to treat indices out of bounds: None drops them, `"clip"` uses the nearest element, `"wrap"` the index
             modulo the size.
         inplace: Must be False, since arrays are immutable.
+
+    Returns:
+        An array of the shape and dtype of `a`.
 
     Raises:
         ValueError: If `inplace` is True or the mode is unknown.

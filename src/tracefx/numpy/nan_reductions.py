@@ -14,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.numpy import reductions
+from tracefx.numpy import moments, reductions
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import isnan, logical_and, logical_not
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, reject_out
@@ -46,7 +46,19 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Returns the sum over axes of the elements that are not NaN. The arguments are those of `sum`.
+    """Returns the sum over axes of the elements that are not NaN.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype of the result; None means that of `a`, and at least the default integer for integers and bools.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: A number that is added to the result.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+
+    Returns:
+        An array without the reduced axes; 0 where there are no elements.
 
     >>> import numpy as np
     >>> nansum(np.array([1.0, np.nan, 2.0]))
@@ -66,7 +78,19 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Returns the product over axes of the elements that are not NaN. The arguments are those of `prod`.
+    """Returns the product over axes of the elements that are not NaN.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype of the result; None means that of `a`, and at least the default integer for integers and bools.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: A number that multiplies the result.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+
+    Returns:
+        An array without the reduced axes; 1 where there are no elements.
 
     >>> import numpy as np
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
@@ -90,7 +114,19 @@ def nanmax(
 ) -> Array:
     """Returns the maximum over axes of the elements that are not NaN; NaN if all are and there is no `initial`.
 
-    The arguments are those of `max`.
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: One more element that takes part; the result where there is no other.
+        where: A mask of the elements to include, broadcast against `a`; it needs `initial`.
+
+    Returns:
+        An array of the dtype of `a`, without the reduced axes.
+
+    Raises:
+        ValueError: If there are no elements and no `initial`, or `where` is given without `initial`.
 
     >>> import numpy as np
     >>> nanmax(np.array([1.0, np.nan, 2.0]))
@@ -110,7 +146,19 @@ def nanmin(
 ) -> Array:
     """Returns the minimum over axes of the elements that are not NaN; NaN if all are and there is no `initial`.
 
-    The arguments are those of `min`.
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: One more element that takes part; the result where there is no other.
+        where: A mask of the elements to include, broadcast against `a`; it needs `initial`.
+
+    Returns:
+        An array of the dtype of `a`, without the reduced axes.
+
+    Raises:
+        ValueError: If there are no elements and no `initial`, or `where` is given without `initial`.
 
     >>> import numpy as np
     >>> nanmin(np.array([1.0, np.nan, 2.0]))
@@ -142,7 +190,17 @@ def _nan_max_or_min(
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Returns the index of the maximum along an axis, ignoring NaN, the first of several; -1 if all elements are NaN.
 
-    The arguments are those of `argmax`.
+    Args:
+        a: The array.
+        axis: The axis to reduce; None means the flattened array.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1; None means False.
+
+    Returns:
+        An array of integers without the reduced axis.
+
+    Raises:
+        ValueError: If there are no elements.
 
     >>> import numpy as np
     >>> nanargmax(np.array([1.0, np.nan, 2.0]))
@@ -155,7 +213,17 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Returns the index of the minimum along an axis, ignoring NaN, the first of several; -1 if all elements are NaN.
 
-    The arguments are those of `argmin`.
+    Args:
+        a: The array.
+        axis: The axis to reduce; None means the flattened array.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1; None means False.
+
+    Returns:
+        An array of integers without the reduced axis.
+
+    Raises:
+        ValueError: If there are no elements.
 
     >>> import numpy as np
     >>> nanargmin(np.array([1.0, np.nan, 2.0]))
@@ -190,7 +258,16 @@ def nanmean(
 ) -> Array:
     """Returns the mean over axes of the elements that are not NaN; NaN if there are none.
 
-    The arguments are those of `mean`.
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype of the result; None means that of `a`, and the default float for integers and bools.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+
+    Returns:
+        An array without the reduced axes.
 
     >>> import numpy as np
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
@@ -204,7 +281,7 @@ def nanmean(
 @eager_cached(compiled=True)
 def _mean(x: Array, where: Array | None, *, over: tuple[int, ...], dtype: DType | None, keepdims: bool) -> Array:
     value, included = _replace_nan_with_mask("nanmean", x, where)
-    return reductions.mean(value, over, dtype, keepdims=keepdims, where=included)
+    return moments.mean(value, over, dtype, keepdims=keepdims, where=included)
 
 
 def _check_arguments(
@@ -241,7 +318,20 @@ def nanvar(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Array:
-    """Returns the variance over axes of the elements that are not NaN. The arguments are those of `var`.
+    """Returns the variance over axes of the elements that are not NaN.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype in which to compute; None means that of `a`, and the default float for integers and bools.
+        out: Not supported; must be None.
+        ddof: The number subtracted from the number of elements in the divisor.
+        keepdims: Whether to keep the reduced axes with size 1.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+        mean: The mean, broadcast against `a`, if it is known; None computes it.
+
+    Returns:
+        An array of floats without the reduced axes; NaN where at most `ddof` elements are numbers.
 
     >>> import numpy as np
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
@@ -280,7 +370,7 @@ def _var(
     root: bool,
 ) -> Array:
     value, included = _replace_nan_with_mask("nanvar", x, where)
-    out = reductions.var(value, over, dtype, None, ddof, keepdims, where=included, mean=mean)
+    out = moments.var(value, over, dtype, None, ddof, keepdims, where=included, mean=mean)
     return transcendental.sqrt(out) if root else out
 
 
@@ -297,6 +387,19 @@ def nanstd(
 ) -> Array:
     """Returns the standard deviation over axes of the elements that are not NaN: the square root of `nanvar`.
 
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype in which to compute; None means that of `a`, and the default float for integers and bools.
+        out: Not supported; must be None.
+        ddof: The number subtracted from the number of elements in the divisor of the variance.
+        keepdims: Whether to keep the reduced axes with size 1.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+        mean: The mean, broadcast against `a`, if it is known; None computes it.
+
+    Returns:
+        An array of floats without the reduced axes; NaN where at most `ddof` elements are numbers.
+
     >>> import numpy as np
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
@@ -310,7 +413,16 @@ def nanstd(
 
 @eager_cached
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Returns the cumulative sum along an axis with NaN taken as 0. The arguments are those of `cumsum`.
+    """Returns the cumulative sum along an axis with NaN taken as 0.
+
+    Args:
+        a: The array.
+        axis: The axis; None means the flattened array.
+        dtype: The dtype of the result; None means that of `a`, and the default integer for bools.
+        out: Not supported; must be None.
+
+    Returns:
+        An array of the shape of `a`; a vector without `axis`.
 
     >>> import numpy as np
     >>> nancumsum(np.array([1.0, np.nan, 2.0])).tolist()
@@ -321,7 +433,16 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
 
 @eager_cached
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Returns the cumulative product along an axis with NaN taken as 1. The arguments are those of `cumprod`.
+    """Returns the cumulative product along an axis with NaN taken as 1.
+
+    Args:
+        a: The array.
+        axis: The axis; None means the flattened array.
+        dtype: The dtype of the result; None means that of `a`, and the default integer for bools.
+        out: Not supported; must be None.
+
+    Returns:
+        An array of the shape of `a`; a vector without `axis`.
 
     >>> import numpy as np
     >>> nancumprod(np.array([3.0, np.nan, 2.0])).tolist()

@@ -185,6 +185,13 @@ def broadcast_operand_shapes(name: str, *shapes: Shape) -> Shape:
     return tuple(sizes)
 
 
+def require_real(name: str, x: Value) -> Value:
+    """Returns an operand; raises TypeError if it is complex."""
+    if dtypes.is_complex(x.aval.dtype):
+        raise TypeError(f"{name} is not defined for complex numbers, got {x.aval}; use their real part or abs")
+    return x
+
+
 def reject_out(name: str, out: object) -> None:
     """Raises TypeError unless `out`, NumPy's argument for an output array, is None."""
     if out is not None:

@@ -16,12 +16,14 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, from_numpy
 from tracefx.numpy.creation import array as array_of
-from tracefx.numpy.creation import linspace
 from tracefx.numpy.indexing import getitem
+from tracefx.numpy.moments import mean
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
-from tracefx.numpy.reductions import max, mean, min
+from tracefx.numpy.ranges import linspace
+from tracefx.numpy.reductions import max, min
+from tracefx.numpy.rounding import round
 from tracefx.numpy.shapes import flip
-from tracefx.numpy.ufuncs import broadcast_select, round
+from tracefx.numpy.ufuncs import broadcast_select
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, elementwise
 from tracefx.ops.shape import shape
@@ -76,7 +78,10 @@ def pad(
         end_values: For `"linear_ramp"`: the outermost values, structured as `pad_width`; None means 0.
         reflect_type: For the mirroring modes: None or `"even"` mirrors the elements, `"odd"` twice the outermost
             element minus the elements.
-        kwargs: Keyword arguments for a function as mode.
+        **kwargs: Keyword arguments for a function as mode.
+
+    Returns:
+        An array of the dtype of `array`.
 
     Raises:
         ValueError: If the mode or an option for it is unknown, a width is negative, or an axis has no elements to

@@ -12,13 +12,14 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
 from tracefx.errors import ConcretizationError
 from tracefx.numpy import linalg
-from tracefx.numpy.creation import arange, asarray, ones, zeros
+from tracefx.numpy.creation import asarray, ones, zeros
 from tracefx.numpy.diagonals import diag
 from tracefx.numpy.dot_products import matmul, outer
 from tracefx.numpy.dtype_routines import promote_types
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import equal
 from tracefx.numpy.operand_promotion import as_operand, inexact_dtype, to_inexact
+from tracefx.numpy.ranges import arange
 from tracefx.numpy.reductions import all, argmin, sum
 from tracefx.numpy.repeating import roll
 from tracefx.numpy.sequences import vander
@@ -35,6 +36,9 @@ def poly(seq_of_zeros: ArrayLike) -> Array:
 
     Args:
         seq_of_zeros: A vector of roots, or a square matrix whose characteristic polynomial is returned.
+
+    Returns:
+        A vector of floats or complex numbers.
 
     Raises:
         ValueError: If the argument is neither.
@@ -63,6 +67,9 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
         p: The coefficients, highest power first.
         strip_zeros: Whether to strip leading zeros, which needs concrete coefficients. If False, the missing roots are
             NaN at the end.
+
+    Returns:
+        A vector of complex numbers.
 
     Raises:
         ValueError: If `p` is not a vector.

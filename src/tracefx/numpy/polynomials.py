@@ -56,6 +56,9 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
         x: The points.
         unroll: How many steps each iteration of the compiled loop takes.
 
+    Returns:
+        An array of the shape of `x`.
+
     >>> polyval(np.array([1, 0, 2]), 3)
     Array(11, dtype=int32)
     """
@@ -80,6 +83,13 @@ def _coefficients_and_points(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Arr
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the sum of two polynomials.
 
+    Args:
+        a1: The coefficients of the first polynomial, highest power first.
+        a2: The coefficients of the second.
+
+    Returns:
+        The coefficients of the sum, highest power first.
+
     >>> polyadd(np.array([1, 2]), np.array([1, 0, 0])).tolist()
     [1, 1, 2]
     """
@@ -90,6 +100,13 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
 @eager_cached
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Returns the difference of two polynomials.
+
+    Args:
+        a1: The coefficients of the first polynomial, highest power first.
+        a2: The coefficients of the second.
+
+    Returns:
+        The coefficients of the difference, highest power first.
 
     >>> polysub(np.array([1, 2]), np.array([1, 0, 0])).tolist()
     [-1, 1, 2]
@@ -112,6 +129,9 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
         a1: A vector of coefficients.
         a2: A vector of coefficients.
         trim_leading_zeros: Whether to trim leading zeros first, which needs concrete coefficients.
+
+    Returns:
+        The coefficients of the product, highest power first.
 
     >>> polymul(np.array([1, 2]), np.array([1, 0, 3])).tolist()
     [1.0, 2.0, 3.0, 6.0]
@@ -172,7 +192,17 @@ def _trim_leading(name: str, x: Array, least: float) -> Array:
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """Returns the `m`-th derivative of a polynomial. Raises ValueError for a negative `m`.
+    """Returns a derivative of a polynomial.
+
+    Args:
+        p: The coefficients, highest power first.
+        m: How many times to differentiate.
+
+    Returns:
+        The coefficients of the derivative, highest power first.
+
+    Raises:
+        ValueError: If `m` is negative.
 
     >>> polyder(np.array([1, 2, 3])).tolist()
     [2.0, 2.0]
@@ -195,6 +225,9 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
         p: The coefficients.
         m: How many times to integrate.
         k: The constants of integration: one for all, or one for each time. None means 0.
+
+    Returns:
+        The coefficients of the antiderivative, highest power first.
 
     Raises:
         ValueError: If `m` is negative or the number of constants does not fit.

@@ -17,6 +17,9 @@ from tracefx.numpy.operand_promotion import as_operand
 def get_printoptions() -> dict[str, Any]:
     """Returns NumPy's print options, which apply to tracefx arrays too.
 
+    Returns:
+        The options by name.
+
     >>> get_printoptions()["precision"]
     8
     """
@@ -24,12 +27,26 @@ def get_printoptions() -> dict[str, Any]:
 
 
 def set_printoptions(*args: Any, **kwargs: Any) -> None:
-    """Sets NumPy's print options: `precision`, `threshold`, `linewidth` and the like."""
+    """Sets NumPy's print options, which apply to tracefx arrays too.
+
+    Args:
+        *args: The options by position, as for `numpy.set_printoptions`.
+        **kwargs: The options by name: `precision`, `threshold`, `linewidth` and the like.
+
+    >>> set_printoptions(precision=8)
+    """
     np.set_printoptions(*args, **kwargs)
 
 
 def printoptions(*args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
     """Returns a context manager that sets NumPy's print options in a `with` block.
+
+    Args:
+        *args: The options by position, as for `numpy.set_printoptions`.
+        **kwargs: The options by name: `precision`, `threshold`, `linewidth` and the like.
+
+    Returns:
+        The context manager.
 
     >>> with printoptions(precision=2):
     ...     print(np.ones(1) / 3)
@@ -49,6 +66,9 @@ def array_repr(
         precision: The number of decimals; None means the print options.
         suppress_small: Whether to print tiny numbers as 0; None means the print options.
 
+    Returns:
+        The text.
+
     >>> array_repr(np.ones(2) / 3, precision=2)
     'Array([0.33, 0.33], dtype=float32)'
     """
@@ -63,7 +83,16 @@ def array_repr(
 def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """Returns the `str` of an array. The arguments are those of `array_repr`.
+    """Returns the `str` of an array.
+
+    Args:
+        a: A concrete array.
+        max_line_width: The maximal length of lines; None means the print options.
+        precision: The number of decimals; None means the print options.
+        suppress_small: Whether to print tiny numbers as 0; None means the print options.
+
+    Returns:
+        The text.
 
     >>> array_str(np.ones(2) / 3, precision=2)
     '[0.33 0.33]'

@@ -10,12 +10,13 @@ import numpy as np
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
+from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.dot_products import matmul
 from tracefx.numpy.joining import stack
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes
 from tracefx.numpy.shapes import moveaxis
-from tracefx.numpy.ufuncs import conjugate, multiply, subtract
+from tracefx.numpy.ufuncs import multiply, subtract
 from tracefx.ops import structural
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.shape import shape
@@ -38,6 +39,9 @@ def cross(
         axisb: The axis of the vectors of `b`.
         axisc: The axis of the vectors of the result, which two operands with 2 components do not have.
         axis: An axis in place of the other three; None means those.
+
+    Returns:
+        An array of the vectors' products; without the axis if both operands have 2 components.
 
     Raises:
         ValueError: If vectors have other numbers of components.
@@ -70,6 +74,13 @@ def _minor(a: Array, d: Array, b: Array, c: Array) -> Array:
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Returns the Kronecker product: each element of `a` multiplies a copy of `b`.
 
+    Args:
+        a: An array.
+        b: An array.
+
+    Returns:
+        An array whose sizes are the products of those of `a` and `b`.
+
     >>> kron(np.array([1, 10]), np.array([1, 2])).tolist()
     [1, 2, 10, 20]
     """
@@ -101,6 +112,12 @@ def vecdot(
         precision: The precision of the products; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
 
+    Returns:
+        An array of the broadcast shape of the other axes.
+
+    Raises:
+        ValueError: If the sizes along the axis differ.
+
     >>> vecdot(np.ones((5, 3)), np.ones(3)).shape
     (5,)
     """
@@ -117,6 +134,16 @@ def vecdot(
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns matrix-vector products: `f32[..., m, n]` and `f32[..., n]` give `f32[..., m]`.
 
+    Args:
+        x1: The matrices, `f32[..., m, n]`.
+        x2: The vectors, `f32[..., n]`.
+
+    Returns:
+        An array of vectors.
+
+    Raises:
+        ValueError: If the sizes do not fit.
+
     >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
     (5, 2)
     """
@@ -127,6 +154,16 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @eager_cached
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns vector-matrix products with conjugated vectors: `f32[..., n]` and `f32[..., n, m]` give `f32[..., m]`.
+
+    Args:
+        x1: The vectors, `f32[..., n]`.
+        x2: The matrices, `f32[..., n, m]`.
+
+    Returns:
+        An array of vectors.
+
+    Raises:
+        ValueError: If the sizes do not fit.
 
     >>> vecmat(np.ones(3), np.ones((5, 3, 2))).shape
     (5, 2)
@@ -153,7 +190,7 @@ def einsum_path(
 
     Args:
         subscripts: The subscripts, as for `einsum`.
-        operands: The arrays.
+        *operands: The arrays.
         optimize: The method, as for `einsum`; `"auto"` means `"optimal"`.
 
     Returns:

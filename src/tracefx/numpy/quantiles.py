@@ -70,6 +70,12 @@ def quantile(
         weights: The weights of elements, of the shape of `a` or of its axes `axis`, for `"inverted_cdf"` only. Results
             are NaN where a weight is negative or NaN. None means equal weights.
 
+    Returns:
+        An array of floats without the reduced axes, behind the axis of `q` if that is a vector.
+
+    Raises:
+        ValueError: If `a` is complex, `q` has more than one axis, or the method is unknown.
+
     >>> quantile(np.array([1.0, 2.0, 4.0]), 0.75)
     Array(3., dtype=float32)
     """
@@ -89,7 +95,23 @@ def nanquantile(
 ) -> Array:
     """Returns quantiles over axes of the elements that are not NaN; NaN if there are none.
 
-    The arguments are those of `quantile`.
+    Args:
+        a: The array.
+        q: A fraction from 0 to 1, or a vector of fractions, along which results are stacked in front.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        overwrite_input: Not supported; must be False.
+        method: How to interpolate between elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or
+            `"inverted_cdf"`.
+        keepdims: Whether to keep the reduced axes with size 1.
+        weights: The weights of elements, of the shape of `a` or of its axes `axis`, for `"inverted_cdf"` only. Results
+            are NaN where a weight is negative or NaN. None means equal weights.
+
+    Returns:
+        An array of floats without the reduced axes, behind the axis of `q` if that is a vector.
+
+    Raises:
+        ValueError: If `a` is complex, `q` has more than one axis, or the method is unknown.
 
     >>> nanquantile(np.array([1.0, 2.0, np.nan, 4.0]), 0.75)
     Array(3., dtype=float32)
@@ -110,7 +132,25 @@ def percentile(
     *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Returns the `q / 100` quantiles over axes. The other arguments are those of `quantile`.
+    """Returns percentiles over axes: the `q / 100` quantiles.
+
+    Args:
+        a: The array.
+        q: A percentage from 0 to 100, or a vector of percentages, along which results are stacked in front.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        overwrite_input: Not supported; must be False.
+        method: How to interpolate between elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or
+            `"inverted_cdf"`.
+        keepdims: Whether to keep the reduced axes with size 1.
+        weights: The weights of elements, of the shape of `a` or of its axes `axis`, for `"inverted_cdf"` only. Results
+            are NaN where a weight is negative or NaN. None means equal weights.
+
+    Returns:
+        An array of floats without the reduced axes, behind the axis of `q` if that is a vector.
+
+    Raises:
+        ValueError: If `a` is complex, `q` has more than one axis, or the method is unknown.
 
     >>> percentile(np.array([1.0, 2.0, 4.0]), 75)
     Array(3., dtype=float32)
@@ -130,7 +170,25 @@ def nanpercentile(
     *,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Returns the `q / 100` quantiles over axes of the elements that are not NaN. Other arguments as for `quantile`.
+    """Returns percentiles over axes of the elements that are not NaN: the `q / 100` quantiles; NaN if there are none.
+
+    Args:
+        a: The array.
+        q: A percentage from 0 to 100, or a vector of percentages, along which results are stacked in front.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        overwrite_input: Not supported; must be False.
+        method: How to interpolate between elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or
+            `"inverted_cdf"`.
+        keepdims: Whether to keep the reduced axes with size 1.
+        weights: The weights of elements, of the shape of `a` or of its axes `axis`, for `"inverted_cdf"` only. Results
+            are NaN where a weight is negative or NaN. None means equal weights.
+
+    Returns:
+        An array of floats without the reduced axes, behind the axis of `q` if that is a vector.
+
+    Raises:
+        ValueError: If `a` is complex, `q` has more than one axis, or the method is unknown.
 
     >>> nanpercentile(np.array([1.0, 2.0, np.nan, 4.0]), 75)
     Array(3., dtype=float32)
@@ -152,6 +210,12 @@ def median(
         overwrite_input: Not supported; must be False.
         keepdims: Whether to keep the reduced axes with size 1.
 
+    Returns:
+        An array of floats without the reduced axes.
+
+    Raises:
+        ValueError: If `a` is complex.
+
     >>> median(np.array([1, 2, 4, 8]))
     Array(3., dtype=float32)
     """
@@ -161,7 +225,20 @@ def median(
 def nanmedian(
     a: ArrayLike, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Array:
-    """Returns the median over axes of the elements that are not NaN; NaN if there are none. Arguments as for `median`.
+    """Returns the median over axes of the elements that are not NaN; NaN if there are none.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        overwrite_input: Not supported; must be False.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        An array of floats without the reduced axes.
+
+    Raises:
+        ValueError: If `a` is complex.
 
     >>> nanmedian(np.array([1.0, np.nan, 4.0, 8.0]))
     Array(4., dtype=float32)

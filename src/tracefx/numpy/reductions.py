@@ -1,15 +1,13 @@
-"""Reductions over axes: sums, products, extremes, means, variances, truth values, counts; and cumulative sums.
+"""Reductions over axes: sums, products, extremes, truth values, counts; and cumulative sums.
 
-An axis out of range raises a ValueError that names it; a list in place of an array raises a TypeError. Sums and means
-of 16-bit floats are computed in float32.
+An axis out of range raises a ValueError that names it; a list in place of an array raises a TypeError. Sums of
+16-bit floats are computed in float32.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Final, overload
-from typing import Literal as Exactly
+from typing import Final
 
 import numpy as np
 
@@ -26,18 +24,15 @@ from tracefx.numpy.operand_promotion import (
     broadcast_operand_shapes,
     convert_dtype,
     convert_operand,
-    inexact_dtype,
-    promote_dtypes,
     reject_out,
 )
 from tracefx.numpy.shapes import axes
-from tracefx.numpy.ufuncs import broadcast_select, conjugate, literal_like
-from tracefx.ops.elementwise import arithmetic, comparison, elementwise, powers, transcendental
-from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.numpy.ufuncs import broadcast_select
+from tracefx.ops.elementwise import arithmetic, elementwise
 from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.reductions import cumulative, reduction
 from tracefx.ops.static_integers import canonicalize_axis
-from tracefx.ops.structural import broadcast_in_dim, broadcast_to, full_like_aval, reduce_sum, reshape, transpose
+from tracefx.ops.structural import broadcast_in_dim, broadcast_to, reduce_sum, reshape
 from tracefx.transforms.eager_calls import eager_cached
 
 _HALF_PRECISION: Final = frozenset({dtypes.float16, dtypes.bfloat16})
@@ -57,13 +52,14 @@ def _apply_mask(name: str, x: Value, where: ArrayLike | None, fill: Scalar) -> V
     """Returns `x` with `fill` where the mask is False."""
     if where is None:
         return x
-    mask = _mask_operand(name, where)
+    mask = mask_operand(name, where)
     shape = broadcast_operand_shapes(name, x.aval.shape, mask.aval.shape)
     full = broadcast_to(x, shape) if x.aval.shape != shape else x
     return broadcast_select(broadcast_to(mask, shape), full, Literal(fill, ShapedArray((), x.aval.dtype)))
 
 
-def _mask_operand(name: str, where: ArrayLike) -> Value:
+def mask_operand(name: str, where: ArrayLike) -> Value:
+    """Returns the argument `where`; raises TypeError unless it is an array of bools."""
     mask = as_operand(where, f"{name}: where")
     if mask.aval.dtype != dtypes.bool_:
         raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
@@ -103,7 +99,7 @@ def _sum_or_product(
     else:
         promoted = promote_integers or dtypes.is_bool(x.aval.dtype)
         result = _accumulator_dtype(x.aval.dtype) if promoted else x.aval.dtype
-    x = convert_dtype(x, dtypes.float32 if result in _HALF_PRECISION else result)
+    x = convert_dtype(x, computation_dtype(result))
     if dtypes.is_bool(result):  # the sum of bools is `any`, the product `all`
         x = convert_dtype(x, dtypes.default_int())
     total = reduce(_apply_mask(name, x, where, identity), over)
@@ -114,6 +110,11 @@ def _sum_or_product(
 
 def _masked_shape(x: Value, where: ArrayLike | None) -> Sequence[int]:
     return x.aval.shape if where is None else np.broadcast_shapes(x.aval.shape, as_value(where).aval.shape)
+
+
+def computation_dtype(result: DType) -> DType:
+    """Returns the dtype in which a sum or mean of dtype `result` is computed."""
+    return dtypes.float32 if result in _HALF_PRECISION else result
 
 
 def _accumulator_dtype(dtype: DType) -> DType:
@@ -149,6 +150,9 @@ def sum(
         where: A mask of the elements to include, broadcast against `a`; None includes all.
         promote_integers: Whether integers narrower than the default integer dtype are summed in it. Bools always are.
 
+    Returns:
+        An array without the reduced axes; 0 where there are no elements.
+
     >>> sum(np.ones((2, 3)), axis=1)
     Array([3., 3.], dtype=float32)
     """
@@ -167,7 +171,21 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """Returns the product over axes. The arguments are those of `sum`; `initial` multiplies the result.
+    """Returns the product over axes.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype of the result; None means that of `a`, widened for integers and bools (see `promote_integers`).
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: A number that multiplies the result.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+        promote_integers: Whether integers narrower than the default integer dtype are multiplied in it. Bools always
+            are.
+
+    Returns:
+        An array without the reduced axes; 1 where there are no elements.
 
     >>> prod(np.arange(1, 5))
     Array(24, dtype=int32)
@@ -195,6 +213,9 @@ def max(
         initial: One more element that takes part; the result where there is no other.
         where: A mask of the elements to include, broadcast against `a`; it needs `initial`.
 
+    Returns:
+        An array of the dtype of `a`, without the reduced axes.
+
     Raises:
         ValueError: If there are no elements and no `initial`, or `where` is given without `initial`.
 
@@ -213,7 +234,21 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Returns the minimum over axes, NaN if an element is NaN. The arguments are those of `max`.
+    """Returns the minimum over axes, NaN if an element is NaN.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: One more element that takes part; the result where there is no other.
+        where: A mask of the elements to include, broadcast against `a`; it needs `initial`.
+
+    Returns:
+        An array of the dtype of `a`, without the reduced axes.
+
+    Raises:
+        ValueError: If there are no elements and no `initial`, or `where` is given without `initial`.
 
     >>> min(np.arange(6).reshape(2, 3), axis=1)
     Array([0, 3], dtype=int32)
@@ -261,7 +296,19 @@ def _extreme_identity(extremum: Extremum, dtype: DType) -> Scalar:
 
 @eager_cached
 def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
-    """Returns the difference of the maximum and the minimum over axes. The arguments are those of `max`.
+    """Returns the difference of the maximum and the minimum over axes.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        An array of the dtype of `a`, without the reduced axes.
+
+    Raises:
+        ValueError: If there are no elements.
 
     >>> ptp(np.arange(5))
     Array(4, dtype=int32)
@@ -283,6 +330,9 @@ def all(
         keepdims: Whether to keep the reduced axes with size 1.
         where: A mask of the elements to include, broadcast against `a`; None includes all.
 
+    Returns:
+        An array of bools without the reduced axes; True where there are no elements.
+
     >>> all(np.array([1, 2, 0]))
     Array(False, dtype=bool)
     """
@@ -293,7 +343,17 @@ def all(
 def any(
     a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
-    """Returns whether any element along axes is true (differs from 0). The arguments are those of `all`.
+    """Returns whether any element along axes is true (differs from 0).
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+
+    Returns:
+        An array of bools without the reduced axes; False where there are no elements.
 
     >>> any(np.array([1, 2, 0]))
     Array(True, dtype=bool)
@@ -322,7 +382,15 @@ def _all_or_any(
 
 @eager_cached
 def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
-    """Returns how many elements along axes differ from 0. The arguments are those of `all`.
+    """Returns how many elements along axes differ from 0.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        An array of integers without the reduced axes.
 
     >>> count_nonzero(np.array([1, 2, 0]))
     Array(2, dtype=int32)
@@ -341,6 +409,9 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
         out: Not supported; must be None.
         keepdims: Whether to keep the reduced axes with size 1; None means False.
 
+    Returns:
+        An array of integers without the reduced axis.
+
     Raises:
         ValueError: If there are no elements.
 
@@ -354,7 +425,17 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Returns the index of the minimum along an axis, the first of several; NaN counts as the minimum.
 
-    The arguments are those of `argmax`.
+    Args:
+        a: The array.
+        axis: The axis to reduce; None means the flattened array.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1; None means False.
+
+    Returns:
+        An array of integers without the reduced axis.
+
+    Raises:
+        ValueError: If there are no elements.
 
     >>> argmin(np.array([3, 1, 1]))
     Array(1, dtype=int32)
@@ -382,207 +463,6 @@ def _arg_reduce(
     return _restore_reduced_axes(index, shape, range(len(shape)) if axis is None else (along,), keepdims)
 
 
-# ------------------------------------------------------------------ means and variances
-
-
-def _mean_dtype(name: str, x: Value, dtype: DTypeLike | None) -> DType:
-    if dtype is not None:
-        return dtypes.as_dtype(dtype, f"{name}: dtype")
-    own = x.aval.dtype
-    return inexact_dtype(own)
-
-
-def _computation_dtype(result: DType) -> DType:
-    """Returns the dtype in which a mean of dtype `result` is computed."""
-    return dtypes.float32 if result in _HALF_PRECISION else result
-
-
-def _count_elements(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, keepdims: bool) -> Value:
-    """Returns the number of elements that each result reduces, in the dtype of `x`."""
-    if where is None:
-        count = math.prod(x.aval.shape[i] for i in over)
-        return convert_operand(count, x.aval.dtype)
-    mask = broadcast_to(
-        _mask_operand(name, where), broadcast_operand_shapes(name, x.aval.shape, as_value(where).aval.shape)
-    )
-    return sum(mask, tuple(over), x.aval.dtype, keepdims=keepdims)
-
-
-@eager_cached
-def mean(
-    a: ArrayLike,
-    axis: AxisLike = None,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Returns the mean over axes, NaN if there are no elements.
-
-    Args:
-        a: The array.
-        axis: The axis or axes to reduce; None means all.
-        dtype: The dtype of the result; None means that of `a`, and the default float for integers and bools.
-        out: Not supported; must be None.
-        keepdims: Whether to keep the reduced axes with size 1.
-        where: A mask of the elements to include, broadcast against `a`; None includes all.
-
-    >>> mean(np.arange(4))
-    Array(1.5, dtype=float32)
-    """
-    reject_out("mean", out)
-    x = as_operand(a, "mean: a")
-    over = axes("mean", axis, x.aval.ndim)
-    result = _mean_dtype("mean", x, dtype)
-    x = convert_dtype(x, _computation_dtype(result))
-    total = sum(x, over, x.aval.dtype, keepdims=keepdims, where=where)  # in the requested dtype, even int8
-    return as_array(convert_dtype(arithmetic.div(total, _count_elements("mean", x, over, where, keepdims)), result))
-
-
-@eager_cached
-def var(
-    a: ArrayLike,
-    axis: AxisLike = None,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: int | float | None = None,
-) -> Array:
-    """Returns the variance over axes: the sum of `abs(a - mean) ** 2` over `n - ddof`, NaN unless that is positive.
-
-    >>> var(np.arange(4))
-    Array(1.25, dtype=float32)
-    """
-    reject_out("var", out)
-    if correction is not None and ddof:
-        raise ValueError(f"var: ddof {ddof} and correction {correction} mean the same; pass one of them")
-    x = as_operand(a, "var: a")
-    over = axes("var", axis, x.aval.ndim)
-    ddof_ = float(ddof if correction is None else correction)
-    computed = _mean_dtype("var", x, dtype)
-    if not dtypes.is_inexact(computed):
-        raise ValueError(f"var: dtype must be of floats or complex numbers, got {dtypes.name(computed)}")
-    if dtypes.is_complex(x.aval.dtype) and not dtypes.is_complex(computed):
-        raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; pass a complex dtype or None")
-    result = dtypes.real_dtype(computed) if dtype is None else computed
-    x = convert_dtype(x, _computation_dtype(computed))
-    mean_ = (
-        _mean(x, over, keepdims=True, where=where)
-        if mean is None
-        else convert_operand(mean, x.aval.dtype, what="var: mean")
-    )
-    centered = arithmetic.sub(*_broadcast_together(x, mean_))
-    if dtypes.is_complex(x.aval.dtype):
-        squares = complex_numbers.real(arithmetic.mul(centered, conjugate(centered)))
-    else:
-        squares = powers.square(centered)
-    total = sum(squares, over, keepdims=keepdims, where=where)
-    count = arithmetic.sub(_count_elements("var", squares, over, where, keepdims), literal_like(squares, ddof_))
-    positive = comparison.gt(count, literal_like(squares, 0.0))
-    divisor = (
-        count if where is None else broadcast_select(positive, count, literal_like(squares, 1.0))
-    )  # the replaced divisor keeps derivatives from being NaN
-    quotient = arithmetic.div(total, divisor)
-    nan = literal_like(squares, math.nan)
-    if positive.aval.shape != quotient.aval.shape:
-        positive = broadcast_to(positive, quotient.aval.shape)
-    return as_array(convert_dtype(broadcast_select(positive, quotient, nan), result))
-
-
-def _broadcast_together(x: Value, y: Value) -> tuple[Value, Value]:
-    shape = np.broadcast_shapes(x.aval.shape, y.aval.shape)
-    return broadcast_to(x, shape), broadcast_to(y, shape)
-
-
-@eager_cached
-def std(
-    a: ArrayLike,
-    axis: AxisLike = None,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-    ddof: int = 0,
-    keepdims: bool = False,
-    *,
-    where: ArrayLike | None = None,
-    mean: ArrayLike | None = None,
-    correction: int | float | None = None,
-) -> Array:
-    """Returns the standard deviation over axes: the square root of `var`, which has the same arguments.
-
-    >>> std(np.array([1.0, 3.0]))
-    Array(1., dtype=float32)
-    """
-    return transcendental.sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
-
-
-@overload
-def average(
-    a: ArrayLike,
-    axis: AxisLike = None,
-    weights: ArrayLike | None = None,
-    returned: Exactly[False] = False,
-    keepdims: bool = False,
-) -> Array: ...
-@overload
-def average(
-    a: ArrayLike,
-    axis: AxisLike = None,
-    weights: ArrayLike | None = None,
-    *,
-    returned: Exactly[True],
-    keepdims: bool = False,
-) -> tuple[Array, Array]: ...
-@eager_cached
-def average(
-    a: ArrayLike,
-    axis: AxisLike = None,
-    weights: ArrayLike | None = None,
-    returned: bool = False,
-    keepdims: bool = False,
-) -> Array | tuple[Array, Array]:
-    """Returns the weighted mean over axes.
-
-    Args:
-        a: The array.
-        axis: The axis or axes to reduce; None means all.
-        weights: The weight of each element, of the shape of `a` or of its axes `axis`; None means equal weights.
-        returned: Whether to return the sum of the weights too.
-        keepdims: Whether to keep the reduced axes with size 1.
-
-    Raises:
-        ValueError: If the shape of the weights does not fit.
-
-    >>> average(np.array([1.0, 5.0]), weights=np.array([3.0, 1.0]))
-    Array(2., dtype=float32)
-    """
-    if weights is None:
-        x = as_operand(a, "average: a")
-        out = mean(x, axis, keepdims=keepdims)
-        if not returned:
-            return out
-        count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
-        return out, full_like_aval(ShapedArray(out.aval.shape, out.aval.dtype), float(count))
-    x, w = [
-        convert_dtype(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in promote_dtypes("average", a, weights)
-    ]
-    over = axes("average", axis, x.aval.ndim)
-    if w.aval.shape != x.aval.shape:
-        if axis is None or w.aval.shape != tuple([x.aval.shape[i] for i in over]):
-            raise ValueError(
-                f"average: weights {w.aval} must have the shape of a {x.aval}, or that of its axes named by axis"
-            )
-        order = sorted(range(len(over)), key=over.__getitem__)
-        w = broadcast_in_dim(transpose(w, order), x.aval.shape, sorted(over))
-    total = sum(w, axis, keepdims=keepdims)
-    out = arithmetic.div(sum(arithmetic.mul(x, w), axis, keepdims=keepdims), total)
-    return (out, total) if returned else out
-
-
 # ------------------------------------------------------------------ cumulative sums and products
 
 
@@ -596,6 +476,9 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
         dtype: The dtype of the result; None means that of `a`, and the default integer for bools.
         out: Not supported; must be None.
 
+    Returns:
+        An array of the shape of `a`; a vector without `axis`.
+
     >>> cumsum(np.arange(4)).tolist()
     [0, 1, 3, 6]
     """
@@ -605,7 +488,16 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
 
 @eager_cached
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Returns the cumulative product along an axis. The arguments are those of `cumsum`.
+    """Returns the cumulative product along an axis.
+
+    Args:
+        a: The array.
+        axis: The axis; None means the flattened array.
+        dtype: The dtype of the result; None means that of `a`, and the default integer for bools.
+        out: Not supported; must be None.
+
+    Returns:
+        An array of the shape of `a`; a vector without `axis`.
 
     >>> cumprod(np.arange(1, 5)).tolist()
     [1, 2, 6, 24]
@@ -633,4 +525,3 @@ def _cumulative(
 
 amax = max
 amin = min
-_mean = mean  # `var` has an argument named `mean`

@@ -35,6 +35,9 @@ def tile(A: ArrayLike, reps: ShapeLike) -> Array:
         A: The array.
         reps: The numbers of repetitions along the last axes; axes are added in front if there are more.
 
+    Returns:
+        An array of the dtype of `A`; each size is multiplied by its number of repetitions.
+
     >>> tile(np.arange(2), (2, 2)).tolist()
     [[0, 1, 0, 1], [0, 1, 0, 1]]
     """
@@ -61,6 +64,9 @@ def repeat(
         axis: The axis; None means the flattened array.
         total_repeat_length: The static size of the result along the axis, which is required if `repeats` is traced:
             further repetitions are dropped, and the last element fills up. None means the sum of `repeats`.
+
+    Returns:
+        An array of the dtype of `a`; a vector without `axis`.
 
     Raises:
         ValueError: If the number of `repeats` or the total length does not fit.
@@ -124,6 +130,12 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: AxisLike = None) 
         a: The array.
         shift: By how many positions: one integer, or one for each axis. May be traced.
         axis: The axis or axes; None means the flattened array.
+
+    Returns:
+        An array of the shape and dtype of `a`.
+
+    Raises:
+        ValueError: If the numbers of shifts and axes do not fit.
 
     >>> roll(np.arange(4), 1).tolist()
     [3, 0, 1, 2]

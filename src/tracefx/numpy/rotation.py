@@ -19,6 +19,12 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
         axis: The axis to move.
         start: The axis before which it is put; `ndim` means the end.
 
+    Returns:
+        An array with the elements of `a`.
+
+    Raises:
+        ValueError: If `start` is out of range.
+
     >>> import numpy as np
     >>> rollaxis(np.zeros((2, 3, 4)), 2).shape
     (4, 2, 3)
@@ -41,6 +47,9 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
         m: An array with at least two axes.
         k: The number of quarter turns, from the first axis towards the second.
         axes: The two axes.
+
+    Returns:
+        An array with the elements of `m`.
 
     Raises:
         ValueError: If `m` has fewer than two axes, or `axes` names one twice.
@@ -70,7 +79,16 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 @eager_cached
 def fliplr(m: ArrayLike) -> Array:
-    """Reverses the second axis. Raises ValueError if there are fewer than two axes.
+    """Reverses the second axis.
+
+    Args:
+        m: An array with at least two axes.
+
+    Returns:
+        An array of the shape and dtype of `m`.
+
+    Raises:
+        ValueError: If there are fewer than two axes.
 
     >>> import numpy as np
     >>> fliplr(np.array([[1, 2], [3, 4]])).tolist()
@@ -81,7 +99,16 @@ def fliplr(m: ArrayLike) -> Array:
 
 @eager_cached
 def flipud(m: ArrayLike) -> Array:
-    """Reverses the first axis. Raises ValueError for a scalar.
+    """Reverses the first axis.
+
+    Args:
+        m: An array with at least one axis.
+
+    Returns:
+        An array of the shape and dtype of `m`.
+
+    Raises:
+        ValueError: If `m` is a scalar.
 
     >>> import numpy as np
     >>> flipud(np.array([[1, 2], [3, 4]])).tolist()

@@ -99,6 +99,9 @@ def searchsorted(
             loop (`"scan_unrolled"`), sorting `a` and `v` together (`"sort"`), or comparing all elements with all
             (`"compare_all"`, which `"scan"` uses for short `a`).
 
+    Returns:
+        An array of integers of the shape of `v`.
+
     Raises:
         ValueError: If `a` is not a vector, or `side` or `method` is unknown.
 
@@ -202,6 +205,12 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
         right: Whether a bin includes its upper edge instead of its lower one.
         method: The algorithm, as for `searchsorted`; None means `"scan"`.
 
+    Returns:
+        An array of integers of the shape of `x`.
+
+    Raises:
+        ValueError: If `bins` is not a vector.
+
     >>> import numpy as np
     >>> digitize(np.array([0.5, 1.0, 9.0]), np.array([1.0, 2.0]))
     Array([0, 1, 2], dtype=int32)
@@ -244,6 +253,9 @@ def interp(
         left: The value below `xp[0]`; None means `fp[0]`, `"extrapolate"` continues the first segment.
         right: The value above `xp[-1]`; None means `fp[-1]`, `"extrapolate"` continues the last segment.
         period: The period of `x` and `xp`, which may then be in any order; None means no period.
+
+    Returns:
+        An array of floats or complex numbers of the shape of `x`.
 
     Raises:
         ValueError: If `xp` and `fp` are not vectors of one nonzero size, or `x` is complex.

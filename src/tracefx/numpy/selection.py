@@ -31,6 +31,9 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
         choicelist: The choices, one for each condition.
         default: The element where no condition is true.
 
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
+
     Raises:
         ValueError: If there are no conditions, or another number of choices.
 
@@ -57,6 +60,9 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
         choices: The choices: a sequence of arrays, or an array of them along its first axis.
         out: Not supported; must be None.
         mode: How to treat numbers out of bounds: `"raise"` (they must then be concrete), `"wrap"` or `"clip"`.
+
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
 
     Raises:
         ValueError: If a number is out of bounds with `mode="raise"`, or `a` is not of integers.
@@ -104,8 +110,11 @@ def piecewise(
         condlist: The conditions, arrays of bools.
         funclist: A function of a scalar, or a constant, for each condition; one more is for elements without a true
             condition, which otherwise give 0.
-        args: Further arguments of the functions.
-        kw: Keyword arguments of the functions.
+        *args: Further arguments of the functions.
+        **kw: Keyword arguments of the functions.
+
+    Returns:
+        An array of the shape and dtype of `x`.
 
     Raises:
         ValueError: If the number of functions does not fit.

@@ -6,10 +6,10 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.creation import linspace
 from tracefx.numpy.diagonals import diag
 from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, inexact_dtype
+from tracefx.numpy.ranges import linspace
 from tracefx.numpy.shapes import moveaxis, ravel
 from tracefx.numpy.transcendentals import log10
 from tracefx.numpy.ufuncs import divide, multiply, power, sign
@@ -37,6 +37,9 @@ def logspace(
         base: The base.
         dtype: The dtype of the result; None means the promoted float dtype.
         axis: The position of the new axis, if `start` or `stop` has axes.
+
+    Returns:
+        An array of `num` numbers along the new axis.
 
     >>> logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
@@ -71,6 +74,9 @@ def geomspace(
         dtype: The dtype of the result; None means the promoted float dtype.
         axis: The position of the new axis, if `start` or `stop` has axes.
 
+    Returns:
+        An array of `num` numbers along the new axis.
+
     >>> geomspace(1, 100, 3).tolist()
     [1.0, 10.0, 100.0]
     """
@@ -104,6 +110,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
         N: The number of columns; None means as many as rows.
         increasing: Whether powers increase from 0; by default they decrease to 0.
 
+    Returns:
+        A matrix of the dtype of `x`.
+
     Raises:
         ValueError: If `x` is not a vector or `N` is negative.
 
@@ -129,7 +138,14 @@ def _powers(x: Array, exponents: Array) -> Array:
 
 
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
-    """Returns a matrix with the elements of the flattened `v` on diagonal `k`, and zeros elsewhere.
+    """Returns a matrix with the elements of the flattened `v` on a diagonal, and zeros elsewhere.
+
+    Args:
+        v: The array.
+        k: The diagonal: 0 is the main one, positive numbers lie above it.
+
+    Returns:
+        A square matrix of the dtype of `v`.
 
     >>> import numpy as np
     >>> diagflat(np.array([[1, 2]])).tolist()

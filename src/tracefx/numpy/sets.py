@@ -267,7 +267,19 @@ def _run_starts(rows: Array, equal_nan: bool) -> Array:
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAll:
     """Returns the unique elements of `x`, the indices of their first occurrences, the inverse indices, and the counts.
 
-    Every NaN is unique. `size` and `fill_value` are as for `unique`.
+    Every NaN is unique.
+
+    Args:
+        x: The array.
+        size: The static number of unique elements to return, which is required for traced arrays: further ones are
+            dropped, missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+
+    Returns:
+        A named tuple: `values`, `indices`, `inverse_indices`, `counts`.
+
+    Raises:
+        ConcretizationError: If `x` is traced without `size`.
 
     >>> [a.tolist() for a in unique_all(np.array([3, 1, 3]))]
     [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
@@ -279,7 +291,19 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLik
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
     """Returns the unique elements of `x` and how often each occurs.
 
-    Every NaN is unique. `size` and `fill_value` are as for `unique`.
+    Every NaN is unique.
+
+    Args:
+        x: The array.
+        size: The static number of unique elements to return, which is required for traced arrays: further ones are
+            dropped, missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+
+    Returns:
+        A named tuple: `values`, `counts`.
+
+    Raises:
+        ConcretizationError: If `x` is traced without `size`.
 
     >>> [a.tolist() for a in unique_counts(np.array([3, 1, 3]))]
     [[1, 3], [1, 2]]
@@ -291,7 +315,19 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverse:
     """Returns the unique elements of `x` and, for each element of `x`, its index among them.
 
-    Every NaN is unique. `size` and `fill_value` are as for `unique`.
+    Every NaN is unique.
+
+    Args:
+        x: The array.
+        size: The static number of unique elements to return, which is required for traced arrays: further ones are
+            dropped, missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+
+    Returns:
+        A named tuple: `values`, `inverse_indices`.
+
+    Raises:
+        ConcretizationError: If `x` is traced without `size`.
 
     >>> [a.tolist() for a in unique_inverse(np.array([3, 1, 3]))]
     [[1, 3], [1, 0, 1]]
@@ -301,7 +337,19 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Arra
 
 
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """Returns the unique elements of `x`. Every NaN is unique. `size` and `fill_value` are as for `unique`.
+    """Returns the unique elements of `x`. Every NaN is unique.
+
+    Args:
+        x: The array.
+        size: The static number of unique elements to return, which is required for traced arrays: further ones are
+            dropped, missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+
+    Returns:
+        A sorted vector.
+
+    Raises:
+        ConcretizationError: If `x` is traced without `size`.
 
     >>> unique_values(np.array([3, 1, 3]))
     Array([1, 3], dtype=int32)
@@ -342,7 +390,20 @@ def _select_by_mask(
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """Returns the unique elements that are in either array. `size` and `fill_value` are as for `unique`.
+    """Returns the unique elements that are in either array.
+
+    Args:
+        ar1: An array, which is flattened.
+        ar2: Another.
+        size: The static number of unique elements to return, which is required for traced arrays: further ones are
+            dropped, missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+
+    Returns:
+        A sorted vector of the promoted dtype.
+
+    Raises:
+        ConcretizationError: If an array is traced without `size`.
 
     >>> union1d(np.array([3, 1]), np.array([1, 2]))
     Array([1, 2, 3], dtype=int32)
@@ -389,8 +450,15 @@ def intersect1d(
         ar2: Another.
         assume_unique: Promises that neither array has duplicates.
         return_indices: Whether to return the indices of the first occurrences in both arrays too.
-        size: As for `unique`.
-        fill_value: As for `unique`.
+        size: The static number of elements to return, which is required for traced arrays: further ones are dropped,
+            missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+
+    Returns:
+        A sorted vector of the promoted dtype; with `return_indices`, a tuple of it and two vectors of indices.
+
+    Raises:
+        ConcretizationError: If an array is traced without `size`.
 
     >>> intersect1d(np.array([3, 1, 3]), np.array([3, 2]))
     Array([3], dtype=int32)
@@ -437,7 +505,21 @@ def setxor1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """Returns the unique elements that are in exactly one of the arrays. The arguments are those of `intersect1d`.
+    """Returns the unique elements that are in exactly one of the arrays.
+
+    Args:
+        ar1: An array, which is flattened.
+        ar2: Another.
+        assume_unique: Promises that neither array has duplicates.
+        size: The static number of elements to return, which is required for traced arrays: further ones are dropped,
+            missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+
+    Returns:
+        A sorted vector of the promoted dtype.
+
+    Raises:
+        ConcretizationError: If an array is traced without `size`.
 
     >>> setxor1d(np.array([3, 1, 3]), np.array([3, 2]))
     Array([1, 2], dtype=int32)
@@ -476,8 +558,15 @@ def setdiff1d(
         ar1: An array, which is flattened.
         ar2: Another.
         assume_unique: Promises that `ar1` has no duplicates, whose order is then kept.
-        size: As for `unique`.
+        size: The static number of elements to return, which is required for traced arrays: further ones are dropped,
+            missing ones filled. None means all.
         fill_value: The missing elements; None means 0.
+
+    Returns:
+        A vector of the dtype of `ar1`.
+
+    Raises:
+        ConcretizationError: If an array is traced without `size`.
 
     >>> setdiff1d(np.array([3, 1, 3]), np.array([3, 2]))
     Array([1], dtype=int32)
@@ -512,6 +601,12 @@ def isin(
         invert: Whether to return where elements are not in the set.
         method: The algorithm, which makes no difference to the result: `"compare_all"`, `"binary_search"`, `"sort"`, or
             `"auto"`, which compares with all elements of small sets.
+
+    Returns:
+        An array of bools of the shape of `element`.
+
+    Raises:
+        ValueError: If the method is unknown.
 
     >>> isin(np.array([1, 2, 3]), np.array([3, 1]))
     Array([ True, False,  True], dtype=bool)

@@ -121,6 +121,12 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
         a: The array to flatten.
         order: `"C"` reads elements with the last axis changing fastest, `"F"` with the first.
 
+    Returns:
+        A vector of the elements of `a`.
+
+    Raises:
+        ValueError: If `order` is neither `"C"` nor `"F"`.
+
     >>> ravel(np.zeros((2, 3))).shape
     (6,)
     """
@@ -134,6 +140,9 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     Args:
         a: The array.
         axis: The axis or axes to remove, each of size 1; None removes all axes of size 1.
+
+    Returns:
+        An array with the elements of `a` and fewer axes.
 
     Raises:
         ValueError: If an axis to remove has another size, or is out of range.
@@ -154,6 +163,12 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     Args:
         a: The array.
         axis: The position or positions of the new axes in the result.
+
+    Returns:
+        An array with the elements of `a` and more axes.
+
+    Raises:
+        ValueError: If a position is out of range or given twice.
 
     >>> expand_dims(np.zeros(3), (0, 2)).shape
     (1, 3, 1)
@@ -177,6 +192,9 @@ def astype(
         copy: Accepted for compatibility and ignored: arrays are immutable.
         device: The device or sharding of the result; None leaves it where it is.
 
+    Returns:
+        An array of the shape of `x`.
+
     >>> astype(2.7, "int32")
     Array(2, dtype=int32)
     """
@@ -195,6 +213,9 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     Args:
         a: The array.
         axes: The order of the axes in the result, each named once; None reverses them.
+
+    Returns:
+        An array with the elements of `a`.
 
     Raises:
         ValueError: If `axes` does not name each axis exactly once.
@@ -217,6 +238,12 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
         a: The array.
         axes: The order of the axes in the result, each named once.
 
+    Returns:
+        An array with the elements of `a`.
+
+    Raises:
+        ValueError: If `axes` does not name each axis exactly once.
+
     >>> permute_dims(np.zeros((2, 3, 5)), (2, 0, 1)).shape
     (5, 2, 3)
     """
@@ -227,7 +254,14 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Swaps the last two axes of `x`: `f32[..., n, m]` becomes `f32[..., m, n]`.
 
-    Raises ValueError if `x` has fewer than two axes.
+    Args:
+        x: An array with at least two axes.
+
+    Returns:
+        An array with the elements of `x`.
+
+    Raises:
+        ValueError: If `x` has fewer than two axes.
 
     >>> matrix_transpose(np.zeros((5, 2, 3))).shape
     (5, 3, 2)
@@ -246,6 +280,9 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
         a: The array.
         axis1: One axis.
         axis2: The other axis.
+
+    Returns:
+        An array with the elements of `a`.
 
     >>> swapaxes(np.zeros((2, 3, 5)), 0, 2).shape
     (5, 3, 2)
@@ -268,6 +305,9 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
         a: The array.
         source: The axis or axes to move.
         destination: Their positions in the result, one per axis in `source`.
+
+    Returns:
+        An array with the elements of `a`.
 
     Raises:
         ValueError: If `source` and `destination` have different lengths, or name an axis twice or out of range.
@@ -295,6 +335,9 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
         m: The array.
         axis: The axis or axes to reverse; None reverses all.
 
+    Returns:
+        An array of the shape and dtype of `m`.
+
     >>> flip(np.arange(3)).tolist()
     [2, 1, 0]
     """
@@ -313,6 +356,9 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
         array: The array to repeat.
         shape: The sizes of the result.
 
+    Returns:
+        An array of this shape.
+
     Raises:
         BroadcastError: If a size of `array` is neither 1 nor that of `shape`.
         ValueError: If `array` has more axes than `shape`.
@@ -330,8 +376,14 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
 def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
     """Broadcasts arrays against each other.
 
-    Returns a tuple of arrays of one shape, each with its own dtype. Raises BroadcastError if the shapes differ in sizes
-    other than 1.
+    Args:
+        *args: The arrays.
+
+    Returns:
+        A tuple of arrays of one shape, each with its own dtype.
+
+    Raises:
+        BroadcastError: If the shapes differ in sizes other than 1.
 
     >>> [a.shape for a in broadcast_arrays(np.zeros((2, 1)), np.zeros(3))]
     [(2, 3), (2, 3)]
@@ -346,7 +398,13 @@ def atleast_1d(ary: ArrayLike, /) -> Array: ...
 @overload
 def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
 def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
-    """Converts inputs to arrays with at least one axis: a scalar becomes `f32[1]`. Several inputs give a tuple.
+    """Converts inputs to arrays with at least one axis: a scalar becomes `f32[1]`.
+
+    Args:
+        *arys: The inputs: arrays or numbers.
+
+    Returns:
+        An array for one input, otherwise a tuple of arrays.
 
     >>> atleast_1d(2.0).shape
     (1,)
@@ -359,7 +417,13 @@ def atleast_2d(ary: ArrayLike, /) -> Array: ...
 @overload
 def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
 def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
-    """Converts inputs to arrays with at least two axes, adding leading axes of size 1. Several inputs give a tuple.
+    """Converts inputs to arrays with at least two axes, adding leading axes of size 1.
+
+    Args:
+        *arys: The inputs: arrays or numbers.
+
+    Returns:
+        An array for one input, otherwise a tuple of arrays.
 
     >>> atleast_2d(np.zeros(3)).shape
     (1, 3)
@@ -372,9 +436,15 @@ def atleast_3d(ary: ArrayLike, /) -> Array: ...
 @overload
 def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
 def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
-    """Converts inputs to arrays with at least three axes. Several inputs give a tuple.
+    """Converts inputs to arrays with at least three axes.
 
     A scalar becomes `f32[1, 1, 1]`, `f32[n]` becomes `f32[1, n, 1]`, and `f32[n, m]` becomes `f32[n, m, 1]`.
+
+    Args:
+        *arys: The inputs: arrays or numbers.
+
+    Returns:
+        An array for one input, otherwise a tuple of arrays.
 
     >>> atleast_3d(np.zeros(3)).shape
     (1, 3, 1)

@@ -62,6 +62,9 @@ def sort(
         stable: Whether equal elements keep their order (in reverse if `descending`), which shows for -0.0 and 0.0 only.
         descending: Whether to sort in descending order.
 
+    Returns:
+        An array of the shape and dtype of `a`; a vector if `axis` is None.
+
     >>> sort(np.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
     """
@@ -92,6 +95,9 @@ def argsort(
         stable: Whether equal elements keep their order, also if `descending`.
         descending: Whether to sort in descending order.
         dtype: The dtype of the indices; None means the default integer.
+
+    Returns:
+        An array of integers of the shape of `a`; a vector if `axis` is None.
 
     >>> argsort(np.array([3, 1, 2]))
     Array([1, 2, 0], dtype=int32)
@@ -128,6 +134,9 @@ def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Arra
         keys: A sequence of arrays of one shape, or an array of them along its first axis.
         axis: The axis to sort along.
 
+    Returns:
+        An array of integers of the shape of one key.
+
     Raises:
         TypeError: If there are no keys.
         ValueError: If the shapes of keys differ.
@@ -158,6 +167,12 @@ def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Arra
 def sort_complex(a: ArrayLike) -> Array:
     """Returns `a` as complex numbers, sorted along the last axis.
 
+    Args:
+        a: An array with at least one axis.
+
+    Returns:
+        An array of complex numbers of the shape of `a`.
+
     >>> sort_complex(np.array([3, 1, 2]))
     Array([1.+0.j, 2.+0.j, 3.+0.j], dtype=complex64)
     """
@@ -181,13 +196,18 @@ def _partition_operand(name: str, a: ArrayLike, kth: int, axis: int) -> tuple[Va
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """Partitions elements along an axis around the element that is at `kth` in sorted order.
 
-    Elements before it are not greater, elements after it not less; their order is unspecified. Raises
-    NotImplementedError for complex numbers.
+    Elements before it are not greater, elements after it not less; their order is unspecified.
 
     Args:
         a: The array.
         kth: The position in sorted order, a static integer.
         axis: The axis.
+
+    Returns:
+        An array of the shape and dtype of `a`.
+
+    Raises:
+        NotImplementedError: If `a` is complex.
 
     >>> partition(np.array([5, 1, 4, 2, 3]), 2)[2]
     Array(3, dtype=int32)
@@ -200,7 +220,18 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
 
 
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
-    """Returns the indices of the elements of `partition`, those after `kth` in ascending order. Arguments as for it.
+    """Returns the indices of the elements of `partition`, those after `kth` in ascending order.
+
+    Args:
+        a: The array.
+        kth: The position in sorted order, a static integer.
+        axis: The axis.
+
+    Returns:
+        An array of integers of the shape of `a`.
+
+    Raises:
+        NotImplementedError: If `a` is complex.
 
     >>> argpartition(np.array([5, 1, 4, 2, 3]), 2).tolist()
     [1, 3, 4, 0, 2]

@@ -8,6 +8,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
+from tracefx.numpy.complex_parts import imag, real
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
 from tracefx.numpy.operand_promotion import (
@@ -20,7 +21,7 @@ from tracefx.numpy.operand_promotion import (
 )
 from tracefx.numpy.transcendentals import larger_and_difference, rad2deg, wrap_imaginary
 from tracefx.numpy.ufunc_methods import binary_ufunc
-from tracefx.numpy.ufuncs import broadcast_select, imag, literal_like, real, where
+from tracefx.numpy.ufuncs import broadcast_select, literal_like, where
 from tracefx.ops.elementwise import arithmetic, atan2_nextafter, bitwise, comparison, powers, transcendental
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.elementwise.elementwise import add
@@ -28,7 +29,14 @@ from tracefx.transforms.eager_calls import eager_cached
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
-    """Returns the angle of a complex number, in radians or, if `deg`, in degrees; 0 or pi for real numbers.
+    """Returns the angle of a complex number in the plane; 0 or pi for real numbers.
+
+    Args:
+        z: An array or number.
+        deg: Whether the result is in degrees; by default it is in radians.
+
+    Returns:
+        An array of floats of the shape of `z`.
 
     >>> angle(1j, deg=True)
     Array(90., dtype=float32, weak_type=True)
@@ -45,6 +53,12 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 def isreal(x: ArrayLike) -> Array:
     """Returns where the imaginary part is 0.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of bools of the shape of `x`.
+
     >>> import numpy as np
     >>> isreal(np.array([1, 1j])).tolist()
     [True, False]
@@ -55,6 +69,12 @@ def isreal(x: ArrayLike) -> Array:
 
 def iscomplex(x: ArrayLike) -> Array:
     """Returns where the imaginary part is not 0.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of bools of the shape of `x`.
 
     >>> import numpy as np
     >>> iscomplex(np.array([1, 1j])).tolist()
@@ -74,6 +94,16 @@ def _zero(x: Value) -> bool | int | float:
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the step function of `x1`: 0 if negative, 1 if positive, `x2` if 0, NaN if NaN.
 
+    Args:
+        x1: An array or number; not complex.
+        x2: The values where `x1` is 0, broadcast against `x1`.
+
+    Returns:
+        An array of floats of the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is complex.
+
     >>> import numpy as np
     >>> heaviside(np.array([-1, 0, 2]), 0.5).tolist()
     [0.0, 0.5, 1.0]
@@ -89,6 +119,12 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @eager_cached(kernel=KERNELS["sinc"])
 def sinc(x: ArrayLike, /) -> Array:
     """Returns `sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
 
     >>> import numpy as np
     >>> sinc(np.array([0, 0.5])).round(4).tolist()
@@ -110,6 +146,13 @@ def sinc(x: ArrayLike, /) -> Array:
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Returns `x ** y`, always as a float or complex number.
 
+    Args:
+        x: The base, an array or number.
+        y: The exponent, broadcast against `x`.
+
+    Returns:
+        The powers, as floats or complex numbers of the broadcast shape.
+
     >>> float_power(2, -1)
     Array(0.5, dtype=float32, weak_type=True)
     """
@@ -119,6 +162,13 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
 @eager_cached(numbers=2)
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Returns the elementwise maximum of two arrays, ignoring NaN where the other is a number.
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The larger elements, in the promoted dtype and the broadcast shape.
 
     >>> import numpy as np
     >>> fmax(np.array([1, np.nan]), 0.5).tolist()
@@ -131,6 +181,13 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
 @eager_cached(numbers=2)
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Returns the elementwise minimum of two arrays, ignoring NaN where the other is a number.
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The smaller elements, in the promoted dtype and the broadcast shape.
 
     >>> import numpy as np
     >>> fmin(np.array([1, np.nan]), 0.5).tolist()
@@ -146,6 +203,13 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `log2(2**x1 + 2**x2)` without intermediate overflow.
 
     The imaginary part of a complex result is in `[-pi / log(2), pi / log(2)]`.
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of floats or complex numbers of the broadcast shape.
 
     >>> logaddexp2(3.0, 3.0)
     Array(4., dtype=float32, weak_type=True)
@@ -173,6 +237,9 @@ def nan_to_num(
         nan: The replacement of NaN.
         posinf: The replacement of infinity; None means the largest finite number.
         neginf: The replacement of minus infinity; None means the smallest finite number.
+
+    Returns:
+        An array of the shape and dtype of `x`.
 
     >>> import numpy as np
     >>> nan_to_num(np.array([1, np.nan, np.inf]), posinf=9.0).tolist()

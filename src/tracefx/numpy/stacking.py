@@ -20,7 +20,17 @@ NestedBlocks: TypeAlias = "ArrayLike | list[NestedBlocks]"
 
 @eager_cached
 def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
-    """Joins arrays along an existing axis: the array API's name for `concatenate`. None flattens them first.
+    """Joins arrays along an existing axis: the array API's name for `concatenate`.
+
+    Args:
+        arrays: A sequence of arrays, whose shapes are equal except along `axis`.
+        axis: The axis; None flattens the arrays first.
+
+    Returns:
+        An array with the axes of the arrays; its size along `axis` is the sum of theirs.
+
+    Raises:
+        ValueError: If there are no arrays, one is a scalar, or the shapes do not fit.
 
     >>> import numpy as np
     >>> concat([np.arange(2), np.arange(3)]).tolist()
@@ -33,6 +43,15 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
 def column_stack(tup: Arrays) -> Array:
     """Stacks vectors as the columns of a matrix; matrices contribute their columns.
 
+    Args:
+        tup: A sequence of vectors and matrices with as many rows.
+
+    Returns:
+        A matrix of the promoted dtype.
+
+    Raises:
+        ValueError: If there are no arrays or the shapes do not fit.
+
     >>> import numpy as np
     >>> column_stack([np.arange(3), np.zeros((3, 2))]).shape
     (3, 3)
@@ -43,7 +62,17 @@ def column_stack(tup: Arrays) -> Array:
 
 @eager_cached
 def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
-    """Stacks arrays along the third axis, which vectors and matrices get. `dtype` None means the promoted dtype.
+    """Stacks arrays along the third axis, which vectors and matrices get.
+
+    Args:
+        tup: A sequence of arrays, whose shapes are equal except along that axis.
+        dtype: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array with at least three axes.
+
+    Raises:
+        ValueError: If there are no arrays or the shapes do not fit.
 
     >>> import numpy as np
     >>> dstack([np.arange(3), np.arange(3)]).shape
@@ -55,7 +84,14 @@ def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
 def block(arrays: NestedBlocks) -> Array:
     """Assembles an array from nested lists of blocks; the innermost lists are joined along the last axis.
 
-    Raises ValueError for empty lists, tuples, and lists of different depths.
+    Args:
+        arrays: The blocks: an array, or lists of equal depth, nested in any number of levels.
+
+    Returns:
+        An array of the promoted dtype, with at least as many axes as levels of lists.
+
+    Raises:
+        ValueError: If a list is empty, there are tuples, or lists differ in depth.
 
     >>> import numpy as np
     >>> block([[np.eye(2), np.zeros((2, 1))], [np.ones((1, 2)), 5]]).shape
@@ -94,7 +130,17 @@ def _expand_to_rank(x: Array, rank: int) -> Array:
 
 @eager_cached
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """Splits `x` into a tuple of arrays along `axis`, which they do not have. Raises ValueError for scalars.
+    """Splits `x` into the slices along an axis.
+
+    Args:
+        x: An array with at least one axis.
+        axis: The axis.
+
+    Returns:
+        A tuple of arrays, without the axis.
+
+    Raises:
+        ValueError: If `x` is a scalar.
 
     >>> import numpy as np
     >>> [part.tolist() for part in unstack(np.ones((2, 3)), axis=1)]
@@ -108,7 +154,17 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 @eager_cached
 def vsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
-    """Splits `ary` along its first axis. `indices_or_sections` is as for `split`.
+    """Splits `ary` along its first axis.
+
+    Args:
+        ary: An array with at least one axis.
+        indices_or_sections: The number of equal sections, or a sequence of indices before which to split.
+
+    Returns:
+        The sections, a list of arrays.
+
+    Raises:
+        ValueError: If the sections cannot be equal.
 
     >>> import numpy as np
     >>> [part.tolist() for part in vsplit(np.arange(4).reshape(2, 2), 2)]
@@ -119,7 +175,17 @@ def vsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
 
 @eager_cached
 def hsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
-    """Splits `ary` along its second axis, or the only one of a vector. `indices_or_sections` is as for `split`.
+    """Splits `ary` along its second axis, or the only one of a vector.
+
+    Args:
+        ary: An array with at least one axis.
+        indices_or_sections: The number of equal sections, or a sequence of indices before which to split.
+
+    Returns:
+        The sections, a list of arrays.
+
+    Raises:
+        ValueError: If the sections cannot be equal.
 
     >>> import numpy as np
     >>> [part.tolist() for part in hsplit(np.arange(4).reshape(2, 2), 2)]
@@ -130,7 +196,17 @@ def hsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
 
 @eager_cached
 def dsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
-    """Splits `ary` along its third axis. `indices_or_sections` is as for `split`.
+    """Splits `ary` along its third axis.
+
+    Args:
+        ary: An array with at least three axes.
+        indices_or_sections: The number of equal sections, or a sequence of indices before which to split.
+
+    Returns:
+        The sections, a list of arrays.
+
+    Raises:
+        ValueError: If the sections cannot be equal.
 
     >>> import numpy as np
     >>> [part.shape for part in dsplit(np.ones((2, 2, 4)), [1])]

@@ -23,6 +23,12 @@ from tracefx.ops.static_integers import is_sequence_like, static_ints
 def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
     """Returns the shape of an array, or of the array that nested sequences make.
 
+    Args:
+        a: An array, number or nested sequences.
+
+    Returns:
+        A tuple of integers.
+
     >>> shape(np.ones((2, 3)))
     (2, 3)
     """
@@ -32,6 +38,12 @@ def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
 def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
     """Returns the number of axes of an array, or of the array that nested sequences make.
 
+    Args:
+        a: An array, number or nested sequences.
+
+    Returns:
+        An integer.
+
     >>> ndim(np.zeros((2, 3)))
     2
     """
@@ -39,7 +51,14 @@ def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
 
 
 def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -> int:
-    """Returns the number of elements of an array, or of those along `axis` (one or several; None means all).
+    """Returns the number of elements of an array, or the product of its sizes along axes.
+
+    Args:
+        a: An array, number or nested sequences.
+        axis: The axis or axes to count along; None means all.
+
+    Returns:
+        An integer.
 
     >>> size(np.zeros((2, 3)))
     6
@@ -54,7 +73,16 @@ def nested_aval(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> Sha
 
 
 def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:
-    """Returns the shape to which shapes broadcast. Raises BroadcastError, a ValueError, if they do not.
+    """Returns the shape to which shapes broadcast.
+
+    Args:
+        *shapes: The shapes: tuples of integers, or integers for vectors.
+
+    Returns:
+        A tuple of integers.
+
+    Raises:
+        BroadcastError: If the shapes do not broadcast; it is a ValueError.
 
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
@@ -64,7 +92,13 @@ def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shap
 
 
 def isscalar(element: object) -> bool:
-    """Returns whether `element` is a number, or an array without axes.
+    """Returns whether `element` is a scalar: a number, a string, or an array without axes.
+
+    Args:
+        element: Any object.
+
+    Returns:
+        A bool.
 
     >>> isscalar(1.5), isscalar(np.ones(())), isscalar(np.ones(1))
     (True, True, False)
@@ -75,6 +109,12 @@ def isscalar(element: object) -> bool:
 def iterable(y: object) -> bool:
     """Returns whether `y` can be iterated over, such as an array with axes or a sequence.
 
+    Args:
+        y: Any object.
+
+    Returns:
+        A bool.
+
     >>> iterable(np.ones(2)), iterable(2)
     (True, False)
     """
@@ -84,6 +124,12 @@ def iterable(y: object) -> bool:
 def iscomplexobj(x: object) -> bool:
     """Returns whether `x` is an array or number of a complex dtype, whatever its imaginary part.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        A bool.
+
     >>> iscomplexobj(1 + 0j), iscomplexobj(np.ones(2))
     (True, False)
     """
@@ -92,6 +138,12 @@ def iscomplexobj(x: object) -> bool:
 
 def isrealobj(x: object) -> bool:
     """Returns whether `x` is not of a complex dtype.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        A bool.
 
     >>> isrealobj(1 + 0j), isrealobj(np.ones(2))
     (False, True)
@@ -106,6 +158,9 @@ def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: str = "safe")
         from_: A dtype, or an array whose dtype is meant.
         to: A dtype.
         casting: The rule: `"safe"` allows casts without loss, `"same_kind"` casts within a kind of dtypes, as in NumPy.
+
+    Returns:
+        A bool.
 
     >>> can_cast("int16", "float32"), can_cast("float32", "int16")
     (True, False)

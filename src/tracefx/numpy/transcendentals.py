@@ -30,6 +30,7 @@ from tracefx.ops.elementwise import (
     bitwise,
     comparison,
     elementwise,
+    hyperbolic,
     powers,
     rounding,
     transcendental,
@@ -41,6 +42,12 @@ from tracefx.transforms.eager_calls import eager_cached
 def exp(x: ArrayLike, /) -> Array:
     """Returns the exponential, `e ** x`.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> exp(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
@@ -49,6 +56,12 @@ def exp(x: ArrayLike, /) -> Array:
 
 def exp2(x: ArrayLike, /) -> Array:
     """Returns `2 ** x`.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
 
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
@@ -59,6 +72,12 @@ def exp2(x: ArrayLike, /) -> Array:
 def expm1(x: ArrayLike, /) -> Array:
     """Returns `exp(x) - 1`, accurate near 0 too.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> expm1(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -67,6 +86,13 @@ def expm1(x: ArrayLike, /) -> Array:
 
 def log(x: ArrayLike, /) -> Array:
     """Returns the natural logarithm.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`: -inf at 0, NaN for negative floats. Complex logarithms have imaginary parts in
+        [-pi, pi].
 
     >>> log(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -77,6 +103,12 @@ def log(x: ArrayLike, /) -> Array:
 def log1p(x: ArrayLike, /) -> Array:
     """Returns `log(1 + x)`, accurate near 0 too.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`: -inf at -1, NaN for floats below.
+
     >>> log1p(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -84,7 +116,13 @@ def log1p(x: ArrayLike, /) -> Array:
 
 
 def sqrt(x: ArrayLike, /) -> Array:
-    """Returns the square root; NaN for negative floats.
+    """Returns the square root; NaN for negative floats, the root with a nonnegative real part for complex numbers.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
 
     >>> sqrt(9)
     Array(3., dtype=float32, weak_type=True)
@@ -95,6 +133,15 @@ def sqrt(x: ArrayLike, /) -> Array:
 def cbrt(x: ArrayLike, /) -> Array:
     """Returns the cube root.
 
+    Args:
+        x: An array or number; not complex.
+
+    Returns:
+        An array of floats of the shape of `x`, with the signs of `x`.
+
+    Raises:
+        TypeError: If `x` is complex.
+
     >>> cbrt(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -103,6 +150,12 @@ def cbrt(x: ArrayLike, /) -> Array:
 
 def sin(x: ArrayLike, /) -> Array:
     """Returns the sine of `x` in radians.
+
+    Args:
+        x: An array or number: angles in radians.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
 
     >>> sin(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -113,6 +166,12 @@ def sin(x: ArrayLike, /) -> Array:
 def cos(x: ArrayLike, /) -> Array:
     """Returns the cosine of `x` in radians.
 
+    Args:
+        x: An array or number: angles in radians.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> cos(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
@@ -121,6 +180,12 @@ def cos(x: ArrayLike, /) -> Array:
 
 def tan(x: ArrayLike, /) -> Array:
     """Returns the tangent of `x` in radians.
+
+    Args:
+        x: An array or number: angles in radians.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
 
     >>> tan(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -131,6 +196,12 @@ def tan(x: ArrayLike, /) -> Array:
 def arcsin(x: ArrayLike, /) -> Array:
     """Returns the inverse sine, an angle in [-pi/2, pi/2].
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`: angles in radians, NaN for floats outside [-1, 1].
+
     >>> arcsin(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -139,6 +210,12 @@ def arcsin(x: ArrayLike, /) -> Array:
 
 def arccos(x: ArrayLike, /) -> Array:
     """Returns the inverse cosine, an angle in [0, pi].
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`: angles in radians, NaN for floats outside [-1, 1].
 
     >>> arccos(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -149,6 +226,12 @@ def arccos(x: ArrayLike, /) -> Array:
 def arctan(x: ArrayLike, /) -> Array:
     """Returns the inverse tangent, an angle in [-pi/2, pi/2].
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`: angles in radians.
+
     >>> arctan(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -158,60 +241,103 @@ def arctan(x: ArrayLike, /) -> Array:
 def sinh(x: ArrayLike, /) -> Array:
     """Returns the hyperbolic sine.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> sinh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.sinh(to_inexact(x, "sinh: x"))
+    return hyperbolic.sinh(to_inexact(x, "sinh: x"))
 
 
 def cosh(x: ArrayLike, /) -> Array:
     """Returns the hyperbolic cosine.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> cosh(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
-    return transcendental.cosh(to_inexact(x, "cosh: x"))
+    return hyperbolic.cosh(to_inexact(x, "cosh: x"))
 
 
 def tanh(x: ArrayLike, /) -> Array:
     """Returns the hyperbolic tangent.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.tanh(to_inexact(x, "tanh: x"))
+    return hyperbolic.tanh(to_inexact(x, "tanh: x"))
 
 
 def arcsinh(x: ArrayLike, /) -> Array:
     """Returns the inverse hyperbolic sine.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> arcsinh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.asinh(to_inexact(x, "arcsinh: x"))
+    return hyperbolic.asinh(to_inexact(x, "arcsinh: x"))
 
 
 def arccosh(x: ArrayLike, /) -> Array:
     """Returns the inverse hyperbolic cosine; NaN below 1.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> arccosh(1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.acosh(to_inexact(x, "arccosh: x"))
+    return hyperbolic.acosh(to_inexact(x, "arccosh: x"))
 
 
 def arctanh(x: ArrayLike, /) -> Array:
     """Returns the inverse hyperbolic tangent; NaN outside [-1, 1].
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> arctanh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.atanh(to_inexact(x, "arctanh: x"))
+    return hyperbolic.atanh(to_inexact(x, "arctanh: x"))
 
 
 @eager_cached(numbers=2)
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the angle in [-pi, pi] of the point `(x2, x1)`: the inverse tangent of `x1 / x2` in the right quadrant.
+
+    Args:
+        x1: The second coordinates (y).
+        x2: The first coordinates (x), broadcast against `x1`.
+
+    Returns:
+        The angles in radians, an array of the broadcast shape.
 
     >>> arctan2(0.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -221,6 +347,12 @@ def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 def log2(x: ArrayLike, /) -> Array:
     """Returns the logarithm to base 2.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`: -inf at 0, NaN for negative floats.
 
     >>> log2(1.0)
     Array(0., dtype=float32)
@@ -232,6 +364,12 @@ def log2(x: ArrayLike, /) -> Array:
 
 def log10(x: ArrayLike, /) -> Array:
     """Returns the logarithm to base 10.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape of `x`: -inf at 0, NaN for negative floats.
 
     >>> log10(1.0)
     Array(0., dtype=float32)
@@ -251,6 +389,12 @@ def _scale_complex_parts(scaled: Callable[[Value, Value], Array], x: Array, by: 
 def deg2rad(x: ArrayLike, /) -> Array:
     """Converts degrees to radians.
 
+    Args:
+        x: An array or number: angles in degrees.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> deg2rad(0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -261,6 +405,12 @@ def deg2rad(x: ArrayLike, /) -> Array:
 def rad2deg(x: ArrayLike, /) -> Array:
     """Converts radians to degrees.
 
+    Args:
+        x: An array or number: angles in radians.
+
+    Returns:
+        An array of the shape of `x`, of floats or complex numbers.
+
     >>> rad2deg(0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -269,9 +419,19 @@ def rad2deg(x: ArrayLike, /) -> Array:
 
 
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns `sqrt(x1**2 + x2**2)` without intermediate overflow. Raises TypeError for complex numbers.
+    """Returns `sqrt(x1**2 + x2**2)` without intermediate overflow.
 
     The result is infinite where either operand is.
+
+    Args:
+        x1: An array or number; not complex.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of floats of the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is complex.
 
     >>> hypot(3, 4)
     Array(5., dtype=float32, weak_type=True)
@@ -294,6 +454,13 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @eager_cached(numbers=2, kernel=KERNELS["logaddexp"])
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `log(exp(x1) + exp(x2))` without intermediate overflow; imaginary parts of complex results in [-pi, pi].
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        An array of floats or complex numbers of the broadcast shape.
 
     >>> logaddexp(-math.inf, 0.0)
     Array(0., dtype=float32, weak_type=True)

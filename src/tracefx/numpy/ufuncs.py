@@ -1,4 +1,4 @@
-"""Elementwise arithmetic: sums, products, quotients, powers, extremes, rounding, parts of complex numbers.
+"""Elementwise arithmetic: sums, products, quotients, powers and extremes.
 
 Every function takes arrays, NumPy arrays and numbers whose shapes broadcast, and returns one array of the promoted
 dtype. An argument that is not an array or number raises a TypeError that names it; shapes that do not broadcast raise
@@ -8,7 +8,6 @@ a BroadcastError, which is both a TypeError and a ValueError.
 from __future__ import annotations
 
 import builtins
-import math
 import operator
 from typing import Final, overload
 
@@ -28,7 +27,7 @@ from tracefx.numpy.operand_promotion import (
     promote_args_inexact,
     promote_args_numeric,
     promote_pair,
-    reject_out,
+    require_real,
     rounded_literal,
     to_inexact,
     to_numeric,
@@ -53,8 +52,7 @@ from tracefx.ops.elementwise import (
     rounding,
     selection,
 )
-from tracefx.ops.elementwise import complex as complex_numbers
-from tracefx.ops.structural import broadcast_to, convert, full_like_aval
+from tracefx.ops.structural import broadcast_to, full_like_aval
 from tracefx.transforms.eager_calls import eager_cached
 
 _BOOL: Final = dtypes.bool_
@@ -101,6 +99,10 @@ def where(
     Returns:
         An array of the broadcast shape, or, without `x` and `y`, a tuple of index arrays, one per axis.
 
+    Raises:
+        TypeError: If only one of `x` and `y` is given.
+        ValueError: If `size` or `fill_value` is given together with `x` and `y`.
+
     >>> where(np.arange(4) > 1, 1.0, 0).tolist()
     [0.0, 0.0, 1.0, 1.0]
     """
@@ -131,6 +133,13 @@ def where(
 def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Adds two arrays: `x1 + x2`. For bools, this is logical or.
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The sums, in the promoted dtype and the broadcast shape.
+
     >>> add(np.arange(3), 1)
     Array([1, 2, 3], dtype=int32)
     """
@@ -140,7 +149,17 @@ def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(update="subtract")
 def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Subtracts two arrays: `x1 - x2`. Raises TypeError for bools.
+    """Subtracts two arrays: `x1 - x2`.
+
+    Args:
+        x1: An array or number; not bools.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The differences, in the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If both operands are bools.
 
     >>> subtract(np.arange(3), 1)
     Array([-1,  0,  1], dtype=int32)
@@ -152,6 +171,13 @@ def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Multiplies two arrays: `x1 * x2`. For bools, this is logical and.
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The products, in the promoted dtype and the broadcast shape.
+
     >>> multiply(np.arange(3), 2)
     Array([0, 2, 4], dtype=int32)
     """
@@ -161,7 +187,16 @@ def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @unary_ufunc
 def negative(x: ArrayLike, /) -> Array:
-    """Returns `-x`. Raises TypeError for bools.
+    """Returns `-x`.
+
+    Args:
+        x: An array or number; not bools.
+
+    Returns:
+        An array of the shape and dtype of `x`. Unsigned integers wrap around.
+
+    Raises:
+        TypeError: If `x` is bools.
 
     >>> negative(2.0)
     Array(-2., dtype=float32, weak_type=True)
@@ -172,6 +207,12 @@ def negative(x: ArrayLike, /) -> Array:
 def positive(x: ArrayLike, /) -> Array:
     """Returns `+x`, which is `x`.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array equal to `x`.
+
     >>> positive(2)
     Array(2, dtype=int32, weak_type=True)
     """
@@ -181,6 +222,12 @@ def positive(x: ArrayLike, /) -> Array:
 def absolute(x: ArrayLike, /) -> Array:
     """Returns the absolute value; for complex numbers, a float.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape and dtype of `x`, or of floats of the same precision if `x` is complex.
+
     >>> absolute(-2)
     Array(2, dtype=int32, weak_type=True)
     """
@@ -189,17 +236,35 @@ def absolute(x: ArrayLike, /) -> Array:
 
 
 def fabs(x: ArrayLike, /) -> Array:
-    """Returns the absolute value as a float. Raises TypeError for complex numbers.
+    """Returns the absolute value as a float.
+
+    Args:
+        x: An array or number; not complex.
+
+    Returns:
+        An array of floats of the shape of `x`.
+
+    Raises:
+        TypeError: If `x` is complex.
 
     >>> fabs(-2)
     Array(2., dtype=float32, weak_type=True)
     """
-    return abs_sign.abs(_require_real("fabs", to_inexact(x, "fabs: x")))
+    return abs_sign.abs(require_real("fabs", to_inexact(x, "fabs: x")))
 
 
 @eager_cached(kernel=KERNELS["sign"])
 def sign(x: ArrayLike, /) -> Array:
     """Returns -1, 0 or 1 for negative, zero and positive `x`; for complex `x`, `x / abs(x)`. For -0.0 it returns 0.0.
+
+    Args:
+        x: An array or number; not bools.
+
+    Returns:
+        An array of the shape and dtype of `x`. NaN stays NaN.
+
+    Raises:
+        TypeError: If `x` is bools.
 
     >>> sign(np.float32([-3, 0, 2])).tolist()
     [-1.0, 0.0, 1.0]
@@ -214,6 +279,12 @@ def sign(x: ArrayLike, /) -> Array:
 def square(x: ArrayLike, /) -> Array:
     """Returns `x * x`.
 
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of the shape and dtype of `x`; bools become integers.
+
     >>> square(3)
     Array(9, dtype=int32, weak_type=True)
     """
@@ -226,6 +297,13 @@ def square(x: ArrayLike, /) -> Array:
 def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Divides two arrays: `x1 / x2`. Integers and bools give floats.
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The quotients, as floats or complex numbers of the broadcast shape. Division by 0 gives infinities or NaN.
+
     >>> true_divide(1, 2)
     Array(0.5, dtype=float32, weak_type=True)
     """
@@ -234,10 +312,20 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @eager_cached(numbers=2, kernel=KERNELS["floor_divide"])
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the quotient rounded down: `x1 // x2`. Raises TypeError for complex numbers.
+    """Returns the quotient rounded down: `x1 // x2`.
 
     Infinities follow NumPy and Python: `inf // y` is NaN unless `y` is 0, and a finite number divided by an infinity is
     -1 if the signs differ, otherwise 0.
+
+    Args:
+        x1: The dividend, an array or number; not complex.
+        x2: The divisor, broadcast against `x1`.
+
+    Returns:
+        The rounded quotients, in the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is complex.
 
     >>> floor_divide(-7, 2)
     Array(-4, dtype=int32, weak_type=True)
@@ -273,7 +361,17 @@ def _float_divmod(x: Value, y: Value) -> Array:
 
 @eager_cached(numbers=2, kernel=KERNELS["remainder"])
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the remainder of the division, with the sign of `x2`: `x1 % x2`. Raises TypeError for complex numbers.
+    """Returns the remainder of the division, with the sign of `x2`: `x1 % x2`.
+
+    Args:
+        x1: The dividend, an array or number; not complex.
+        x2: The divisor, broadcast against `x1`.
+
+    Returns:
+        The remainders, in the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is complex.
 
     >>> remainder(-7, 2)
     Array(1, dtype=int32, weak_type=True)
@@ -299,6 +397,16 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the remainder of the division rounded towards zero, with the sign of `x1`.
 
+    Args:
+        x1: The dividend, an array or number; not complex.
+        x2: The divisor, broadcast against `x1`.
+
+    Returns:
+        The remainders, in the promoted dtype and the broadcast shape.
+
+    Raises:
+        TypeError: If an operand is complex.
+
     >>> fmod(-7, 2)
     Array(-1, dtype=int32, weak_type=True)
     """
@@ -310,6 +418,16 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the pair `(x1 // x2, x1 % x2)`.
 
+    Args:
+        x1: The dividend, an array or number; not complex.
+        x2: The divisor, broadcast against `x1`.
+
+    Returns:
+        The quotients rounded down and the remainders, as `floor_divide` and `remainder` return them.
+
+    Raises:
+        TypeError: If an operand is complex.
+
     >>> [int(part) for part in divmod(7, 2)]
     [3, 1]
     """
@@ -318,6 +436,12 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 def reciprocal(x: ArrayLike, /) -> Array:
     """Returns `1 / x` as a float or complex number.
+
+    Args:
+        x: An array or number.
+
+    Returns:
+        An array of floats or complex numbers of the shape of `x`.
 
     >>> reciprocal(4)
     Array(0.25, dtype=float32, weak_type=True)
@@ -338,13 +462,7 @@ def _replace_integer_zeros(y: Value) -> Value:
 
 
 def _require_real_pair(name: str, x: Value, y: Value) -> tuple[Value, Value]:
-    return _require_real(name, x), _require_real(name, y)
-
-
-def _require_real(name: str, x: Value) -> Value:
-    if dtypes.is_complex(x.aval.dtype):
-        raise TypeError(f"{name} is not defined for complex numbers, got {x.aval}; use their real part or abs")
-    return x
+    return require_real(name, x), require_real(name, y)
 
 
 # ------------------------------------------------------------------ powers
@@ -353,7 +471,15 @@ def _require_real(name: str, x: Value) -> Value:
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Raises `x1` to the power `x2`: `x1 ** x2`. A concrete integer exponent becomes multiplications.
 
-    Raises TypeError for an integer base with an exponent that is concrete and negative.
+    Args:
+        x1: The base, an array or number.
+        x2: The exponent, broadcast against `x1`.
+
+    Returns:
+        The powers, in the promoted dtype and the broadcast shape; bools become integers.
+
+    Raises:
+        TypeError: If the base is integers, and the exponent is a concrete negative integer.
 
     >>> power(np.arange(4), 2)
     Array([0, 1, 4, 9], dtype=int32)
@@ -429,6 +555,13 @@ def _power_by_squaring(x: Value, y: Value) -> Array:
 def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the elementwise maximum of two arrays; NaN where either is NaN.
 
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The larger elements, in the promoted dtype and the broadcast shape.
+
     >>> maximum(np.arange(3), 1)
     Array([1, 1, 2], dtype=int32)
     """
@@ -439,6 +572,13 @@ def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @eager_cached(numbers=2)
 def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the elementwise minimum of two arrays; NaN where either is NaN.
+
+    Args:
+        x1: An array or number.
+        x2: An array or number, broadcast against `x1`.
+
+    Returns:
+        The smaller elements, in the promoted dtype and the broadcast shape.
 
     >>> minimum(np.arange(3), 1)
     Array([0, 1, 1], dtype=int32)
@@ -454,6 +594,9 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
         arr: The array.
         min: The lower bound, broadcast against `arr`; None means no bound.
         max: The upper bound; None means no bound. It wins where it is below `min`.
+
+    Returns:
+        An array of the promoted dtype and the broadcast shape.
 
     Raises:
         ValueError: If an argument is complex.
@@ -472,159 +615,6 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
     if max is not None:
         out = minimum(max, out)
     return out
-
-
-# ------------------------------------------------------------------ rounding
-
-
-def floor(x: ArrayLike, /) -> Array:
-    """Rounds down to integers, keeping the dtype; integers are returned unchanged.
-
-    >>> floor(-1.5)
-    Array(-2., dtype=float32, weak_type=True)
-    """
-    value = _require_real("floor", as_operand(x, "floor: x"))
-    return rounding.floor(value) if dtypes.is_float(value.aval.dtype) else as_array(value)
-
-
-def ceil(x: ArrayLike, /) -> Array:
-    """Rounds up to integers, keeping the dtype; integers are returned unchanged.
-
-    >>> ceil(-1.5)
-    Array(-1., dtype=float32, weak_type=True)
-    """
-    value = _require_real("ceil", as_operand(x, "ceil: x"))
-    return rounding.ceil(value) if dtypes.is_float(value.aval.dtype) else as_array(value)
-
-
-def trunc(x: ArrayLike) -> Array:
-    """Rounds towards zero to integers, keeping the dtype; integers are returned unchanged.
-
-    >>> trunc(-1.5)
-    Array(-1., dtype=float32, weak_type=True)
-    """
-    value = _require_real("trunc", as_operand(x, "trunc: x"))
-    if not dtypes.is_float(value.aval.dtype):
-        return as_array(value)
-    below = comparison.lt(value, literal_like(value, 0.0))
-    return broadcast_select(below, rounding.ceil(value), rounding.floor(value))
-
-
-def rint(x: ArrayLike, /) -> Array:
-    """Rounds to the nearest integer, ties to even; the result is always a float or complex number.
-
-    >>> rint(2.5)
-    Array(2., dtype=float32, weak_type=True)
-    """
-    value = as_operand(x, "rint: x")
-    return round(value) if dtypes.is_inexact(value.aval.dtype) else convert(value, dtypes.default_float())
-
-
-@eager_cached
-def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """Rounds `a` to a number of decimals, ties to even.
-
-    Args:
-        a: The array.
-        decimals: How many decimals to keep. Negative numbers round to tens, hundreds and so on; an integer that is
-            rounded beyond its dtype's range wraps around.
-        out: Not supported; must be None.
-
-    >>> round(2.567, 2)
-    Array(2.57, dtype=float32, weak_type=True)
-    >>> round(np.array([1250, 1350, -49]), -2).tolist()
-    [1200, 1400, 0]
-    """
-    reject_out("round", out)
-    value = as_operand(a, "round: a")
-    dtype = value.aval.dtype
-    decimals = operator.index(decimals)
-    if not dtypes.is_inexact(dtype):
-        return _round_integers(value, 10**-decimals) if decimals < 0 else as_array(value)
-    if dtypes.is_complex(dtype):
-        parts = [
-            _round_decimals(complex_numbers.real(value), decimals),
-            _round_decimals(complex_numbers.imag(value), decimals),
-        ]
-        return complex_numbers.complex(*parts)
-    return _round_decimals(value, decimals)
-
-
-around = round
-
-
-def _round_decimals(x: Value, decimals: int) -> Array:
-    if decimals == 0:
-        return rounding.round(x, rounding.RoundingMethod.TO_NEAREST_EVEN)
-    dtype, weak = x.aval.dtype, x.aval.weak_type
-    if decimals > math.log10(float(dtypes.finfo(dtype).max)):
-        return as_array(x)  # more decimals than any number of the dtype has
-    if dtype == dtypes.float16:  # products would overflow
-        x = convert_dtype(x, dtypes.float32)
-    factor = literal_like(x, 10.0**decimals)
-    scaled = rounding.round(arithmetic.mul(x, factor), rounding.RoundingMethod.TO_NEAREST_EVEN)
-    return as_array(convert_dtype(arithmetic.div(scaled, factor), dtype, weak))
-
-
-def _round_integers(x: Value, unit: int) -> Array:
-    """Rounds integers to the nearest multiple of `unit`, ties to the even multiple."""
-    if dtypes.is_bool(x.aval.dtype):
-        return full_like_aval(x.aval, False)
-    info = dtypes.iinfo(x.aval.dtype)
-    low, high = int(info.min), int(info.max)
-    if unit > high:  # the dtype does not hold the unit, but may hold more than half of it
-        wrapped = [(n - low) % (high - low + 1) + low for n in (unit, -unit)]
-        out = full_like_aval(x.aval, 0)
-        if unit // 2 < high:
-            out = broadcast_select(comparison.gt(x, literal_like(x, unit // 2)), literal_like(x, wrapped[0]), out)
-        if unit // 2 < -low:
-            out = broadcast_select(comparison.lt(x, literal_like(x, -(unit // 2))), literal_like(x, wrapped[1]), out)
-        return out
-    step, zero = literal_like(x, unit), literal_like(x, 0)
-    remainder_ = remainder(x, step)  # in [0, unit)
-    below = arithmetic.sub(x, remainder_)
-    distance_up = arithmetic.sub(step, remainder_)
-    odd = comparison.ne(remainder(floor_divide(x, step), literal_like(x, 2)), zero)
-    up = bitwise.bitwise_or(
-        comparison.gt(remainder_, distance_up), bitwise.bitwise_and(comparison.eq(remainder_, distance_up), odd)
-    )
-    return broadcast_select(up, elementwise.add(below, step), below)
-
-
-# ------------------------------------------------------------------ complex numbers
-
-
-def conjugate(x: ArrayLike, /) -> Array:
-    """Returns the complex conjugate; real numbers are returned unchanged.
-
-    >>> conjugate(1 + 2j).item()
-    (1-2j)
-    """
-    value = as_operand(x, "conjugate: x")
-    return complex_numbers.conj(value) if dtypes.is_complex(value.aval.dtype) else as_array(value)
-
-
-conj = conjugate
-
-
-def real(val: ArrayLike, /) -> Array:
-    """Returns the real part; real numbers are returned unchanged.
-
-    >>> real(1 + 2j).item()
-    1.0
-    """
-    value = as_operand(val, "real: val")
-    return complex_numbers.real(value) if dtypes.is_complex(value.aval.dtype) else as_array(value)
-
-
-def imag(val: ArrayLike, /) -> Array:
-    """Returns the imaginary part, 0 for real numbers.
-
-    >>> imag(1 + 2j).item()
-    2.0
-    """
-    value = as_operand(val, "imag: val")
-    return complex_numbers.imag(value) if dtypes.is_complex(value.aval.dtype) else full_like_aval(value.aval, False)
 
 
 abs = absolute

@@ -481,6 +481,12 @@ def _has_unique_indices(target: UpdateTarget, mode: GatherScatterMode) -> bool:
 def at(x: Array, /) -> IndexUpdateHelper:
     """Returns `x.at`, whose item `[index]` has methods that update `x` at the index.
 
+    Args:
+        x: The array.
+
+    Returns:
+        An object whose items `[index]` have the methods `set`, `add`, `multiply` and more.
+
     >>> from tracefx.numpy import arange
     >>> at(arange(3))[1:].add(10).tolist()
     [0, 11, 12]

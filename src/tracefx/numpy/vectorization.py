@@ -65,6 +65,10 @@ def vectorize(
         The vectorized function. It raises ValueError if sizes do not fit the signature, and TypeError for another
         number of arguments or results.
 
+    Raises:
+        TypeError: If `excluded` has elements other than positions and names.
+        ValueError: If an excluded position is negative, or the signature is malformed.
+
     >>> import numpy as np
     >>> distance = vectorize(lambda x, y: abs(x - y).sum(), signature="(n),(n)->()")
     >>> distance(np.ones((3, 2)), np.zeros(2)).tolist()
@@ -176,8 +180,11 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
         func1d: A function of a vector; the axes of its result replace the axis.
         axis: The axis.
         arr: The array.
-        args: Further arguments of the function.
-        kwargs: Keyword arguments of the function.
+        *args: Further arguments of the function.
+        **kwargs: Keyword arguments of the function.
+
+    Returns:
+        The stacked results.
 
     >>> import numpy as np
     >>> apply_along_axis(lambda v: v[::-1], 0, np.array([[1, 2], [3, 4]])).tolist()
@@ -198,9 +205,18 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
 
 
 def apply_over_axes(func: Callable[[Array, int], Array], a: ArrayLike, axes: Sequence[int]) -> Array:
-    """Applies `func(a, axis)` for one axis after another; an axis that it removes is put back with size 1.
+    """Applies a reduction to one axis after another; an axis that it removes is put back with size 1.
 
-    Raises ValueError if the result has another number of axes.
+    Args:
+        func: A function `func(a, axis)`.
+        a: The array.
+        axes: The axes.
+
+    Returns:
+        An array with as many axes as `a`.
+
+    Raises:
+        ValueError: If a result has neither as many axes as `a` nor one less.
 
     >>> import numpy as np
     >>> from tracefx.numpy import sum
@@ -290,6 +306,15 @@ class ufunc(metaclass=UfuncMeta):
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: UfuncIdentity = None) -> ufunc:
     """Makes a universal function from a function of `nin` scalars with `nout` results: `ufunc(func, nin, nout)`.
+
+    Args:
+        func: A function of `nin` scalars.
+        nin: The number of its arguments.
+        nout: The number of its results.
+        identity: The value of reductions of no elements; None means that there is none.
+
+    Returns:
+        The universal function.
 
     >>> import numpy as np
     >>> frompyfunc(lambda x, y: x * y + 1, 2, 1).outer(np.arange(2), np.arange(3)).tolist()

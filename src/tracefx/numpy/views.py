@@ -23,6 +23,9 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
         x: The array.
         dtype: The dtype of the result; None means the default float.
 
+    Returns:
+        An array of the new dtype.
+
     Raises:
         ValueError: If the last axis does not fit.
 
@@ -71,6 +74,15 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
 
 def byteswap(x: ArrayLike) -> Array:
     """Reverses the bytes of each element; for complex numbers, of each part.
+
+    Args:
+        x: The array.
+
+    Returns:
+        An array of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: If `x` is an array of random keys.
 
     >>> import numpy as np
     >>> byteswap(np.array([1, 256], np.int16)).tolist()

@@ -45,7 +45,13 @@ def _sum_of_cosines(name: str, M: int, *weights: float) -> Array:
 
 
 def hamming(M: int) -> Array:
-    """Returns the `M` weights of the Hamming window, a raised cosine that is 0.08 at the ends.
+    """Returns the Hamming window, a raised cosine that is 0.08 at the ends.
+
+    Args:
+        M: The number of weights, a static integer.
+
+    Returns:
+        The weights, `f32[M]`.
 
     >>> hamming(3).round(2).tolist()
     [0.07999999821186066, 1.0, 0.07999999821186066]
@@ -54,7 +60,13 @@ def hamming(M: int) -> Array:
 
 
 def hanning(M: int) -> Array:
-    """Returns the `M` weights of the Hann window, a raised cosine that is 0 at the ends.
+    """Returns the Hann window, a raised cosine that is 0 at the ends.
+
+    Args:
+        M: The number of weights, a static integer.
+
+    Returns:
+        The weights, `f32[M]`.
 
     >>> hanning(3).tolist()
     [0.0, 1.0, 0.0]
@@ -63,7 +75,13 @@ def hanning(M: int) -> Array:
 
 
 def blackman(M: int) -> Array:
-    """Returns the `M` weights of the Blackman window, a sum of two cosines that is nearly 0 at the ends.
+    """Returns the Blackman window, a sum of two cosines that is nearly 0 at the ends.
+
+    Args:
+        M: The number of weights, a static integer.
+
+    Returns:
+        The weights, `f32[M]`.
 
     >>> blackman(3).round(4).tolist()
     [-0.0, 1.0, -0.0]
@@ -72,7 +90,13 @@ def blackman(M: int) -> Array:
 
 
 def bartlett(M: int) -> Array:
-    """Returns the `M` weights of the Bartlett window, a triangle that is 0 at the ends.
+    """Returns the Bartlett window, a triangle that is 0 at the ends.
+
+    Args:
+        M: The number of weights, a static integer.
+
+    Returns:
+        The weights, `f32[M]`.
 
     >>> bartlett(5).tolist()
     [0.0, 0.5, 1.0, 0.5, 0.0]
@@ -85,7 +109,14 @@ def bartlett(M: int) -> Array:
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:
-    """Returns the `M` weights of the Kaiser window, a Bessel function; the greater `beta`, the narrower.
+    """Returns the Kaiser window, given by a Bessel function.
+
+    Args:
+        M: The number of weights, a static integer.
+        beta: The shape: 0 gives equal weights, and the window gets narrower as it grows.
+
+    Returns:
+        The weights, `f32[M]`.
 
     >>> kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
@@ -99,7 +130,16 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
 
 
 def i0(x: ArrayLike) -> Array:
-    """Returns the modified Bessel function of the first kind and order 0. Raises ValueError for complex numbers.
+    """Returns the modified Bessel function of the first kind and order 0.
+
+    Args:
+        x: An array or number; not complex.
+
+    Returns:
+        An array of floats of the shape of `x`.
+
+    Raises:
+        ValueError: If `x` is complex.
 
     >>> i0(0.0).round(4)
     Array(1., dtype=float32, weak_type=True)

@@ -70,6 +70,12 @@ def bessel_i0e(x: ArrayLike) -> Array:
     Args:
         x: an array of floats.
 
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: when `x` is not of a float dtype.
+
     >>> round(float(bessel_i0e(0.0)), 5)
     1.0
     """
@@ -81,6 +87,12 @@ def bessel_i1e(x: ArrayLike) -> Array:
 
     Args:
         x: an array of floats.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: when `x` is not of a float dtype.
 
     >>> bessel_i1e(0.0)
     Array(0., dtype=float32, weak_type=True)

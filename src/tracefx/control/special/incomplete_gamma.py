@@ -425,6 +425,9 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
         a: the shape parameter, not negative.
         x: the upper bound of the integral, not negative.
 
+    Returns:
+        An array of the broadcast shape; NaN where an operand is negative.
+
     Raises:
         ValueError: when differentiated with respect to `a`.
 
@@ -440,6 +443,9 @@ def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     Args:
         a: the shape parameter of the distribution.
         x: the sample.
+
+    Returns:
+        An array of the broadcast shape; NaN where an operand is negative.
 
     Raises:
         ValueError: when differentiated with respect to `a`.

@@ -19,8 +19,9 @@ from tracefx.ops.elementwise.arithmetic import Div, Max, Min, Mul, Neg, Sub
 from tracefx.ops.elementwise.comparison import Eq, Ge, Gt, Le, Lt, Ne
 from tracefx.ops.elementwise.complex import IsFinite
 from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.hyperbolic import Tanh
 from tracefx.ops.elementwise.selection import Clamp, SelectN, StopGradient
-from tracefx.ops.elementwise.transcendental import Logistic, Tanh
+from tracefx.ops.elementwise.transcendental import Logistic
 from tracefx.ops.indexing.along_axis import Unstack
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.indexing.gather_scatter_add import Gather

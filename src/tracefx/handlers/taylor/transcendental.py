@@ -34,17 +34,14 @@ from tracefx.handlers.taylor.series import (
 )
 from tracefx.ops.elementwise.arithmetic import mul, sub
 from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.hyperbolic import Acosh, Asinh, Atanh, Cosh, Sinh, Tanh
 from tracefx.ops.elementwise.special import Digamma, Erf, Erfc, ErfInv, Lgamma, polygamma
 from tracefx.ops.elementwise.transcendental import (
     Acos,
-    Acosh,
     Asin,
-    Asinh,
     Atan,
-    Atanh,
     Cbrt,
     Cos,
-    Cosh,
     Exp,
     Exp2,
     Expm1,
@@ -54,10 +51,8 @@ from tracefx.ops.elementwise.transcendental import (
     ReciprocalDerivative,
     Rsqrt,
     Sin,
-    Sinh,
     Sqrt,
     Tan,
-    Tanh,
     Transcendental,
 )
 

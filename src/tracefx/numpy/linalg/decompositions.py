@@ -78,6 +78,9 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
         upper: Whether to return the upper triangular factor `l^H` instead of the lower triangular `l`.
         symmetrize_input: Whether to use the Hermitian part of `a`; if False, only its lower triangle is read.
 
+    Returns:
+        The factors, `f32[..., n, n]`.
+
     Raises:
         ValueError: If the matrices are not square.
 
@@ -111,6 +114,9 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
         a: The matrices, `f32[..., m, n]`.
         mode: `"reduced"` (or `"full"`) for `Q` of shape `f32[..., m, min(m, n)]`, `"complete"` for `f32[..., m, m]`,
             `"r"` for `R` alone, `"raw"` for LAPACK's reflectors, transposed, and their factors.
+
+    Returns:
+        A named tuple of `Q` and `R`; for `"r"` `R` alone, `f32[..., min(m, n), n]`.
 
     Raises:
         ValueError: If the mode is unknown.
@@ -186,6 +192,12 @@ def svd(
         hermitian: Whether the matrices are Hermitian, which are decomposed by their eigenvalues.
         subset_by_index: The range of the singular values to compute; None means all.
 
+    Returns:
+        A named tuple of `U`, `S` and `Vh`; without `compute_uv`, `S`, `f32[..., min(m, n)]`.
+
+    Raises:
+        ValueError: If `a` has fewer than two axes.
+
     >>> import numpy as np
     >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]])).S.tolist()
     [2.0, 1.0]
@@ -218,7 +230,16 @@ def _hermitian_svd(
 
 @eager_cached(compiled=True)
 def svdvals(x: ArrayLike, /) -> Array:
-    """Returns the singular values of matrices, descending: `f32[..., m, n]` gives `f32[..., min(m, n)]`.
+    """Returns the singular values of matrices, descending.
+
+    Args:
+        x: The matrices, `f32[..., m, n]`.
+
+    Returns:
+        The singular values, `f32[..., min(m, n)]`.
+
+    Raises:
+        ValueError: If `x` has fewer than two axes.
 
     >>> import numpy as np
     >>> svdvals(np.array([[0.0, 2.0], [1.0, 0.0]])).tolist()
@@ -261,7 +282,18 @@ def _eigh(x: Array, *, lower: bool, symmetrize: bool) -> tuple[Array, Array]:
 
 
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
-    """Returns the eigenvalues of Hermitian matrices, ascending. The arguments are those of `eigh`.
+    """Returns the eigenvalues of Hermitian matrices, ascending.
+
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+        UPLO: The triangle that is read unless `symmetrize_input`: `"L"` (or None) or `"U"`.
+        symmetrize_input: Whether to use the Hermitian part of `a`.
+
+    Returns:
+        The eigenvalues, `f32[..., n]`.
+
+    Raises:
+        ValueError: If the matrices are not square, or `UPLO` is unknown.
 
     >>> import numpy as np
     >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
@@ -272,9 +304,18 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
 
 @eager_cached(compiled=True)
 def eig(a: ArrayLike) -> EigResult:
-    """Returns the eigenvalues of square matrices as complex numbers, `c64[..., n]`, and eigenvectors as columns.
+    """Returns the eigenvalues of square matrices as complex numbers, and eigenvectors as columns.
 
-    Only the eigenvalues can be differentiated, by `eigvals`. Raises ValueError if the matrices are not square.
+    Only the eigenvalues can be differentiated, by `eigvals`.
+
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+
+    Returns:
+        The eigenvalues, `c64[..., n]`, and the eigenvectors, `c64[..., n, n]`.
+
+    Raises:
+        ValueError: If the matrices are not square.
 
     >>> import numpy as np
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
@@ -289,7 +330,16 @@ def _eig(x: Array) -> EigResult:
 
 @eager_cached(compiled=True)
 def eigvals(a: ArrayLike) -> Array:
-    """Returns the eigenvalues of square matrices as complex numbers. Raises ValueError if the matrices are not square.
+    """Returns the eigenvalues of square matrices as complex numbers.
+
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+
+    Returns:
+        The eigenvalues, `c64[..., n]`.
+
+    Raises:
+        ValueError: If the matrices are not square.
 
     >>> import numpy as np
     >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()

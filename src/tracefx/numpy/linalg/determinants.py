@@ -38,9 +38,16 @@ class SlogdetResult(NamedTuple):
 
 @eager_cached(compiled=True)
 def det(a: ArrayLike) -> Array:
-    """Returns the determinants of square matrices: `f32[..., n, n]` gives `f32[...]`.
+    """Returns the determinants of square matrices. Derivatives are right for singular matrices too.
 
-    Derivatives are right for singular matrices too. Raises ValueError if the matrices are not square.
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+
+    Returns:
+        The determinants, `f32[...]`.
+
+    Raises:
+        ValueError: If the matrices are not square.
 
     >>> import numpy as np
     >>> det(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -121,8 +128,12 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
         a: Square matrices, `f32[..., n, n]`; both results are `f32[...]`.
         method: The decomposition to use: `"lu"` (or None), or, for real matrices, `"qr"`.
 
+    Returns:
+        A named tuple: `sign`, `f32[...]`, and `logabsdet`, `f32[...]`.
+
     Raises:
         ValueError: If the matrices are not square or the method is unknown.
+        NotImplementedError: If the method is `"qr"` and the matrices are complex.
 
     >>> import numpy as np
     >>> slogdet(np.array([[0.0, 1.0], [1.0, 0.0]]))

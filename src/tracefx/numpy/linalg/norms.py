@@ -41,6 +41,9 @@ def norm(
         axis: One axis for vectors, two for matrices. None means all axes; without `ord` there may then be any number.
         keepdims: Whether to keep the reduced axes with size 1.
 
+    Returns:
+        An array of floats without the reduced axes.
+
     Raises:
         ValueError: If the order is unknown or there are more axes.
 
@@ -108,6 +111,12 @@ def vector_norm(
         ord: The order. For inf and -inf, the largest and the least absolute value; for 0, the number of nonzero
             elements.
 
+    Returns:
+        An array of floats without the reduced axes.
+
+    Raises:
+        ValueError: If `ord` is not a number.
+
     >>> import numpy as np
     >>> vector_norm(np.array([3.0, -4.0]), ord=1)
     Array(7., dtype=float32)
@@ -130,7 +139,18 @@ def vector_norm(
 
 @eager_cached
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
-    """Returns norms of matrices, which are the last two axes. `ord` and `keepdims` are as for `norm`.
+    """Returns norms of matrices, which are the last two axes.
+
+    Args:
+        x: The matrices, `f32[..., m, n]`.
+        keepdims: Whether to keep the reduced axes with size 1.
+        ord: The order, as for `norm`; by default the root of the sum of squares.
+
+    Returns:
+        An array of floats, without the last two axes unless `keepdims` is set.
+
+    Raises:
+        ValueError: If the order is unknown.
 
     >>> import numpy as np
     >>> matrix_norm(np.array([[1.0, 2.0], [3.0, -4.0]]), ord=1)
@@ -150,6 +170,9 @@ def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
         x: The matrices, `f32[..., m, n]`.
         p: The order of the norm, as for `norm`. For None and 2, the quotient of the largest and the least singular
             value, for matrices of any shape; for -2 its inverse.
+
+    Returns:
+        The condition numbers, `f32[...]`.
 
     Raises:
         ValueError: If matrices are empty, or not square with another order.
@@ -181,14 +204,20 @@ def _cond(x: Array, *, p: int | float | str | None) -> Array:
 def matrix_rank(
     M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
 ) -> Array:
-    """Returns the rank of matrices, the number of nonzero singular values: `f32[..., m, n]` gives `i32[...]`.
+    """Returns the rank of matrices, the number of nonzero singular values.
 
     Args:
-        M: The matrices. For a vector, the result is whether it has a nonzero element.
+        M: The matrices, `f32[..., m, n]`. For a vector, the result is whether it has a nonzero element.
         rtol: The size, relative to the largest, up to which singular values count as zero; None means the machine
             epsilon times `max(m, n)`.
         hermitian: Whether the matrices are Hermitian, which are decomposed by their eigenvalues.
         tol: The absolute size in place of `rtol`.
+
+    Returns:
+        The ranks, an array of integers.
+
+    Raises:
+        ValueError: If `rtol` and `tol` are both given.
 
     >>> import numpy as np
     >>> matrix_rank(np.array([[1.0, 1.0], [1.0, 1.0]])).tolist()

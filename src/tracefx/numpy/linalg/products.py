@@ -15,7 +15,18 @@ from tracefx.ops.static_integers import canonicalize_axis
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """Returns the cross product of vectors with 3 components along `axis`. Raises ValueError for other sizes.
+    """Returns the cross product of vectors with 3 components.
+
+    Args:
+        x1: An array of vectors along `axis`.
+        x2: Another, broadcast against `x1`.
+        axis: The axis of the vectors.
+
+    Returns:
+        The products, an array of the broadcast shape.
+
+    Raises:
+        ValueError: If vectors have another number of components.
 
     >>> import numpy as np
     >>> cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
@@ -29,7 +40,17 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Returns the outer product of vectors: `f32[m]` and `f32[n]` give `f32[m, n]`. Raises ValueError for other ranks.
+    """Returns the outer product of vectors: `f32[m]` and `f32[n]` give `f32[m, n]`.
+
+    Args:
+        x1: A vector, `f32[m]`.
+        x2: A vector, `f32[n]`.
+
+    Returns:
+        A matrix of the promoted dtype.
+
+    Raises:
+        ValueError: If an operand is not a vector.
 
     >>> import numpy as np
     >>> outer(np.arange(2), np.arange(3)).tolist()
@@ -52,7 +73,18 @@ def vecdot(
 ) -> Array:
     """Returns the dot products of vectors along `axis`, with those of `x1` conjugated; other axes broadcast.
 
-    `precision` and `preferred_element_type` are as for `tracefx.numpy.vecdot`.
+    Args:
+        x1: An array.
+        x2: An array.
+        axis: The axis of the vectors.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array of the broadcast shape of the other axes.
+
+    Raises:
+        ValueError: If the sizes along the axis differ.
 
     >>> import numpy as np
     >>> vecdot(np.array([1, 2, 3]), np.array([4, 5, 6])).tolist()
@@ -71,6 +103,19 @@ def matmul(
 ) -> Array:
     """Returns the matrix product: `f32[..., m, k]` and `f32[..., k, n]` give `f32[..., m, n]`.
 
+    Args:
+        x1: A vector or matrices.
+        x2: A vector or matrices.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array without the contracted axes.
+
+    Raises:
+        TypeError: If the sizes do not fit.
+        ValueError: If an operand is a scalar.
+
     >>> import numpy as np
     >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
     (5, 2, 4)
@@ -87,7 +132,21 @@ def tensordot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """Returns the sum of products over some axes of both. The arguments are those of `tracefx.numpy.tensordot`.
+    """Returns the sum of products over some axes of both arrays.
+
+    Args:
+        x1: An array.
+        x2: An array.
+        axes: How many of the last axes of `x1` and the first axes of `x2` to contract, or a pair of axes or sequences
+            of axes, one of `x1` and one of `x2`.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Returns:
+        An array with the other axes of `x1`, then those of `x2`.
+
+    Raises:
+        TypeError: If `axes` does not name as many axes of both arrays, or their sizes differ.
 
     >>> import numpy as np
     >>> tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5))).shape
@@ -99,6 +158,15 @@ def tensordot(
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Swaps the last two axes of `x`: `f32[..., n, m]` becomes `f32[..., m, n]`.
 
+    Args:
+        x: An array with at least two axes.
+
+    Returns:
+        An array with the elements of `x`.
+
+    Raises:
+        ValueError: If `x` has fewer than two axes.
+
     >>> import numpy as np
     >>> matrix_transpose(np.ones((5, 2, 3))).shape
     (5, 3, 2)
@@ -107,7 +175,17 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
-    """Returns diagonals of matrices: the main one for `offset` 0, those above it for positive offsets.
+    """Returns diagonals of matrices.
+
+    Args:
+        x: The matrices, `f32[..., m, n]`.
+        offset: The diagonal: 0 is the main one, positive numbers lie above it.
+
+    Returns:
+        An array without the last two axes, with the diagonal as its last axis.
+
+    Raises:
+        ValueError: If `x` has fewer than two axes.
 
     >>> import numpy as np
     >>> diagonal(np.arange(6).reshape(2, 3)).tolist()
@@ -117,7 +195,18 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 
 
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """Returns the sums of diagonals of matrices. `offset` is as for `diagonal`, `dtype` as for `sum`.
+    """Returns the sums of diagonals of matrices.
+
+    Args:
+        x: The matrices, `f32[..., m, n]`.
+        offset: The diagonal: 0 is the main one, positive numbers lie above it.
+        dtype: The dtype of the sum; None means that of `tracefx.numpy.sum`.
+
+    Returns:
+        An array without the last two axes.
+
+    Raises:
+        ValueError: If `x` has fewer than two axes.
 
     >>> import numpy as np
     >>> trace(np.arange(6).reshape(2, 3)).tolist()
@@ -132,6 +221,9 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -
     Args:
         arrays: Two arrays or more. The first and the last may be vectors.
         precision: The precision of the products; None means the default.
+
+    Returns:
+        The product, a matrix; a vector or a scalar if the first or the last array is a vector.
 
     Raises:
         ValueError: If the sizes do not fit.

@@ -51,6 +51,9 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
         a: The matrices, `f32[..., n, n]`.
         b: One vector, `f32[n]`, or matrices, `f32[..., n, k]`.
 
+    Returns:
+        The solution, of the shape of `b` with broadcast batch axes.
+
     Raises:
         ValueError: If the sizes do not fit.
 
@@ -95,9 +98,16 @@ def solve_batched(a: Array, b: Array) -> Array:
 
 @eager_cached(compiled=True)
 def inv(a: ArrayLike) -> Array:
-    """Returns the inverses of square matrices, `f32[..., n, n]`; infinities or NaN where one is singular.
+    """Returns the inverses of square matrices; infinities or NaN where one is singular.
 
-    Raises ValueError if the matrices are not square.
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+
+    Returns:
+        The inverses, `f32[..., n, n]`.
+
+    Raises:
+        ValueError: If the matrices are not square.
 
     >>> import numpy as np
     >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
@@ -114,9 +124,18 @@ def _inverse(x: Array) -> Array:
 
 @eager_cached(compiled=True)
 def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
-    """Returns the `n`-th power of square matrices; for negative `n`, of their inverses.
+    """Returns powers of square matrices; for negative exponents, of their inverses.
 
-    Raises ValueError if the matrices are not square, TypeError if `n` is not a static integer.
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+        n: The exponent, a static integer.
+
+    Returns:
+        The powers, an array of the shape of `a`.
+
+    Raises:
+        ValueError: If the matrices are not square.
+        TypeError: If `n` is not a static integer.
 
     >>> import numpy as np
     >>> matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
@@ -149,7 +168,15 @@ def _power(x: Array, *, count: int) -> Array:
 def tensorinv(a: ArrayLike, ind: SupportsIndex = 2) -> Array:
     """Returns the inverse of a tensor with respect to `tensordot` over its first `ind` axes.
 
-    Raises ValueError unless the product of the sizes of these axes is that of the others.
+    Args:
+        a: The tensor.
+        ind: The number of axes, positive.
+
+    Returns:
+        The inverse, with the other axes of `a` before the first `ind`.
+
+    Raises:
+        ValueError: If `ind` is not positive, or the first `ind` axes do not have as many elements as the others.
 
     >>> import numpy as np
     >>> tensorinv(np.eye(6).reshape(2, 3, 6)).shape
@@ -171,6 +198,9 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
         a: The tensor, whose first axes are those of `b`, and whose other axes have as many elements.
         b: The right-hand side.
         axes: Axes of `a` to move to the end first; None means none.
+
+    Returns:
+        The solution, with the other axes of `a`.
 
     Raises:
         ValueError: If the shapes do not fit.
@@ -198,14 +228,20 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
 def pinv(
     a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None
 ) -> Array:
-    """Returns the pseudo-inverse of matrices: `f32[..., m, n]` gives `f32[..., n, m]`.
+    """Returns the pseudo-inverse of matrices.
 
     Args:
-        a: The matrices.
+        a: The matrices, `f32[..., m, n]`.
         rtol: The size, relative to the largest, up to which singular values count as zero; None means 10 times the
             machine epsilon times `max(m, n)`.
         hermitian: Whether the matrices are Hermitian, which are decomposed by their eigenvalues.
         rcond: Another name of `rtol`.
+
+    Returns:
+        The pseudo-inverses, `f32[..., n, m]`.
+
+    Raises:
+        ValueError: If `rtol` and `rcond` are both given.
 
     >>> import numpy as np
     >>> pinv(np.array([[2.0, 0.0], [0.0, 0.0]])).tolist()

@@ -38,6 +38,9 @@ def conv_dimension_numbers(
         dimension_numbers: None for batch, features, spatial axes in this order; or three strings with a letter for each
             axis of input, kernel and result, for example `("NHWC", "HWIO", "NHWC")`; or `ConvDimensionNumbers`.
 
+    Returns:
+        The positions of batch, features and spatial axes in the input, the kernel and the result.
+
     Raises:
         TypeError: `dimension_numbers` has another form, or does not fit the shapes.
 
@@ -80,6 +83,9 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Dimensi
     Args:
         dimension_numbers: Three strings with a letter for each axis of input, kernel and result: N and C for batch and
             features (O and I in the kernel), and other letters for spatial axes.
+
+    Returns:
+        Three tuples: the positions in the input, the kernel and the result.
 
     Raises:
         TypeError: A letter for batch or features is missing, or a letter is repeated or not in all strings.

@@ -72,7 +72,22 @@ def conv_with_general_padding(
 ) -> Array:
     """Returns the convolution of arrays with axes in the default order.
 
-    The arguments and errors are those of `conv_general_dilated`.
+    Args:
+        lhs: The input, `[batch, features, *spatial]`.
+        rhs: The kernel, `[output features, input features, *window]`.
+        window_strides: The step of the windows along each spatial axis.
+        padding: As in `conv_general_dilated`.
+        lhs_dilation: The spacing of input elements. None means 1.
+        rhs_dilation: The spacing of kernel elements. None means 1.
+        precision: As in `conv_general_dilated`. None by default.
+        preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
+
+    Returns:
+        An array `[batch, output features, *spatial]`.
+
+    Raises:
+        TypeError: The dtypes differ, or the padding is malformed.
+        ValueError: The shapes, strides or dilations don't fit.
 
     >>> import numpy as np
     >>> x, kernel = np.ones((1, 1, 3), np.float32), np.ones((1, 1, 2), np.float32)

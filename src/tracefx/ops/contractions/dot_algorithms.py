@@ -99,7 +99,12 @@ class DotAlgorithmPreset(Enum):
         return (_TYPES.get(kind, _F32) if kind != "BF16" else _F32,)
 
     def result_dtypes(self, lhs: DType, rhs: DType) -> tuple[DType, ...] | None:
-        """Returns the dtypes that results may have; others are converted from the first one. None for any dtype."""
+        """Returns the dtypes that results may have; others are converted from the first one. None for any dtype.
+
+        Args:
+            lhs: The dtype of the first operand.
+            rhs: The dtype of the second operand.
+        """
         if self.operand_dtypes is None:
             return (_F32, *_NARROW) if "F8_F32" in self.name else None
         if self in (_P.F16_F16_F32, _P.BF16_BF16_F32):
@@ -108,7 +113,15 @@ class DotAlgorithmPreset(Enum):
         return (_TYPES[self.name.split("_")[2]],)
 
     def text(self, lhs: DType, rhs: DType) -> str:
-        """Returns the algorithm in StableHLO, for operands of these dtypes."""
+        """Returns the algorithm in StableHLO, for operands of these dtypes.
+
+        Args:
+            lhs: The dtype of the first operand.
+            rhs: The dtype of the second operand.
+
+        Raises:
+            ValueError: An operand of an algorithm for 8-bit floats has another dtype.
+        """
         fast = "true" if self is _P.ANY_F8_ANY_F8_F32_FAST_ACCUM else "false"
         if self.operand_dtypes is None:
             if not all(dtypes.is_float(d) and dtypes.itemsize_bits(d) == 8 for d in (lhs, rhs)):

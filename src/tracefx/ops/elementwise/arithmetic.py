@@ -59,7 +59,16 @@ NEG: Final = Neg()
 
 
 def neg(x: ArrayLike) -> Array:
-    """Returns `-x`, elementwise, for numbers; integers wrap around.
+    """Returns `-x`, elementwise.
+
+    Args:
+        x: Array of numbers, or a number.
+
+    Returns:
+        An array of the same shape and dtype; integers wrap around.
+
+    Raises:
+        TypeError: `x` is boolean.
 
     >>> neg(np.float32(2))
     Array(-2., dtype=float32)

@@ -80,7 +80,16 @@ CLZ: Final = Clz()
 
 
 def population_count(x: ArrayLike) -> Array:
-    """Returns the number of set bits of each integer, in the dtype of `x`; raises TypeError for other dtypes.
+    """Returns the number of set bits of each integer.
+
+    Args:
+        x: Array of integers, or an integer.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of an integer dtype.
 
     >>> population_count(np.array([0, 1, 6, -1])).tolist()
     [0, 1, 2, 32]
@@ -89,7 +98,16 @@ def population_count(x: ArrayLike) -> Array:
 
 
 def clz(x: ArrayLike) -> Array:
-    """Returns the number of leading zero bits of each integer, in the dtype of `x`; raises TypeError for other dtypes.
+    """Returns the number of leading zero bits of each integer.
+
+    Args:
+        x: Array of integers, or an integer.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of an integer dtype.
 
     >>> clz(np.array([0, 1, 6, -1])).tolist()
     [32, 31, 29, 0]
@@ -276,7 +294,13 @@ def dtype(x: ArrayLike | DTypeLike | None) -> DType:
 
 
 def stage(x: ArrayLike, /) -> Array:
-    """Returns `x` as an array.
+    """Returns `x` as an array; in a traced function, a tracer.
+
+    Args:
+        x: Array or number.
+
+    Returns:
+        An array equal to `x`.
 
     >>> stage(2.0)
     Array(2., dtype=float32, weak_type=True)

@@ -131,6 +131,15 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
 def bitwise_not(x: ArrayLike) -> Array:
     """Returns `~x`, elementwise: the negation of booleans, the bitwise complement of integers.
 
+    Args:
+        x: Array of booleans or integers.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is of another dtype.
+
     >>> bitwise_not(np.array([True, False])).tolist(), bitwise_not(np.arange(2)).tolist()
     ([False, True], [-1, -2])
     """

@@ -169,7 +169,16 @@ COMPLEX_OP: Final = Complex()
 
 
 def real(x: ArrayLike) -> Array:
-    """Returns the real part of each complex number; raises TypeError for other dtypes.
+    """Returns the real part of each complex number.
+
+    Args:
+        x: Array of complex numbers, or a complex number.
+
+    Returns:
+        An array of floats of the same shape.
+
+    Raises:
+        TypeError: `x` is not of a complex dtype.
 
     >>> real(1 + 2j)
     Array(1., dtype=float32, weak_type=True)
@@ -178,7 +187,16 @@ def real(x: ArrayLike) -> Array:
 
 
 def imag(x: ArrayLike) -> Array:
-    """Returns the imaginary part of each complex number; raises TypeError for other dtypes.
+    """Returns the imaginary part of each complex number.
+
+    Args:
+        x: Array of complex numbers, or a complex number.
+
+    Returns:
+        An array of floats of the same shape.
+
+    Raises:
+        TypeError: `x` is not of a complex dtype.
 
     >>> imag(1 + 2j)
     Array(2., dtype=float32, weak_type=True)
@@ -207,6 +225,15 @@ def complex(x: ArrayLike, y: ArrayLike) -> Array:
 
 def conj(x: ArrayLike) -> Array:
     """Returns the complex conjugate, elementwise; floats become complex numbers with imaginary part 0.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+
+    Returns:
+        An array of complex numbers of the same shape.
+
+    Raises:
+        TypeError: `x` is neither float32, float64 nor complex.
 
     >>> conj(1 + 2j)
     Array(1.-2.j, dtype=complex64, weak_type=True)
@@ -237,7 +264,16 @@ IS_FINITE: Final = IsFinite()
 
 
 def is_finite(x: ArrayLike) -> Array:
-    """Returns whether each float is finite, that is, neither infinite nor NaN; raises TypeError for other dtypes.
+    """Returns whether each float is finite, that is, neither infinite nor NaN.
+
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of bools of the same shape.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
 
     >>> is_finite(np.array([1.0, np.inf, np.nan])).tolist()
     [True, False, False]

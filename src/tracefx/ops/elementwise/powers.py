@@ -223,7 +223,16 @@ _integer_pow: Final = memoize(256)(IntegerPow)
 
 
 def reciprocal(x: ArrayLike) -> Array:
-    """Returns `1 / x`, elementwise, for floats and complex numbers; raises TypeError for integers.
+    """Returns `1 / x`, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number.
 
     >>> reciprocal(4.0)
     Array(0.25, dtype=float32, weak_type=True)
@@ -257,7 +266,16 @@ SQUARE: Final = Square()
 
 
 def square(x: ArrayLike) -> Array:
-    """Returns `x * x`, elementwise, for numbers; integers wrap around.
+    """Returns `x * x`, elementwise.
+
+    Args:
+        x: Array of numbers, or a number.
+
+    Returns:
+        An array of the same shape and dtype; integers wrap around.
+
+    Raises:
+        TypeError: `x` is boolean.
 
     >>> square(np.arange(4)).tolist()
     [0, 1, 4, 9]

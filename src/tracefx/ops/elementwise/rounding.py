@@ -80,7 +80,16 @@ CEIL: Final = Ceil()
 
 
 def floor(x: ArrayLike) -> Array:
-    """Returns the largest whole number not above `x`, elementwise, for floats.
+    """Returns the largest whole number not above `x`, elementwise.
+
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
 
     >>> floor(-1.5)
     Array(-2., dtype=float32, weak_type=True)
@@ -89,7 +98,16 @@ def floor(x: ArrayLike) -> Array:
 
 
 def ceil(x: ArrayLike) -> Array:
-    """Returns the smallest whole number not below `x`, elementwise, for floats.
+    """Returns the smallest whole number not below `x`, elementwise.
+
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
 
     >>> ceil(-1.5)
     Array(-1., dtype=float32, weak_type=True)

@@ -78,6 +78,15 @@ ERF_INV: Final = ErfInv()
 def erf(x: ArrayLike) -> Array:
     """Returns the error function, elementwise: the integral of `2 * exp(-t**2) / sqrt(pi)` from 0 to `x`.
 
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
+
     >>> erf(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
@@ -87,6 +96,15 @@ def erf(x: ArrayLike) -> Array:
 def erfc(x: ArrayLike) -> Array:
     """Returns the complementary error function `1 - erf(x)`, elementwise, without cancellation for large `x`.
 
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
+
     >>> erfc(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
@@ -95,6 +113,15 @@ def erfc(x: ArrayLike) -> Array:
 
 def erf_inv(x: ArrayLike) -> Array:
     """Returns the inverse of the error function, elementwise: infinite at -1 and 1, NaN outside of [-1, 1].
+
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
 
     >>> erf_inv(1.0)
     Array(inf, dtype=float32, weak_type=True)
@@ -176,6 +203,15 @@ ZETA: Final = Zeta()
 def lgamma(x: ArrayLike) -> Array:
     """Returns the logarithm of the absolute value of the gamma function, elementwise.
 
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
+
     >>> lgamma(0.0)
     Array(inf, dtype=float32, weak_type=True)
     """
@@ -184,6 +220,15 @@ def lgamma(x: ArrayLike) -> Array:
 
 def digamma(x: ArrayLike) -> Array:
     """Returns the digamma function, the derivative of `lgamma`, elementwise.
+
+    Args:
+        x: Array of floats, or a float.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
 
     >>> digamma(0.5)
     Array(-1.96351, dtype=float32, weak_type=True)

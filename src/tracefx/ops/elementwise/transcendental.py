@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, trigonometric and hyperbolic functions, roots: smooth functions of one operand.
+"""Exponentials, logarithms, trigonometric functions, roots: smooth functions of one operand.
 
 All take floats or complex numbers (`cbrt` only floats), keep shape and dtype, and raise TypeError for other dtypes.
 """
@@ -266,100 +266,6 @@ class Atan(ReciprocalDerivative):
         return add(mul(x, x), 1.0)
 
 
-# ------------------------------------------------------------------ hyperbolic functions
-
-
-@final
-class Sinh(Transcendental):
-    """The hyperbolic sine, elementwise."""
-
-    __slots__ = ()
-    name = "sinh"
-    hlo = "chlo.sinh"
-    complex_rule = ComplexRule(lower=complex_lowering.emit_sinh)
-    ufunc = np.sinh
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return cosh(x)
-
-
-@final
-class Cosh(Transcendental):
-    """The hyperbolic cosine, elementwise."""
-
-    __slots__ = ()
-    name = "cosh"
-    hlo = "chlo.cosh"
-    complex_rule = ComplexRule(lower=complex_lowering.emit_cosh)
-    ufunc = np.cosh
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return sinh(x)
-
-
-@final
-class Tanh(Transcendental):
-    """The hyperbolic tangent, elementwise."""
-
-    __slots__ = ()
-    name = "tanh"
-    hlo = "stablehlo.tanh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_tanh, kernel=complex_kernels.complex_tanh)
-    ufunc = np.tanh
-    domain = INEXACT_WITH_COMPLEX_FIXUP
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return mul(add(out, 1.0), sub(1.0, out))
-
-
-@final
-class Asinh(Transcendental):
-    """The inverse hyperbolic sine, elementwise."""
-
-    __slots__ = ()
-    name = "asinh"
-    hlo = "chlo.asinh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_asinh)
-    ufunc = np.arcsinh
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return rsqrt(add(mul(x, x), 1.0))
-
-
-@final
-class Acosh(Transcendental):
-    """The inverse hyperbolic cosine, elementwise: non-negative for real `x`, NaN for real `x` below 1."""
-
-    __slots__ = ()
-    name = "acosh"
-    hlo = "chlo.acosh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_acosh)
-    ufunc = np.arccosh
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return rsqrt(sub(mul(x, x), 1.0))
-
-
-@final
-class Atanh(Transcendental):
-    """The inverse hyperbolic tangent, elementwise; NaN for real `x` outside of [-1, 1]."""
-
-    __slots__ = ()
-    name = "atanh"
-    hlo = "chlo.atanh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_atanh)
-    ufunc = np.arctanh
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return div(div(1.0, add(x, 1.0)), sub(1.0, x))
-
-
 # ------------------------------------------------------------------ roots
 
 
@@ -432,12 +338,6 @@ TAN: Final = Tan()
 ASIN: Final = Asin()
 ACOS: Final = Acos()
 ATAN: Final = Atan()
-SINH: Final = Sinh()
-COSH: Final = Cosh()
-TANH: Final = Tanh()
-ASINH: Final = Asinh()
-ACOSH: Final = Acosh()
-ATANH: Final = Atanh()
 SQRT: Final = Sqrt()
 RSQRT: Final = Rsqrt()
 CBRT: Final = Cbrt()
@@ -463,7 +363,17 @@ def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns 2 to the power `x`, elementwise; `accuracy` is that of `exp`.
+    """Returns 2 to the power `x`, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
@@ -472,7 +382,17 @@ def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns `exp(x) - 1`, elementwise, without cancellation near 0; `accuracy` is that of `exp`.
+    """Returns `exp(x) - 1`, elementwise, without cancellation near 0.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> expm1(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -481,7 +401,17 @@ def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the natural logarithm, elementwise; `accuracy` is that of `exp`.
+    """Returns the natural logarithm, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype; -inf at 0, NaN for negative floats.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> log(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -490,7 +420,17 @@ def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns `log(1 + x)`, elementwise, without cancellation near 0; `accuracy` is that of `exp`.
+    """Returns `log(1 + x)`, elementwise, without cancellation near 0.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype; -inf at -1, NaN for floats below.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> log1p(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -499,7 +439,17 @@ def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the logistic function `1 / (1 + exp(-x))`, elementwise; `accuracy` is that of `exp`.
+    """Returns the logistic function `1 / (1 + exp(-x))`, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> logistic(0.0)
     Array(0.5, dtype=float32, weak_type=True)
@@ -508,7 +458,17 @@ def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the sine of `x` (in radians), elementwise; `accuracy` is that of `exp`.
+    """Returns the sine of an angle, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number: angles in radians.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> sin(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -517,7 +477,17 @@ def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the cosine of `x` (in radians), elementwise; `accuracy` is that of `exp`.
+    """Returns the cosine of an angle, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number: angles in radians.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> cos(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -526,7 +496,17 @@ def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the tangent of `x` (in radians), elementwise; `accuracy` is that of `exp`.
+    """Returns the tangent of an angle, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number: angles in radians.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> tan(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -535,7 +515,16 @@ def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def asin(x: ArrayLike) -> Array:
-    """Returns the inverse sine of `x`, elementwise: an angle between -π/2 and π/2.
+    """Returns the inverse sine, elementwise: an angle between -π/2 and π/2.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+
+    Returns:
+        An array of the same shape and dtype; NaN for floats outside of [-1, 1].
+
+    Raises:
+        TypeError: `x` is not a float or complex number.
 
     >>> asin(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -544,7 +533,16 @@ def asin(x: ArrayLike) -> Array:
 
 
 def acos(x: ArrayLike) -> Array:
-    """Returns the inverse cosine of `x`, elementwise: an angle between 0 and π.
+    """Returns the inverse cosine, elementwise: an angle between 0 and π.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+
+    Returns:
+        An array of the same shape and dtype; NaN for floats outside of [-1, 1].
+
+    Raises:
+        TypeError: `x` is not a float or complex number.
 
     >>> acos(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -553,7 +551,16 @@ def acos(x: ArrayLike) -> Array:
 
 
 def atan(x: ArrayLike) -> Array:
-    """Returns the inverse tangent of `x`, elementwise: an angle between -π/2 and π/2.
+    """Returns the inverse tangent, elementwise: an angle between -π/2 and π/2.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number.
 
     >>> atan(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -561,62 +568,18 @@ def atan(x: ArrayLike) -> Array:
     return bind1(ATAN, x)
 
 
-def sinh(x: ArrayLike) -> Array:
-    """Returns the hyperbolic sine, elementwise.
-
-    >>> sinh(0.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(SINH, x)
-
-
-def cosh(x: ArrayLike) -> Array:
-    """Returns the hyperbolic cosine, elementwise.
-
-    >>> cosh(0.0)
-    Array(1., dtype=float32, weak_type=True)
-    """
-    return bind1(COSH, x)
-
-
-def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the hyperbolic tangent, elementwise; `accuracy` is that of `exp`.
-
-    >>> tanh(0.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(TANH if accuracy is None else Tanh(check_accuracy("tanh", accuracy)), x)
-
-
-def asinh(x: ArrayLike) -> Array:
-    """Returns the inverse hyperbolic sine, elementwise.
-
-    >>> asinh(0.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(ASINH, x)
-
-
-def acosh(x: ArrayLike) -> Array:
-    """Returns the inverse hyperbolic cosine, elementwise: non-negative for real `x`, NaN for real `x` below 1.
-
-    >>> acosh(1.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(ACOSH, x)
-
-
-def atanh(x: ArrayLike) -> Array:
-    """Returns the inverse hyperbolic tangent, elementwise; NaN for real `x` outside of [-1, 1].
-
-    >>> atanh(0.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(ATANH, x)
-
-
 def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the square root, elementwise; `accuracy` is that of `exp`.
+    """Returns the square root, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype; NaN for negative floats.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> sqrt(4.0)
     Array(2., dtype=float32, weak_type=True)
@@ -625,7 +588,17 @@ def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the reciprocal square root `1 / sqrt(x)`, elementwise; `accuracy` is that of `exp`.
+    """Returns the reciprocal square root `1 / sqrt(x)`, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype; NaN for negative floats.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> rsqrt(4.0)
     Array(0.5, dtype=float32, weak_type=True)
@@ -634,7 +607,17 @@ def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Returns the cube root, elementwise, for floats; `accuracy` is that of `exp`.
+    """Returns the cube root, elementwise.
+
+    Args:
+        x: Array of floats, or a float.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float, or `accuracy` has another type.
 
     >>> cbrt(8.0)
     Array(2., dtype=float32, weak_type=True)

@@ -49,17 +49,6 @@ class GatherDimensionNumbers:
     """Operand axes that are paired with the axes `start_indices_batching_dims` of the indices. None by default."""
     start_indices_batching_dims: Dimensions = field(default=(), converter=_axes)
 
-    def windows(self, operand: Shape, sizes: Shape) -> IndexedWindows:
-        """Returns the windows of these sizes into an operand of this shape."""
-        return IndexedWindows(
-            operand,
-            sizes,
-            self.collapsed_slice_dims,
-            self.start_index_map,
-            self.operand_batching_dims,
-            self.start_indices_batching_dims,
-        )
-
 
 @final
 @frozen
@@ -111,7 +100,15 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
 
     def windows(self, operand: Shape) -> IndexedWindows:
         """Returns the windows into an operand of this shape."""
-        return self.dimension_numbers.windows(operand, self.slice_sizes)
+        n = self.dimension_numbers
+        return IndexedWindows(
+            operand,
+            self.slice_sizes,
+            n.collapsed_slice_dims,
+            n.start_index_map,
+            n.operand_batching_dims,
+            n.start_indices_batching_dims,
+        )
 
     @override
     @memoize_aval("dimension_numbers", "slice_sizes")

@@ -207,7 +207,21 @@ def scatter_sub(
 ) -> Array:
     """Returns `operand` with `updates` subtracted from windows at the given indices.
 
-    Updates of one element accumulate. The arguments and errors are those of `scatter`.
+    Args:
+        operand: Array.
+        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
+        updates: Array of the same dtype: a window for each index vector.
+        dimension_numbers: Which axes of operand, indices and updates correspond.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
+
+    Returns:
+        An array with the shape and dtype of `operand`. Updates of one element accumulate.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
+        ValueError: The indices are not integers, or the mode is unknown.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_sub(np.ones((3, 1)), np.array([[2], [2]]), np.full((2, 1), 3.0), rows).tolist()
@@ -272,8 +286,23 @@ def scatter_mul(
 ) -> Array:
     """Returns `operand` with windows at the given indices multiplied by `updates`.
 
-    Updates of one element accumulate. The arguments and errors are those of `scatter`. Derivatives with respect to
-    `updates` are faster with `unique_indices=True`; without it, updates are sorted.
+    Derivatives with respect to `updates` are faster with `unique_indices=True`; without it, updates are sorted.
+
+    Args:
+        operand: Array.
+        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
+        updates: Array of the same dtype: a window for each index vector.
+        dimension_numbers: Which axes of operand, indices and updates correspond.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
+
+    Returns:
+        An array with the shape and dtype of `operand`. Updates of one element accumulate.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
+        ValueError: The indices are not integers, or the mode is unknown.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_mul(np.ones((3, 1)), np.array([[2], [2]]), np.full((2, 1), 3.0), rows).tolist()
@@ -369,7 +398,21 @@ def scatter_min(
 ) -> Array:
     """Returns `operand` with the elementwise minimum of its windows at the given indices and `updates`.
 
-    NaN propagates. The arguments and errors are those of `scatter`.
+    Args:
+        operand: Array.
+        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
+        updates: Array of the same dtype: a window for each index vector.
+        dimension_numbers: Which axes of operand, indices and updates correspond.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
+
+    Returns:
+        An array with the shape and dtype of `operand`. NaN propagates.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
+        ValueError: The indices are not integers, or the mode is unknown.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_min(np.ones((3, 1)), np.array([[2], [2]]), np.array([[3.0], [-1.0]]), rows).tolist()
@@ -391,7 +434,21 @@ def scatter_max(
 ) -> Array:
     """Returns `operand` with the elementwise maximum of its windows at the given indices and `updates`.
 
-    NaN propagates. The arguments and errors are those of `scatter`.
+    Args:
+        operand: Array.
+        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
+        updates: Array of the same dtype: a window for each index vector.
+        dimension_numbers: Which axes of operand, indices and updates correspond.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
+
+    Returns:
+        An array with the shape and dtype of `operand`. NaN propagates.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
+        ValueError: The indices are not integers, or the mode is unknown.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_max(np.ones((3, 1)), np.array([[2], [2]]), np.array([[3.0], [-1.0]]), rows).tolist()

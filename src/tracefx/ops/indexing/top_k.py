@@ -393,7 +393,24 @@ def approx_min_k(
 ) -> tuple[Array, Array]:
     """Returns approximately the `k` least floats along an axis, in ascending order, and their indices.
 
-    The arguments and errors are those of `approx_max_k`.
+    Accelerators may miss some; the CPU finds all.
+
+    Args:
+        operand: Array of floats.
+        k: How many elements, static; at most the size of the axis.
+        reduction_dimension: The axis to search. The last one by default.
+        recall_target: The expected fraction of the true results that is found. 0.95 by default.
+        reduction_input_size_override: The size of the whole axis, if `operand` has only a part of it; determines the
+            number of results. -1, the default, means the size of the axis.
+        aggregate_to_topk: Whether to reduce the candidates to `k` results. True by default; False returns more.
+
+    Returns:
+        A pair of arrays: values, and indices (`i32`).
+
+    Raises:
+        TypeError: `operand` is a scalar.
+        ValueError: `k` is not positive or greater than the axis, `operand` does not have a float dtype, or another
+            argument is out of range.
 
     >>> values, places = approx_min_k(np.array([9.0, 3.0, 6.0]), 2)
     >>> values.tolist(), places.tolist()

@@ -421,9 +421,18 @@ def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Returns the logical OR of `operand` over `axes`; for integers, the bitwise OR. False or 0 for no elements.
+    """Returns the logical OR of `operand` over `axes`; for integers, the bitwise OR.
 
-    The arguments and errors are those of `reduce_and`.
+    Args:
+        operand: Array of booleans or integers.
+        axes: Distinct, non-negative axes.
+
+    Returns:
+        An array without these axes, of the same dtype; False (no bits set) for no elements.
+
+    Raises:
+        AxisError: An axis is out of bounds or repeated.
+        TypeError: `operand` has another dtype.
 
     >>> reduce_or(np.array([[True, True], [False, False]]), (1,))
     Array([ True, False], dtype=bool)
@@ -434,7 +443,16 @@ def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
 def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
     """Returns the logical XOR (parity) of `operand` over `axes`; for integers, the bitwise XOR.
 
-    False or 0 for no elements. The arguments and errors are those of `reduce_and`.
+    Args:
+        operand: Array of booleans or integers.
+        axes: Distinct, non-negative axes.
+
+    Returns:
+        An array without these axes, of the same dtype; False (no bits set) for no elements.
+
+    Raises:
+        AxisError: An axis is out of bounds or repeated.
+        TypeError: `operand` has another dtype.
 
     >>> reduce_xor(np.array([[True, True], [True, False]]), (1,))
     Array([False,  True], dtype=bool)

@@ -119,7 +119,13 @@ def broadcast_shapes(*shapes: Sequence[SupportsIndex]) -> Shape:
 
 
 def shape_as_value(shape: Sequence[SupportsIndex]) -> Array:
-    """Returns a shape as an array of integers: `i32[rank]`, or `i64[rank]` if a size exceeds 32 bits.
+    """Returns a shape as an array of integers.
+
+    Args:
+        shape: The sizes, static integers.
+
+    Returns:
+        A vector of integers: `i32[rank]`, or `i64[rank]` if a size exceeds 32 bits.
 
     >>> shape_as_value((2, 3))
     Array([2, 3], dtype=int32)

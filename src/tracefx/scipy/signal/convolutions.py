@@ -11,10 +11,11 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.values import Value, as_value
 from tracefx.numpy import fft
+from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.convolution import sliding_dot
 from tracefx.numpy.operand_promotion import convert_dtype, inexact_dtype, promote_dtypes
 from tracefx.numpy.shapes import flip
-from tracefx.numpy.ufuncs import conjugate, multiply
+from tracefx.numpy.ufuncs import multiply
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.shape import slicing
 from tracefx.ops.static_integers import canonicalize_axes

@@ -50,6 +50,9 @@ class Rotation:
 
         Args:
             rotations: arrays of rotations.
+
+        Returns:
+            an array of all these rotations.
         """
         return cls(fnp.concatenate([rotation.quat for rotation in rotations]))
 
@@ -62,6 +65,9 @@ class Rotation:
                 in `"XYZ"`, for intrinsic rotations about the rotated axes.
             angles: `f32[..., n]`, one angle for each axis.
             degrees: whether angles are in degrees; in radians by default.
+
+        Returns:
+            `[...]` rotations.
 
         Raises:
             ValueError: if `seq` is invalid, or the number of angles differs from that of axes.
@@ -94,6 +100,9 @@ class Rotation:
 
         Args:
             matrix: `f32[..., 3, 3]`.
+
+        Returns:
+            `[...]` rotations.
         """
         m = fnp.asarray(matrix)
         trace = m[..., 0, 0] + m[..., 1, 1] + m[..., 2, 2]
@@ -124,6 +133,9 @@ class Rotation:
 
         Args:
             mrp: `f32[..., 3]`.
+
+        Returns:
+            `[...]` rotations.
         """
         v = fnp.asarray(mrp)
         size = fnp.sum(v * v, -1, keepdims=True) + 1
@@ -135,6 +147,9 @@ class Rotation:
 
         Args:
             quat: `f32[..., 4]`, nonzero, with the real part last.
+
+        Returns:
+            `[...]` rotations.
         """
         return cls(_normalize(fnp.asarray(quat)))
 
@@ -145,6 +160,9 @@ class Rotation:
         Args:
             rotvec: `f32[..., 3]`.
             degrees: whether angles are in degrees; in radians by default.
+
+        Returns:
+            `[...]` rotations.
         """
         v = fnp.asarray(rotvec)
         if degrees:
@@ -163,6 +181,9 @@ class Rotation:
         Args:
             num: the number of rotations; None creates a single one.
             dtype: the dtype of the quaternion.
+
+        Returns:
+            an array of `num` rotations, or a single one.
         """
         one = fnp.array([0.0, 0.0, 0.0, 1.0], dtype=dtype)
         return cls(one if num is None else fnp.broadcast_to(one, (num, 4)))
@@ -174,6 +195,9 @@ class Rotation:
         Args:
             random_key: a random key.
             num: the number of rotations; None draws a single one.
+
+        Returns:
+            an array of `num` rotations, or a single one.
         """
         return cls(_normalize(normal(random_key, (4,) if num is None else (num, 4))))
 
@@ -357,6 +381,9 @@ class Slerp:
         Args:
             times: `f32[n]`, increasing.
             rotations: an array of `n >= 2` rotations.
+
+        Returns:
+            a function from times to rotations.
 
         Raises:
             TypeError: if `rotations` is not a `Rotation`.

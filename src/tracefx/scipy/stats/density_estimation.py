@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, final
 
 from attrs import frozen
 
@@ -125,11 +125,31 @@ class gaussian_kde:
         return self.evaluate(points)
 
     def pdf(self, x: ArrayLike) -> Array:
-        """Evaluates the density at points; the same as `evaluate`."""
+        """Evaluates the density at points; the same as `evaluate`.
+
+        Args:
+            x: `f32[m]` or `f32[d, m]`: `m` points.
+
+        Returns:
+            The densities, `f32[m]`.
+
+        Raises:
+            ValueError: if points don't have `d` components.
+        """
         return self.evaluate(x)
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """Computes the logarithm of the density at points, `f32[m]` or `f32[d, m]`."""
+        """Computes the logarithm of the density at points.
+
+        Args:
+            x: `f32[m]` or `f32[d, m]`: `m` points.
+
+        Returns:
+            The logarithms, `f32[m]`.
+
+        Raises:
+            ValueError: if points don't have `d` components.
+        """
         return special.logsumexp(self._exponents(x), axis=-1, b=self.weights)
 
     def _exponents(self, points: ArrayLike) -> Array:
@@ -227,12 +247,28 @@ class gaussian_kde:
             raise ValueError(f"integrate_kde: both must have the same number of components, got {self.d} and {other.d}")
         return fnp.sum(other.weights * self._overlap(self.covariance + other.covariance, other.dataset))
 
-    def integrate_box(self, low_bounds: object, high_bounds: object, maxpts: object = None) -> Array:
-        """Not supported: raises NotImplementedError. For one component there is `integrate_box_1d`."""
+    def integrate_box(self, low_bounds: object, high_bounds: object, maxpts: object = None) -> NoReturn:
+        """Raises NotImplementedError. For one component there is `integrate_box_1d`.
+
+        Args:
+            low_bounds: ignored.
+            high_bounds: ignored.
+            maxpts: ignored.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError("integrate_box: only intervals are supported; use integrate_box_1d")
 
     def set_bandwidth(self, bw_method: object = None) -> None:
-        """Not supported: raises NotImplementedError. Estimates are immutable."""
+        """Raises NotImplementedError, since estimates are immutable.
+
+        Args:
+            bw_method: ignored.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError("set_bandwidth: estimates are immutable; create one with another bw_method")
 
     # -------------------------------------------------------------- samples
