@@ -60,7 +60,9 @@ CHAPTERS: Final[Sequence[Chapter]] = (
                 "typeof show",
             ),
             Page(
-                "Rules and memory", "transforms.custom_derivatives transforms.checkpointing transforms.saved_residuals"
+                "Rules and memory",
+                "transforms.custom_derivatives transforms.custom_gradients transforms.closure_conversion"
+                " transforms.checkpointing transforms.saved_residuals",
             ),
             Page("Arrays", "core.array"),
             Page(

@@ -55,10 +55,10 @@ from tracefx.transforms.checkpointing import Checkpoint as Checkpoint
 from tracefx.transforms.checkpointing import checkpoint as checkpoint
 from tracefx.transforms.checkpointing import checkpoint_name as checkpoint_name
 from tracefx.transforms.checkpointing import remat as remat
-from tracefx.transforms.custom_derivatives import closure_convert as closure_convert
-from tracefx.transforms.custom_derivatives import custom_gradient as custom_gradient
+from tracefx.transforms.closure_conversion import closure_convert as closure_convert
 from tracefx.transforms.custom_derivatives import custom_jvp as custom_jvp
 from tracefx.transforms.custom_derivatives import custom_vjp as custom_vjp
+from tracefx.transforms.custom_gradients import custom_gradient as custom_gradient
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
 from tracefx.transforms.devices import default_device as default_device

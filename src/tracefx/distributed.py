@@ -140,6 +140,9 @@ def _local_ids(value: int | Sequence[int] | None) -> tuple[int, ...] | None:
 def is_initialized() -> bool:
     """Returns whether this process has joined others by `initialize`.
 
+    Returns:
+        A Python bool.
+
     >>> is_initialized()
     False
     """
@@ -220,6 +223,9 @@ def all_gather(tree: PyTree) -> Any:
     Args:
         tree: A pytree of arrays or numbers. Structure, shapes and dtypes are the same in all processes, all of which
             call this.
+
+    Returns:
+        A pytree of the same structure; entry `i` of each array is that of process `i`.
 
     >>> all_gather({"loss": np.float32(0.5)})
     {'loss': array([0.5], dtype=float32)}

@@ -55,6 +55,9 @@ def canonicalize_dtype(dtype: DTypeLike | None, allow_extended_dtype: bool = Fal
         allow_extended_dtype: Accepted for compatibility with JAX, without effect: dtypes of random keys are always
             allowed.
 
+    Returns:
+        The dtype, a NumPy `dtype`.
+
     Raises:
         TypeError: If `dtype` is not a dtype.
 
@@ -70,6 +73,12 @@ def itemsize_bits(dtype: DTypeLike) -> int:
 
     Args:
         dtype: A dtype or its name.
+
+    Returns:
+        The number of bits: 4 for `int4`, although a NumPy array of this dtype takes a byte per element.
+
+    Raises:
+        TypeError: If `dtype` is not a dtype.
 
     >>> itemsize_bits("int4"), itemsize_bits("complex64")
     (4, 64)
@@ -88,6 +97,9 @@ def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: bool
         *args: Arrays, numbers, dtypes or names of dtypes.
         return_weak_type_flag: Whether the result is a pair of the dtype and of whether it is weak. False by default.
 
+    Returns:
+        The dtype, or a pair `(dtype, is_weak)` with `return_weak_type_flag`.
+
     Raises:
         TypePromotionError: If the dtypes have no common dtype. It is a TypeError and a ValueError.
 
@@ -103,6 +115,12 @@ def scalar_type_of(x: ArrayLike | DTypeLike) -> type[bool] | type[int] | type[fl
 
     Args:
         x: An array, a number, a dtype, or its name.
+
+    Returns:
+        The type.
+
+    Raises:
+        TypeError: If `x` is neither an array nor a dtype.
 
     >>> scalar_type_of("bfloat16"), scalar_type_of(True)
     (<class 'float'>, <class 'bool'>)

@@ -6,9 +6,18 @@ from __future__ import annotations
 class ConcretizationError(TypeError):
     """A concrete value is required, but the value is traced, so only its shape and dtype are known.
 
+    Under `jit`, and in the functions of `scan`, `cond` and other control flow, Python code runs once, for all values of
+    the arguments. Compute with functions of `tracefx.numpy` and `tracefx.lax` instead, or mark the argument as static.
+
     Args:
         message: The message.
-        detail: The origin of the tracer as a sentence, for callers that extend the message.
+        detail: The origin of the tracer as a sentence, for callers that extend the message. Empty by default.
+
+    >>> from tracefx import jit
+    >>> jit(lambda x: float(x) + 1.0)(2.0)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.ConcretizationError: this use needs a concrete value, ...
     """
 
     def __init__(self, message: str, detail: str = "") -> None:
@@ -17,27 +26,85 @@ class ConcretizationError(TypeError):
 
 
 class TracerBoolConversionError(ConcretizationError):
-    """A tracer is converted to a bool, as in `if x > 0:` inside a jitted function."""
+    """A tracer is converted to a bool, as in `if x > 0:` inside a jitted function.
+
+    `tracefx.numpy.where` selects between arrays, and `tracefx.lax.cond` between functions.
+
+    >>> from tracefx import jit
+    >>> jit(lambda x: x if x > 0 else -x)(2.0)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.TracerBoolConversionError: a truth value needs a concrete value, ...
+    """
 
 
 class TracerIntegerConversionError(ConcretizationError):
-    """A tracer is converted to a Python integer, as in `range(x)` inside a jitted function."""
+    """A tracer is converted to a Python integer, as in `range(x)` inside a jitted function.
+
+    Shapes, and the lengths of Python loops, must be known when a program is traced. For a loop of traced length there
+    is `tracefx.lax.fori_loop`.
+
+    >>> from tracefx import jit
+    >>> jit(lambda n: sum(i * i for i in range(n)))(3)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.TracerIntegerConversionError: a Python integer needs a concrete value, ...
+    """
 
 
 class TracerArrayConversionError(ConcretizationError):
-    """A tracer is converted to a NumPy array, which requires its elements."""
+    """A tracer is converted to a NumPy array, which requires its elements.
+
+    The functions of NumPy compute with concrete arrays; those of `tracefx.numpy` with tracers, too. `pure_callback`
+    calls NumPy when a compiled program runs.
+
+    >>> import numpy as np
+    >>> from tracefx import jit
+    >>> jit(np.asarray)(2.0)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.TracerArrayConversionError: a NumPy array needs a concrete value, ...
+    """
 
 
 class EscapedTracerError(TypeError):
-    """A tracer is used after or outside the transformation that created it."""
+    """A tracer is used after or outside the transformation that created it.
+
+    Return values from transformed functions instead of storing them in variables, attributes or containers outside.
+
+    >>> from tracefx import jit
+    >>> stored = []
+    >>> y = jit(lambda x: stored.append(x) or 2.0 * x)(1.0)
+    >>> stored[0] + 1.0
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.EscapedTracerError: escaped tracer: StageTracer(f32[]) was made by jit, ...
+    """
 
 
 class DeletedArrayError(RuntimeError, ValueError):
-    """An array is read after its deletion or donation. JAX raises RuntimeError or ValueError, depending on the use."""
+    """An array is read after its deletion or donation. JAX raises RuntimeError or ValueError, depending on the use.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import jit
+    >>> x = fnp.ones(3)
+    >>> y = jit(lambda x: 2.0 * x, donate_argnums=0)(x)
+    >>> print(x)
+    Traceback (most recent call last):
+        ...
+    tracefx.xla.runtime.bindings.DeletedBufferError: float32[3] was deleted, ...
+    """
 
 
 class PlatformError(RuntimeError, ValueError):
-    """A platform has no devices, or its plug-in fails to load. JAX raises RuntimeError."""
+    """A platform has no devices, or its plug-in fails to load. JAX raises RuntimeError.
+
+    >>> from tracefx import devices
+    >>> devices("abacus")
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.PlatformError: there are no devices of platform 'abacus', ...
+    """
 
 
 class UnsupportedJaxlibError(ImportError):
@@ -45,36 +112,127 @@ class UnsupportedJaxlibError(ImportError):
 
 
 class MissingRuleError(NotImplementedError):
-    """A handler needs a rule that a primitive does not define."""
+    """A handler needs a rule that a primitive does not define.
+
+    >>> from tracefx import jit
+    >>> from tracefx.extend import Primitive, bind1
+    >>> class Cube(Primitive):
+    ...     name = "cube"
+    ...     def impl(self, x):
+    ...         return [x**3]
+    >>> jit(lambda x: bind1(Cube(), x))(2.0)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.MissingRuleError: primitive 'cube' has no abstract_eval rule: in class Cube, ...
+    """
 
 
 class JaxprTypeError(TypeError):
-    """A jaxpr is not well formed; see `check_jaxpr`."""
+    """A jaxpr is not well formed; see `check_jaxpr`.
+
+    >>> from attrs import evolve
+    >>> from tracefx import check_jaxpr, make_jaxpr
+    >>> jaxpr = make_jaxpr(lambda x: 2.0 * x)(1.0).jaxpr
+    >>> check_jaxpr(evolve(jaxpr, eqns=()))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.JaxprTypeError: output 0: variable b is used here but bound nowhere before
+    """
 
 
 class ParseError(ValueError):
-    """Text or bytes cannot be parsed as a program."""
+    """Text or bytes cannot be parsed as a program.
+
+    >>> from tracefx import parse_jaxpr
+    >>> parse_jaxpr("{ lambda ; a:f32[]. let in (b,) }")
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.ParseError: line 1, column 29: variable 'b' is bound nowhere before
+    ...
+    """
 
 
 class SerializationError(TypeError):
-    """A program contains something that cannot be serialized, e.g. a function."""
+    """A program contains something that cannot be serialized, e.g. a function.
+
+    >>> from tracefx import debug, make_jaxpr
+    >>> from tracefx.programs import serialize
+    >>> serialize(make_jaxpr(lambda x: debug.print("{}", x))(1.0))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.SerializationError: equation 0 of 1 ...
+    """
 
 
 class HandlerStateError(RuntimeError):
-    """A `with handling(...)` block is entered twice or left out of order, or an `Interpreter` does not run."""
+    """A `with handling(...)` block is entered twice or left out of order, or an `Interpreter` does not run.
+
+    >>> from tracefx import current, handling
+    >>> from tracefx.testing import IdentityHandler
+    >>> block = handling(IdentityHandler(current()))
+    >>> with block:
+    ...     with block:
+    ...         pass
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.HandlerStateError: the `with` block of identity has been entered already; ...
+    """
 
 
 class TypePromotionError(TypeError, ValueError):
-    """Operands have no common dtype. JAX's error of this name is a ValueError."""
+    """Operands have no common dtype. JAX's error of this name is a ValueError.
+
+    >>> import tracefx.numpy as fnp
+    >>> fnp.add(fnp.ones(2), fnp.array([0.5, 0.5], "float8_e4m3fn"))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.TypePromotionError: float32 and float8_e4m3fn have no dtype in common ...
+    """
 
 
 class ClosedOverTracerError(EscapedTracerError):
-    """A function with a custom rule closes over a tracer that must be an explicit argument for the rule."""
+    """A function with a custom rule closes over a tracer that must be an explicit argument for the rule.
+
+    >>> from tracefx import custom_jvp, grad
+    >>> def f(x):
+    ...     scaled = custom_jvp(lambda y: x * y)
+    ...     scaled.defjvp(lambda primals, tangents: (scaled(*primals), x * tangents[0]))
+    ...     return scaled(x)
+    >>> grad(f)(2.0)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.ClosedOverTracerError: <lambda>, or a rule of it, ...
+    """
 
 
 class CotangentError(TypeError, ValueError):
-    """Cotangents differ from the outputs in structure, shape or dtype. JAX raises ValueError."""
+    """Cotangents differ from the outputs in structure, shape or dtype. JAX raises ValueError.
+
+    >>> from tracefx import vjp
+    >>> y, pull = vjp(lambda x: x * x, 3.0)
+    >>> pull((1.0, 1.0))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.CotangentError: the vjp function: cotangents does not have the right structure. ...
+    """
 
 
 class NotLinearError(TypeError):
-    """A function that is to be transposed is not linear."""
+    """A function that is to be transposed is not linear.
+
+    `linear_transpose` transposes functions, and so does forward mode with the backward rule of a `custom_vjp` function.
+
+    >>> from tracefx import linear_transpose
+    >>> linear_transpose(lambda x: x * x, 1.0)(1.0)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.NotLinearError: the transposed function is not linear in its inputs: ...
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import custom_vjp, jvp
+    >>> clipped = custom_vjp(lambda x: x)
+    >>> clipped.defvjp(lambda x: (x, None), lambda res, ct: (fnp.clip(ct, -1.0, 1.0),))
+    >>> jvp(clipped, (1.0,), (1.0,))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.NotLinearError: forward-mode differentiation of <lambda> transposes its backward pass, which ...
+    """

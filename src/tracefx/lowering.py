@@ -32,7 +32,14 @@ class IrValue(Protocol):
 @final
 @frozen
 class DenseI64Array:
-    """An attribute: an array of 64-bit integers, e.g. the dimensions of a reduction."""
+    """An attribute: an array of 64-bit integers, e.g. the dimensions of a reduction.
+
+    Args:
+        values: The integers.
+
+    >>> DenseI64Array((0, 2))
+    DenseI64Array(values=(0, 2))
+    """
 
     values: tuple[int, ...]
 
@@ -40,7 +47,14 @@ class DenseI64Array:
 @final
 @frozen
 class MlirText:
-    """An attribute in MLIR syntax, e.g. `#stablehlo<comparison_direction LT>`."""
+    """An attribute in MLIR syntax.
+
+    Args:
+        mlir: The text.
+
+    >>> MlirText("#stablehlo<comparison_direction LT>").mlir
+    '#stablehlo<comparison_direction LT>'
+    """
 
     mlir: str
 
@@ -109,11 +123,29 @@ class Builder(Protocol):
         attrs: Mapping[str, Attr] = ...,
         regions: Sequence[Region] = ...,
     ) -> list[IrValue]:
-        """Emits the operation `name` (e.g. `stablehlo.add`) and returns its results, with the avals `outs`."""
+        """Emits an operation and returns its results.
+
+        Args:
+            name: The name of the operation, e.g. `stablehlo.add`.
+            operands: The operands.
+            outs: The avals of the results.
+            attrs: The attributes by name. None by default.
+            regions: The regions. None by default.
+
+        Returns:
+            The results.
+        """
         ...
 
     def constant(self, value: Literal | NDArray) -> IrValue:
-        """Emits a constant."""
+        """Emits a constant.
+
+        Args:
+            value: The value: a literal or a NumPy array.
+
+        Returns:
+            The constant.
+        """
         ...
 
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
@@ -131,11 +163,27 @@ class Builder(Protocol):
         ...
 
     def inline(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
-        """Emits the equations of a jaxpr without constants."""
+        """Emits the equations of a jaxpr without constants.
+
+        Args:
+            jaxpr: The jaxpr.
+            operands: Its inputs.
+
+        Returns:
+            Its outputs.
+        """
         ...
 
     def lower_fun(self, function: Callable[..., Sequence[Value]], operands: Sequence[IrValue]) -> list[IrValue]:
-        """Emits the primitives that a function binds: for rules that expand into primitives on some platforms only."""
+        """Emits the primitives that a function binds: for rules that expand into primitives on some platforms only.
+
+        Args:
+            function: A function of values.
+            operands: Its arguments.
+
+        Returns:
+            Its results.
+        """
         ...
 
     def loop(self, carry: Sequence[IrValue], condition: RegionBuilder, body: RegionBuilder) -> list[IrValue]:
@@ -158,11 +206,30 @@ class Builder(Protocol):
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
     ) -> list[IrValue]:
-        """Emits a conditional: the results of the branch at `index`, an `i32[]`; of the last one if out of bounds."""
+        """Emits a conditional.
+
+        Args:
+            index: The number of the branch, an `i32[]`. Out of bounds it means the last one.
+            branches: A function for each branch, which emits its body.
+            operands: The arguments of each branch.
+            outs: The avals of the results.
+
+        Returns:
+            The results of the branch that runs.
+        """
         ...
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
-        """Emits a call of a function with the body `jaxpr`. All calls of the same jaxpr share one function."""
+        """Emits a call of a function with the body `jaxpr`. All calls of the same jaxpr share one function.
+
+        Args:
+            name: The name of the function in the module.
+            jaxpr: Its body.
+            operands: Its arguments.
+
+        Returns:
+            The results.
+        """
         ...
 
     def composite(
@@ -260,13 +327,34 @@ class Builder(Protocol):
 
 
 class Lowerable:
-    """A capability: the primitive can be compiled."""
+    """A capability: the primitive can be compiled.
+
+    >>> import numpy as np
+    >>> from tracefx import jit
+    >>> from tracefx.extend import bind1
+    >>> class Negate(Primitive, Lowerable):
+    ...     name = "negate"
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    ...     def lower(self, builder, x):
+    ...         return builder.emit("stablehlo.negate", [x], [x.aval])
+    >>> jit(lambda x: bind1(Negate(), x))(np.arange(3.0))
+    Array([-0., -1., -2.], dtype=float32)
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        """Emits the primitive in StableHLO and returns its results."""
+        """Emits the primitive in StableHLO.
+
+        Args:
+            builder: Emits operations.
+            *operands: The operands in the module.
+
+        Returns:
+            The results in the module.
+        """
         raise missing_rule_error(self, "lower", "define lower(self, builder, *operands)")
 
     def lower_with_avals(

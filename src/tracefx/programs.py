@@ -60,6 +60,9 @@ def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
         provenance: Whether equations keep their source locations (file, line, function) and `named_scope`s. False by
             default: these reveal details of the machine, and make the bytes depend on it.
 
+    Returns:
+        The bytes.
+
     Raises:
         SerializationError: If the program contains Python functions: callbacks, rules of `custom_jvp` and the like,
             policies of `checkpoint`. It is a TypeError, and shows the equation.
@@ -82,6 +85,9 @@ def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) ->
     Args:
         data: The bytes.
         *more: Primitive classes beside those of tracefx; they are found by their names.
+
+    Returns:
+        The program.
 
     Raises:
         ParseError: If the bytes are not a well-formed program. It is a ValueError, and says what is wrong at which

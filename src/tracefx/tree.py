@@ -102,6 +102,9 @@ def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
         tree: The pytree.
         is_leaf: A predicate of nodes that are treated as leaves. None by default.
 
+    Returns:
+        A Python bool; True for a pytree without leaves.
+
     >>> all({"a": True, "b": (1, None)}), all([True, 0])
     (True, False)
     """
@@ -120,6 +123,9 @@ def reduce_associative(
         tree: The pytree.
         identity: The result for a pytree without leaves; by default that is an error.
         is_leaf: A predicate of nodes that are treated as leaves. None by default.
+
+    Returns:
+        The combined value.
 
     Raises:
         TypeError: If there are no leaves and no `identity`.
@@ -152,6 +158,9 @@ def leaves_with_path(
         is_leaf: A predicate of nodes that are treated as leaves. None by default.
         is_leaf_takes_path: Whether `is_leaf` takes the path as its first argument. False by default.
 
+    Returns:
+        A list of pairs `(path, leaf)`.
+
     >>> [(keystr(path), leaf) for path, leaf in leaves_with_path({"a": [1, 2]})]
     [("['a'][0]", 1), ("['a'][1]", 2)]
     """
@@ -174,6 +183,9 @@ def map_with_path(
         is_leaf: A predicate of nodes of `tree` that are treated as leaves. None by default.
         is_leaf_takes_path: Whether `is_leaf` takes the path as its first argument. False by default.
 
+    Returns:
+        A pytree of the structure of `tree`.
+
     Raises:
         ValueError: If a pytree has another structure.
 
@@ -193,6 +205,9 @@ def broadcast(prefix_tree: PyTree, full_tree: PyTree, is_leaf: IsLeaf | None = N
         full_tree: The pytree that determines the structure.
         is_leaf: A predicate of nodes of `prefix_tree` that are treated as leaves. None by default.
 
+    Returns:
+        A pytree of the structure of `full_tree`, whose leaves are those of `prefix_tree`.
+
     Raises:
         ValueError: If `prefix_tree` is not a prefix of `full_tree`.
 
@@ -211,7 +226,11 @@ else:
     def static(**kwargs):
         """Declares a dataclass field as static: `register_dataclass` treats it as metadata, not as a child.
 
-        The arguments are those of `dataclasses.field`.
+        Args:
+            **kwargs: The arguments of `dataclasses.field`, such as `default`. Entries of `metadata` are kept.
+
+        Returns:
+            A dataclass field.
 
         >>> @register_dataclass
         ... @dataclasses.dataclass

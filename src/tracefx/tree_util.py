@@ -97,6 +97,10 @@ def flatten_one_level(tree: PyTree) -> tuple[Iterable[object], object]:
     Args:
         tree: A pytree node.
 
+    Returns:
+        The children, in order, and the metadata: hashable data that is part of the structure, such as the keys of a
+        dict.
+
     Raises:
         ValueError: If `tree` is a leaf.
 
@@ -114,6 +118,9 @@ def flatten_one_level_with_keys(tree: PyTree) -> tuple[Iterable[tuple[object, ob
 
     Args:
         tree: A pytree node.
+
+    Returns:
+        The pairs of keys and children, in order, and the metadata.
 
     Raises:
         ValueError: If `tree` is a leaf.
@@ -137,6 +144,9 @@ def is_tree_node(typ: object) -> bool:
     Args:
         typ: The type. For any other object the result is False.
 
+    Returns:
+        A Python bool. It is True for named tuples and for None's type, too.
+
     >>> is_tree_node(dict), is_tree_node(int)
     (True, False)
     """
@@ -152,6 +162,9 @@ def treedef_children(treedef: TreeDef) -> list[TreeDef]:
     Args:
         treedef: The structure of the pytree.
 
+    Returns:
+        A list of structures; empty for a leaf.
+
     >>> treedef_children(tree_structure((1, [2, 3])))
     [PyTreeDef(*), PyTreeDef([*, *])]
     """
@@ -164,6 +177,9 @@ def treedef_is_leaf(treedef: TreeDef) -> bool:
     Args:
         treedef: The structure.
 
+    Returns:
+        A Python bool.
+
     >>> treedef_is_leaf(tree_structure(1)), treedef_is_leaf(tree_structure([1]))
     (True, False)
     """
@@ -175,6 +191,9 @@ def treedef_tuple(treedefs: Iterable[TreeDef]) -> TreeDef:
 
     Args:
         treedefs: The structures.
+
+    Returns:
+        The structure of the tuple.
 
     Raises:
         TypeError: If one of them is not a structure.

@@ -28,7 +28,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, as_value
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_programs
-from tracefx.transforms.jit import FastPathProgram
+from tracefx.transforms.fast_path import FastPathProgram
 
 CHEAP_LAWS: Final = tuple(
     [law for law in testing.LAWS if law is not testing.jit_commutes_with_transforms]

@@ -44,7 +44,13 @@ class CallPrimitive(
     Batchable,
     Lowerable,
 ):
-    """A primitive that applies one jaxpr, its body: its rules transform the body and bind the primitive again."""
+    """A primitive that applies one jaxpr, its body: its rules transform the body and bind the primitive again.
+
+    >>> from tracefx import jit, make_jaxpr
+    >>> (eqn,) = make_jaxpr(jit(lambda x: 2.0 * x))(1.0).eqns
+    >>> isinstance(eqn.prim, CallPrimitive), eqn.prim.callee_name, eqn.prim.jaxpr
+    (True, '<lambda>', { lambda ; a:f32[]*. let b:f32[]* = mul 2.0:f32[]* a in (b,) })
+    """
 
     @property
     def callee_name(self) -> str:

@@ -33,6 +33,11 @@ class ValueSpec:
         tree: The structure of the representation. `None` for a plain value: one array that is not a tracer of the
             handler.
         avals: The avals of the arrays.
+
+    >>> from tracefx import make_jaxpr
+    >>> aval = make_jaxpr(lambda x: x)(1.0).in_avals[0]
+    >>> str(ValueSpec(None, (aval,)).stacked(8))
+    'f32[8]'
     """
 
     # jaxlib's TreeDef raises on comparison with None.
@@ -50,7 +55,14 @@ class ValueSpec:
         return evolve(self, avals=tuple([a.without_axis(0) for a in self.avals]))
 
     def stacked(self, length: int) -> ValueSpec:
-        """Returns the spec with a leading axis of size `length`: the stacked outputs of the steps of a `scan`."""
+        """Returns the spec with a leading axis of size `length`: the stacked outputs of the steps of a `scan`.
+
+        Args:
+            length: The size of the axis.
+
+        Returns:
+            The spec.
+        """
         return evolve(self, avals=tuple([a.with_axis(length, 0) for a in self.avals]))
 
     @override
@@ -65,7 +77,11 @@ def array_spec(aval: ShapedArray) -> ValueSpec:
 
 
 class BodyKind(Enum):
-    """The role of a sub-jaxpr in its primitive."""
+    """The role of a sub-jaxpr in its primitive.
+
+    >>> BodyKind.STEP.value
+    'a step'
+    """
 
     CALLED = "called"
     STEP = "a step"
@@ -82,6 +98,9 @@ class BodyName:
         owner: The name of the primitive or, for the body of a call, of the called function.
         kind: The role of the sub-jaxpr.
         index: The number of a branch.
+
+    >>> str(BodyName("scan", BodyKind.STEP)), str(BodyName("cond", BodyKind.BRANCH, 1)), str(BodyName("loss"))
+    ('a step of scan', 'branch 1 of cond', 'loss')
     """
 
     owner: str
@@ -102,7 +121,12 @@ class BodyName:
 @final
 @frozen
 class CollectedSpec:
-    """Values that a handler collects inside a body, under a name: their spec."""
+    """Values that a handler collects inside a body, under a name: their spec.
+
+    Args:
+        name: The name.
+        spec: The spec.
+    """
 
     name: Hashable
     spec: ValueSpec
@@ -208,7 +232,13 @@ class BodyInterpreter(Protocol):
 
 
 class BodyTransformable:
-    """A capability: the primitive has sub-jaxprs that a handler can transform."""
+    """A capability: the primitive has sub-jaxprs that a handler can transform.
+
+    >>> from tracefx import jit, make_jaxpr
+    >>> (eqn,) = make_jaxpr(jit(lambda x: 2.0 * x))(1.0).eqns
+    >>> isinstance(eqn.prim, BodyTransformable)
+    True
+    """
 
     __slots__ = ()
 

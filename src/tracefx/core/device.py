@@ -24,7 +24,15 @@ class SupportsDLPack(Protocol):
 
 
 class Device(Protocol):
-    """A device on which programs run, e.g. a CPU or a GPU."""
+    """A device on which programs run, e.g. a CPU or a GPU.
+
+    `devices` and `local_devices` return all there are.
+
+    >>> from tracefx import devices
+    >>> device = devices()[0]
+    >>> device.id, device.platform, device.process_index
+    (0, 'cpu', 0)
+    """
 
     @property
     def id(self) -> int:

@@ -16,6 +16,11 @@ class Effect:
         observable: Whether the equation must be kept even if its results are unused.
         ordered: Whether equations with such effects run in program order, relative to all other ordered effects.
         per_batch_element: Whether the equation runs once per batch element under `vmap`, even if no operand is batched.
+
+    >>> from tracefx import debug, make_jaxpr
+    >>> (effect,) = make_jaxpr(lambda x: debug.print("{}", x))(1.0).effects
+    >>> effect.observable, effect.ordered, effect.per_batch_element
+    (True, False, False)
     """
 
     __slots__ = ()

@@ -71,9 +71,6 @@ class Handler(ABC):
     ... class Record(Handler):
     ...     inner: Handler
     ...     names: list
-    ...     @property
-    ...     def below(self):
-    ...         return self.inner
     ...     def bind(self, prim, args):
     ...         self.names.append(prim.name)
     ...         return self.inner.bind(prim, args)
@@ -131,11 +128,25 @@ class Handler(ABC):
         return NO_AXES if handler is None else handler.axes
 
     def owns(self, tracer: Tracer) -> bool:
-        """Whether the tracer is valid under this handler. By default a handler owns the tracers that it made."""
+        """Whether the tracer is valid under this handler. By default a handler owns the tracers that it made.
+
+        Args:
+            tracer: The tracer.
+
+        Returns:
+            A Python bool.
+        """
         return tracer.handler is self
 
     def unwrap_result(self, x: Value) -> Value:
-        """Returns a result of a function that ran under this handler alone, as a value of the inner handler."""
+        """Returns a result of a function that ran under this handler alone, as a value of the inner handler.
+
+        Args:
+            x: The result.
+
+        Returns:
+            The value; by default the result itself.
+        """
         return x
 
     def chain(self) -> Iterator[Handler]:
@@ -151,7 +162,12 @@ Origin: TypeAlias = Provenance | str | None
 
 
 class Tracer(Array):
-    """A traced value. Only the handler that made it reads its contents, e.g. the primal and the tangent."""
+    """A traced value. Only the handler that made it reads its contents, e.g. the primal and the tangent.
+
+    >>> from tracefx import jit
+    >>> _ = jit(lambda x: print(x, isinstance(x, Tracer), x.origin) or x)(1.0)
+    StageTracer(f32[]) True the argument `x` of <lambda>
+    """
 
     __slots__ = ()
 
@@ -212,6 +228,11 @@ class Eval(Handler):
 
     Attributes:
         eager_cache: How calls of library functions on concrete arrays are evaluated.
+
+    >>> from tracefx.core.values import as_value
+    >>> from tracefx.ops.elementwise.transcendental import Sin
+    >>> Eval().bind(Sin(), [as_value(0.0)])
+    (Array(0., dtype=float32, weak_type=True),)
     """
 
     title = "evaluation"
@@ -246,23 +267,39 @@ H = TypeVar("H", bound=Handler)
 
 
 def current() -> Handler:
-    """Returns the current handler."""
+    """Returns the current handler.
+
+    Returns:
+        The innermost handler that is in effect: the root handler, which evaluates, outside of all transformations.
+
+    >>> current()
+    Eval(evaluates=True)
+    >>> from tracefx import vmap
+    >>> import numpy as np
+    >>> _ = vmap(lambda x: print(type(current()).__name__) or x)(np.arange(3.0))
+    Batch
+    """
     return CURRENT.get()
 
 
 @final
 class handling(Generic[H]):
-    """A context manager that makes a handler current: `with handling(Count(current())) as h: ...`.
+    """Makes a handler current in a `with` block.
 
     On exit the previous handler is current again. `HandlerStateError` is raised, and nothing changed, if another
     handler is current at exit (because of a generator that is suspended inside its own `with` block, say). It is also
     raised on entering the same instance twice.
 
     Args:
-        handler: The handler, usually constructed on `current()`.
+        handler: The handler, usually constructed on `current()`. It is the value of `with ... as`.
 
     Raises:
         TypeError: If `handler` is not a handler.
+
+    >>> from tracefx.testing import IdentityHandler
+    >>> with handling(IdentityHandler(current())) as handler:
+    ...     current() is handler
+    True
     """
 
     __slots__ = ("_handler", "_outer")
@@ -304,6 +341,9 @@ def ensure_compile_time_eval() -> handling[Handler]:
 
     Values computed in the block are concrete, so they may decide an `if` or a shape. Tracers cannot be used in it.
 
+    Returns:
+        A context manager.
+
     >>> from tracefx import ensure_compile_time_eval, jit, numpy as fnp
     >>> def f(x):
     ...     with ensure_compile_time_eval():
@@ -323,9 +363,12 @@ def evaluating() -> bool:
 def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     """Applies a primitive under the current handler.
 
+    All functions of tracefx compute by this call. The current handler interprets it: the root handler evaluates the
+    primitive, `jit` records it, `grad` computes derivatives as well.
+
     Args:
         prim: The primitive with its parameters.
-        args: The operands. Python numbers and NumPy arrays are converted to values.
+        *args: The operands. Python numbers and NumPy arrays are converted to values.
 
     Returns:
         The results: a sequence also for a primitive with one result.
@@ -339,7 +382,19 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
 
 
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
-    """Applies a primitive with one result under the current handler, and returns the result as an array."""
+    """Applies a primitive with one result under the current handler, and returns the result as an array.
+
+    Args:
+        prim: The primitive with its parameters.
+        *args: The operands. Python numbers and NumPy arrays are converted to values.
+
+    Returns:
+        The result.
+
+    >>> from tracefx.ops.elementwise.transcendental import Sin
+    >>> bind1(Sin(), 0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
     handler = CURRENT.get()
     if handler.evaluates:
         for a in args:
@@ -360,6 +415,15 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
 def as_array(x: object) -> Array:
     """Converts an array-like to an array; a literal becomes a concrete array of shape `()`.
 
+    Args:
+        x: An array, a number, or another object that `as_value` accepts.
+
+    Returns:
+        The array; `x` itself if it is one.
+
+    Raises:
+        TypeError: If `x` is not array-like.
+
     >>> as_array(2.0)
     Array(2., dtype=float32, weak_type=True)
     """
@@ -379,7 +443,24 @@ def call_under(handler: Handler, f: Callable[P, R], /, *args: P.args, **kwargs: 
 
 
 def bind_expansion(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
-    """Applies a primitive by its expansion into other primitives, under the given handler."""
+    """Applies a primitive by its expansion into other primitives, under the given handler.
+
+    Args:
+        handler: The handler that interprets the primitives of the expansion.
+        prim: The primitive.
+        args: The operands.
+
+    Returns:
+        The results of the primitive.
+
+    >>> from tracefx.extend import Expandable, Primitive
+    >>> class Double(Primitive, Expandable):
+    ...     name = "double"
+    ...     def expand(self, x):
+    ...         return [as_array(x) + x]
+    >>> bind_expansion(current(), Double(), [as_array(2.0)])
+    [Array(4., dtype=float32, weak_type=True)]
+    """
     return call_under(handler, prim.expand, *args)
 
 
@@ -407,6 +488,15 @@ def escaped_tracer_error(tracer: Tracer, handler: Handler, where: str) -> Escape
         tracer: The escaped tracer.
         handler: The handler that met it.
         where: Its use, e.g. `as an operand of sin`.
+
+    Returns:
+        The error, for the caller to raise.
+
+    >>> from tracefx import jit
+    >>> leaked = []
+    >>> _ = jit(lambda x: leaked.append(x) or x)(1.0)
+    >>> escaped_tracer_error(leaked[0], current(), "as an operand of sin")
+    EscapedTracerError('escaped tracer: StageTracer(f32[]) was made by jit, ... but used as an operand of sin, ...')
     """
     home = tracer.handler
     made = f"{home.title}{at_origin(tracer.origin)}"

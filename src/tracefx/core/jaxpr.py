@@ -29,7 +29,16 @@ DEFAULT_WIDTH: Final = 80
 @final
 @frozen(init=False)
 class Var:
-    """A variable of a jaxpr: an index and an aval. Indices are dense, so equal programs have equal variables."""
+    """A variable of a jaxpr: an index and an aval. Indices are dense, so equal programs have equal variables.
+
+    Args:
+        index: The number of the variable in its jaxpr.
+        aval: The type.
+
+    >>> from tracefx import make_jaxpr
+    >>> make_jaxpr(lambda x: 2.0 * x)(1.0).jaxpr.invars
+    (Var(index=0, aval=f32[]*),)
+    """
 
     index: int
     aval: ShapedArray
@@ -54,6 +63,11 @@ class Eqn:
         inputs: The operands: variables and literals.
         outs: The variables that it binds.
         source: The source location; not compared.
+
+    >>> from tracefx import make_jaxpr
+    >>> (eqn,) = make_jaxpr(lambda x: 2.0 * x)(1.0).eqns
+    >>> eqn.prim.name, eqn.inputs, eqn.outs
+    ('mul', (Literal(val=2.0, aval=f32[]*), Var(index=0, aval=f32[]*)), (Var(index=1, aval=f32[]*),))
     """
 
     prim: Primitive = field(eq=strict_key)
@@ -164,8 +178,12 @@ class Jaxpr(StrictlyEqual):
         """Returns the program as text.
 
         Args:
-            style: `"tracefx"`, which `parse_jaxpr` reads, or `"jax"`, which follows JAX's notation.
+            style: `"tracefx"`, which `parse_jaxpr` reads, or `"jax"`, which follows JAX's notation. The former by
+                default.
             width: The line width.
+
+        Returns:
+            The text.
         """
         return JAXPR_FORMATTER.value(self, style=style, width=width)
 
@@ -195,11 +213,23 @@ def single_eqn_jaxpr(prim: Primitive, avals: Sequence[ShapedArray]) -> Jaxpr:
 @final
 @frozen(eq=False, repr=False)
 class ClosedJaxpr:
-    """A jaxpr together with its constants. Constants are compared by aval and bytes.
+    """A jaxpr together with its constants, which `make_jaxpr` returns. Constants are compared by aval and bytes.
 
     Args:
         jaxpr: The program.
         consts: One value per `jaxpr.constvars`.
+
+    >>> import numpy as np
+    >>> from tracefx import make_jaxpr
+    >>> table = np.arange(3.0)
+    >>> closed = make_jaxpr(lambda x: x * table)(2.0)
+    >>> closed
+    { lambda a:f32[3]; b:f32[]*. let
+        c:f32[] = convert_element_type[new_dtype=float32 weak_type=False] b
+        d:f32[3] = mul c a
+      in (d,) }
+    >>> closed.consts, closed.out_avals
+    ((Array([0., 1., 2.], dtype=float32),), (f32[3],))
     """
 
     jaxpr: Jaxpr
@@ -226,7 +256,16 @@ class ClosedJaxpr:
         return self.jaxpr.effects
 
     def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
-        """Returns the program as text; see `Jaxpr.text`."""
+        """Returns the program as text.
+
+        Args:
+            style: `"tracefx"`, which `parse_jaxpr` reads, or `"jax"`, which follows JAX's notation. The former by
+                default.
+            width: The line width.
+
+        Returns:
+            The text, without the values of the constants.
+        """
         return self.jaxpr.text(style, width)
 
     def _repr_html_(self) -> str:
@@ -272,7 +311,13 @@ def _content(const: Value) -> Hashable:
 
 
 class HasSubjaxprs:
-    """A capability: the primitive has sub-jaxprs (bodies, branches). Generic code accesses them by these methods."""
+    """A capability: the primitive has sub-jaxprs (bodies, branches). Generic code accesses them by these methods.
+
+    >>> from tracefx import jit, make_jaxpr
+    >>> (eqn,) = make_jaxpr(jit(lambda x: 2.0 * x))(1.0).eqns
+    >>> isinstance(eqn.prim, HasSubjaxprs), eqn.prim.jaxprs()
+    (True, ({ lambda ; a:f32[]*. let b:f32[]* = mul 2.0:f32[]* a in (b,) },))
+    """
 
     __slots__ = ()
 

@@ -59,6 +59,11 @@ class Literal(StrictlyEqual):
 
     Raises:
         OverflowError: If `val` is an integer that the dtype cannot represent.
+
+    >>> from tracefx.core.values import as_value
+    >>> two = as_value(2.0)
+    >>> two, two == as_value(2)
+    (Literal(val=2.0, aval=f32[]*), False)
     """
 
     val: Scalar

@@ -27,7 +27,7 @@ from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict_key
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.errors import MissingRuleError
+from tracefx.errors import MissingRuleError, NotLinearError
 
 # ------------------------------------------------------------------ arguments of rules
 
@@ -39,6 +39,10 @@ class Zero:
 
     Args:
         aval: The aval of the tangent or cotangent.
+
+    >>> from tracefx.core.values import as_value
+    >>> Zero(as_value(2.0).aval)
+    Zero(aval=f32[]*)
     """
 
     aval: ShapedArray
@@ -54,6 +58,10 @@ class UndefinedPrimal:
 
     Args:
         aval: The aval of the operand.
+
+    >>> from tracefx.core.values import as_value
+    >>> UndefinedPrimal(as_value(2.0).aval)
+    UndefinedPrimal(aval=f32[]*)
     """
 
     aval: ShapedArray
@@ -76,6 +84,9 @@ class MappedAxis:
         size: The axis size.
         name: The axis name that collectives refer to; `None` for an unnamed axis.
         spmd_name: The mesh axis or axes over which the batch is sharded; `None` for no sharding.
+
+    >>> MappedAxis(8, "batch")
+    MappedAxis(size=8, name='batch', spmd_name=None)
     """
 
     size: int
@@ -88,11 +99,27 @@ class Recorder(Protocol):
     """The interface of partial evaluation that a primitive's `partial_eval` rule calls."""
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Defers the primitive: records it as an equation of the unknown half, and returns tracers for its results."""
+        """Defers a primitive: records it as an equation of the unknown half, and returns tracers for its results.
+
+        Args:
+            prim: The primitive.
+            args: The operands, known or unknown.
+
+        Returns:
+            The tracers.
+        """
         ...
 
     def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Binds the primitive now, in the known half. All operands must be known."""
+        """Binds a primitive now, in the known half.
+
+        Args:
+            prim: The primitive.
+            args: The operands, all of which are known.
+
+        Returns:
+            The results.
+        """
         ...
 
 
@@ -169,6 +196,12 @@ class Primitive:
         """Evaluates the primitive on concrete values: calls `impl` and checks the results against `abstract_eval`.
 
         Families of primitives override this with fast paths where the avals of the results are known without a check.
+
+        Args:
+            args: The operands: literals and concrete arrays.
+
+        Returns:
+            The results.
         """
         arrays = [to_numpy(a) for a in args]
         if type(self).abstract_eval is Primitive.abstract_eval:
@@ -213,9 +246,9 @@ def missing_rule_error(prim: object, rule: str, remedy: str) -> MissingRuleError
     return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
 
 
-def not_linear_error(prim: Primitive) -> TypeError:
+def not_linear_error(prim: Primitive) -> NotLinearError:
     """Returns the error of a transpose rule for operands in which the primitive is not jointly linear."""
-    return TypeError(
+    return NotLinearError(
         f"the transposed function is not linear in its inputs: {prim.name} is not linear in all of the "
         "operands that depend on them here"
     )
@@ -229,7 +262,25 @@ Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
 
 
 class Differentiable:
-    """A capability: the primitive has a forward-mode derivative."""
+    """A capability: the primitive has a forward-mode derivative.
+
+    For reverse mode, the operations on the tangents have to be `Transposable`.
+
+    >>> from tracefx import grad
+    >>> from tracefx.core.values import as_value
+    >>> from tracefx.extend import as_array, bind1
+    >>> class Cube(Primitive, Differentiable):
+    ...     name = "cube"
+    ...     def impl(self, x):
+    ...         return [x**3]
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    ...     def jvp(self, primals, tangents):
+    ...         x = as_array(primals[0])
+    ...         return [bind1(self, x)], [as_value(3.0 * x * x * tangents[0])]
+    >>> float(grad(lambda x: bind1(Cube(), x))(2.0))
+    12.0
+    """
 
     __slots__ = ()
 
@@ -248,7 +299,22 @@ class Differentiable:
 
 
 class Transposable:
-    """A capability: the primitive is linear in some operands and can be transposed with respect to them."""
+    """A capability: the primitive is linear in some operands and can be transposed with respect to them.
+
+    >>> from tracefx import linear_transpose
+    >>> from tracefx.extend import bind1
+    >>> class Reverse(Primitive, Transposable):
+    ...     name = "reverse"
+    ...     def impl(self, x):
+    ...         return [x[::-1]]
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    ...     def transpose(self, cts, x):
+    ...         return [bind1(self, cts[0])]
+    >>> pull = linear_transpose(lambda x: bind1(Reverse(), x), np.ones(3))
+    >>> pull(np.array([1.0, 2.0, 3.0]))
+    (Array([3., 2., 1.], dtype=float32),)
+    """
 
     __slots__ = ()
 
@@ -283,7 +349,21 @@ class ExtractsWindow:
 
 
 class Batchable:
-    """A capability: the primitive can be applied to a whole batch at once."""
+    """A capability: the primitive can be applied to a whole batch at once.
+
+    >>> from tracefx import vmap
+    >>> from tracefx.extend import bind1
+    >>> class Double(Primitive, Batchable):
+    ...     name = "double"
+    ...     def impl(self, x):
+    ...         return [2 * x]
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    ...     def batch(self, axis, args, dims):
+    ...         return [bind1(self, args[0])], dims
+    >>> vmap(lambda x: bind1(Double(), x))(np.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+    """
 
     __slots__ = ()
 
@@ -307,12 +387,33 @@ class Batchable:
 class Expandable:
     """A capability: the primitive is defined by other primitives.
 
-    Handlers that have no rule for it interpret its expansion.
+    Handlers that have no rule for it interpret its expansion. So `grad`, `vmap` and `jit` need no rules of its own.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import grad
+    >>> from tracefx.extend import Primitive, as_array, bind1
+    >>> class Cube(Primitive, Expandable):
+    ...     name = "cube"
+    ...     def impl(self, x):
+    ...         return [x**3]
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    ...     def expand(self, x):
+    ...         return [as_array(x) ** 3]
+    >>> float(bind1(Cube(), 2.0)), float(grad(lambda x: bind1(Cube(), x))(2.0))
+    (8.0, 12.0)
     """
 
     __slots__ = ()
 
     @abstractmethod
     def expand(self, *args: Value) -> Sequence[Value]:
-        """Computes the results by binding other primitives."""
+        """Computes the results by binding other primitives.
+
+        Args:
+            *args: The operands, which may be tracers.
+
+        Returns:
+            The results.
+        """
         raise missing_rule_error(self, "expand", "define expand(self, *args)")

@@ -205,12 +205,14 @@ def enable_x64(enabled: bool = True) -> Override[bool]:
     """Returns a context manager in which default dtypes are 64 bits wide.
 
     It affects the dtypes of Python numbers, of functions called without a `dtype`, and of 64-bit NumPy data that is
-    passed
-    in: these become 32 bits wide otherwise. An explicit dtype is honoured either way. The process default is the
+    passed in: these become 32 bits wide otherwise. An explicit dtype is honoured either way. The process default is the
     environment variable `TRACEFX_ENABLE_X64`.
 
     Args:
-        enabled: Whether default dtypes are 64 bits wide; `False` makes them 32 bits wide.
+        enabled: Whether default dtypes are 64 bits wide; False makes them 32 bits wide. True by default.
+
+    Returns:
+        A context manager. It applies to the current thread or task.
 
     Raises:
         TypeError: If `enabled` is not a bool.
@@ -218,6 +220,10 @@ def enable_x64(enabled: bool = True) -> Override[bool]:
     >>> with enable_x64():
     ...     X64.value
     True
+    >>> import tracefx.numpy as fnp
+    >>> with enable_x64():
+    ...     fnp.arange(3).dtype
+    dtype('int64')
     """
     return X64.override(_checked_bool("enable_x64", enabled))
 
@@ -225,10 +231,14 @@ def enable_x64(enabled: bool = True) -> Override[bool]:
 def disable_jit(disable: bool = True) -> Override[bool]:
     """Returns a context manager in which functions under `jit` are evaluated eagerly, for debugging.
 
-    The process default is the environment variable `TRACEFX_DISABLE_JIT`.
+    `scan`, `cond` and the other control-flow functions run as Python loops and branches, too, so that prints and
+    debuggers see concrete values. The process default is the environment variable `TRACEFX_DISABLE_JIT`.
 
     Args:
-        disable: Whether `jit` is disabled.
+        disable: Whether `jit` is disabled. True by default.
+
+    Returns:
+        A context manager. It applies to the current thread or task.
 
     Raises:
         TypeError: If `disable` is not a bool.
@@ -236,6 +246,10 @@ def disable_jit(disable: bool = True) -> Override[bool]:
     >>> with disable_jit():
     ...     DISABLE_JIT.value
     True
+    >>> from tracefx import jit
+    >>> with disable_jit():
+    ...     y = jit(lambda x: print("x is", x) or 2 * x)(3)
+    x is 3
     """
     return DISABLE_JIT.override(_checked_bool("disable_jit", disable))
 
@@ -280,8 +294,11 @@ def compilation_cache(
     The directory contains machine code that is executed as it is: restrict write access to trusted users.
 
     Args:
-        path: The directory, which is created if necessary. `None` disables the cache.
-        max_bytes: The maximal total size; the least recently used executables are evicted.
+        path: The directory, which is created if necessary. None disables the cache.
+        max_bytes: The maximal total size; the least recently used executables are evicted. 1 GiB by default.
+
+    Returns:
+        A context manager. It applies to the current thread or task.
 
     Raises:
         TypeError: If `path` is not a path.

@@ -102,7 +102,13 @@ def _indices(tiling: Tiling, shape: Shape) -> list[ShardIndex]:
 
 
 class Sharding(ABC):
-    """How an array is distributed over devices. Shardings are immutable and compared by value."""
+    """How an array is distributed over devices. Shardings are immutable and compared by value.
+
+    >>> from tracefx import NamedSharding, P, make_mesh
+    >>> sharding = NamedSharding(make_mesh((1,), ("data",)), P("data"))
+    >>> isinstance(sharding, Sharding), sharding.num_devices, sharding.shard_shape((4, 2))
+    (True, 1, (4, 2))
+    """
 
     __slots__ = ()
 
@@ -113,7 +119,14 @@ class Sharding(ABC):
 
     @abstractmethod
     def tiling(self, ndim: int) -> Tiling:
-        """Returns the tiling of an array with `ndim` axes."""
+        """Returns the tiling of an array with `ndim` axes.
+
+        Args:
+            ndim: The number of axes.
+
+        Returns:
+            The tiling: how many parts each axis has, and which part each device has.
+        """
 
     @property
     def device_set(self) -> set[Device]:
@@ -178,7 +191,15 @@ class Sharding(ABC):
         return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in addressable}
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Whether both shardings put the same parts of an array with `ndim` axes on the same devices."""
+        """Returns whether both shardings put the same parts of an array on the same devices.
+
+        Args:
+            other: The other sharding.
+            ndim: The number of axes of the array.
+
+        Returns:
+            A Python bool.
+        """
         tiling, other_tiling = self.tiling(ndim), other.tiling(ndim)
         if tiling.counts != other_tiling.counts:
             return False

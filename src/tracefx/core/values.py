@@ -270,6 +270,9 @@ def as_value(x: object, what: str = "argument") -> Value:
     Raises:
         TypeError: If `x` is not array-like.
         ValueError: If `x` is a masked NumPy array, whose mask would be lost.
+
+    >>> as_value(2), as_value(np.float16(2)).aval, as_value([1.0, 2.0][0])
+    (Literal(val=2, aval=i32[]*), f16[], Literal(val=1.0, aval=f32[]*))
     """
     kind = type(x)
     if kind is ConcreteArray or kind is Literal:
@@ -414,7 +417,20 @@ def get_aval(x: ArrayLike) -> ShapedArray:
 
 
 def to_numpy(x: Value) -> NDArray:
-    """Returns the NumPy array of a literal or a concrete array. Raises `ConcretizationError` for a tracer."""
+    """Returns the NumPy array of a literal or a concrete array.
+
+    Args:
+        x: The value.
+
+    Returns:
+        The elements, as a read-only NumPy array; those of an array on a device are copied to the host.
+
+    Raises:
+        ConcretizationError: If `x` is a tracer. It is a TypeError.
+
+    >>> to_numpy(as_value(2.0))
+    array(2., dtype=float32)
+    """
     if type(x) is ConcreteArray:
         return x.numpy()
     if isinstance(x, Literal):

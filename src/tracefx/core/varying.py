@@ -27,7 +27,13 @@ Retype: TypeAlias = Callable[[Jaxpr, Sequence[ShapedArray]], Jaxpr]
 
 
 class HasVmaRule:
-    """A capability: the results do not simply vary over the mesh axes over which the operands vary."""
+    """A capability: the results do not simply vary over the mesh axes over which the operands vary.
+
+    >>> from tracefx.ops import PSum
+    >>> prim = PSum(("data",), (2,))
+    >>> isinstance(prim, HasVmaRule), prim.vma(frozenset({"data", "model"}))
+    (True, frozenset({'model'}))
+    """
 
     __slots__ = ()
     is_vma_cast: ClassVar[bool] = False

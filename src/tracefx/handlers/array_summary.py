@@ -28,6 +28,9 @@ class Summary:
         mean: the mean of the finite elements (of their absolute values if complex); None without finite elements.
 
     `a | b` is the summary of the elements of both.
+
+    >>> Summary(size=2, nans=1, min=3.0, max=3.0, mean=3.0) | Summary(size=1, min=5.0, max=5.0, mean=5.0)
+    Summary(size=3, nans=1, infs=0, min=3.0, max=5.0, mean=4.0)
     """
 
     size: int = 0

@@ -50,6 +50,7 @@ def explain(fun: Callable[P, R], *, keep: int = MAX_STORED_ELEMENTS) -> WrappedF
     Raises:
         TypeError: if `fun` is not callable or `keep` is not an integer.
         ValueError: if `keep` is negative.
+
     >>> import tracefx.numpy as fnp
     >>> report = explain(lambda x: fnp.log(x - 1))(fnp.array([1.0, 0.5]))
     >>> [(op.name, op.nans, op.infs) for op in report.operations]
@@ -100,6 +101,12 @@ class ExplainedOperation:
         count: how often it ran; 0 in a branch that was not taken.
         summaries: one `Summary` for each result, over all runs.
         values: the results of the last run; None for those with more than `keep` elements.
+
+    >>> import tracefx.numpy as fnp
+    >>> report = explain(lambda x: fnp.log(x - 1.0))(fnp.array([1.0, 2.0]))
+    >>> log = report.operations[1]
+    >>> log.name, log.count, log.summaries[0].infs
+    ('log', 1, 1)
     """
 
     applied: OperationInfo = field(repr=False)
@@ -194,6 +201,11 @@ class ExplainedLine:
         line: the line number.
         function: the function that contained the line when its first operation ran.
         operations: the operations in program order.
+
+    >>> import tracefx.numpy as fnp
+    >>> report = explain(lambda x: fnp.exp(x) + 1.0)(0.0)
+    >>> [(line.function, [operation.name for operation in line.operations]) for line in report.lines]
+    [('<lambda>', ['exp', 'add'])]
     """
 
     file: str
@@ -221,7 +233,17 @@ class ExplainedLine:
 @final
 @frozen(eq=False)
 class Explanation(Generic[R_co]):
-    """The result of an explained call and all of its operations."""
+    """The result of an explained call and all of its operations.
+
+    Attributes:
+        out: the result of the function.
+        operations: the operations in program order.
+
+    >>> import tracefx.numpy as fnp
+    >>> report = explain(lambda x: fnp.exp(x) + 1.0)(0.0)
+    >>> float(report.out), [operation.name for operation in report.operations]
+    (2.0, ['exp', 'add'])
+    """
 
     out: R_co
     operations: tuple[ExplainedOperation, ...]
@@ -238,12 +260,25 @@ class Explanation(Generic[R_co]):
         """Returns the first operation for which `condition` is true, or None.
 
         An operation without sub-jaxprs is preferred: a call or loop is returned only if nothing inside it matches.
+
+        Args:
+            condition: A function of an `ExplainedOperation`.
+
+        Returns:
+            The operation, or None.
         """
         matches = self.where(condition)
         return next((op for op in matches if not op.has_bodies), next(iter(matches), None))
 
     def where(self, condition: Callable[[ExplainedOperation], object]) -> tuple[ExplainedOperation, ...]:
-        """Returns all operations for which `condition` is true."""
+        """Returns all operations for which `condition` is true.
+
+        Args:
+            condition: A function of an `ExplainedOperation`.
+
+        Returns:
+            The operations, in program order.
+        """
         return tuple([op for op in self.operations if condition(op)])
 
     @override

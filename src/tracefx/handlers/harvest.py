@@ -103,6 +103,7 @@ def reap(
         ValueError: if a name is sown twice, or by some branches of a `cond` only.
         TypeError: if the branches of a `cond` sow values of different shapes or dtypes under one name, or `tag` or
             `absent` is of a wrong type.
+
     >>> from tracefx import lax
     >>> from tracefx.handlers import sow
     >>> def powers(x):
@@ -258,6 +259,7 @@ def plant(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> WrappedFunction[C
     Raises:
         TypeError: if a replacement differs from the sown value in structure, shape or dtype.
         ValueError: if a name is not sown, or is sown with `mode="append"`.
+
     >>> from tracefx import grad
     >>> from tracefx.handlers import sow
     >>> def f(x):

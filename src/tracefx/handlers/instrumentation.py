@@ -51,8 +51,14 @@ class OperationInfo:
         prim: the primitive.
         operands: the abstract values (shape and dtype) of its operands.
         results: those of its results; empty in `OperationHooks.before`, which runs before there are any.
-        place: the line of user code it comes from, or None if it is unknown.
+        location: the line of user code it comes from.
         enclosing_bodies: the bodies that contain it, outermost first.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.handlers import explain
+    >>> (operation,) = explain(fnp.sin)(fnp.ones(3)).operations
+    >>> operation.applied.name, operation.applied.operands
+    ('sin', (f32[3],))
     """
 
     prim: Primitive

@@ -36,7 +36,15 @@ R = TypeVar("R")
 
 
 class KeyReuseError(ValueError):
-    """A random key was used a second time, so its random numbers are not independent of the first use."""
+    """A random key was used a second time, so its random numbers are not independent of the first use.
+
+    >>> from tracefx import random
+    >>> key = random.key(0)
+    >>> check_key_reuse(lambda key: random.normal(key) + random.uniform(key))(key)
+    Traceback (most recent call last):
+        ...
+    tracefx.handlers.key_reuse.KeyReuseError: the random key [0, 0] is reused: ...
+    """
 
 
 def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
@@ -56,6 +64,7 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
     Raises:
         KeyReuseError: when the program runs and reuses a key; the message has the lines of both uses.
         TypeError: if `fun` is not callable.
+
     >>> from tracefx import random
     >>> def noise(key):
     ...     return random.normal(key) + random.uniform(key)

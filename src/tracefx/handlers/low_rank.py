@@ -45,6 +45,11 @@ class LowRank:
         a: the left factor, `f32[..., n, r]`.
         b: the right factor, `f32[..., r, m]`.
         scale: the factor of the update.
+
+    >>> import tracefx.numpy as fnp
+    >>> weight = LowRank(fnp.zeros((2, 3)), fnp.ones((2, 1)), fnp.ones((1, 3)), scale=0.5)
+    >>> lora(lambda w, x: w @ x)(weight, fnp.ones(3))
+    Array([1.5, 1.5], dtype=float32)
     """
 
     weight: Any

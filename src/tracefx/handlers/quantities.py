@@ -71,7 +71,17 @@ class Quantity:
     unit: Unit = field(metadata={"static": True})
 
     def to(self, unit: Unit) -> Quantity:
-        """Returns the quantity in another unit; raises `UnitError` if the dimensions differ."""
+        """Returns the quantity in another unit.
+
+        Args:
+            unit: A unit of the same dimension.
+
+        Returns:
+            The quantity with a converted value.
+
+        Raises:
+            UnitError: If the dimensions differ. It is a TypeError.
+        """
         if unit.dimension != self.unit.dimension:
             raise UnitError(f"a quantity in {self.unit} can't be converted to {unit}, a unit of another dimension")
         return Quantity(_convert_scale(as_array(self.value), self.unit.scale / unit.scale, self.unit, unit), unit)

@@ -14,7 +14,15 @@ RealNumber: TypeAlias = int | float | Fraction
 
 
 class UnitError(TypeError):
-    """Raised where the units of quantities do not fit an operation."""
+    """Raised where the units of quantities do not fit an operation.
+
+    >>> from tracefx.handlers import Quantity, with_units
+    >>> from tracefx.handlers.units import m, s
+    >>> with_units(lambda x, y: x + y)(Quantity(2.0, m), Quantity(3.0, s))
+    Traceback (most recent call last):
+        ...
+    tracefx.handlers.units.UnitError: add of m and s at ...: their dimensions differ
+    """
 
 
 # ------------------------------------------------------------------ units
@@ -66,7 +74,14 @@ class Unit:
         )
 
     def called(self, name: str) -> Unit:
-        """Returns an equal unit that is printed as `name`."""
+        """Returns an equal unit that is printed as `name`.
+
+        Args:
+            name: The name.
+
+        Returns:
+            The unit.
+        """
         return evolve(self, symbols=((name, Fraction(1)),))
 
     @override
@@ -105,7 +120,18 @@ def _format_factor(name: str, exponent: Fraction) -> str:
 
 
 def base(name: str) -> Unit:
-    """Returns a new base unit, e.g. `base("EUR")`."""
+    """Returns a new base unit.
+
+    Args:
+        name: The name of the unit. Units with the same name are the same unit.
+
+    Returns:
+        The unit.
+
+    >>> euro = base("EUR")
+    >>> euro * euro
+    EUR**2
+    """
     return Unit(((name, Fraction(1)),)).called(name)
 
 

@@ -46,7 +46,16 @@ class Rules(Generic[H, X]):
     families: Mapping[type, HandlerRule[H, Primitive, X]] = field(factory=lambda: MappingProxyType({}))
 
     def on(self, prim: type[P], rule: HandlerRule[H, P, X], *more: type[P]) -> Rules[H, X]:
-        """Returns the table with a rule for exactly these classes of primitives (`prim` and `more`)."""
+        """Returns the table with a rule for exactly these classes of primitives (`prim` and `more`).
+
+        Args:
+            prim: The class of primitives.
+            rule: The rule, `rule(handler, primitive, *operands)`; it returns the list of results.
+            *more: More classes with the same rule.
+
+        Returns:
+            The new table; the old one is unchanged.
+        """
         own = dict(self.own)
         own.update(dict.fromkeys((prim, *more), cast("HandlerRule[H, Primitive, X]", rule)))
         return evolve(self, own=MappingProxyType(own))
@@ -56,11 +65,26 @@ class Rules(Generic[H, X]):
 
         A capability is a class with the methods that authors of primitives define for this handler; the rule calls
         them.
+
+        Args:
+            capability: The class.
+            rule: The rule, as for `on`.
+
+        Returns:
+            The new table; the old one is unchanged.
         """
         return evolve(self, capabilities=(*self.capabilities, _entry(capability, rule)))
 
     def family(self, family: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
-        """Returns the table with a rule for all primitives of a family, including subclasses defined later."""
+        """Returns the table with a rule for all primitives of a family, including subclasses defined later.
+
+        Args:
+            family: A base class of primitives.
+            rule: The rule, as for `on`.
+
+        Returns:
+            The new table; the old one is unchanged.
+        """
         return evolve(self, families=MappingProxyType(dict([*self.families.items(), _entry(family, rule)])))
 
     def __or__(self, other: Rules[H, X]) -> Rules[H, X]:
@@ -90,7 +114,14 @@ class Rules(Generic[H, X]):
         return None
 
     def find(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
-        """Returns the rule that applies to a primitive, or `None`."""
+        """Returns the rule that applies to a primitive, or `None`.
+
+        Args:
+            prim: The primitive.
+
+        Returns:
+            The rule, or None.
+        """
         return self.find_own(prim) or self.find_family(prim)
 
     def missing_rule_error(self, title: str, prim: Primitive) -> MissingRuleError:

@@ -189,7 +189,20 @@ def match_aval(x: Value, aval: ShapedArray) -> Value: ...
 @overload
 def match_aval(x: Tangent, aval: ShapedArray) -> Tangent: ...
 def match_aval(x: Tangent, aval: ShapedArray) -> Tangent:
-    """Returns a tangent or cotangent with the shape, dtype and weak type of `aval`: broadcasts it, then converts it."""
+    """Returns a tangent or cotangent with the shape, dtype and weak type of an aval: broadcasts it, then converts it.
+
+    Args:
+        x: A tangent or cotangent: a value or a `Zero`.
+        aval: The aval.
+
+    Returns:
+        The converted tangent; a `Zero` of this aval for a `Zero`.
+
+    >>> from tracefx.core.avals import ShapedArray
+    >>> from tracefx.core.values import as_value
+    >>> match_aval(as_value(2.0), ShapedArray((3,), np.dtype("float32")))
+    Array([2., 2., 2.], dtype=float32)
+    """
     if x.aval is aval or isinstance(x, Zero) or x.aval == aval:
         return x
     if x.aval.shape != aval.shape:
@@ -343,7 +356,23 @@ def move_axis(x: Value, source: int, target: int) -> Array:
 
 
 def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
-    """Returns `x` with its batch axis in front. If `dim` is None, `x` is broadcast along a new one."""
+    """Returns an operand with its batch axis in front.
+
+    Args:
+        x: The operand of a batching rule.
+        dim: The position of its batch axis. If it is None, `x` is broadcast along a new one.
+        axis: The batch axis.
+
+    Returns:
+        An array whose first axis is the batch axis.
+
+    >>> from tracefx.core.primitive import MappedAxis
+    >>> from tracefx.core.values import as_value
+    >>> batch_first(as_value(np.ones((3, 2))), 1, MappedAxis(2)).shape
+    (2, 3)
+    >>> batch_first(as_value(1.0), None, MappedAxis(2))
+    Array([1., 1.], dtype=float32, weak_type=True)
+    """
     if dim is None:
         return broadcast_in_dim(x, (axis.size, *x.aval.shape), range(1, x.aval.ndim + 1))
     return move_axis(x, dim, 0)
@@ -476,7 +505,19 @@ def constant_like_aval(aval: ShapedArray, fill: bool | int | float | complex) ->
 
 
 def instantiate(t: Tangent) -> Value:
-    """Returns a tangent as a value: zeros for a `Zero`."""
+    """Returns a tangent as a value: zeros for a `Zero`.
+
+    Args:
+        t: A tangent or cotangent: a value or a `Zero`.
+
+    Returns:
+        The value.
+
+    >>> from tracefx.core.primitive import Zero
+    >>> from tracefx.core.values import as_value
+    >>> instantiate(Zero(as_value(2.0).aval))
+    Literal(val=0, aval=f32[]*)
+    """
     return constant_like_aval(t.aval, 0) if isinstance(t, Zero) else t
 
 

@@ -16,6 +16,17 @@ def cse(jaxpr: Jaxpr) -> Jaxpr:
 
     Parameters are compared strictly, by type and bits. Equations with observable effects are kept. Each sub-jaxpr is
     processed on its own.
+
+    Args:
+        jaxpr: The program.
+
+    Returns:
+        An equivalent program, in which no two pure equations are equal.
+
+    >>> import tracefx as fx
+    >>> closed = fx.make_jaxpr(lambda x: fx.numpy.sin(x) * fx.numpy.sin(x))(1.0)
+    >>> cse(closed.jaxpr)
+    { lambda ; a:f32[]*. let b:f32[]* = sin a; c:f32[]* = mul b b in (c,) }
     """
     new = JaxprRebuilder(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)

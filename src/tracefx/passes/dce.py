@@ -43,10 +43,18 @@ def dce(jaxpr: Jaxpr, used_outs: Sequence[bool] | None = None) -> Jaxpr:
 
     Args:
         jaxpr: The program.
-        used_outs: For each output, whether it is kept; `None` keeps all.
+        used_outs: For each output, whether it is kept. None, the default, keeps all.
+
+    Returns:
+        The program without these equations, with the outputs that are kept.
 
     Raises:
         ValueError: If `used_outs` has the wrong length.
+
+    >>> import tracefx as fx
+    >>> closed = fx.make_jaxpr(lambda x: (fx.numpy.sin(x), fx.numpy.cos(x)))(1.0)
+    >>> dce(closed.jaxpr, [False, True])
+    { lambda ; a:f32[]*. let b:f32[]* = cos a in (b,) }
     """
     used = _mask(jaxpr, used_outs)
     return _eliminate(jaxpr, used, 0)[0]
@@ -64,6 +72,11 @@ def prune(
 
     Returns:
         The smaller program, and a mask of the inputs that it takes.
+
+    >>> import tracefx as fx
+    >>> closed = fx.make_jaxpr(lambda x, y: (fx.numpy.sin(x), fx.numpy.cos(y)))(1.0, 2.0)
+    >>> prune(closed.jaxpr, [False, True])
+    ({ lambda ; a:f32[]*. let b:f32[]* = cos a in (b,) }, (False, True))
     """
     used, droppable = _mask(jaxpr, used_outs), len(jaxpr.invars) if keep is None else keep
     return _eliminate(jaxpr, used, droppable)

@@ -91,6 +91,13 @@ def map_subjaxprs(prim: Primitive, transform: Callable[[Jaxpr], Jaxpr]) -> Primi
 def renumber(jaxpr: Jaxpr) -> Jaxpr:
     """Renumbers the variables of a jaxpr and its sub-jaxprs in the order of their binding.
 
+    Args:
+        jaxpr: The program.
+
+    Returns:
+        An equal program whose variables have the indices 0, 1, 2, ...; `==` of two such programs ignores how they were
+        numbered before.
+
     >>> import numpy as np
     >>> from tracefx.core.avals import ShapedArray
     >>> x = Var(7, ShapedArray((), np.dtype("float32")))

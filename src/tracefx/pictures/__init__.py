@@ -54,5 +54,17 @@ def show(
 
 
 def notebook_html(program: Jaxpr | ClosedJaxpr) -> str:
-    """Returns the HTML that a notebook displays for a program."""
+    """Returns the HTML that a notebook displays for a program.
+
+    Args:
+        program: The program.
+
+    Returns:
+        An HTML fragment, which loads nothing.
+
+    >>> import tracefx as fx
+    >>> program = fx.make_jaxpr(lambda x: [fx.numpy.sin(i * x) for i in range(20)])(1.0)
+    >>> "sin" in notebook_html(program)
+    True
+    """
     return show(program)._repr_html_()

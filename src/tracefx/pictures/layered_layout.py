@@ -25,6 +25,7 @@ def assign_layers(count: int, edges: Edges, is_input: Sequence[bool]) -> list[in
 
     Inputs, nodes that depend on no input, and nodes whose operands are such and have no other reader are placed
     directly above their first reader.
+
     >>> assign_layers(4, [(0, 1), (1, 3), (2, 3)], [True, False, True, False])
     [0, 1, 1, 2]
     """

@@ -44,13 +44,25 @@ class Page:
     Attributes:
         title: the title of the page.
         html: the HTML document.
+
+    >>> import tracefx as fx
+    >>> page = fx.show(lambda x: 2.0 * x, 1.0)
+    >>> page.title, page.html.startswith("<!doctype html>")
+    ('<lambda>', True)
     """
 
     title: str
     html: str = field(repr=False)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Writes the page to a file and returns its path."""
+        """Writes the page to a file.
+
+        Args:
+            path: The path of the file.
+
+        Returns:
+            The path.
+        """
         file = Path(path)
         file.write_text(self.html, encoding="utf-8")
         return file

@@ -14,7 +14,14 @@ from typing_extensions import override
 
 @frozen
 class SequenceKey:
-    """The index of a child of a list or tuple."""
+    """The index of a child of a list or tuple.
+
+    Args:
+        idx: The index.
+
+    >>> str(SequenceKey(2))
+    '[2]'
+    """
 
     idx: int
 
@@ -25,7 +32,14 @@ class SequenceKey:
 
 @frozen
 class DictKey:
-    """The key of a child of a dict."""
+    """The key of a child of a dict.
+
+    Args:
+        key: The key.
+
+    >>> str(DictKey("w"))
+    "['w']"
+    """
 
     key: object
 
@@ -36,7 +50,14 @@ class DictKey:
 
 @frozen
 class GetAttrKey:
-    """The attribute or named tuple field that holds a child."""
+    """The attribute or named tuple field that holds a child.
+
+    Args:
+        name: The name of the attribute.
+
+    >>> str(GetAttrKey("w"))
+    '.w'
+    """
 
     name: str
 
@@ -47,7 +68,14 @@ class GetAttrKey:
 
 @frozen
 class FlattenedIndexKey:
-    """The position of a child of a node whose type was registered without keys."""
+    """The position of a child of a node whose type was registered without keys.
+
+    Args:
+        key: The position.
+
+    >>> str(FlattenedIndexKey(0))
+    '[<flat index 0>]'
+    """
 
     key: int
 
@@ -65,8 +93,11 @@ def keystr(path: Iterable[object], *, simple: bool = False, separator: str = "")
 
     Args:
         path: The keys.
-        simple: Whether to use only the bare indices, keys and names.
-        separator: The text between keys.
+        simple: Whether to use only the bare indices, keys and names. False by default.
+        separator: The text between keys. Empty by default.
+
+    Returns:
+        The text; empty for the path of the root.
 
     >>> path = (DictKey("w"), SequenceKey(0), GetAttrKey("x"))
     >>> keystr(path), keystr(path, simple=True, separator="/")

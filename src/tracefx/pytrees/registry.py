@@ -34,18 +34,43 @@ class TreeDef(Protocol):
 
     Instances are jaxlib's own, since every call of a jitted function flattens its arguments and compares structures.
     They are pickled as their `TreeDescription`.
+
+    >>> from tracefx import tree
+    >>> treedef = tree.structure({"w": 1, "b": (2, 3)})
+    >>> treedef.num_leaves, treedef
+    (3, PyTreeDef({'b': (*, *), 'w': *}))
     """
 
     @property
-    def num_leaves(self) -> int: ...
+    def num_leaves(self) -> int:
+        """The number of leaves."""
+        ...
+
     @property
-    def num_nodes(self) -> int: ...
+    def num_nodes(self) -> int:
+        """The number of nodes, leaves included."""
+        ...
+
     # The type of a rebuilt tree is known only at run time.
-    def unflatten(self, leaves: Iterable[object], /) -> Any: ...
-    def flatten_up_to(self, tree: PyTree, /) -> list[object]: ...
-    def children(self) -> list[Self]: ...
-    def compose(self, inner: Self, /) -> Self: ...
-    def node_data(self) -> tuple[type, object] | None: ...
+    def unflatten(self, leaves: Iterable[object], /) -> Any:
+        """Builds the pytree with this structure and these leaves. Raises ValueError for a wrong number of leaves."""
+        ...
+
+    def flatten_up_to(self, tree: PyTree, /) -> list[object]:
+        """Returns the subtrees of a pytree at the leaves of this structure, which is a prefix of it."""
+        ...
+
+    def children(self) -> list[Self]:
+        """Returns the structures of the children of the root."""
+        ...
+
+    def compose(self, inner: Self, /) -> Self:
+        """Returns this structure with `inner` in place of each leaf."""
+        ...
+
+    def node_data(self) -> tuple[type, object] | None:
+        """Returns the type of the root and its metadata; None for a leaf."""
+        ...
 
 
 class Registry(Protocol):

@@ -23,6 +23,10 @@ class TreeDescription:
         type: The type of the node; `None` for a leaf.
         metadata: The keys of a dict, or the metadata that a registered type's flatten function returned.
         children: The descriptions of the children.
+
+    >>> from tracefx.pytrees.trees import structure
+    >>> [child.kind for child in describe(structure([1, (2,)])).children]
+    ['leaf', 'tuple']
     """
 
     kind: NodeKind
@@ -80,6 +84,12 @@ _LEAF: Final = TreeDescription("leaf")
 
 def describe(treedef: TreeDef) -> TreeDescription:
     """Returns the description of a structure.
+
+    Args:
+        treedef: The structure.
+
+    Returns:
+        A plain Python value, which can be compared, pickled and read without jaxlib.
 
     >>> from tracefx.pytrees.trees import structure
     >>> describe(structure({"x": None}))

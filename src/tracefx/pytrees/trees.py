@@ -1,4 +1,4 @@
-"""Pytrees: flattening, unflattening, mapping, prefixes, and the registration of node types.
+"""Pytrees: flattening, unflattening, mapping and prefixes.
 
 The work is done by jaxlib's C++ pytree module; `registry` describes how it and jax's node types are used.
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import builtins
 import collections
-import dataclasses
 import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Self, TypeVar, cast, final, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, Self, TypeVar, cast, final
 
-import attrs
 import numpy as np
 from attrs import frozen
 
@@ -23,7 +20,13 @@ from tracefx.pytrees.paths import GetAttrKey as GetAttrKey
 from tracefx.pytrees.paths import KeyPath as KeyPath
 from tracefx.pytrees.paths import SequenceKey as SequenceKey
 from tracefx.pytrees.paths import keystr as keystr
-from tracefx.pytrees.registry import NODE_REGISTRY, children_with_keys, type_name
+from tracefx.pytrees.registration import register_dataclass as register_dataclass
+from tracefx.pytrees.registration import register_pytree_node as register_pytree_node
+from tracefx.pytrees.registration import register_pytree_node_class as register_pytree_node_class
+from tracefx.pytrees.registration import register_pytree_with_keys as register_pytree_with_keys
+from tracefx.pytrees.registration import register_pytree_with_keys_class as register_pytree_with_keys_class
+from tracefx.pytrees.registration import register_static as register_static
+from tracefx.pytrees.registry import NODE_REGISTRY, children_with_keys
 from tracefx.pytrees.registry import IsLeaf as IsLeaf
 from tracefx.pytrees.registry import PyTree as PyTree
 from tracefx.pytrees.registry import TreeDef as TreeDef
@@ -38,227 +41,17 @@ T = TypeVar("T")
 A = TypeVar("A")
 C = TypeVar("C", bound=type)
 
-# --- registration -----------------------------------------------------------------------------------------------------
-
-
-def register_pytree_node(
-    nodetype: type[T],
-    flatten_func: Callable[[T], tuple[Iterable[object], A]],
-    unflatten_func: Callable[[A, tuple[Any, ...]], T],
-    flatten_with_keys_func: Callable[[T], tuple[Iterable[tuple[object, object]], A]] | None = None,
-) -> None:
-    """Registers a class as a pytree node. Types that are registered through `jax.tree_util` need no registration here.
-
-    Args:
-        nodetype: The class.
-        flatten_func: Returns the children of an instance and its metadata, which must be hashable and comparable by
-            `==`.
-        unflatten_func: Builds an instance from metadata and children. It must accept children of any type.
-        flatten_with_keys_func: Like `flatten_func`, but returns `(key, child)` pairs. `None` for positions as keys.
-
-    Raises:
-        TypeError: If `nodetype` is not a class.
-        ValueError: If it is already a node type.
-
-    >>> class Pair:
-    ...     def __init__(self, a, b):
-    ...         self.a, self.b = a, b
-    >>> register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda _, ab: Pair(*ab))
-    >>> leaves([Pair(1, 2), 3])
-    [1, 2, 3]
-    """
-    NODE_REGISTRY.add(
-        nodetype,
-        lambda registry: registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func),
-    )
-
-
-def register_pytree_with_keys(
-    nodetype: type[T],
-    flatten_with_keys: Callable[[T], tuple[Iterable[tuple[object, object]], A]],
-    unflatten_func: Callable[[A, tuple[Any, ...]], T],
-    flatten_func: Callable[[T], tuple[Iterable[object], A]] | None = None,
-) -> None:
-    """Registers a class as a pytree node whose children have their own keys in key paths.
-
-    Args:
-        nodetype: The class.
-        flatten_with_keys: Returns the `(key, child)` pairs of an instance and its metadata.
-        unflatten_func: Builds an instance from metadata and children.
-        flatten_func: Returns the same children without keys, and the metadata: a faster variant for flattening without
-            paths. By default `flatten_with_keys` is used.
-
-    >>> class Box:
-    ...     def __init__(self, inside):
-    ...         self.inside = inside
-    >>> register_pytree_with_keys(Box, lambda b: ([(GetAttrKey("inside"), b.inside)], None), lambda _, c: Box(*c))
-    >>> [keystr(path) for path, _ in flatten_with_path(Box((1, 2)))[0]]
-    ['.inside[0]', '.inside[1]']
-    """
-
-    def without_keys(value: T) -> tuple[Iterable[object], A]:
-        pairs, metadata = flatten_with_keys(value)
-        return [child for _, child in pairs], metadata
-
-    register_pytree_node(nodetype, flatten_func or without_keys, unflatten_func, flatten_with_keys)
-
-
-def register_pytree_node_class(cls: C) -> C:
-    """Class decorator that registers a node type by its `tree_flatten` and class method `tree_unflatten`.
-
-    Args:
-        cls: The class.
-
-    Returns:
-        The class itself.
-
-    >>> @register_pytree_node_class
-    ... class Pair:
-    ...     def __init__(self, a, b):
-    ...         self.a, self.b = a, b
-    ...     def tree_flatten(self):
-    ...         return (self.a, self.b), None
-    ...     @classmethod
-    ...     def tree_unflatten(cls, metadata, children):
-    ...         return cls(*children)
-    >>> map(lambda x: x + 1, Pair(1, 2)).b
-    3
-    """
-    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]  # required by the docstring
-    return cls
-
-
-def register_pytree_with_keys_class(cls: C) -> C:
-    """Class decorator that registers a node type by its `tree_flatten_with_keys` and class method `tree_unflatten`.
-
-    A method `tree_flatten`, if there is one, is used for flattening without paths.
-    """
-    register_pytree_with_keys(
-        cls,
-        operator.methodcaller("tree_flatten_with_keys"),
-        cls.tree_unflatten,  # type: ignore[attr-defined]  # required by the docstring
-        operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None,
-    )
-    return cls
-
-
-@overload
-def register_dataclass(
-    nodetype: C,
-    data_fields: Sequence[str] | None = None,
-    meta_fields: Sequence[str] | None = None,
-    drop_fields: Sequence[str] = (),
-) -> C: ...
-@overload
-def register_dataclass(
-    nodetype: None = None,
-    data_fields: Sequence[str] | None = None,
-    meta_fields: Sequence[str] | None = None,
-    drop_fields: Sequence[str] = (),
-) -> Callable[[C], C]: ...
-def register_dataclass(
-    nodetype: C | None = None,
-    data_fields: Sequence[str] | None = None,
-    meta_fields: Sequence[str] | None = None,
-    drop_fields: Sequence[str] = (),
-) -> C | Callable[[C], C]:
-    """Registers a dataclass, of the standard library or attrs, as a pytree node. Usable as a decorator.
-
-    Other classes can be registered too if both lists are given and the class can be called with these fields as
-    keywords.
-
-    Args:
-        nodetype: The class; `None` when called with only keywords as a decorator.
-        data_fields: The fields that are children. By default all fields that are not marked as `static=True` in their
-            metadata (`tracefx.tree.static`).
-        meta_fields: The fields that are metadata. By default those that are marked as static.
-        drop_fields: Fields with defaults that are neither; they are lost in flattening.
-
-    Returns:
-        The class, or a decorator.
-
-    Raises:
-        TypeError: If only one of the lists is given, or none for a class that is not a dataclass.
-        ValueError: If a field is in both lists, unknown, or in no list.
-
-    >>> @register_dataclass
-    ... @dataclasses.dataclass
-    ... class Layer:
-    ...     w: object
-    ...     name: str = dataclasses.field(metadata={"static": True})
-    >>> map(lambda x: 2 * x, Layer(3, "first"))
-    Layer(w=6, name='first')
-    """
-    if nodetype is None:
-        return lambda cls: register_dataclass(cls, data_fields, meta_fields, drop_fields)
-    fields = _init_fields(nodetype)
-    if data_fields is None or meta_fields is None:
-        if data_fields is not None or meta_fields is not None:
-            raise TypeError(
-                f"register_dataclass of {type_name(nodetype)}: give both data_fields and meta_fields, or neither"
-            )
-        if fields is None:
-            raise TypeError(
-                f"{type_name(nodetype)} is no dataclass: tell register_dataclass its data_fields and meta_fields"
-            )
-        data_fields = [name for name, static in fields.items() if not static and name not in drop_fields]
-        meta_fields = [name for name, static in fields.items() if static and name not in drop_fields]
-    data, meta = tuple(data_fields), tuple(meta_fields)
-    if both := sorted({*data} & {*meta}):
-        raise ValueError(f"register_dataclass of {type_name(nodetype)}: {both} are in both data_fields and meta_fields")
-    if fields is not None:
-        wanted = fields.keys() - {*drop_fields}
-        if missing := sorted(wanted - {*data, *meta}):
-            raise ValueError(
-                f"register_dataclass of {type_name(nodetype)}: the fields {missing} are in neither data_fields nor"
-                " meta_fields; if they have defaults and may be lost, put them into drop_fields"
-            )
-        if unknown := sorted({*data, *meta} - wanted):
-            raise ValueError(
-                f"register_dataclass of {type_name(nodetype)}: {unknown} are no arguments of its __init__,"
-                f" which takes {list(fields)}"
-            )
-    cls: type = nodetype
-    NODE_REGISTRY.add(cls, lambda registry: registry.register_dataclass_node(cls, list(data), list(meta)))
-    return nodetype
-
-
-def _init_fields(cls: type) -> dict[str, bool] | None:
-    """Returns the fields that `__init__` accepts, and whether each is static; `None` for non-dataclasses."""
-    if dataclasses.is_dataclass(cls):
-        return {f.name: bool(f.metadata.get("static", False)) for f in dataclasses.fields(cls) if f.init}
-    if attrs.has(cls):
-        if private := [f.name for f in attrs.fields(cls) if f.init and f.alias != f.name]:
-            raise TypeError(
-                f"register_dataclass of {type_name(cls)}: __init__ has other names for {private} than the attributes;"
-                " give these fields an alias, or use register_pytree_with_keys"
-            )
-        return {f.name: bool(f.metadata.get("static", False)) for f in attrs.fields(cls) if f.init}
-    return None
-
-
-def register_static(cls: type[T]) -> type[T]:
-    """Class decorator: hashable instances become nodes without leaves, which are part of the structure.
-
-    >>> @register_static
-    ... class Mode(str): pass
-    >>> leaves([Mode("train"), 1.0])
-    [1.0]
-    """
-    register_pytree_node(cls, _no_children, _static_itself)
-    return cls
-
-
-def _no_children(value: T) -> tuple[tuple[()], T]:
-    return (), value
-
-
-def _static_itself(value: T, children: tuple[Any, ...]) -> T:
-    return value
+# --- node types -------------------------------------------------------------------------------------------------------
 
 
 class UnsortableKeysError(ValueError, TypeError):
-    """Raised for a dict whose keys cannot be compared with each other, so that its leaves have no order."""
+    """Raised for a dict whose keys cannot be compared with each other, so that its leaves have no order.
+
+    >>> leaves({1: "a", "b": "c"})
+    Traceback (most recent call last):
+        ...
+    tracefx.pytrees.trees.UnsortableKeysError: the keys of the dict cannot be sorted: ...
+    """
 
     @classmethod
     def at(cls, tree: Mapping[Any, object], path: KeyPath = ()) -> Self:
@@ -383,14 +176,11 @@ def _iter_dicts(tree: PyTree, is_leaf: IsLeaf | None, path: KeyPath) -> Iterator
 
 
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
-    """Flattens a pytree to the list of its leaves and its structure.
-
-    Nodes are tuples, lists, dicts (in the order of their sorted keys), OrderedDicts, defaultdicts, named tuples and
-    instances of registered types. None is a node without leaves. Everything else is a leaf.
+    """Flattens a pytree to its leaves and its structure.
 
     Args:
         tree: The tree.
-        is_leaf: A predicate that makes a subtree a leaf.
+        is_leaf: A predicate that makes a subtree a leaf. None by default.
 
     Returns:
         The leaves from left to right, and the structure.
@@ -400,6 +190,9 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Tre
 
     >>> flatten({"b": [1, None], "a": (2, 3)})
     ([2, 3, 1], PyTreeDef({'a': (*, *), 'b': [*, None]}))
+    >>> numbers, treedef = flatten({"w": 1, "b": (2, 3)})
+    >>> unflatten(treedef, [10 * x for x in numbers])
+    {'b': (20, 30), 'w': 10}
     """
     return flatten_with_known_types(tree, _LEAF_TYPES, is_leaf)
 
@@ -407,14 +200,36 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Tre
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
     """Returns the leaves of a pytree from left to right.
 
+    Args:
+        tree: The tree.
+        is_leaf: A predicate that makes a subtree a leaf. None by default. None in a tree is a node without leaves.
+
+    Returns:
+        The list of leaves. Those of a dict come in the order of its sorted keys.
+
+    Raises:
+        UnsortableKeysError: If the keys of a dict cannot be sorted. It is a ValueError and a TypeError.
+
     >>> leaves([1, {"x": (2, None)}])
     [1, 2]
+    >>> leaves([1, {"x": (2, None)}], is_leaf=lambda node: isinstance(node, tuple))
+    [1, (2, None)]
     """
     return flatten_with_known_types(tree, _LEAF_TYPES, is_leaf)[0]
 
 
 def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
     """Returns the structure of a pytree.
+
+    Args:
+        tree: The tree.
+        is_leaf: A predicate that makes a subtree a leaf. None by default.
+
+    Returns:
+        The structure: hashable, compared by value, printed with `*` for leaves.
+
+    Raises:
+        UnsortableKeysError: If the keys of a dict cannot be sorted. It is a ValueError and a TypeError.
 
     >>> structure([1, {"x": (2, None)}])
     PyTreeDef([*, {'x': (*, None)}])
@@ -433,7 +248,17 @@ def leaf() -> TreeDef:
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> Any:
-    """Builds the pytree with this structure and these leaves. Raises ValueError for a wrong number of leaves.
+    """Builds the pytree with this structure and these leaves.
+
+    Args:
+        treedef: The structure.
+        leaves: The leaves, from left to right. They may be any objects.
+
+    Returns:
+        The pytree.
+
+    Raises:
+        ValueError: If there are too few or too many leaves.
 
     >>> unflatten(structure({"a": 0, "b": [0, 0]}), "xyz")
     {'a': 'x', 'b': ['y', 'z']}
@@ -448,8 +273,14 @@ def flatten_with_path(
 
     Args:
         tree: The tree.
-        is_leaf: A predicate that makes a subtree a leaf.
-        is_leaf_takes_path: Whether it is called as `is_leaf(path, subtree)`.
+        is_leaf: A predicate that makes a subtree a leaf. None by default.
+        is_leaf_takes_path: Whether it is called as `is_leaf(path, subtree)`. False by default.
+
+    Returns:
+        The list of pairs `(path, leaf)`, and the structure. A path is a tuple of keys; `keystr` converts it to text.
+
+    Raises:
+        UnsortableKeysError: If the keys of a dict cannot be sorted. It is a ValueError and a TypeError.
 
     >>> [(keystr(path), leaf) for path, leaf in flatten_with_path({"a": [1, 2]})[0]]
     [("['a'][0]", 1), ("['a'][1]", 2)]
@@ -474,7 +305,14 @@ def flatten_with_path(
 
 
 def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> bool:
-    """Whether all items are leaves.
+    """Returns whether all items are leaves.
+
+    Args:
+        iterable: The items.
+        is_leaf: A predicate that makes a subtree a leaf. None by default.
+
+    Returns:
+        False if an item is a node, such as a tuple or None.
 
     >>> all_leaves([1, 2.0]), all_leaves([1, (2,)]), all_leaves([None])
     (True, False, False)
@@ -487,11 +325,14 @@ def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> boo
 def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None) -> Any:
     """Applies a function to corresponding leaves of one or more pytrees.
 
+    None is a node without leaves: `f` is not called for it, and the result has None there. To treat it as a leaf, pass
+    `is_leaf=lambda x: x is None`.
+
     Args:
         f: The function, called with one leaf of each tree.
         tree: The tree that determines the structure of the result.
-        rest: Trees with the same structure, or with subtrees where `tree` has leaves.
-        is_leaf: A predicate that makes subtrees of `tree` leaves.
+        *rest: Trees with the same structure, or with subtrees where `tree` has leaves.
+        is_leaf: A predicate that makes subtrees of `tree` leaves. None by default.
 
     Returns:
         A tree with the structure of `tree`.
@@ -538,7 +379,13 @@ def reduce(
         function: Combines the accumulated value with a leaf.
         tree: The tree.
         initializer: The initial value; by default the first leaf.
-        is_leaf: A predicate that makes a subtree a leaf.
+        is_leaf: A predicate that makes a subtree a leaf. None by default.
+
+    Returns:
+        The accumulated value; `initializer` if there are no leaves.
+
+    Raises:
+        TypeError: If there are neither leaves nor an `initializer`.
 
     >>> reduce(lambda x, y: x + y, {"a": 1, "b": [2, 3]})
     6
@@ -556,6 +403,9 @@ def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_t
         outer_treedef: The outer structure of the argument.
         inner_treedef: The inner one; by default that of the first subtree.
         pytree_to_transpose: The tree.
+
+    Returns:
+        A tree of the inner structure, with trees of the outer structure as leaves.
 
     Raises:
         TypeError: If the number of leaves does not match.

@@ -49,6 +49,9 @@ def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
         a: a `Jaxpr` or `ClosedJaxpr`.
         b: a program of the same type. Constants of `ClosedJaxpr`s are compared by shape, dtype and bits.
 
+    Returns:
+        A Python bool.
+
     Raises:
         TypeError: `a` and `b` are not two `Jaxpr`s or two `ClosedJaxpr`s.
 

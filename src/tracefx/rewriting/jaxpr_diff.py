@@ -25,7 +25,11 @@ _CONTEXT: Final = 2
 
 @final
 class ChangeKind(Enum):
-    """How an equation differs between two programs; the value is its mark in the text."""
+    """How an equation differs between two programs; the value is its mark in the text.
+
+    >>> [(kind.name, kind.value) for kind in ChangeKind]
+    [('REMOVED', '-'), ('ADDED', '+'), ('CHANGED', '!'), ('MOVED', '~')]
+    """
 
     REMOVED = "-"
     ADDED = "+"
@@ -41,6 +45,13 @@ class Change:
     `before` is the equation in the first program and `after` the one in the second, with variables renamed to their
     counterparts in the first; either is None if there is no such equation. For a moved equation the two differ only in
     `old_index` and `new_index`. `bodies` has the differences of the sub-jaxprs.
+
+    >>> from tracefx.programs import parse_jaxpr
+    >>> before = parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = sin x in (y,) }")
+    >>> after = parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = cos x in (y,) }")
+    >>> (change,) = diff_jaxprs(before, after).changes
+    >>> change.kind.name, change.before.prim.name, change.after.prim.name
+    ('CHANGED', 'sin', 'cos')
     """
 
     kind: ChangeKind
@@ -58,8 +69,18 @@ class Change:
 class JaxprDiff:
     """The differences of two programs: false if there are none; `str` shows them as text.
 
-    In the text a line that begins with `-` stands in the first program only, one with `+` in the second only; `~`
-    marks an equation of both programs that has moved.
+    In the text a line that begins with `-` stands in the first program only, one with `+` in the second only; `~` marks
+    an equation of both programs that has moved.
+
+    >>> from tracefx.programs import parse_jaxpr
+    >>> before = parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = sin x in (y,) }")
+    >>> after = parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = cos x in (y,) }")
+    >>> difference = diff_jaxprs(before, after)
+    >>> print(difference)
+    - b:f32[] = sin a
+    + b:f32[] = cos a
+    >>> [change.kind for change in difference.changes]
+    [<ChangeKind.CHANGED: '!'>]
     """
 
     changes: tuple[Change, ...]

@@ -63,7 +63,22 @@ class OperationNode:
 
 @final
 class Apply(Tracer):
-    """An output of an operation: output number `out` of `prim` applied to `operands`."""
+    """An output of an operation: output number `out` of `prim` applied to `operands`.
+
+    A rewrite rule gets such terms, and matches them by `prim` and `operands`; operands are terms, too. Functions of
+    `tracefx.numpy` and `tracefx.lax` can be applied to them.
+
+    >>> from tracefx import make_jaxpr, numpy as fnp
+    >>> from tracefx.ops import Exp, Log
+    >>> from tracefx.rewriting import rewrite, rule
+    >>> @rule(Log)
+    ... def log_of_exp(term):
+    ...     match term:
+    ...         case Apply(Log(), (Apply(Exp(), (x,)),)):
+    ...             return x
+    >>> rewrite(make_jaxpr(lambda x: fnp.log(fnp.exp(x)))(1.0), [log_of_exp])
+    { lambda ; a:f32[]*. let in (a,) }
+    """
 
     __slots__ = ("application", "aval", "handler", "operands", "out", "prim")
     __match_args__ = ("prim", "operands")

@@ -37,9 +37,15 @@ def executable_key(jaxpr: Jaxpr) -> bytes | None:
     Jaxprs have the same key, in every process, if and only if they differ at most in variable indices, source
     locations, varying mesh axes and fields marked `metadata={"erased": True}`. Avals are compared with weak types,
     parameters by exact type and bits. The key is `None` if a jaxpr contains a callable or another object that is
-    compared by identity, or a primitive whose class has no permanent name: one defined in a function, or in
-    `__main__`, where another class of the same name may follow. The key is cached on the jaxpr object; sub-jaxprs
-    contribute their own keys.
+    compared by identity, or a primitive whose class has no permanent name: one defined in a function, or in `__main__`,
+    where another class of the same name may follow. The key is cached on the jaxpr object; sub-jaxprs contribute their
+    own keys.
+
+    Args:
+        jaxpr: The program.
+
+    Returns:
+        The digest, 20 bytes, or None.
 
     >>> from tracefx.core import dtypes
     >>> from tracefx.core.jaxpr import Var

@@ -103,7 +103,14 @@ class Mesh(CustomText):
         return np.array([d.id for d in self.flat], np.int64).reshape(self.axis_sizes)
 
     def size_of(self, names: Sequence[str]) -> int:
-        """Returns the product of the sizes of some axes."""
+        """Returns the product of the sizes of some axes.
+
+        Args:
+            names: Names of axes of the mesh.
+
+        Returns:
+            The number of devices along these axes together; 1 for no axes.
+        """
         return prod([self.shape[name] for name in names])
 
     def __enter__(self) -> Self:
@@ -264,7 +271,17 @@ class PartitionSpec(CustomText):
         return tuple([name for part in self.entries for name in entry_axis_names(part)])
 
     def of_rank(self, ndim: int) -> tuple[PartitionEntry, ...]:
-        """Returns one entry per array axis. Raises ValueError if the spec has more than `ndim` entries."""
+        """Returns one entry per axis of an array.
+
+        Args:
+            ndim: The number of axes.
+
+        Returns:
+            The entries, padded with None.
+
+        Raises:
+            ValueError: If the specification has more than `ndim` entries.
+        """
         if len(self.entries) > ndim:
             raise ValueError(f"{self} has {len(self.entries)} entries, but the array has {ndim} axes")
         return self.entries + (None,) * (ndim - len(self.entries))

@@ -43,6 +43,11 @@ class LawReport:
     Attributes:
         passed: the names of the laws that hold.
         skipped: the reason for each law that was not checked, by name.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.testing import check_function
+    >>> "vmap_is_a_loop" in check_function(fnp.square, fnp.arange(3.0)).passed
+    True
     """
 
     passed: tuple[str, ...]

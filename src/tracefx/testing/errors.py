@@ -13,7 +13,15 @@ from typing_extensions import override
 @final
 @frozen
 class Reproducer:
-    """Evidence for a violated law: programs as text, and Python code that reproduces the failure, or None."""
+    """Evidence for a violated law.
+
+    Attributes:
+        programs: the programs as text.
+        python: Python code that reproduces the failure, or None.
+
+    >>> print(Reproducer("{ lambda ; a:f32[]. let in (a,) }"))
+    { lambda ; a:f32[]. let in (a,) }
+    """
 
     programs: str
     python: str | None = None
@@ -30,6 +38,21 @@ class LawError(AssertionError):
     `message` says which law, at which arguments, and how results differ. `str` appends the reproducer: the smallest
     program found that violates the law, as a jaxpr and as Python code. The search for it runs when it is first needed,
     in the context of the failure.
+
+    >>> import numpy as np
+    >>> from tracefx.extend import Primitive
+    >>> from tracefx.testing import abstract_eval_matches_evaluation
+    >>> class Wrong(Primitive):
+    ...     name = "wrong"
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    ...     def impl(self, x):
+    ...         return [x.sum()]
+    >>> abstract_eval_matches_evaluation(Wrong(), np.ones(2))
+    Traceback (most recent call last):
+        ...
+    tracefx.testing.errors.LawError: eager evaluation gives ...: violated by wrong(f32[2] [1.,1.])
+      Wrong.impl returned f32[], but abstract_eval gives f32[2] ...
     """
 
     def __init__(self, message: str) -> None:
@@ -66,4 +89,11 @@ class LawError(AssertionError):
 
 @final
 class Inapplicable(ValueError):
-    """Raised if a law says nothing about the given arguments."""
+    """Raised if a law says nothing about the given arguments.
+
+    >>> from tracefx.testing import jvp_is_the_derivative
+    >>> jvp_is_the_derivative(lambda n: n + 1, 3)
+    Traceback (most recent call last):
+        ...
+    tracefx.testing.errors.Inapplicable: no argument is differentiable: i32[]
+    """

@@ -37,7 +37,15 @@ Interpretation: TypeAlias = Callable[[AnyCallable], AnyCallable]
 @final
 @frozen(eq=False)
 class FaultInjector(Handler):
-    """A handler that raises `error` at operation number `fail_at` (never if negative) and forwards the others."""
+    """A handler that raises `error` at operation number `fail_at` (never if negative) and forwards the others.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import handle
+    >>> handle(fnp.sin, lambda inner: FaultInjector(inner, ZeroDivisionError, 0))(1.0)
+    Traceback (most recent call last):
+        ...
+    ZeroDivisionError
+    """
 
     title = "fault injector"
     inner: Handler
@@ -146,7 +154,12 @@ def _handled_program_text(program: AnyCallable | None, args: Sequence[PyTree]) -
 @final
 @frozen(eq=False)
 class HandlerLaw:
-    """A property that every handler must have, and the function that checks it."""
+    """A property that every handler must have, and the function that checks it.
+
+    >>> from tracefx.testing import HANDLER_LAWS
+    >>> [(law.name, law.statement) for law in HANDLER_LAWS][0]
+    ('restores_context', 'a handler restores the context')
+    """
 
     name: str
     statement: str

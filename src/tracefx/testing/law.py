@@ -28,6 +28,12 @@ class Law:
         name: the name of the law.
         statement: the property, as a sentence.
         check: raises LawError if a subject violates the law.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.testing import jit_changes_nothing
+    >>> jit_changes_nothing(fnp.square, fnp.arange(3.0))
+    >>> jit_changes_nothing.statement
+    'the compiled function gives the same results as eager evaluation'
     """
 
     name: str
@@ -54,14 +60,23 @@ class Law:
         return self.name
 
     def violation(self, subject: Subject, what: str) -> LawError:
-        """Returns the error for a violation by this subject; `what` describes the results."""
+        """Returns the error for a violation of the law.
+
+        Args:
+            subject: The function and the arguments that violate it.
+            what: A description of the results.
+
+        Returns:
+            The error, for the caller to raise.
+        """
         return LawError(f"{self.statement}: violated by {subject}\n{what}")
 
 
 def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Subject], None]], Law]:
     """Returns a decorator that turns a checking function into a law.
 
-    The function is called as `check(law, subject)` and raises `law.violation(subject, what)`.
+    The function is called as `check(law, subject)` and raises `law.violation(subject, what)`. Errors of other kinds are
+    passed on.
 
     Args:
         statement: the property, as a sentence.
@@ -69,6 +84,9 @@ def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Sub
 
     Returns:
         The decorator.
+
+    Raises:
+        LawError: When the law is called, if the function raises it, with a reproducer added.
 
     >>> import tracefx.numpy as fnp
     >>> from tracefx.extend import as_array
@@ -120,6 +138,10 @@ def require_close(
 
     Raises:
         LawError: if they differ in number, shapes, dtypes, or by more than the tolerance, or if a value is a tracer.
+
+    >>> from tracefx.testing import jit_changes_nothing
+    >>> subject = Subject.of(np.sqrt, [2.0], None)
+    >>> require_close(jit_changes_nothing, subject, subject.outs(), subject.outs(), ("compiled", "evaluated"))
     """
     difference = describe_difference(got, want, names, subject.ulps if ulps is None else ulps)
     if difference is not None:

@@ -400,7 +400,14 @@ def _dense_pairs(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size
 @final
 @frozen(eq=False)
 class IdentityHandler(Handler):
-    """A handler that forwards every primitive to the inner handler."""
+    """A handler that forwards every primitive to the inner handler.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import current, handling
+    >>> with handling(IdentityHandler(current())):
+    ...     float(fnp.sin(0.0))
+    0.0
+    """
 
     title = "identity"
     inner: Handler

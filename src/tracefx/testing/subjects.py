@@ -46,6 +46,10 @@ class Subject:
         args: the flat arguments.
         ulps: the tolerance.
         prim: the primitive, if the subject is one.
+
+    >>> import tracefx.numpy as fnp
+    >>> Subject.of(fnp.sin, [0.0], None).outs()
+    [Array(0., dtype=float32, weak_type=True)]
     """
 
     name: str

@@ -28,6 +28,9 @@ class Ulps:
     Attributes:
         f64: for float64.
         f32: for float32.
+
+    >>> Ulps(f64=4, f32=4)
+    Ulps(f64=4, f32=4)
     """
 
     f64: float = 0

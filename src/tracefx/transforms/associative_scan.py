@@ -21,7 +21,18 @@ T = TypeVar("T")
 def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, axis: int = 0) -> T:
     """Computes `[a, fn(a, b), fn(fn(a, b), c), ...]` for the elements of `elems` along an axis (a prefix sum or scan).
 
-    It calls `fn` about `2 * log2(n)` times for `n` elements, each time on many elements at once.
+    It computes the same as this loop along the first axis, but in logarithmically many steps, which run in parallel:
+
+        def associative_scan(fn, elems):
+            results = [elems[0]]
+            for x in elems[1:]:
+                results.append(fn(results[-1], x))
+            return np.stack(results)
+
+    It calls `fn` about `2 * log2(n)` times for `n` elements, each time on many elements at once: `fn` works on arrays
+    with several elements along `axis`, elementwise along it (apply `vmap` to a function of one element). `fn` has to be
+    associative, `fn(fn(a, b), c) == fn(a, fn(b, c))`, which is not checked. Linear recurrences can be written in this
+    way.
 
     Args:
         fn: An associative function of two pytrees like `elems`, which combines the elements at the same positions along
@@ -40,6 +51,14 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
     >>> import numpy as np
     >>> associative_scan(lambda a, b: a + b, np.arange(1.0, 6.0)).tolist()
     [1.0, 3.0, 6.0, 10.0, 15.0]
+
+    The recurrence `y[i] = a[i] * y[i - 1] + b[i]`, whose steps are compositions of affine functions:
+
+    >>> def compose(f, g):
+    ...     return f[0] * g[0], g[0] * f[1] + g[1]
+    >>> _, y = associative_scan(compose, (np.full(4, 2.0), np.ones(4)))
+    >>> y.tolist()
+    [1.0, 3.0, 7.0, 15.0]
     """
     require_callable("associative_scan", fn)
     where = f"associative_scan of {fun_name(fn)}"

@@ -24,17 +24,58 @@ from tracefx.ops.contractions.convolution import ConvGeneralDilated
 
 
 def everything_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
-    """Stores everything that the backward pass needs, as without `checkpoint`."""
+    """Stores everything that the backward pass needs, as without `checkpoint`.
+
+    Args:
+        prim: A primitive.
+        *avals: The types of its operands.
+
+    Returns:
+        True.
+
+    >>> import tracefx as fx
+    >>> layer = fx.checkpoint(lambda w, x: fx.numpy.sin(w @ x), policy=everything_saveable)
+    >>> [residual.origin for residual in fx.saved_residuals(layer, fx.numpy.ones((2, 2)), fx.numpy.ones(2))]
+    ['from the argument `w` of <lambda>', 'from the argument `x` of <lambda>', 'output of cos at ...']
+    """
     return True
 
 
 def nothing_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
-    """Stores only the arguments, as without a policy."""
+    """Stores only the arguments, as without a policy.
+
+    Args:
+        prim: A primitive.
+        *avals: The types of its operands.
+
+    Returns:
+        False.
+
+    >>> import tracefx as fx
+    >>> layer = fx.checkpoint(lambda w, x: fx.numpy.sin(w @ x), policy=nothing_saveable)
+    >>> [residual.origin for residual in fx.saved_residuals(layer, fx.numpy.ones((2, 2)), fx.numpy.ones(2))]
+    ['from the argument `w` of <lambda>', 'from the argument `x` of <lambda>']
+    """
     return False
 
 
 def dots_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
-    """Stores the results of matrix products, other contractions and convolutions. Also named `checkpoint_dots`."""
+    """Stores the results of matrix products, other contractions and convolutions.
+
+    Also named `checkpoint_dots`.
+
+    Args:
+        prim: A primitive.
+        *avals: The types of its operands.
+
+    Returns:
+        Whether the primitive is a contraction or a convolution.
+
+    >>> import tracefx as fx
+    >>> layer = fx.checkpoint(lambda w, x: fx.numpy.sin(w @ x), policy=dots_saveable)
+    >>> [residual.origin for residual in fx.saved_residuals(layer, fx.numpy.ones((2, 2)), fx.numpy.ones(2))]
+    ['from the argument `w` of <lambda>', 'from the argument `x` of <lambda>', 'output of dot_general at ...']
+    """
     return isinstance(prim, DotGeneral | ConvGeneralDilated)
 
 
@@ -42,6 +83,18 @@ def dots_with_no_batch_dims_saveable(prim: Primitive, *avals: ShapedArray) -> bo
     """Stores the results of contractions without batch dimensions, which are typically products with weights.
 
     Also named `checkpoint_dots_with_no_batch_dims`.
+
+    Args:
+        prim: A primitive.
+        *avals: The types of its operands.
+
+    Returns:
+        Whether the primitive is a contraction without batch dimensions.
+
+    >>> import tracefx as fx
+    >>> layer = fx.checkpoint(lambda w, x: fx.numpy.sin(w @ x), policy=dots_with_no_batch_dims_saveable)
+    >>> [residual.origin for residual in fx.saved_residuals(layer, fx.numpy.ones((2, 2)), fx.numpy.ones(2))]
+    ['from the argument `w` of <lambda>', 'from the argument `x` of <lambda>', 'output of dot_general at ...']
     """
     return isinstance(prim, DotGeneral) and prim.dimension_numbers[1] == ((), ())
 
@@ -71,6 +124,9 @@ def save_only_these_names(*names_which_can_be_saved: str) -> CheckpointPolicy:
     Args:
         *names_which_can_be_saved: Names given by `checkpoint_name`.
 
+    Returns:
+        A policy, for `checkpoint(policy=...)`.
+
     >>> import tracefx as fx
     >>> f = lambda x: fx.numpy.sin(fx.checkpoint_name(fx.numpy.sin(x), "inner"))
     >>> g = fx.checkpoint(f, policy=save_only_these_names("inner"))
@@ -85,6 +141,15 @@ def save_any_names_but_these(*names_not_to_save: str) -> CheckpointPolicy:
 
     Args:
         *names_not_to_save: Names given by `checkpoint_name`.
+
+    Returns:
+        A policy, for `checkpoint(policy=...)`.
+
+    >>> import tracefx as fx
+    >>> layer = lambda x: fx.numpy.sin(fx.checkpoint_name(fx.numpy.sin(x), "large"))
+    >>> policy = save_any_names_but_these("large")
+    >>> len(fx.saved_residuals(fx.checkpoint(layer, policy=policy), 1.0))
+    1
     """
     return _NamePolicy(frozenset(names_not_to_save), listed=False, others=False)
 
@@ -94,6 +159,15 @@ def save_anything_except_these_names(*names_not_to_save: str) -> CheckpointPolic
 
     Args:
         *names_not_to_save: Names given by `checkpoint_name`.
+
+    Returns:
+        A policy, for `checkpoint(policy=...)`.
+
+    >>> import tracefx as fx
+    >>> layer = lambda x: fx.numpy.sin(fx.checkpoint_name(fx.numpy.sin(x), "large"))
+    >>> policy = save_anything_except_these_names("large")
+    >>> len(fx.saved_residuals(fx.checkpoint(layer, policy=policy), 1.0))
+    2
     """
     return _NamePolicy(frozenset(names_not_to_save), listed=False, others=True)
 
@@ -116,5 +190,16 @@ def save_from_both_policies(policy_1: CheckpointPolicy, policy_2: CheckpointPoli
     Args:
         policy_1: A policy.
         policy_2: Another policy.
+
+    Returns:
+        A policy, for `checkpoint(policy=...)`.
+
+    >>> import tracefx as fx
+    >>> policy = save_from_both_policies(dots_saveable, save_only_these_names("activations"))
+    >>> layer = lambda x: fx.numpy.sin(fx.checkpoint_name(fx.numpy.sin(x @ x), "activations"))
+    >>> fx.print_saved_residuals(fx.checkpoint(layer, policy=policy), fx.numpy.ones((2, 2)))
+    f32[2,2] from the argument `x` of <lambda>
+    f32[2,2] output of name at ... (<lambda>)
+    f32[2,2] output of dot_general at ... (<lambda>)
     """
     return _UnionPolicy(policy_1, policy_2)

@@ -121,9 +121,14 @@ def checkpoint(
     """Returns `fun` with rematerialization: reverse mode stores its arguments and recomputes its intermediate values.
 
     It trades time for memory. A long computation divided into checkpointed pieces needs, in the backward pass, the
-    memory of the values between the pieces and of the residuals of one piece; each piece is computed twice. `remat` is
-    another name of this function. Without `fun`, it returns the transformation with these options, for use as a
-    decorator.
+    memory of the values between the pieces and of the residuals of one piece; each piece is computed twice. The values
+    and derivatives are the same as without it, and without reverse mode it has no effect. `remat` is another name of
+    this function. Without `fun`, it returns the transformation with these options, for use as a decorator.
+
+    `fun` is traced, as by `jit`: its Python control flow cannot depend on the values of its arguments, unless they are
+    static. Checkpointing a whole loss function saves little, because the recomputation needs as much memory as before:
+    checkpoint its parts, such as the layers of a network or the body of a `scan` (which has an argument `checkpoint`
+    for that). `print_saved_residuals` shows what is stored.
 
     Args:
         fun: The function. It takes and returns pytrees of arrays.
@@ -146,6 +151,20 @@ def checkpoint(
     >>> import tracefx as fx
     >>> float(fx.grad(checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))))(0.0))
     1.0
+
+    The residuals without checkpointing, with it, and with a policy that stores named values:
+
+    >>> def layer(x):
+    ...     return fx.numpy.sin(checkpoint_name(fx.numpy.sin(x), "inner"))
+    >>> fx.print_saved_residuals(layer, 1.0)
+    f32[] output of cos at ... (layer)
+    f32[] output of cos at ... (layer)
+    >>> fx.print_saved_residuals(checkpoint(layer), 1.0)
+    f32[] from the argument `x` of layer
+    >>> policy = fx.checkpoint_policies.save_only_these_names("inner")
+    >>> fx.print_saved_residuals(checkpoint(layer, policy=policy), 1.0)
+    f32[] from the argument `x` of layer
+    f32[] output of name at ... (layer)
     """
     transform = Checkpoint(
         prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames

@@ -48,8 +48,20 @@ def cond(
 def cond(pred: Any, *given: Any, operand: Any = MISSING, **named: Any) -> Any:
     """Returns `true_fun(*operands)` if `pred` is true, otherwise `false_fun(*operands)`. Only one of them runs.
 
-    Both functions are traced. Under `vmap` with a predicate that differs between batch elements, both run and their
-    results are selected from. A second form is `cond(pred, true_operand, true_fun, false_operand, false_fun)`.
+    It computes the same as this function, but `pred` may be traced:
+
+        def cond(pred, true_fun, false_fun, *operands):
+            return true_fun(*operands) if pred else false_fun(*operands)
+
+    Both functions are traced, whatever the predicate, and become the two branches of one equation; so Python side
+    effects of both happen. Outside of `jit`, too, both are traced; an `if` on a concrete value traces nothing. Values
+    that the functions close over are operands like the others, for derivatives as well.
+
+    Under `vmap` with a predicate that differs between batch elements, both branches run, and their results are selected
+    from. Derivatives are those of the selected branch: unlike with `tracefx.numpy.where`, a NaN in the derivative of
+    the other branch does not reach them.
+
+    A second form of the call is `cond(pred, true_operand, true_fun, false_operand, false_fun)`.
 
     Args:
         pred: A scalar: a boolean or a real number, which is true unless it is zero.
@@ -68,6 +80,24 @@ def cond(pred: Any, *given: Any, operand: Any = MISSING, **named: Any) -> Any:
 
     >>> cond(True, lambda x: x + 1.0, lambda x: x * 2.0, 3.0)
     Array(4., dtype=float32, weak_type=True)
+
+    The predicate may depend on traced values:
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import jit
+    >>> @jit
+    ... def clipped(gradient, limit):
+    ...     norm = fnp.sqrt((gradient**2).sum())
+    ...     return cond(norm > limit, lambda g: g * (limit / norm), lambda g: g, gradient)
+    >>> clipped(fnp.array([3.0, 4.0]), 1.0)
+    Array([0.6, 0.8], dtype=float32)
+
+    Batched, with a derivative that is finite although that of the other branch is not:
+
+    >>> from tracefx import grad, vmap
+    >>> root = lambda x: cond(x > 0.0, fnp.sqrt, lambda x: 0.0 * x, x)
+    >>> vmap(grad(root))(fnp.array([4.0, -1.0, 0.0]))
+    Array([0.25, 0.  , 0.  ], dtype=float32)
     """
     true_fun, false_fun, operands = _parse_cond_arguments(given, operand, named)
     require_callable("cond", true_fun)
@@ -118,6 +148,11 @@ def switch(  # type: ignore[misc]  # an overload may not omit P.kwargs, which is
 ) -> Any:
     """Returns `branches[index](*operands)`. Only the chosen function runs.
 
+    It computes the same as this function, but `index` may be traced:
+
+        def switch(index, branches, *operands):
+            return branches[min(max(index, 0), len(branches) - 1)](*operands)
+
     All functions are traced. Under `vmap` with an index that differs between batch elements, all of them run and their
     results are selected from.
 
@@ -135,7 +170,10 @@ def switch(  # type: ignore[misc]  # an overload may not omit P.kwargs, which is
             differ in structure, shape or dtype.
         ValueError: If there are no branches.
 
-    >>> switch(7, [lambda x: x, lambda x: x + 1.0, lambda x: x * 2.0], 3.0)
+    >>> branches = [lambda x: x, lambda x: x + 1.0, lambda x: x * 2.0]
+    >>> switch(1, branches, 3.0)
+    Array(4., dtype=float32, weak_type=True)
+    >>> switch(7, branches, 3.0)
     Array(6., dtype=float32, weak_type=True)
     """
     if not isinstance(branches, Iterable):

@@ -131,6 +131,9 @@ def sequential_vmap(f: Callable[P, R]) -> custom_vmap[P, R]:
     Args:
         f: The function of one element. It takes and returns pytrees of arrays.
 
+    Returns:
+        A function with the signature of `fun`.
+
     Raises:
         TypeError: If `f` is not callable.
 

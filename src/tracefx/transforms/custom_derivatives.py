@@ -1,4 +1,4 @@
-"""`custom_jvp`, `custom_vjp`, `custom_gradient`, `closure_convert`: functions with user-defined derivatives."""
+"""`custom_jvp` and `custom_vjp`: functions with user-defined derivatives."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
-from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import Tracer, bind, current
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.handler import Tracer, bind
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value, as_value, get_aval
 from tracefx.interpreters.jaxpr_transforms import Mask
-from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr
@@ -48,33 +45,54 @@ F = TypeVar("F", bound=Callable[..., Any])
 @final
 @frozen
 class SymbolicZero:
-    """A tangent or cotangent that is known to be zero, in rules defined with `symbolic_zeros=True`."""
+    """A tangent or cotangent that is known to be zero, in rules defined with `symbolic_zeros=True`.
+
+    It has `shape`, `dtype`, `weak_type`, `ndim` and `size` like an array, but no elements.
+
+    Args:
+        aval: The type of the tangent.
+
+    >>> zero = SymbolicZero.from_primal_value(2.0)
+    >>> zero.shape, zero.ndim, zero.size
+    ((), 0, 1)
+    """
 
     aval: ShapedArray
 
     @property
     def shape(self) -> Shape:
+        """The shape of the tangent."""
         return self.aval.shape
 
     @property
     def dtype(self) -> DType:
+        """The dtype of the tangent."""
         return self.aval.dtype
 
     @property
     def weak_type(self) -> bool:
+        """Whether the dtype is weak."""
         return self.aval.weak_type
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return self.aval.ndim
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return self.aval.size
 
     @staticmethod
     def from_primal_value(val: ArrayLike) -> SymbolicZero:
-        """Returns the zero tangent of a value: an array or a number.
+        """Returns the zero tangent of a value.
+
+        Args:
+            val: An array or a number.
+
+        Returns:
+            The `SymbolicZero` of the shape of the value, and of the dtype of its tangents.
 
         >>> SymbolicZero.from_primal_value(2.0).shape
         ()
@@ -85,7 +103,15 @@ class SymbolicZero:
 @final
 @frozen
 class CustomVJPPrimal:
-    """An argument of a forward rule defined with `symbolic_zeros=True`: its value, and whether it is differentiated."""
+    """An argument of a forward rule defined with `symbolic_zeros=True`: its value, and whether it is differentiated.
+
+    Args:
+        value: The value.
+        perturbed: Whether its cotangent is needed. If not, the backward rule may return None for it.
+
+    >>> CustomVJPPrimal(2.0, perturbed=True)
+    CustomVJPPrimal(value=2.0, perturbed=True)
+    """
 
     value: Any
     perturbed: bool
@@ -96,6 +122,9 @@ def custom_vjp_primal_tree_values(tree: PyTree) -> Any:
 
     Args:
         tree: The pytree.
+
+    Returns:
+        A pytree of the same structure.
 
     Raises:
         TypeError: If a leaf is not a `CustomVJPPrimal`.
@@ -120,6 +149,9 @@ def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> Any:
         symbolic_zeros: Whether the zeros are `SymbolicZero` objects. False by default: they are arrays, of dtype
             `float0` for integers and booleans.
 
+    Returns:
+        A pytree of the same structure, whose leaves have the shapes of the values and the dtypes of their tangents.
+
     >>> zero_from_primal({"w": 2.0})
     {'w': Array(0., dtype=float32, weak_type=True)}
     """
@@ -138,14 +170,21 @@ def _to_user_tangent(t: Tangent, symbolic: bool) -> object:
 class custom_jvp(CustomFunction[P, R]):
     """A function with a user-defined JVP rule, which `defjvp` or `defjvps` sets.
 
-    Differentiation, in forward and reverse mode, calls the rule instead of differentiating the function. Inside the
-    function and its rules, Python control flow may depend on concrete values. Closed-over values cannot be
-    differentiated: make them arguments, if need be with `closure_convert`.
+    Differentiation calls the rule instead of differentiating the function: in forward mode directly, and in reverse
+    mode by transposing what the rule does with the tangents. The rule therefore has to be linear in the tangents. It
+    computes with arrays, so it can be differentiated again (for `grad(grad(f))`), batched and compiled like any
+    function. Use it where the derivative of the program is not that of the function: formulas that overflow, iterations
+    that converge, operations without derivatives. For a rule of reverse mode only there is `custom_vjp`.
+
+    Without differentiation, the function is called as it is. Inside the function and its rules, Python control flow may
+    depend on concrete values. Closed-over values cannot be differentiated: make them arguments, if need be with
+    `closure_convert`.
 
     Args:
         fun: The function. It takes and returns pytrees of arrays.
-        nondiff_argnums: Positions of arguments that are not differentiated. They may be any objects, and come before
-            the primals and tangents in the arguments of the rule. Empty by default.
+        nondiff_argnums: Positions of arguments that are not differentiated: they may be any objects, and derivatives
+            with respect to them are zero. They come before the primals and tangents in the arguments of the rule. Empty
+            by default.
         nondiff_argnames: Names of such arguments. Empty by default.
 
     Raises:
@@ -165,6 +204,22 @@ class custom_jvp(CustomFunction[P, R]):
     ...     return log1pexp(x), (1 - 1 / (1 + fnp.exp(x))) * t
     >>> float(grad(log1pexp)(100.0))
     1.0
+
+    With an argument that is a function, and one rule per argument:
+
+    >>> from functools import partial
+    >>> @partial(custom_jvp, nondiff_argnums=0)
+    ... def apply(f, x):
+    ...     return f(x)
+    >>> @apply.defjvp
+    ... def apply_jvp(f, primals, tangents):
+    ...     return apply(f, *primals), 10.0 * tangents[0]
+    >>> float(grad(lambda x: apply(fnp.sin, x))(0.0))
+    10.0
+    >>> product = custom_jvp(lambda x, y: x * y)
+    >>> product.defjvps(lambda t, out, x, y: t * y, lambda t, out, x, y: x * t)
+    >>> [float(g) for g in grad(product, argnums=(0, 1))(3.0, 4.0)]
+    [4.0, 3.0]
     """
 
     title = "custom_jvp"
@@ -184,12 +239,16 @@ class custom_jvp(CustomFunction[P, R]):
 
         Args:
             jvp: The rule `jvp(*nondiff_args, primals, tangents)`, which returns the pair of the output and its tangent.
-                `primals` and `tangents` are tuples with one entry per differentiated argument.
+                `primals` and `tangents` are tuples with one entry per differentiated argument. The tangent of the
+                output has the structure, shapes and dtypes of the output (`float0` for integers and booleans).
             symbolic_zeros: Whether a tangent that is known to be zero is passed as a `SymbolicZero`. False by default:
                 it is an array of zeros.
 
         Returns:
             `jvp`, so that this method can be used as a decorator.
+
+        Raises:
+            TypeError: If `jvp` is not callable.
         """
         require_callable("defjvp", jvp)
         self.jvp = jvp
@@ -293,15 +352,32 @@ def _leaf_tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
 class custom_vjp(CustomFunction[P, R]):
     """A function with user-defined rules for reverse mode, which `defvjp` sets.
 
-    Reverse mode calls `fwd` instead of the function and later, on the cotangents of its outputs, `bwd`. `bwd` need not
-    be linear: it may clip or mask cotangents. Forward mode works too: the derivative is the transpose of `bwd`, which
-    has to be linear. Forward mode over reverse mode, as in `hessian`, differentiates the rules themselves, and does not
-    need that. Closed-over values cannot be differentiated: make them arguments, if need be with `closure_convert`.
+    Without differentiation, the function is called as it is. Reverse mode calls the forward rule instead, `fwd(*args)
+    -> (output, residuals)`, and later the backward rule, `bwd(residuals, cotangent) -> cotangents`:
+
+        def vjp(f, *args):
+            output, residuals = f.fwd(*args)
+            return output, lambda cotangent: f.bwd(residuals, cotangent)
+
+    The residuals are everything that `bwd` needs to know of the forward pass; they stay in memory until then. They are
+    a pytree whose leaves may be arrays or other objects; `bwd` gets other objects as they are. Under `vmap` and in
+    loops the residuals are batched and stacked as other values are, so `bwd` must not depend on values that `fwd`
+    stores elsewhere.
+
+    `bwd` returns a tuple with one entry per differentiated argument, also if there is only one. An entry is a pytree
+    like the argument; None stands for zeros, for a whole argument or a part of it. Cotangents have the shapes and
+    dtypes of the arguments; those of integer and boolean arguments are ignored, so None is right for them.
+
+    `bwd` need not be linear: it may clip or mask cotangents. Forward mode works too: the derivative is the transpose of
+    `bwd`, which has to be linear. Forward mode over reverse mode, as in `hessian`, differentiates the rules themselves,
+    and does not need that. Closed-over values cannot be differentiated: make them arguments, if need be with
+    `closure_convert`. Inside a `shard_map`, cotangents are those of the whole computation (see `shard_map`).
 
     Args:
         fun: The function. It takes and returns pytrees of arrays.
-        nondiff_argnums: Positions of arguments that are not differentiated. They may be any objects. `fwd` gets them at
-            their positions, `bwd` as its first arguments. Empty by default.
+        nondiff_argnums: Positions of arguments that are not differentiated: they may be any objects, and derivatives
+            with respect to them are zero. `fwd` gets them at their positions, `bwd` as its first arguments. Empty by
+            default.
         nondiff_argnames: Names of such arguments. Empty by default.
 
     Raises:
@@ -319,6 +395,29 @@ class custom_vjp(CustomFunction[P, R]):
     >>> clipped.defvjp(lambda x: (x, None), lambda res, ct: (fnp.clip(ct, -1.0, 1.0),))
     >>> float(grad(lambda x: 5.0 * clipped(x))(3.0))
     1.0
+
+    A fixed point `x = f(params, x)`, whose derivative comes from the implicit function theorem and does not go through
+    the iteration; the function is an argument that is not differentiated:
+
+    >>> from functools import partial
+    >>> from tracefx import lax, vjp
+    >>> def iterate(f, x):
+    ...     return lax.fori_loop(0, 50, lambda i, x: f(x), x)
+    >>> @partial(custom_vjp, nondiff_argnums=0)
+    ... def fixed_point(f, params):
+    ...     return iterate(lambda x: f(params, x), 1.0)
+    >>> def forward(f, params):
+    ...     x = fixed_point(f, params)
+    ...     return x, (params, x)
+    >>> def backward(f, residuals, ct):
+    ...     params, x = residuals
+    ...     _, pull_x = vjp(lambda x: f(params, x), x)
+    ...     _, pull_params = vjp(lambda params: f(params, x), params)
+    ...     return pull_params(iterate(lambda u: ct + pull_x(u)[0], ct))
+    >>> fixed_point.defvjp(forward, backward)
+    >>> half = lambda a, x: (x + a / x) / 2
+    >>> f"{fixed_point(half, 4.0):.4f} {grad(fixed_point, argnums=1)(half, 4.0):.4f}"
+    '2.0000 0.2500'
     """
 
     title = "custom_vjp"
@@ -344,12 +443,16 @@ class custom_vjp(CustomFunction[P, R]):
         """Sets the rules.
 
         Args:
-            fwd: The forward rule. It takes the arguments of the function, and returns `(output, residuals)`.
+            fwd: The forward rule. It takes the arguments of the function, and returns `(output, residuals)`. The output
+                has the structure, shapes and dtypes of that of the function; the residuals are a pytree of anything.
             bwd: The backward rule `bwd(*nondiff_args, residuals, cotangent)`. It returns a tuple with one cotangent per
                 differentiated argument; None means zero.
             symbolic_zeros: Whether the leaves of the arguments of `fwd` are `CustomVJPPrimal` objects, and cotangents
                 known to be zero `SymbolicZero` objects. False by default.
             optimize_remat: Accepted for compatibility with JAX, without effect: unused equations are always removed.
+
+        Raises:
+            TypeError: If a rule is not callable.
         """
         require_callable("defvjp", fwd)
         require_callable("defvjp", bwd)
@@ -479,135 +582,3 @@ class _BackwardRule:
                 f"  argument  : {aval}\n  cotangent : {ct.aval}"
             )
         return convert_tangent(resolve_tangents([ct])[0], aval)
-
-
-# ------------------------------------------------------------------ custom_gradient
-
-
-def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
-    """Returns a differentiable function from a function that returns its output and its backward pass.
-
-    Args:
-        fun: A function that returns `(output, pull)`. `pull` takes the cotangent of the output, and returns a tuple
-            with one cotangent per argument, or just the cotangent of a single argument. It may use the intermediate
-            values of `fun`. It is traced, so its Python control flow cannot depend on the values of cotangents.
-
-    Returns:
-        A function with the parameters of `fun` that returns the output alone.
-
-    Raises:
-        TypeError: If `fun` is not callable, or, when the result is called, if it does not return a pair.
-
-    >>> from tracefx import grad
-    >>> @custom_gradient
-    ... def square(x):
-    ...     return x**2, lambda ct: (ct * x,)
-    >>> float(square(3.0)), float(grad(square)(3.0))
-    (9.0, 3.0)
-    """
-    require_callable("custom_gradient", fun)
-
-    @functools.wraps(fun)
-    def output(*args: P.args, **kwargs: P.kwargs) -> R:
-        out: R = require_pair(f"custom_gradient of {fun_name(fun)}: the function", fun(*args, **kwargs), _PAIR)[0]
-        return out
-
-    def fwd(*args: Any) -> tuple[Any, trees.Partial[Any]]:
-        out, pull = require_pair(f"custom_gradient of {fun_name(fun)}: the function", call_untyped(fun, args), _PAIR)
-        values, out_tree = flatten_values(out, f"the output of {fun_name(fun)}")
-        in_tree: TreeDef | None = None
-
-        def pulled(*cts: Value) -> list[Value]:
-            nonlocal in_tree
-            result_cts = pull(out_tree.unflatten(to_arrays(cts)))
-            result_cts = result_cts if isinstance(result_cts, tuple | list) else (result_cts,)
-            leaves, in_tree = flatten_values(tuple(result_cts), f"the result of the backward pass of {fun_name(fun)}")
-            return leaves
-
-        jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current())
-        assert in_tree is not None
-        return out, trees.Partial(_TracedPullback(fun_name(fun), jaxpr, in_tree), *to_arrays(consts))
-
-    def bwd(residuals: trees.Partial[Any], ct: Any) -> Any:
-        return residuals(ct)
-
-    custom: custom_vjp[P, R] = custom_vjp(output)
-    custom.defvjp(fwd, bwd)
-    return custom
-
-
-_PAIR = "output, backward pass"
-
-
-@final
-@frozen
-class _TracedPullback:
-    """A traced backward pass, as a function of its constants and the cotangent."""
-
-    name: str
-    jaxpr: Jaxpr
-    in_tree: TreeDef
-
-    def __call__(self, *consts_and_ct: Any) -> Any:
-        *consts, ct = consts_and_ct
-        cts, _ = flatten_values(ct, f"the cotangents of {self.name}")
-        return self.in_tree.unflatten(to_arrays(eval_jaxpr(self.jaxpr, list(map(as_value, consts)), cts)))
-
-
-# ------------------------------------------------------------------ closure_convert
-
-
-def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callable[..., R], list[Any]]:
-    """Converts a function with closed-over values to one that takes them as additional arguments.
-
-    Use it for functions that are arguments of a `custom_jvp` or `custom_vjp` function: closed-over values are
-    differentiated only as arguments.
-
-    Args:
-        fun: A pure function. It is traced, and may later be called only with arguments of the same structure and types.
-        *example_args: Arguments of `fun`, of which structure, shapes and dtypes are used.
-
-    Returns:
-        A pair `(converted, values)`. `converted(*args, *values)` computes `fun(*args)`; `values` is the list of the
-        closed-over tracers of a floating-point or complex dtype.
-
-    Raises:
-        TypeError: If `fun` is not callable, or, when `converted` is called, if the arguments have another structure.
-
-    >>> from tracefx import grad
-    >>> def slope(scale):
-    ...     converted, values = closure_convert(lambda x: x * scale, 1.0)
-    ...     return converted(3.0, *values)
-    >>> float(grad(slope)(2.0))
-    3.0
-    """
-    require_callable("closure_convert", fun)
-    name = fun_name(fun)
-    values, in_tree = flatten_values(example_args, f"closure_convert of {name}: example_args")
-    out_tree: TreeDef | None = None
-
-    def flat(*values: Value) -> list[Value]:
-        nonlocal out_tree
-        outs, out_tree = flatten_values(
-            call_untyped(fun, in_tree.unflatten(to_arrays(values))), f"the output of {name}"
-        )
-        return outs
-
-    jaxpr, consts = stage(flat, [x.aval for x in values], current())
-    assert out_tree is not None
-    structure = out_tree
-    is_argument = [isinstance(c, Tracer) and dtypes.is_inexact(c.aval.dtype) for c in consts]
-    closed_over = to_arrays([c for c, m in zip(consts, is_argument, strict=True) if m])
-
-    @functools.wraps(fun)
-    def converted(*args: Any) -> R:
-        count = len(args) - len(closed_over)
-        flat_args, tree = flatten_values(tuple(args[:count]), f"the converted {name}: arguments")
-        what = f"the converted {name}: the tuple of arguments, without the last {len(closed_over)},"
-        trees.require_same_structure(what, in_tree, tree, "example_args", "the arguments")
-        remaining = iter([as_value(x) for x in args[count:]])
-        given = [next(remaining) if m else c for c, m in zip(consts, is_argument, strict=True)]
-        result: R = structure.unflatten(to_arrays(eval_jaxpr(jaxpr, given, flat_args)))
-        return result
-
-    return converted, closed_over

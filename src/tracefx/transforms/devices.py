@@ -35,6 +35,9 @@ def devices(backend: str | None = None) -> list[Device]:
             finds. None, the default, means the default platform: that of `TRACEFX_PLATFORM`, or the first of
             `JAX_PLATFORMS`, if set; otherwise a GPU or TPU, if there is a plug-in and a device; otherwise the CPU.
 
+    Returns:
+        A list of `Device`.
+
     Raises:
         PlatformError: If the platform has no devices.
 
@@ -50,6 +53,9 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
     Args:
         process_index: The index of the process. None, the default, means this process.
         backend: A platform, as for `devices`. None, the default, means the default platform.
+
+    Returns:
+        A list of `Device`. A process reads and writes the memory of its own devices only.
 
     Raises:
         ValueError: If there is no such process.
@@ -74,6 +80,12 @@ def device_count(backend: str | None = None) -> int:
     Args:
         backend: A platform, as for `devices`. None, the default, means the default platform.
 
+    Returns:
+        A positive integer.
+
+    Raises:
+        PlatformError: If the platform has no devices.
+
     >>> device_count() == len(devices())
     True
     """
@@ -85,6 +97,12 @@ def local_device_count(backend: str | None = None) -> int:
 
     Args:
         backend: A platform, as for `devices`. None, the default, means the default platform.
+
+    Returns:
+        A positive integer.
+
+    Raises:
+        PlatformError: If the platform has no devices.
 
     >>> local_device_count() == device_count()
     True
@@ -98,6 +116,12 @@ def process_index(backend: str | None = None) -> int:
     Args:
         backend: A platform, as for `devices`. None, the default, means the default platform.
 
+    Returns:
+        An integer from 0 to `process_count() - 1`.
+
+    Raises:
+        PlatformError: If the platform has no devices.
+
     >>> process_index()
     0
     """
@@ -109,6 +133,12 @@ def process_indices(backend: str | None = None) -> list[int]:
 
     Args:
         backend: A platform, as for `devices`. None, the default, means the default platform.
+
+    Returns:
+        The sorted list of the indices.
+
+    Raises:
+        PlatformError: If the platform has no devices.
 
     >>> process_indices()
     [0]
@@ -122,6 +152,12 @@ def process_count(backend: str | None = None) -> int:
     Args:
         backend: A platform, as for `devices`. None, the default, means the default platform.
 
+    Returns:
+        A positive integer; 1 without `tracefx.distributed.initialize`.
+
+    Raises:
+        PlatformError: If the platform has no devices.
+
     >>> process_count()
     1
     """
@@ -130,6 +166,9 @@ def process_count(backend: str | None = None) -> int:
 
 def default_backend() -> str:
     """Returns the default platform, as the devices name it: `"gpu"` for GPUs of any vendor.
+
+    Returns:
+        The name, such as `"cpu"`, `"gpu"` or `"tpu"`.
 
     >>> default_backend()
     'cpu'
@@ -148,6 +187,9 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     Args:
         device: A device of this process, or the name of a platform, which means its first device. None means the usual
             default.
+
+    Returns:
+        A context manager; its `with` statement has no value.
 
     Raises:
         TypeError: If `device` is not a device or a string.
@@ -207,6 +249,13 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
     >>> import numpy as np
     >>> device_put(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
+    >>> from tracefx import NamedSharding, P, devices, make_mesh
+    >>> mesh = make_mesh((1,), ("data",))
+    >>> batch = device_put({"x": np.ones((4, 2)), "y": np.ones(4)}, NamedSharding(mesh, P("data")))
+    >>> batch["x"].sharding
+    NamedSharding(Mesh(data=1), P('data'))
+    >>> device_put(1.0, devices()[0]).devices() == {devices()[0]}
+    True
     """
     leaves, tree = trees.flatten_with_known_types(x, LEAF_TYPES)
     values, avals = to_inputs(leaves, x, "device_put: x")
@@ -251,6 +300,9 @@ def device_get(x: PyTree) -> PyTree:
         x: A pytree. NumPy scalars and arrays of other libraries become NumPy arrays as well. Python numbers, random
             keys, tracers and leaves that are not arrays are returned unchanged.
 
+    Returns:
+        A pytree of the same structure.
+
     >>> device_get(device_put([1.0]))
     [array(1., dtype=float32)]
     """
@@ -268,10 +320,14 @@ def device_get(x: PyTree) -> PyTree:
 def block_until_ready(x: T) -> T:
     """Waits until all arrays of a pytree are computed, and returns the pytree.
 
-    Errors of the computations are raised here.
+    Calls of compiled programs may return before the program has run. To measure the time of a program, wait for its
+    results. Errors of the computations are raised here.
 
     Args:
         x: A pytree; leaves that are not arrays are ignored.
+
+    Returns:
+        `x` itself.
 
     >>> block_until_ready(device_put(1.0))
     Array(1., dtype=float32, weak_type=True)

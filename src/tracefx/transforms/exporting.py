@@ -63,7 +63,13 @@ class Exported(Generic[P, R]):
     """A function exported for one structure, shapes and dtypes of its arguments.
 
     It holds the program twice: `jaxpr` is the one that `call` runs and that transformations such as `grad` and `vmap`
-    transform; `mlir_module_serialized` is the same program in StableHLO, for other tools. It can be pickled.
+    transform; `mlir_module_serialized` is the same program in StableHLO, for other tools. It can be pickled. `export`
+    and `load` return it.
+
+    >>> from tracefx import jit
+    >>> exported = export(jit(lambda x: 2.0 * x))(1.0)
+    >>> exported.fun_name, exported.in_avals, exported.call(3.0)
+    ('<lambda>', (f32[]*,), Array(6., dtype=float32, weak_type=True))
     """
 
     fun_name: str
@@ -83,6 +89,7 @@ class Exported(Generic[P, R]):
 
     @property
     def out_tree(self) -> TreeDef:
+        """The structure of the result."""
         return self._trace.out_tree
 
     @property
@@ -92,6 +99,7 @@ class Exported(Generic[P, R]):
 
     @property
     def out_avals(self) -> tuple[ShapedArray, ...]:
+        """The types of the leaves of the result."""
         return self._trace.jaxpr.out_avals
 
     @property
@@ -370,6 +378,9 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
     Args:
         data: The bytes.
         *more: Primitive classes beside those of tracefx; they are found by their names.
+
+    Returns:
+        The exported function. Its method `call` runs it.
 
     Raises:
         ParseError: If the bytes are not an exported function, or contain an unknown class. It is a ValueError.

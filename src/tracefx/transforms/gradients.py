@@ -288,14 +288,22 @@ def grad(
 ) -> Callable[..., Any]:
     """Returns a function that computes the gradient of `fun`, by reverse-mode differentiation.
 
-    The result can be transformed again: `grad(grad(fun))` is the second derivative of a function of one scalar.
+    The gradient of all arguments together costs a small multiple of one evaluation of `fun`, however many elements they
+    have; the residuals that the backward pass needs are stored (`checkpoint` stores fewer). The result can be
+    transformed again: `grad(grad(fun))` is the second derivative of a function of one scalar, `vmap(grad(fun), (None,
+    0))` gives one gradient per example, and `jit(grad(fun))` compiles it.
+
+    `fun` is evaluated with tracers that have concrete values, so its Python control flow may depend on them, unless an
+    enclosing `jit` traces it. For an output that is not a scalar there are `jacrev`, `jacfwd` and `vjp`. The derivative
+    of `tracefx.lax.stop_gradient(x)` is zero, and `custom_vjp` sets other derivatives.
 
     Args:
         fun: The function to differentiate. Its output is a real scalar, such as `f32[]`; with `has_aux` it is a pair
             `(output, aux)`. Its differentiated arguments are pytrees of floating-point or complex arrays; all other
             arguments may be anything.
         argnums: The position, or a sequence of positions, of the arguments to differentiate with respect to. Negative
-            ones count from the last argument of a call. The default is the first argument.
+            ones count from the last argument of a call. Keyword arguments are not differentiated. The default is the
+            first argument.
         has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
             False by default.
         holomorphic: Whether `fun` is a holomorphic function: its differentiated arguments and its output are then
@@ -321,6 +329,14 @@ def grad(
     >>> loss = lambda params, x: ((params["w"] * x + params["b"]) ** 2).sum()
     >>> grad(loss)({"w": 2.0, "b": 1.0}, np.arange(3.0))
     {'b': Array(18., dtype=float32, weak_type=True), 'w': Array(26., dtype=float32, weak_type=True)}
+
+    Several arguments, and an auxiliary output:
+
+    >>> [float(g) for g in grad(lambda x, y: x * y, argnums=(0, 1))(3.0, 4.0)]
+    [4.0, 3.0]
+    >>> slope, predicted = grad(lambda w, x: ((w * x - 1.0) ** 2, w * x), has_aux=True)(2.0, 3.0)
+    >>> float(slope), float(predicted)
+    (30.0, 6.0)
     """
     return Grad(argnums, has_aux, holomorphic, allow_int)(fun)
 

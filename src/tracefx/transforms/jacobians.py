@@ -67,7 +67,8 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """Returns a function that computes the Jacobian of `fun`, column by column, by forward-mode differentiation.
 
-    Forward mode is the better choice if `fun` has no more inputs than outputs. The columns are computed in one batch.
+    Forward mode is the better choice if `fun` has no more inputs than outputs. The columns are computed in one batch,
+    as by `vmap`, so the memory grows with the number of inputs.
 
     Args:
         fun: The function to differentiate. It takes and returns pytrees of arrays; the differentiated arguments are
@@ -93,6 +94,13 @@ def jacfwd(
     >>> import tracefx.numpy as fnp
     >>> jacfwd(lambda x: x * x)(fnp.arange(3.0)).tolist()
     [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
+
+    The Jacobian of a pytree is a pytree of blocks, here `f32[3]` for a scalar and `f32[3, 2]` for a vector:
+
+    >>> f = lambda params: fnp.array([params["a"], params["b"][0], params["b"].sum()])
+    >>> jacobian = jacfwd(f)({"a": 1.0, "b": fnp.ones(2)})
+    >>> jacobian["a"].tolist(), jacobian["b"].tolist()
+    ([1.0, 0.0, 0.0], [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
     """
     return JacFwd(argnums, has_aux, holomorphic)(fun)
 
@@ -131,8 +139,8 @@ def jacrev(
 ) -> Callable[..., Any]:
     """Returns a function that computes the Jacobian of `fun`, row by row, by reverse-mode differentiation.
 
-    Reverse mode is the better choice if `fun` has fewer outputs than inputs. The rows are computed in one batch.
-    `jacobian` is another name of this function.
+    Reverse mode is the better choice if `fun` has fewer outputs than inputs. The rows are computed in one batch, as by
+    `vmap`, from one forward pass. `jacobian` is another name of this function.
 
     Args:
         fun: The function to differentiate. It takes and returns pytrees of arrays; the differentiated arguments and the
@@ -158,6 +166,8 @@ def jacrev(
     >>> import tracefx.numpy as fnp
     >>> jacrev(lambda x: (x * x).sum())(fnp.arange(3.0)).tolist()
     [0.0, 2.0, 4.0]
+    >>> jacrev(lambda x, y: fnp.array([x * y, y]), argnums=1)(2.0, 3.0).tolist()
+    [2.0, 1.0]
     """
     return JacRev(argnums, has_aux, holomorphic, allow_int)(fun)
 
@@ -192,6 +202,10 @@ def hessian(
 ) -> Callable[..., Any]:
     """Returns a function that computes the second derivatives of `fun`, as `jacfwd(jacrev(fun))`.
 
+    Reverse mode gives the gradient, and forward mode its derivatives along all basis vectors in one batch. For an
+    argument of `n` elements this costs about `n` gradients, and the result has `n * n` elements. The product of the
+    Hessian and one vector `v` costs a small multiple of one gradient: `jvp(grad(fun), (x,), (v,))[1]`.
+
     Args:
         fun: The function to differentiate, in general of a scalar output. Its arguments are as for `jacrev`.
         argnums: The position, or a sequence of positions, of the arguments to differentiate with respect to. The
@@ -213,6 +227,8 @@ def hessian(
     >>> import tracefx.numpy as fnp
     >>> hessian(lambda x: (x**3).sum())(fnp.arange(2.0)).tolist()
     [[0.0, 0.0], [0.0, 6.0]]
+    >>> hessian(lambda x, y: x * x * y, argnums=(0, 1))(3.0, 5.0)[0][1].tolist()
+    6.0
     """
     return Hessian(argnums, has_aux, holomorphic)(fun)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Generic, Self, cast, final, overload
 
 from attrs import evolve, field, frozen
@@ -14,11 +14,11 @@ from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.bounded_cache import BoundedCache
-from tracefx.core.device import DEFAULT_DEVICE, Buffer
+from tracefx.core.device import DEFAULT_DEVICE
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, SETTINGS, X64, Setting
+from tracefx.core.settings import DISABLE_JIT, SETTINGS, X64
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.values import ConcreteArray, Value, jax_hint
 from tracefx.interpreters.stage import Stage
@@ -35,6 +35,7 @@ from tracefx.transforms.arguments import (
     to_inputs,
     to_values,
 )
+from tracefx.transforms.fast_path import FastPathProgram
 from tracefx.transforms.shape_dtype_struct import flatten_avals
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
@@ -54,7 +55,6 @@ from tracefx.transforms.transformed_function import importable_name
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
-Out = TypeVar("Out", default=Any)
 S = TypeVar("S")
 
 
@@ -85,42 +85,6 @@ class Jit(TransformOf[Preserving]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         return Jitted(fun, self)
-
-
-@final
-@frozen(eq=False)
-class FastPathProgram(Generic[Out]):
-    """A compiled program for positional arguments that are all arrays of these types: they need no flattening."""
-
-    consts: tuple[Value, ...]
-    avals: tuple[ShapedArray, ...]
-    """The types of the constants, then of the arguments."""
-    settings: Mapping[Setting[Any], object]
-    """The settings under which the program was found, the very object: comparing it is comparing a pointer."""
-    program: Runnable
-    output: Callable[[Iterable[object]], Out]
-    """Makes the result of its leaves."""
-    on_buffers: Callable[[Sequence[Buffer]], Out] | None
-    """The program as a function from buffers to the result, if it can be called with buffers alone."""
-
-    @classmethod
-    def of(cls, avals: tuple[ShapedArray, ...], traced: Trace[Out], program: Runnable) -> Self:
-        """Returns the fast-path program of a trace under the current settings."""
-        consts, output = traced.consts, traced.out_tree.unflatten
-        avals = (*[c.aval for c in consts], *avals)
-        direct: Callable[[Sequence[Buffer]], Out] | None = None
-        if (on_buffers := program.on_buffers) is not None:
-            if traced.out_tree == trees.leaf():
-                direct = cast("Callable[[Sequence[Buffer]], Out]", program.on_buffers_one)  # the output is one array
-            else:
-                direct = _unflattening(output, on_buffers)
-        return cls(consts, avals, SETTINGS.get().values, program, output, direct)
-
-
-def _unflattening(
-    output: Callable[[Iterable[object]], Out], on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]]
-) -> Callable[[Sequence[Buffer]], Out]:
-    return lambda buffers: output(on_buffers(buffers))
 
 
 _STATIC_OR_TREE: Final = (
@@ -415,11 +379,23 @@ class Jitted(Generic[P, R]):
 
         Returns:
             A `LoweredCall`, whose `compile()` returns the compiled program.
+
+        >>> compiled = jit(lambda x: 2.0 * x).lower(1.0).compile()
+        >>> compiled(3.0)
+        Array(6., dtype=float32, weak_type=True)
         """
         return self.trace(*args, **kwargs).lower()
 
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Returns the shapes and dtypes of the outputs, a pytree of `ShapeDtypeStruct`; arguments as for `trace`."""
+        """Returns the shapes and dtypes of the outputs, without compiling or running the function.
+
+        Args:
+            *args: The positional arguments, as for `trace`.
+            **kwargs: The keyword arguments, likewise.
+
+        Returns:
+            A pytree of `ShapeDtypeStruct`, of the structure of the output.
+        """
         return self.trace(*args, **kwargs).out_info
 
     def _abstract_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceKey:
@@ -430,6 +406,10 @@ class Jitted(Generic[P, R]):
     def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Explains why a call with these arguments would be traced again.
 
+        Args:
+            *args: The positional arguments, as for `trace`.
+            **kwargs: The keyword arguments, likewise.
+
         Returns:
             A sentence with the differences between this call and the most similar one in the cache, or that there is a
             trace for these arguments, or that there is none at all.
@@ -437,6 +417,9 @@ class Jitted(Generic[P, R]):
         >>> square = jit(lambda x: x * x)
         >>> square.explain_retrace(1.0)
         '<lambda> has not been traced yet'
+        >>> y = square(1.0)
+        >>> square.explain_retrace(1)
+        '<lambda> would be traced anew: the argument `x` of <lambda> was f32[]* and is i32[]*'
         """
         key = self._abstract_signature(args, kwargs)
         cached = [k for k, static in self._traces if static == self._static]
@@ -486,18 +469,23 @@ class BoundJitted(Generic[P, R]):
         return self._jitted(self.__self__, *args, **kwargs)
 
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> TracedCall[..., R]:
+        """Traces the method, as `Jitted.trace` does."""
         return self._jitted.trace(self.__self__, *args, **kwargs)
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> LoweredCall[..., R]:
+        """Lowers the method, as `Jitted.lower` does."""
         return self._jitted.lower(self.__self__, *args, **kwargs)
 
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Returns the shapes and dtypes of the outputs, as `Jitted.eval_shape` does."""
         return self._jitted.eval_shape(self.__self__, *args, **kwargs)
 
     def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Explains why a call would be traced again, as `Jitted.explain_retrace` does."""
         return self._jitted.explain_retrace(self.__self__, *args, **kwargs)
 
     def clear_cache(self) -> None:
+        """Discards all traces and compiled programs of the function, for all instances."""
         self._jitted.clear_cache()
 
     @override
@@ -551,10 +539,27 @@ def jit(
 ) -> Jitted[P, R] | Jit:
     """Compiles `fun` with XLA for the shapes and dtypes of its arguments.
 
-    The first call traces `fun`: the arguments are tracers, with a shape and a dtype but no concrete value. The program
-    is compiled and cached, and later calls with the same structure, shapes, dtypes and static arguments run it without
-    running any Python of `fun`. Without `fun`, `jit` returns the transformation with these options, for use as a
-    decorator.
+    The first call traces `fun`: it runs the Python code of `fun` once, with tracers in place of the arrays in its
+    arguments. A tracer has a shape and a dtype but no concrete value. The operations on tracers are recorded as a
+    program, which XLA compiles. Later calls run that program, and no Python code of `fun`. Without `fun`, `jit` returns
+    the transformation with these options, for use as a decorator.
+
+    `fun` has to be pure. Its Python side effects (printing, appending to a list) happen at tracing only, and the values
+    of global and closed-over variables at tracing are constants of the program. `tracefx.debug.print` and
+    `tracefx.io_callback` have an effect at every run.
+
+    Python control flow runs while `fun` is traced: a `for` loop is unrolled into the program, and a condition must not
+    depend on a traced value. For that there are `tracefx.lax.cond`, `tracefx.lax.scan`, `tracefx.lax.while_loop` and
+    `tracefx.numpy.where`. Shapes must not depend on traced values either: make such an argument static.
+
+    `fun` is traced and compiled again for a call with other structures of pytrees, other shapes, dtypes or weak types,
+    other static arguments, another `enable_x64` setting or another mesh in use (`set_mesh`). New values of arrays and
+    Python numbers reuse the program. Traces belong to the function object, so `jit(f)` twice traces `f` once, but a new
+    lambda in each iteration of a loop is traced each time. `explain_retrace` of the result says why a call would be
+    traced again.
+
+    Jitted functions can be transformed and nested: inside another traced function, the call becomes one equation of the
+    enclosing program. With `disable_jit`, `fun` runs as Python code, for debugging.
 
     The program runs on the devices of committed arguments, or on those of `in_shardings` and `out_shardings`; otherwise
     on the default device.
@@ -562,11 +567,11 @@ def jit(
     Args:
         fun: A pure function. Its traced arguments and its output are pytrees of arrays.
         static_argnums: Positions of arguments that are not traced. They keep their concrete values, must be hashable,
-            and each new value is traced and compiled separately. None by default.
+            and each new value is traced and compiled separately. For the `self` of a method, use 0. None by default.
         static_argnames: Names of such arguments. If the signature of `fun` is known, positions imply names and names
             imply positions. None by default.
         donate_argnums: Positions of arguments whose buffers the program may reuse for results of the same shape and
-            dtype. The call deletes these arrays. None by default.
+            dtype, which saves memory. The call deletes these arrays: they cannot be used afterwards. None by default.
         donate_argnames: Names of such arguments. None by default.
         keep_unused: Whether the compiled program keeps inputs that it does not use. False by default.
         inline: Whether a call inside another traced function is expanded into the equations of `fun`, without a call in
@@ -577,22 +582,41 @@ def jit(
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
 
     Returns:
-        A function with the signature of `fun`, a `Jitted`; without `fun` a `Jit`.
+        A function with the signature of `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give
+        the program before compilation, and `lower(...).compile()` compiles it ahead of the first call.
 
     Raises:
         TypeError: If `fun` is not callable or an option has a wrong type. When the result is called: for a traced
             argument that is not an array.
+        ConcretizationError: When the result is called, if `fun` needs the concrete value of a traced argument. It is a
+            TypeError.
         ValueError: For options that do not fit the function: unknown arguments, arguments both static and donated,
             shardings that do not fit. When the result is called: for a static argument that is not hashable.
         RuntimeError: When the result is called, if a donated array is also passed as another argument.
 
     >>> jit(lambda x: x * x)(3.0)
     Array(9., dtype=float32, weak_type=True)
+
+    A static argument may decide about Python control flow:
+
     >>> @jit(static_argnames="n")
     ... def power(x, n):
-    ...     return x**n
+    ...     return 1.0 if n == 0 else x * power(x, n - 1)
     >>> power(2.0, n=3)
     Array(8., dtype=float32, weak_type=True)
+
+    Side effects happen when the function is traced, not when the program runs:
+
+    >>> @jit
+    ... def double(x):
+    ...     print(f"tracing for {x.aval}")
+    ...     return 2 * x
+    >>> double(1.0), double(2.0)
+    tracing for f32[]
+    (Array(2., dtype=float32, weak_type=True), Array(4., dtype=float32, weak_type=True))
+    >>> double(1)
+    tracing for i32[]
+    Array(2, dtype=int32, weak_type=True)
     """
     transform = Jit(
         static_argnums=static_argnums,

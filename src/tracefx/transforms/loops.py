@@ -34,9 +34,16 @@ def while_loop(
 
     It computes the same as this loop, but both functions are traced once and compiled to one loop:
 
-        val = init_val
-        while cond_fun(val):
-            val = body_fun(val)
+        def while_loop(cond_fun, body_fun, init_val):
+            val = init_val
+            while cond_fun(val):
+                val = body_fun(val)
+            return val
+
+    The loop variable keeps its structure, shapes and dtypes, so it cannot collect a result per step; write results into
+    an array of fixed size (`x.at[i].set(...)`), or use `scan` for a known number of steps. Under `vmap` with a batched
+    condition, the loop runs until the condition is false for all elements, and elements that are done keep their
+    values.
 
     It is differentiable in forward mode. Reverse mode needs a bound on the number of steps, `max_steps`.
 
@@ -58,6 +65,18 @@ def while_loop(
 
     >>> while_loop(lambda x: x < 100.0, lambda x: x * 3.0, 1.0)
     Array(243., dtype=float32, weak_type=True)
+
+    The square root by Newton's method, with the number of steps, and its derivative in reverse mode:
+
+    >>> from tracefx import grad
+    >>> def root(x):
+    ...     goes = lambda state: abs(state[0] ** 2 - x) > 1e-4
+    ...     step = lambda state: ((state[0] + x / state[0]) / 2, state[1] + 1)
+    ...     return while_loop(goes, step, (x, 0), max_steps=20)
+    >>> [float(each) for each in root(4.0)]
+    [2.0, 4.0]
+    >>> f"{grad(lambda x: root(x)[0])(4.0):.3f}"
+    '0.250'
     """
     require_callable("while_loop", cond_fun)
     require_callable("while_loop", body_fun)
@@ -175,9 +194,14 @@ def fori_loop(
 
     It computes the same as this loop, but `body_fun` is traced once and compiled to one loop:
 
-        val = init_val
-        for i in range(lower, upper):
-            val = body_fun(i, val)
+        def fori_loop(lower, upper, body_fun, init_val):
+            val = init_val
+            for i in range(lower, upper):
+                val = body_fun(i, val)
+            return val
+
+    Inside `body_fun` the index is traced: it can index arrays but not Python lists, and it cannot be a shape. The loop
+    variable keeps its structure, shapes and dtypes.
 
     With concrete bounds it is a `scan`, and differentiable in both modes. With traced bounds it is a `while_loop`, and
     differentiable in forward mode.
@@ -201,6 +225,12 @@ def fori_loop(
 
     >>> fori_loop(1, 4, lambda i, product: product * i, 1)
     Array(6, dtype=int32, weak_type=True)
+
+    A loop that writes into an array:
+
+    >>> import tracefx.numpy as fnp
+    >>> fori_loop(1, 5, lambda i, x: x.at[i].set(2 * x[i - 1]), fnp.ones(5)).tolist()
+    [1.0, 2.0, 4.0, 8.0, 16.0]
     """
     require_callable("fori_loop", body_fun)
     where = f"fori_loop of {fun_name(body_fun)}"

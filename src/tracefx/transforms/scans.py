@@ -47,6 +47,15 @@ def scan(
                 ys.append(y)
             return carry, np.stack(ys)
 
+    In terms of types, `f` is a function `(C, X) -> (C, Y)`: `init` has the type `C`, `xs` has the type `X` with a
+    leading axis of steps, and the stacked results have the type `Y` with that axis. All of them may be pytrees.
+
+    The size of the program does not depend on the number of steps, in contrast to a Python loop in a traced function,
+    which is unrolled and takes long to compile. The types of the carry cannot change from step to step: weakly typed
+    numbers in `init` take the dtype that `f` returns, and any other change is an error. Values that `f` closes over are
+    the same in all steps, and their derivatives are summed over the steps. To keep a result of every step, return it as
+    `y`; to have none, return None.
+
     It is differentiable in both modes. Reverse mode stores the residuals of every step, unless `checkpoint` is given.
 
     Args:
@@ -76,6 +85,24 @@ def scan(
     >>> import numpy as np
     >>> scan(lambda total, x: (total + x, total * x), 0.0, np.arange(4.0))
     (Array(6., dtype=float32), Array([0., 0., 2., 9.], dtype=float32))
+
+    A recurrence without inputs, with a pytree as carry:
+
+    >>> def fibonacci(carry, _):
+    ...     return {"a": carry["b"], "b": carry["a"] + carry["b"]}, carry["a"]
+    >>> _, numbers = scan(fibonacci, {"a": 0, "b": 1}, length=8)
+    >>> numbers.tolist()
+    [0, 1, 1, 2, 3, 5, 8, 13]
+
+    The gradient of a recurrent network with respect to its weights, which the step closes over:
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import grad
+    >>> def last_state(weight, inputs):
+    ...     state, _ = scan(lambda h, x: (fnp.tanh(weight * h + x), None), 0.0, inputs)
+    ...     return state
+    >>> float(grad(last_state)(0.0, np.zeros(3)))
+    0.0
     """
     require_callable("scan", f)
     return cast(
@@ -129,13 +156,20 @@ _scan_primitive: Final = memoize_on_object(Scan)
 def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     """Applies `f` to each slice of `xs` along the first axis, one after the other, and stacks the results.
 
-    `f` is traced once; the result is a `scan`. Where memory allows, `vmap` is faster.
+    It computes the same as this loop, but `f` is traced once:
+
+        def map(f, xs):
+            return np.stack([f(x) for x in xs])
+
+    The result is a `scan` without a carry: it takes the memory of one step at a time, and a `tracefx.lax.cond` in `f`
+    runs only one branch. Where memory allows, `vmap` is faster.
 
     Args:
         f: A function of one slice. It takes and returns pytrees of arrays.
         xs: A pytree of arrays with the same first axis.
-        batch_size: How many slices are computed at once, as by `vmap`: more memory for less time. None, the default,
-            and 0 mean one at a time.
+        batch_size: How many slices are computed at once, as by `vmap`: more memory for less time. If it does not divide
+            the number of slices, the rest is computed as a last, smaller batch. None, the default, and 0 mean one at a
+            time.
 
     Returns:
         The results of `f`, stacked along a new first axis.
@@ -147,6 +181,8 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     >>> import numpy as np
     >>> map(lambda x: x * x, np.arange(3.0)).tolist()
     [0.0, 1.0, 4.0]
+    >>> map(lambda x: x.sum(), np.ones((5, 4)), batch_size=2).tolist()
+    [4.0, 4.0, 4.0, 4.0, 4.0]
     """
     require_callable("map", f)
     where = f"map of {fun_name(f)}"

@@ -103,14 +103,17 @@ class ShapeDtypeStruct:
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return self.aval.size
 
     @property
     def aval(self) -> ShapedArray:
+        """The shape, dtype and weak type as an abstract value."""
         return ShapedArray(self.shape, self.dtype, self.weak_type)
 
     def __len__(self) -> int:

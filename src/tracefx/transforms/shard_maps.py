@@ -104,10 +104,12 @@ class ShardMap(TransformOf[Preserving]):
 
     @property
     def in_specs(self) -> PyTree:
+        """The partition specifications of the arguments, as given."""
         return self._in_specs.tree
 
     @property
     def out_specs(self) -> PyTree:
+        """The partition specifications of the outputs, as given."""
         return self._out_specs.tree
 
     @override
@@ -251,10 +253,26 @@ def shard_map(
 ) -> Callable[P, R] | ShardMap:
     """Maps a function over the shards of its arguments: every device of a mesh calls it with its shards (SPMD).
 
+    It computes the same as this loop over a mesh with one axis, except that all devices work at the same time and
+    collectives can exchange values between them:
+
+        def shard_map(f, mesh, in_specs=P("data"), out_specs=P("data")):
+            def mapped(x):
+                shards = np.split(x, mesh.size)
+                return np.concatenate([f(shard) for shard in shards])
+            return mapped
+
+    A specification says how an array is divided: `P("data", None)` divides the first axis into as many parts as the
+    mesh axis "data" has devices, and not the second; `P(("data", "model"))` divides one axis along two mesh axes; `P()`
+    replicates the array on all devices. Each divided axis is a multiple of the number of its parts. In `out_specs` it
+    says how the shards that the devices return are joined: along mesh axes that it names they are concatenated, and
+    along the others all devices must have returned the same array, of which one is taken.
+
     Inside `f`, arrays have the shapes of shards, and collectives such as `tracefx.lax.psum` communicate along the
-    manual axes. Whether an array may vary along a manual axis is tracked (`typeof(x).vma`); `tracefx.lax.pcast`
-    declares a replicated array as varying. Without `f`, it returns the transformation with these options, for use as a
-    decorator.
+    manual axes; `tracefx.lax.axis_index` says which shard the device has. Whether an array may vary along a manual axis
+    is tracked (`typeof(x).vma`): arguments vary along the axes of their specification, a `psum` does not vary along its
+    axis. `tracefx.lax.pcast` declares a replicated array as varying, for example the first carry of a `scan` whose body
+    makes it varying. Without `f`, it returns the transformation with these options, for use as a decorator.
 
     A derivative taken inside `f` is that of the whole computation on all devices: the cotangent of a replicated array
     is summed over the devices, and a replicated output counts once. The backward rule of a `custom_vjp` takes and
@@ -287,6 +305,15 @@ def shard_map(
     >>> mesh = make_mesh((1,), ("data",))
     >>> shard_map(normalized, mesh=mesh, in_specs=P("data"), out_specs=P("data"))(np.array([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float32)
+
+    The product of matrices `f32[n, k]` and `f32[k, m]`, both divided along `k`. Every device multiplies its parts, and
+    `psum` adds the products, so the result is replicated:
+
+    >>> @shard_map(mesh=mesh, in_specs=(P(None, "data"), P("data", None)), out_specs=P())
+    ... def matmul(a, b):
+    ...     return lax.psum(a @ b, "data")
+    >>> matmul(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
     """
     transform = ShardMap(
         mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=_to_axis_names(axis_names), check_vma=check_vma
@@ -325,10 +352,12 @@ class Pmap(TransformOf[Preserving]):
 
     @property
     def in_axes(self) -> PyTree:
+        """The batch axes of the arguments, as given."""
         return self._in_axes.tree
 
     @property
     def out_axes(self) -> PyTree:
+        """The batch axes of the outputs, as given."""
         return self._out_axes.tree
 
     @override

@@ -38,6 +38,9 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
     Args:
         mesh: The mesh.
 
+    Returns:
+        A context manager, whose value in `with ... as` is the mesh.
+
     Raises:
         TypeError: If `mesh` is not a `Mesh`.
 
@@ -55,6 +58,9 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
 def get_mesh() -> Mesh:
     """Returns the mesh in use; an empty mesh if there is none.
 
+    Returns:
+        The `Mesh` of the innermost `set_mesh`. `Mesh.empty` says whether there is none.
+
     >>> get_mesh().empty
     True
     """
@@ -66,11 +72,16 @@ def make_mesh(
 ) -> Mesh:
     """Returns a mesh of devices.
 
+    A mesh is an array of devices with a name for each axis; shardings and `shard_map` refer to the names.
+
     Args:
         axis_shapes: The sizes of the axes.
         axis_names: The names of the axes.
         devices: The devices, of which the first are used, in order. None, the default, means all devices of the default
             platform.
+
+    Returns:
+        A `Mesh` with the given axes.
 
     Raises:
         ValueError: If there are too few devices.
@@ -186,6 +197,9 @@ def make_array_from_callback(
         data_callback: A function from the index of a shard, a tuple of slices, to its data. It is called once for each
             shard of the devices of this process. The data must not be modified afterwards.
         dtype: The dtype of the array. None, the default, takes it from the data.
+
+    Returns:
+        An array of this shape, with the given sharding.
 
     Raises:
         ValueError: If a shard has another shape, or the array cannot be divided evenly.
@@ -309,6 +323,9 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
         shape: The shape of the whole array.
         sharding: Its sharding.
         arrays: The shards: one array on each device of this process, in any order.
+
+    Returns:
+        An array of this shape, whose shards are the given arrays, without copies.
 
     Raises:
         TypeError: If an array is on several devices or traced.

@@ -59,6 +59,10 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """Returns a function that traces `fun` and returns its program.
 
+    The program (jaxpr) is what `jit` compiles, before any optimization: one equation per primitive, with the types of
+    all values. It can be printed, and evaluated by `jaxpr_as_fun`; its transformations are programs, too. Nothing is
+    computed.
+
     Args:
         fun: The function. It takes and returns pytrees of arrays.
         static_argnums: Positions of arguments that are not traced; they must be hashable. Empty by default.
@@ -75,6 +79,17 @@ def make_jaxpr(
     >>> import tracefx.numpy as fnp
     >>> print(make_jaxpr(lambda x: fnp.sin(x))(ShapeDtypeStruct((3,), "float32")))
     { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
+
+    The program of a derivative:
+
+    >>> from tracefx import grad
+    >>> print(make_jaxpr(grad(lambda x: x * x))(1.0))
+    { lambda ; a:f32[]*. let
+        _:f32[]* = mul a a
+        c:f32[]* = mul a 1:f32[]*
+        d:f32[]* = mul 1:f32[]* a
+        e:f32[]* = add c d
+      in (e,) }
     """
     require_callable("make_jaxpr", fun)
     check_argnums(static_argnums, "make_jaxpr", "static_argnums")
@@ -116,6 +131,9 @@ def eval_shape(fun: Callable[P, object], *args: PyTree, **kwargs: PyTree) -> Any
 def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> Any:
     """Returns the shapes and dtypes of the outputs of `fun`, without computing anything.
 
+    `fun` is traced and neither compiled nor run, so arguments and outputs may be larger than the memory. All arguments
+    are traced: bind those that decide about shapes, for example by `functools.partial`.
+
     Args:
         fun: The function. It takes and returns pytrees of arrays.
         *args: Its positional arguments, with arrays or `ShapeDtypeStruct` as leaves.
@@ -129,6 +147,10 @@ def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> A
 
     >>> eval_shape(lambda x: x @ x.T, ShapeDtypeStruct((2, 3), "float32"))
     ShapeDtypeStruct(shape=(2, 2), dtype=float32)
+    >>> import tracefx.numpy as fnp
+    >>> from functools import partial
+    >>> eval_shape(partial(fnp.zeros, (4, 5)))
+    ShapeDtypeStruct(shape=(4, 5), dtype=float32)
     """
     require_callable("eval_shape", fun)
     return _out_shapes(_trace_abstractly("eval_shape", fun, StaticArguments((), ()), args, kwargs))

@@ -150,7 +150,14 @@ class Transform(ABC):
 
     @abstractmethod
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the transformed `fun`."""
+        """Returns the transformed function.
+
+        Args:
+            fun: The function.
+
+        Returns:
+            The transformed function.
+        """
 
     def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
         return self.transformed(fun)
@@ -331,7 +338,13 @@ class TransformOf(Transform, Generic[K]):
 
 
 class HandlerTransform(TransformOf[K]):
-    """A transformation that only runs the function under a handler."""
+    """A transformation that only runs the function under a handler.
+
+    >>> from tracefx import Jvp, Vmap, current
+    >>> stack = Vmap(axis_size=3) @ Jvp()
+    >>> isinstance(stack, HandlerTransform), type(stack.over(current())).__name__
+    (True, 'JVP')
+    """
 
     __slots__ = ()
 

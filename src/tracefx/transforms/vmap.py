@@ -42,7 +42,23 @@ def vmap(
 ) -> Callable[P, R]:
     """Returns a function that applies `fun` to all elements of a batch at once.
 
-    `fun` is traced once, for one element. Its operations are replaced by their batched versions: there is no loop.
+    It computes the same as this loop for the default axes, but without a loop:
+
+        def vmap(fun):
+            def batched(xs):
+                return np.stack([fun(x) for x in xs])
+            return batched
+
+    `fun` is evaluated once. Its arguments have the shapes of one element, without the batch axis, and each operation on
+    them is replaced by its batched version: a product of a matrix and a vector becomes a product of two matrices.
+    Operations that involve no mapped argument are evaluated once for the whole batch.
+
+    Inside `fun`, the value of a mapped argument differs between elements, so Python control flow must not depend on it.
+    A `tracefx.lax.cond` whose predicate is batched evaluates both branches and selects from the results, and a
+    `tracefx.lax.while_loop` whose condition is batched runs until the last element is done. A random key that is shared
+    by all elements (`in_axes=None`) gives all of them the same numbers: split it first.
+
+    `vmap` can be nested, to map over several axes, and combined with `jit` and `grad` in any order.
 
     Args:
         fun: The function of one element. It takes and returns pytrees of arrays.
@@ -71,6 +87,23 @@ def vmap(
     >>> import tracefx.numpy as fnp
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(fnp.arange(3.0), 2.0)
     Array([0., 2., 4.], dtype=float32)
+
+    Nested: all products of two vectors, `f32[2]` and `f32[3]`, as an array `f32[2, 3]`:
+
+    >>> table = vmap(vmap(lambda x, y: x * y, in_axes=(None, 0)), in_axes=(0, None))
+    >>> table(fnp.array([1.0, 10.0]), fnp.arange(3.0)).tolist()
+    [[0.0, 1.0, 2.0], [0.0, 10.0, 20.0]]
+
+    A pytree of axes, where the parameters are shared and each example has its own weight; and a collective over the
+    batch:
+
+    >>> loss = lambda params, example: params["w"] * example["x"] * example["weight"]
+    >>> batch = {"x": fnp.arange(3.0), "weight": fnp.array([1.0, 1.0, 2.0])}
+    >>> vmap(loss, in_axes=(None, {"x": 0, "weight": 0}))({"w": 3.0}, batch)
+    Array([ 0.,  3., 12.], dtype=float32)
+    >>> from tracefx import lax
+    >>> vmap(lambda x: x / lax.psum(x, "batch"), axis_name="batch")(fnp.array([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float32)
     """
     return Vmap(in_axes, out_axes, axis_name, axis_size, spmd_axis_name)(fun)
 
@@ -125,10 +158,12 @@ class Vmap(HandlerTransform[Preserving]):
 
     @property
     def in_axes(self) -> PyTree:
+        """The batch axes of the arguments, as given."""
         return self._in_axes.tree
 
     @property
     def out_axes(self) -> PyTree:
+        """The batch axes of the outputs, as given."""
         return self._out_axes.tree
 
     @override

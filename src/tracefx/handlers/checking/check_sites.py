@@ -24,12 +24,24 @@ FLAT_INDEX_AVAL: Final = ShapedArray((), dtypes.int32)
 
 
 class CheckError(ValueError):
-    """A check failed: a `check` of the user or one that `checkify` added."""
+    """A check failed: a `check` of the user or one that `checkify` added.
+
+    >>> from tracefx.handlers import check, checkify
+    >>> error, _ = checkify(lambda x: check(x > 0, "x must be positive, got {}", x))(-1.0)
+    >>> error.throw()
+    Traceback (most recent call last):
+        ...
+    tracefx.handlers.checking.check_sites.CheckError: x must be positive, got -1.0, ...
+    """
 
 
 @unique
 class ErrorKind(Enum):
-    """The kinds of failure that `checkify` can detect."""
+    """The kinds of failure that `checkify` can detect.
+
+    >>> [kind.name for kind in ErrorKind]
+    ['USER', 'NAN', 'DIVISION', 'INDEX']
+    """
 
     USER = "a check of the user's"
     NAN = "a result that is not a number"

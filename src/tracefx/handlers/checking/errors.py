@@ -51,6 +51,12 @@ class Error:
         sites: all checks that may have failed.
         slots: the types of the payload. Sites with equal payload types share a slot, because only the first failure
             is kept.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.handlers import checkify, nan_checks
+    >>> error, _ = checkify(fnp.log, errors=nan_checks)(-1.0)
+    >>> print(error.get())
+    log gave NaN, of f32[], in ...
     """
 
     code: Value
@@ -281,6 +287,7 @@ def check_error(error: Error) -> None:
     Raises:
         CheckError: if `error` has a failure.
         TypeError: if `error` is not an `Error`.
+
     >>> import tracefx as fx
     >>> from tracefx.handlers import check, checkify
     >>> @fx.jit

@@ -41,6 +41,7 @@ def count(
     Raises:
         TypeError: if `fun` is not callable or an argument is not an array.
         ValueError: if `branches` is none of the three or `while_steps` is negative.
+
     >>> import numpy as np
     >>> from tracefx.handlers import count
     >>> cost = count(lambda x, y: x @ y)(np.ones((4, 8), np.float32), np.ones((8, 16), np.float32))

@@ -31,6 +31,11 @@ class Work:
         integer_ops: operations on integers and booleans.
         bytes_read: bytes of operands read.
         bytes_written: bytes of results written.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.handlers import count
+    >>> count(fnp.sin)(fnp.ones(5)).total
+    Work(runs=1, flops=0, transcendentals=5, integer_ops=0, bytes_read=20, bytes_written=20)
     """
 
     runs: int
@@ -76,6 +81,12 @@ class Cost:
         output_bytes: the size of the results.
         unbounded: the lines of loops with an unknown number of iterations.
         while_steps: the number of iterations that is assumed for these.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.handlers import count
+    >>> cost = count(lambda a, b: a @ b)(fnp.ones((2, 3)), fnp.ones((3, 4)))
+    >>> cost.total.flops, list(cost.by_operation), cost.argument_bytes, cost.output_bytes
+    (48, ['dot_general'], 72, 32)
     """
 
     name: str = field(eq=False)

@@ -55,6 +55,11 @@ class LiveBuffer:
         aval: its shape and dtype.
         operation: the name of the primitive that made it, or `argument` or `constant`.
         line: the line of user code that made it, or None.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.handlers import count
+    >>> [str(buffer.aval) for buffer in count(lambda x: x @ x)(fnp.ones((8, 8))).peak.buffers]
+    ['f32[8,8]', 'f32[8,8]']
     """
 
     aval: ShapedArray
@@ -82,6 +87,12 @@ class Peak:
         operation: the name of the primitive that runs at that point, or None for a program without equations.
         line: its line of user code, or None.
         buffers: the live buffers, largest first.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.handlers import count
+    >>> peak = count(lambda x: x @ x)(fnp.ones((8, 8))).peak
+    >>> peak.nbytes, peak.operation
+    (512, 'dot_general')
     """
 
     nbytes: int

@@ -80,13 +80,33 @@ class OperationCost:
 
 
 class Costed:
-    """A capability of primitives: they define their own cost."""
+    """A capability of primitives: they define their own cost.
+
+    >>> from tracefx.extend import bind1
+    >>> from tracefx.handlers import count
+    >>> class Cube(Primitive, Costed):
+    ...     name = "cube"
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    ...     def cost(self, in_avals, out_avals):
+    ...         return OperationCost(flops=2 * out_avals[0].size)
+    >>> count(lambda x: bind1(Cube(), x))(2.0).total.flops
+    2
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def cost(self, in_avals: Avals, out_avals: Avals) -> OperationCost:
-        """Returns the cost of one execution for operands and results of these shapes and dtypes."""
+        """Returns the cost of one execution for operands and results of these shapes and dtypes.
+
+        Args:
+            in_avals: The types of the operands.
+            out_avals: The types of the results.
+
+        Returns:
+            The cost.
+        """
         raise missing_rule_error(self, "cost", "define cost(self, in_avals, out_avals)")
 
 
@@ -100,6 +120,13 @@ class CostRules:
     """An immutable table of cost rules by primitive class.
 
     A class without a rule inherits that of its nearest base class with one; being `Costed` counts as having a rule.
+
+    >>> from tracefx.ops import Sin
+    >>> rules = CostRules().adding(Sin, lambda prim, operands, results: OperationCost(flops=20 * results[0].size))
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx.handlers import count
+    >>> count(fnp.sin, rules=rules)(fnp.ones(5)).total.flops
+    100
     """
 
     _rules: Mapping[type[Primitive], CostRule] = field(default=MappingProxyType({}))
@@ -117,6 +144,7 @@ class CostRules:
 
         Raises:
             TypeError: if `kind` is not a subclass of `Primitive`.
+
         >>> from tracefx.ops.elementwise.elementwise import Add
         >>> free = COST_RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
         >>> free.rule_for(Add) is COST_RULES.rule_for(Add)

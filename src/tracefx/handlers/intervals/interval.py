@@ -19,6 +19,11 @@ class Interval(NamedTuple):
     Attributes:
         lo: the lower end.
         hi: the upper end.
+
+    >>> from tracefx.handlers import around, bounds
+    >>> result = bounds(lambda x: x * x)(around(2.0, 0.5))
+    >>> isinstance(result, Interval), bool(result.lo <= 2.25), bool(result.hi >= 6.25)
+    (True, True, True)
     """
 
     lo: Array
@@ -40,7 +45,14 @@ class Interval(NamedTuple):
         return fnp.maximum(abs(self.lo), abs(self.hi))
 
     def contains(self, x: Value | float) -> Array:
-        """Returns for each element of `x` whether it is in the interval."""
+        """Returns for each element of `x` whether it is in the interval.
+
+        Args:
+            x: An array or a number that broadcasts against the ends.
+
+        Returns:
+            An array `bool[...]`.
+        """
         return (self.lo <= x) & (x <= self.hi)
 
 

@@ -39,6 +39,11 @@ class Derivatives(NamedTuple, Generic[R]):
         value: the result of the function.
         jacobian: its derivatives, structured like the result of `jacfwd`.
         laplacian: its Laplacian.
+
+    >>> import tracefx.numpy as fnp
+    >>> result = forward_laplacian(lambda x: (x**2).sum())(fnp.arange(3.0))
+    >>> result.value, result.jacobian, result.laplacian
+    (Array(5., dtype=float32), Array([0., 2., 4.], dtype=float32), Array(6., dtype=float32))
     """
 
     value: R
@@ -72,8 +77,8 @@ def laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -> WrappedF
         TypeError: if `fun` is not callable, or differentiated arguments or outputs are not floats.
         ValueError: if `argnums` names an argument that is not passed.
 
-    >>> import tracefx.numpy as jnp
-    >>> float(laplacian(lambda x: (x**3).sum())(jnp.array([1.0, 2.0])))
+    >>> import tracefx.numpy as fnp
+    >>> float(laplacian(lambda x: (x**3).sum())(fnp.array([1.0, 2.0])))
     18.0
     """
     return _LaplacianTransform(LaplacianOutputs.LAPLACIAN, argnums)(fun)
@@ -89,8 +94,8 @@ def value_and_laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -
     Returns:
         A function that returns the pair of both, each like the result of `fun`.
 
-    >>> import tracefx.numpy as jnp
-    >>> y, curvature = value_and_laplacian(lambda x: (x * x).sum())(jnp.arange(3.0))
+    >>> import tracefx.numpy as fnp
+    >>> y, curvature = value_and_laplacian(lambda x: (x * x).sum())(fnp.arange(3.0))
     >>> float(y), float(curvature)
     (5.0, 6.0)
     """
@@ -108,8 +113,8 @@ def forward_laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -> 
         A function that returns `Derivatives`. For an argument `f32[n]` and an output `f32[m]` the Jacobian is
         `f32[m, n]`; for pytrees it is a pytree like the output with pytrees like the argument as leaves.
 
-    >>> import tracefx.numpy as jnp
-    >>> value, gradient, curvature = forward_laplacian(lambda x: (x * x).sum())(jnp.arange(3.0))
+    >>> import tracefx.numpy as fnp
+    >>> value, gradient, curvature = forward_laplacian(lambda x: (x * x).sum())(fnp.arange(3.0))
     >>> gradient.tolist(), float(curvature)
     ([0.0, 2.0, 4.0], 6.0)
     """

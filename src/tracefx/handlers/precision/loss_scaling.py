@@ -55,6 +55,7 @@ class StaticLossScale:
 
     Attributes:
         value: the scale.
+
     >>> StaticLossScale(1024.0).unscale({"w": 2048.0})
     {'w': Array(2., dtype=float32)}
     """
@@ -62,15 +63,36 @@ class StaticLossScale:
     value: ArrayLike
 
     def scale(self, loss: T) -> T:
-        """Returns a loss, or a pytree of losses, times the scale."""
+        """Returns a loss, or a pytree of losses, times the scale.
+
+        Args:
+            loss: A floating-point array, or a pytree of such arrays.
+
+        Returns:
+            A pytree of the same structure and types.
+        """
         return _scale_floats(loss, self.value, "StaticLossScale: the loss")
 
     def unscale(self, grads: T) -> T:
-        """Returns the gradients of a scaled loss divided by the scale."""
+        """Returns the gradients of a scaled loss divided by the scale.
+
+        Args:
+            grads: A pytree of gradients. Leaves that are not floating-point are returned unchanged.
+
+        Returns:
+            A pytree of the same structure and types.
+        """
         return _scale_floats(grads, div(1.0, _as_dtype_of(self.value, _SCALE_AVAL)), "StaticLossScale: gradients")
 
     def adjust(self, finite: ArrayLike) -> StaticLossScale:
-        """Returns the same scale."""
+        """Returns the same scale.
+
+        Args:
+            finite: Whether all gradients of this step were finite; it has no effect.
+
+        Returns:
+            The scale itself.
+        """
         return self
 
 
@@ -111,11 +133,25 @@ class DynamicLossScale:
             raise ValueError(f"DynamicLossScale: factor must be greater than 1, got {self.factor!r}")
 
     def scale(self, loss: T) -> T:
-        """Returns a loss, or a pytree of losses, times the scale."""
+        """Returns a loss, or a pytree of losses, times the scale.
+
+        Args:
+            loss: A floating-point array, or a pytree of such arrays.
+
+        Returns:
+            A pytree of the same structure and types.
+        """
         return _scale_floats(loss, self.value, "DynamicLossScale: the loss")
 
     def unscale(self, grads: T) -> T:
-        """Returns the gradients of a scaled loss divided by the scale."""
+        """Returns the gradients of a scaled loss divided by the scale.
+
+        Args:
+            grads: A pytree of gradients. Leaves that are not floating-point are returned unchanged.
+
+        Returns:
+            A pytree of the same structure and types.
+        """
         return _scale_floats(grads, div(1.0, _as_dtype_of(self.value, _SCALE_AVAL)), "DynamicLossScale: gradients")
 
     def adjust(self, finite: ArrayLike) -> DynamicLossScale:
@@ -123,6 +159,9 @@ class DynamicLossScale:
 
         Args:
             finite: whether all gradients of this step were finite, a `bool[]`.
+
+        Returns:
+            A new scale of the same structure, so that it can be a carry of `scan`.
         """
         is_finite_step = _boolean_scalar(finite, "DynamicLossScale.adjust: finite")
         value, steps = _as_dtype_of(self.value, _SCALE_AVAL), add(_as_dtype_of(self.steps, _COUNT_AVAL), 1)

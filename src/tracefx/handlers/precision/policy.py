@@ -100,6 +100,7 @@ class Policy:
         TypeError: if `compute` is no float of at most 32 bits, or `narrow` or `either` has something else than
             primitive classes.
         ValueError: if `promote` is neither of the two.
+
     >>> Policy("float16").compute
     dtype('float16')
     """

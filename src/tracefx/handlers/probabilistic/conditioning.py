@@ -44,6 +44,7 @@ def condition(fun: Callable[P, R], values: Mapping[str, ArrayLike]) -> Callable[
     Raises:
         ValueError: if a name belongs to no site.
         TypeError: if a value differs from the draws in shape or kind of dtype.
+
     >>> from tracefx.handlers import Normal, sample, seed
     >>> def model():
     ...     return 2 * sample("x", Normal(0.0, 1.0))
@@ -62,6 +63,7 @@ def substitute(fun: Callable[P, R], values: Mapping[str, ArrayLike]) -> Callable
 
     Returns:
         A function like `fun`.
+
     >>> from tracefx.handlers import Normal, sample, trace
     >>> _, sites = trace(substitute(lambda: sample("x", Normal(0.0, 1.0)), {"x": 3.0}))()
     >>> sites["x"].observed

@@ -28,6 +28,7 @@ class Distribution(ABC):
 
     The methods broadcast the fields against each other. A class whose samples have another shape or dtype than the
     broadcast fields overrides `shape` and `dtype`.
+
     >>> from attrs import frozen
     >>> from tracefx.tree import register_dataclass
     >>> @register_dataclass
@@ -46,12 +47,26 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self, key: Array) -> Array:
-        """Returns a sample of shape `shape` and dtype `dtype`, drawn with `key`, a `key<...>[]` of `tracefx.random`."""
+        """Returns a sample of shape `shape` and dtype `dtype`, drawn with `key`, a `key<...>[]` of `tracefx.random`.
+
+        Args:
+            key: The random key.
+
+        Returns:
+            The sample.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def log_prob(self, x: Array) -> Array:
-        """Returns the logarithm of the density or probability at `x`, an array of shape `shape`; `f32[batch...]`."""
+        """Returns the logarithm of the density or probability at `x`, an array of shape `shape`; `f32[batch...]`.
+
+        Args:
+            x: The array.
+
+        Returns:
+            The log probabilities.
+        """
         raise NotImplementedError
 
     @property
@@ -70,23 +85,48 @@ class Reparametrized(Distribution):
     """A distribution whose samples are a smooth function of its fields and of noise that does not depend on them.
 
     So samples have derivatives with respect to the fields, at constant noise (the reparametrization trick).
+
+    >>> from tracefx import grad, random
+    >>> grad(lambda mean: Normal(mean, 1.0).sample(random.key(0)))(0.0)
+    Array(1., dtype=float32, weak_type=True)
     """
 
     __slots__ = ()
 
     @abstractmethod
     def noise(self, key: Array) -> Array:
-        """Returns random noise of shape `shape` and dtype `dtype`."""
+        """Returns random noise of shape `shape` and dtype `dtype`.
+
+        Args:
+            key: The random key.
+
+        Returns:
+            The noise.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def push(self, noise: Array) -> Array:
-        """Returns the sample that belongs to this noise."""
+        """Returns the sample that belongs to this noise.
+
+        Args:
+            noise: The noise, as from `noise`.
+
+        Returns:
+            The sample, a smooth function of the fields.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def pull(self, x: Array) -> Array:
-        """Returns the noise that belongs to the sample `x`; the inverse of `push`."""
+        """Returns the noise that belongs to the sample `x`; the inverse of `push`.
+
+        Args:
+            x: The sample.
+
+        Returns:
+            The noise.
+        """
         raise NotImplementedError
 
     @override
@@ -110,6 +150,7 @@ class Normal(Reparametrized):
     Attributes:
         loc: the mean, `f32[...]`.
         scale: the standard deviation, which broadcasts with `loc`.
+
     >>> Normal(0.0, 1.0).log_prob(fnp.asarray(0.0))
     Array(-0.9189385, dtype=float32, weak_type=True)
     """
@@ -143,6 +184,7 @@ class Uniform(Reparametrized):
     Attributes:
         low: the lower end.
         high: the upper end, which broadcasts with `low`.
+
     >>> Uniform(0.0, 4.0).log_prob(fnp.array([1.0, 5.0]))
     Array([-1.3862944,       -inf], dtype=float32, weak_type=True)
     """
@@ -176,6 +218,7 @@ class Exponential(Reparametrized):
 
     Attributes:
         rate: the number of events per unit of time; the mean is `1 / rate`.
+
     >>> Exponential(2.0).log_prob(fnp.array([1.0, -1.0]))
     Array([-1.3068528,       -inf], dtype=float32)
     """
@@ -210,6 +253,7 @@ class Bernoulli(Distribution):
 
     Attributes:
         logits: the log odds, `f32[...]`; samples are `i32[...]`.
+
     >>> Bernoulli.of(fnp.array([0.25, 0.5])).log_prob(fnp.array([1, 1]))
     Array([-1.3862944, -0.6931472], dtype=float32)
     """
@@ -245,6 +289,7 @@ class Categorical(Distribution):
 
     Attributes:
         logits: unnormalized log probabilities, `f32[..., k]`; samples are `i32[...]`.
+
     >>> Categorical(fnp.zeros(4)).log_prob(fnp.asarray(2))
     Array(-1.3862944, dtype=float32)
     """

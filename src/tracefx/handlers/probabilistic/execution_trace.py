@@ -51,6 +51,7 @@ def trace(fun: Callable[P, R], *, missing: Missing | None = None) -> Callable[P,
         ValueError: if two sites have one name, a site is in some branches only, or a site is in a `while_loop`, whose
             number of iterations is unknown, so that its values cannot be stacked.
         TypeError: if `fun` is not callable.
+
     >>> from tracefx.handlers import Normal, sample, seed
     >>> _, sites = seed(trace(lambda: sample("x", Normal(5.0, 0.1))), 0)()
     >>> sites["x"].value, sites["x"].log_prob
@@ -83,6 +84,7 @@ def log_density(fun: Callable[P, object]) -> Callable[Concatenate[Mapping[str, A
         UnseededError: if a site has no value.
         ValueError: if a value belongs to no site, and where `trace` raises it.
         TypeError: if `fun` is not callable.
+
     >>> from tracefx import grad
     >>> from tracefx.handlers import Normal, sample
     >>> def model(y):

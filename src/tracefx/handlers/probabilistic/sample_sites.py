@@ -50,7 +50,14 @@ SITES: Final = "tracefx.sites"
 
 
 class UnseededError(ValueError):
-    """A random value was needed where no handler provides random numbers or a value."""
+    """A random value was needed where no handler provides random numbers or a value.
+
+    >>> from tracefx.handlers import Normal, sample
+    >>> sample("x", Normal(0.0, 1.0))
+    Traceback (most recent call last):
+        ...
+    tracefx.handlers.probabilistic.sample_sites.UnseededError: sample of 'x' at ...
+    """
 
 
 @final
@@ -66,6 +73,12 @@ class Site:
         log_prob: the log probability of each draw, `f32[batch...]`.
         distribution: its distribution; None if branches of a `cond` draw from distributions of different classes.
         observed: whether the value was given, by `obs=` or by a `condition` inside.
+
+    >>> from tracefx import random
+    >>> from tracefx.handlers import Normal, observe, trace
+    >>> _, sites = trace(lambda: observe("x", Normal(0.0, 1.0), 2.0))()
+    >>> sites["x"].value, sites["x"].observed
+    (Array(2., dtype=float32), True)
     """
 
     value: Array
@@ -304,6 +317,7 @@ def sample(name: str, distribution: Distribution, *, obs: ArrayLike | None = Non
         TypeError: if `name` is not a string, `distribution` is not a `Distribution`, or `obs` has another shape or an
             incompatible dtype.
         ValueError: if the fields of the distribution do not broadcast.
+
     >>> from tracefx.handlers import Normal, seed
     >>> seed(lambda: sample("x", Normal(5.0, 0.1)), 0)()
     Array(4.7557545, dtype=float32)
@@ -344,6 +358,7 @@ def observe(name: str, distribution: Distribution, value: ArrayLike) -> Array:
 
     Returns:
         The value, in the dtype of the distribution.
+
     >>> from tracefx.handlers import Normal, log_density
     >>> log_density(lambda: observe("x", Normal(0.0, 1.0), 0.0))({})
     Array(-0.9189385, dtype=float32)

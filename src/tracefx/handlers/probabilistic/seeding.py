@@ -40,6 +40,7 @@ def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
 
     Raises:
         TypeError: if `fun` is not callable or `key` is neither a key nor an integer.
+
     >>> from tracefx.handlers import Uniform, sample
     >>> from tracefx import lax
     >>> def walk():

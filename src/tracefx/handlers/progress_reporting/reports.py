@@ -45,7 +45,7 @@ class LoopSite:
 
     Attributes:
         name: `scan`, `while_loop` or `fori_loop`.
-        place: the line of user code that it comes from, or None.
+        location: the line of user code that it comes from.
         depth: the number of enclosing reported loops.
     """
 
@@ -68,6 +68,14 @@ class Report:
         done: the number of iterations done.
         total: the number of all iterations, or the upper bound of a bounded `while_loop`; None if it is unknown.
         finished: whether the loop has ended, so this is its last report.
+
+    >>> from tracefx import lax
+    >>> from tracefx.handlers import progress
+    >>> reports = []
+    >>> program = lambda x: lax.fori_loop(0, 100, lambda i, x: x + 1, x)
+    >>> y = progress(program, show=reports.append)(0)
+    >>> reports[-1].loop.name, reports[-1].done, reports[-1].total, reports[-1].finished
+    ('scan', 100, 100, True)
     """
 
     loop: LoopSite

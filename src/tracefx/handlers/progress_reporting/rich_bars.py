@@ -21,6 +21,12 @@ class RichBars:
 
     Bars are drawn when loops report, so no thread runs beside the program. Programs may call it from any thread. Bars
     are visible while a loop runs, and between `acquire` and `release`.
+
+    Args:
+        console: The console of `rich` to draw on. None, the default, means a new one on standard error.
+
+    Raises:
+        ImportError: If `rich` is not installed.
     """
 
     def __init__(self, console: Console | None = None) -> None:

@@ -56,6 +56,7 @@ def jacobian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern
     Raises:
         TypeError: if `fun` is not callable, or its first argument or outputs are not floats.
         ValueError: if the pattern has more than 30 million entries.
+
     >>> import tracefx.numpy as fnp
     >>> pattern = jacobian_sparsity(lambda x: x[1:] * x[:-1])(fnp.ones(4))
     >>> pattern.todense().astype(int).tolist()
@@ -74,6 +75,7 @@ def hessian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern]
 
     Returns:
         A function with the parameters of `fun` that returns a symmetric `SparsityPattern`.
+
     >>> import tracefx.numpy as fnp
     >>> hessian_sparsity(lambda x: x[0] * x[1] + x[2])(fnp.ones(3)).todense().astype(int).tolist()
     [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
@@ -99,6 +101,7 @@ def sparse_jacobian(fun: Callable[P, R], pattern: SparsityPattern | None = None)
         TypeError: if `fun` is not callable, its first argument or outputs are not floats, or `pattern` is no
             `SparsityPattern`.
         ValueError: if `pattern` has the wrong shape.
+
     >>> import tracefx.numpy as fnp
     >>> jacobian = sparse_jacobian(lambda x: x[1:] * x[:-1])(fnp.arange(4.0))
     >>> jacobian.todense().tolist()
@@ -119,6 +122,7 @@ def sparse_hessian(fun: Callable[P, R], pattern: SparsityPattern | None = None) 
 
     Returns:
         A function with the parameters of `fun` that returns a symmetric `SparseMatrix`.
+
     >>> import tracefx.numpy as fnp
     >>> hessian = sparse_hessian(lambda x: (x[1:] * x[:-1] ** 2).sum())(fnp.arange(3.0))
     >>> hessian.todense().tolist()

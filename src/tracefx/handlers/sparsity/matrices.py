@@ -38,6 +38,7 @@ class SparsityPattern:
 
     Raises:
         ValueError: if `rows` and `cols` differ in length, an entry is outside of `shape`, or entries are not ordered.
+
     >>> pattern = SparsityPattern([0, 1, 1], [1, 0, 2], (2, 3))
     >>> pattern, pattern.nnz
     (SparsityPattern(2 x 3, nnz=3), 3)
@@ -117,6 +118,7 @@ class SparseMatrix:
     Attributes:
         data: the values of the entries, `f32[nnz]`.
         pattern: their positions.
+
     >>> A = SparseMatrix(fnp.array([2.0, 3.0]), SparsityPattern([0, 1], [1, 0], (2, 2)))
     >>> (A @ fnp.array([1.0, 10.0])).tolist(), A.todense().tolist()
     ([20.0, 3.0], [[0.0, 2.0], [3.0, 0.0]])

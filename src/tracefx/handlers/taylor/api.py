@@ -52,6 +52,7 @@ def jet(
     Raises:
         TypeError: if `fun` is not callable, or a derivative differs from its argument in shape or dtype.
         ValueError: if lists are empty or differ in length, or `series` and `primals` do.
+
     >>> y, (dy, ddy, dddy) = jet(lambda x: x**3, (2.0,), ([1.0, 0.0, 0.0],))
     >>> float(y), float(dy), float(ddy), float(dddy)
     (8.0, 12.0, 12.0, 6.0)
@@ -86,8 +87,9 @@ def derivatives(fun: Callable[[Any], R], order: int) -> Callable[..., tuple[R, .
     Raises:
         TypeError: if `fun` is not callable.
         ValueError: if `order` is not a positive integer.
-    >>> import tracefx.numpy as jnp
-    >>> [y.tolist() for y in derivatives(jnp.square, 3)(np.array([1.0, 3.0]))]
+
+    >>> import tracefx.numpy as fnp
+    >>> [y.tolist() for y in derivatives(fnp.square, 3)(np.array([1.0, 3.0]))]
     [[1.0, 9.0], [2.0, 6.0], [2.0, 2.0], [0.0, 0.0]]
     """
     require_callable("derivatives", fun)

@@ -33,6 +33,11 @@ class Series:
     Attributes:
         primal: the value, the coefficient of order 0.
         higher: the coefficients from order 1 on.
+
+    >>> from tracefx.core.values import as_value
+    >>> series = Series(as_value(2.0), (as_value(1.0), None))
+    >>> series.primal, len(series.higher)
+    (Literal(val=2.0, aval=f32[]*), 2)
     """
 
     primal: Value

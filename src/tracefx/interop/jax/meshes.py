@@ -29,6 +29,12 @@ from tracefx.shardings.sharded_array import ShardedArray
 def mesh_to_jax(mesh: Mesh) -> JaxMesh:
     """Converts a mesh to JAX: the devices with the same ids, under the same axis names.
 
+    Args:
+        mesh: A mesh of tracefx.
+
+    Returns:
+        A `jax.sharding.Mesh`.
+
     Raises:
         ValueError: JAX does not have one of the devices.
 
@@ -45,6 +51,9 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
     Args:
         mesh: a mesh of JAX. An abstract mesh, as in programs that were traced for the current mesh, stands for the
             current mesh of tracefx or of JAX.
+
+    Returns:
+        A `tracefx.Mesh`.
 
     Raises:
         ValueError: there is no such device, or `mesh` is abstract and no current mesh has its axes.
@@ -95,6 +104,12 @@ def spec_from_jax(spec: JaxPartitionSpec) -> PartitionSpec:
 def sharding_to_jax(sharding: Sharding) -> jax.sharding.Sharding:
     """Converts a sharding to JAX.
 
+    Args:
+        sharding: A sharding of tracefx.
+
+    Returns:
+        The sharding of JAX for the devices with the same ids.
+
     >>> import tracefx as fx
     >>> sharding_to_jax(fx.NamedSharding(fx.make_mesh((1,), ("data",)), fx.P("data"))).spec
     P('data',)
@@ -106,7 +121,16 @@ def sharding_to_jax(sharding: Sharding) -> jax.sharding.Sharding:
 
 
 def sharding_from_jax(sharding: jax.sharding.Sharding) -> Sharding:
-    """Converts a sharding of JAX; raises `TypeError` unless it is a `NamedSharding` or `SingleDeviceSharding`.
+    """Converts a sharding of JAX.
+
+    Args:
+        sharding: A `NamedSharding` or `SingleDeviceSharding` of JAX.
+
+    Returns:
+        The sharding of tracefx for the devices with the same ids.
+
+    Raises:
+        TypeError: If it is a sharding of another class.
 
     >>> mesh = jax.make_mesh((1,), ("data",))
     >>> sharding_from_jax(jax.NamedSharding(mesh, jax.P("data")))

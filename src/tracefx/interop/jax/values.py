@@ -119,6 +119,9 @@ def as_jax(x: ArrayLike) -> jax.Array:
     Args:
         x: an array, a random key array, a NumPy array or a number.
 
+    Returns:
+        The array of JAX.
+
     Raises:
         TracerArrayConversionError: `x` is a tracer of tracefx.
 
@@ -177,6 +180,9 @@ def as_tracefx(x: jax.Array) -> Array:
 
     Args:
         x: an array of JAX, or a NumPy array of dtype `float0`.
+
+    Returns:
+        The array of tracefx.
 
     Raises:
         TypeError: `x` is a tracer of JAX or no array, or a key of a generator that tracefx does not have.

@@ -308,7 +308,21 @@ def add_tangents(x: Value, y: Tangent) -> Value: ...
 @overload
 def add_tangents(x: Tangent, y: Tangent) -> Tangent: ...
 def add_tangents(x: Tangent, y: Tangent) -> Tangent:
-    """Returns the sum of two tangents or cotangents with equal avals."""
+    """Returns the sum of two tangents or cotangents with equal avals.
+
+    Args:
+        x: A tangent or cotangent: a value or a `Zero`.
+        y: Another one, of the same aval.
+
+    Returns:
+        The sum; a `Zero` if both are.
+
+    >>> from tracefx.core.primitive import Zero
+    >>> from tracefx.core.values import as_value
+    >>> x = as_value(2.0)
+    >>> add_tangents(x, Zero(x.aval)) is x
+    True
+    """
     if isinstance(x, Zero):
         return y
     return x if isinstance(y, Zero) else bind1(ADD, x, y)

@@ -90,7 +90,24 @@ def segment_prod(
 ) -> Array:
     """Returns the products of the elements of `data` that have equal segment ids; empty segments are 1.
 
-    The arguments are those of `segment_sum`. It is differentiable with `unique_indices=True`.
+    It is differentiable with `unique_indices=True`.
+
+    Args:
+        data: Array `f32[n, ...]` of numbers.
+        segment_ids: Integers `i32[n]`: the segment of each element of `data`.
+        num_segments: The number of segments, `s`. None, the default, means one more than the largest id, and needs
+            concrete ids.
+        indices_are_sorted: Whether the ids are known to be sorted, which permits faster code. False by default.
+        unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
+        bucket_size: If given, results are computed for buckets of so many elements and then combined.
+        mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
+
+    Returns:
+        An array `f32[s, ...]`.
+
+    Raises:
+        TypeError: The ids are not integers, or `data` is boolean.
+        ValueError: `num_segments` is negative, `bucket_size` is not positive, or the shapes don't fit.
 
     >>> segment_prod(np.array([2, 2, 3]), np.array([0, 2, 2])).tolist()
     [2, 1, 6]
@@ -111,7 +128,24 @@ def segment_max(
 ) -> Array:
     """Returns the maximum of the elements of `data` that have equal segment ids.
 
-    The arguments are those of `segment_sum`. Empty segments are the dtype's least value.
+    Empty segments are the dtype's least value.
+
+    Args:
+        data: Array `f32[n, ...]` of numbers or booleans.
+        segment_ids: Integers `i32[n]`: the segment of each element of `data`.
+        num_segments: The number of segments, `s`. None, the default, means one more than the largest id, and needs
+            concrete ids.
+        indices_are_sorted: Whether the ids are known to be sorted, which permits faster code. False by default.
+        unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
+        bucket_size: If given, results are computed for buckets of so many elements and then combined.
+        mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
+
+    Returns:
+        An array `f32[s, ...]`.
+
+    Raises:
+        TypeError: The ids are not integers.
+        ValueError: `num_segments` is negative, `bucket_size` is not positive, or the shapes don't fit.
 
     >>> segment_max(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2])).tolist()
     [1.0, -inf, 3.0]
@@ -132,7 +166,24 @@ def segment_min(
 ) -> Array:
     """Returns the minimum of the elements of `data` that have equal segment ids.
 
-    The arguments are those of `segment_sum`. Empty segments are the dtype's greatest value.
+    Empty segments are the dtype's greatest value.
+
+    Args:
+        data: Array `f32[n, ...]` of numbers or booleans.
+        segment_ids: Integers `i32[n]`: the segment of each element of `data`.
+        num_segments: The number of segments, `s`. None, the default, means one more than the largest id, and needs
+            concrete ids.
+        indices_are_sorted: Whether the ids are known to be sorted, which permits faster code. False by default.
+        unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
+        bucket_size: If given, results are computed for buckets of so many elements and then combined.
+        mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
+
+    Returns:
+        An array `f32[s, ...]`.
+
+    Raises:
+        TypeError: The ids are not integers.
+        ValueError: `num_segments` is negative, `bucket_size` is not positive, or the shapes don't fit.
 
     >>> segment_min(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2])).tolist()
     [1.0, inf, 2.0]

@@ -1,9 +1,14 @@
 """Hypothesis strategies for arguments of array functions, and for programs.
 
-from hypothesis import given from tracefx.testing import strategies, vmap_is_a_loop
-
-@given(strategies.arrays()) def test_f(x):
-    vmap_is_a_loop(f, x)
+>>> import numpy as np
+>>> import tracefx.numpy as fnp
+>>> from hypothesis import given, settings
+>>> from tracefx.testing import strategies, vmap_is_a_loop
+>>> @settings(max_examples=3, deadline=None)
+... @given(strategies.arrays(np.dtype("float32")))
+... def test_square(x):
+...     vmap_is_a_loop(fnp.square, x)
+>>> test_square()
 """
 
 from __future__ import annotations

@@ -21,7 +21,17 @@ from tracefx.testing.subjects import array_of_type
 
 
 def edge_values(dtype: DType) -> tuple[object, ...]:
-    """Returns the edge values of a dtype: extremes, zeros of both signs, subnormals, infinities, NaN."""
+    """Returns the edge values of a dtype: extremes, zeros of both signs, subnormals, infinities, NaN.
+
+    Args:
+        dtype: the dtype.
+
+    Returns:
+        A tuple of Python numbers.
+
+    >>> edge_values(np.dtype("int8"))
+    (0, 1, -1, 126, -127, 127, -128)
+    """
     if kinds.is_bool(dtype):
         return (False, True)
     if kinds.is_integer(dtype):
@@ -43,6 +53,16 @@ def scalars(dtype: DType, extreme: bool = True) -> SearchStrategy[object]:
     Args:
         dtype: the dtype.
         extreme: whether to include edge values.
+
+    Returns:
+        A strategy for `bool`, `int`, `float` or `complex` numbers.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(scalars(np.dtype("int8")))
+    ... def test(x):
+    ...     assert -128 <= x <= 127
+    >>> test()
     """
     if kinds.is_bool(dtype):
         return st.booleans()
@@ -71,6 +91,16 @@ def arrays(
         shape: a shape, or a strategy; small shapes by default.
         extreme: whether elements include edge values.
         weak: whether arrays may be weakly typed, for dtypes that can be.
+
+    Returns:
+        A strategy for `Array`.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(arrays(np.dtype("float32"), (2,)))
+    ... def test(x):
+    ...     assert x.shape == (2,) and x.dtype == np.float32
+    >>> test()
     """
     drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
     drawn_shape = shape if isinstance(shape, tuple) else draw(shapes() if shape is None else shape)
@@ -97,6 +127,16 @@ def broadcastable_arrays(
         max_dims: the maximum rank.
         extreme: whether elements include edge values.
         weak: whether arrays may be weakly typed, for dtypes that can be.
+
+    Returns:
+        A strategy for tuples of `count` arrays.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(broadcastable_arrays(2, np.dtype("float32")))
+    ... def test(xs):
+    ...     assert (xs[0] + xs[1]).ndim == max(x.ndim for x in xs)
+    >>> test()
     """
     drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
     group = draw(broadcastable_shapes(count, max_dims))

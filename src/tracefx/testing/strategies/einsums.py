@@ -14,7 +14,15 @@ from tracefx.core.avals import Shape
 @final
 @frozen
 class Einsum:
-    """An `einsum` specification, and the shapes of its operands."""
+    """An `einsum` specification, and the shapes of its operands.
+
+    Attributes:
+        spec: the specification.
+        shapes: the shapes.
+
+    >>> Einsum("ij,jk->ik", ((2, 3), (3, 4)))
+    Einsum(spec='ij,jk->ik', shapes=((2, 3), (3, 4)))
+    """
 
     spec: str
     shapes: tuple[Shape, ...]
@@ -27,6 +35,16 @@ def einsums(draw: DrawFn, max_operands: int = 3, max_side: int = 3) -> Einsum:
     Args:
         max_operands: the maximum number of operands.
         max_side: the maximum size of an axis.
+
+    Returns:
+        A strategy for `Einsum`.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=3, deadline=None)
+    ... @given(einsums(max_operands=2))
+    ... def test(einsum):
+    ...     assert len(einsum.shapes) <= 2
+    >>> test()
     """
     letters = "ijkl"
     sizes = dict(zip(letters, draw(st.tuples(*[st.integers(1, max_side) for _ in letters])), strict=True))

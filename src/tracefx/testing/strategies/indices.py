@@ -33,8 +33,18 @@ def index_expressions(
             the others.
         max_new: the maximum number of new axes.
 
+    Returns:
+        A strategy for indices.
+
     Raises:
         ValueError: if a kind is unknown.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(index_expressions((3, 2)))
+    ... def test(index):
+    ...     part = np.zeros((3, 2))[index]  # raises no IndexError
+    >>> test()
     """
     unknown = set(kinds) - {*BASIC_INDEXING, *ADVANCED_INDEXING}
     if unknown:

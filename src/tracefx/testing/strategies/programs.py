@@ -76,6 +76,16 @@ def programs(draw: DrawFn, max_steps: int = 7, max_inputs: int = 3) -> Generated
     Args:
         max_steps: the maximum number of steps.
         max_inputs: the maximum number of inputs.
+
+    Returns:
+        A strategy for `GeneratedProgram`, which is callable and prints as Python code.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=2, deadline=None)
+    ... @given(programs(max_steps=2))
+    ... def test(program):
+    ...     assert str(program).startswith("def program")
+    >>> test()
     """
     sizes = st.sampled_from((1, 2, 3, 3, 2, 0))
     input_shapes = tuple(draw(st.lists(st.lists(sizes, max_size=2).map(tuple), min_size=1, max_size=max_inputs)))
@@ -147,6 +157,16 @@ def control_flow_programs(draw: DrawFn, max_steps: int = 3, depth: int = 2) -> G
     Args:
         max_steps: the maximum number of steps of a body.
         depth: the maximum nesting depth.
+
+    Returns:
+        A strategy for `GeneratedProgram`, which is callable and prints as Python code.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=2, deadline=None)
+    ... @given(control_flow_programs(max_steps=1, depth=1))
+    ... def test(program):
+    ...     assert str(program).startswith("def program")
+    >>> test()
     """
     shape: Shape = draw(st.sampled_from(((), (2,), (3,), (2, 2))))
     count = draw(st.integers(1, 2))
@@ -163,6 +183,16 @@ def transform_stacks(draw: DrawFn, count: int, max_layers: int = 3) -> tuple[Tra
     Args:
         count: the number of inputs.
         max_layers: the maximum number of transformations.
+
+    Returns:
+        A strategy for tuples of `TransformLayer`.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(transform_stacks(1))
+    ... def test(layers):
+    ...     assert len(layers) <= 3
+    >>> test()
     """
     layers = []
     for name in draw(st.lists(st.sampled_from(TRANSFORM_NAMES), max_size=max_layers)):
@@ -187,6 +217,16 @@ def transformed_programs(max_steps: int = 7, max_layers: int = 3) -> SearchStrat
     Args:
         max_steps: the maximum number of steps.
         max_layers: the maximum number of transformations.
+
+    Returns:
+        A strategy for `TransformedProgram`, which prints as Python code.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=2, deadline=None)
+    ... @given(transformed_programs(max_steps=2))
+    ... def test(program):
+    ...     assert "def program" in str(program)
+    >>> test()
     """
     return _with_transform_stacks(programs(max_steps), max_layers)
 
@@ -200,5 +240,15 @@ def transformed_control_flow_programs(
         max_steps: the maximum number of steps of a body.
         max_layers: the maximum number of transformations.
         depth: the maximum nesting depth.
+
+    Returns:
+        A strategy for `TransformedProgram`, which prints as Python code.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=2, deadline=None)
+    ... @given(transformed_control_flow_programs(max_steps=1, depth=1))
+    ... def test(program):
+    ...     assert "def program" in str(program)
+    >>> test()
     """
     return _with_transform_stacks(control_flow_programs(max_steps, depth), max_layers)

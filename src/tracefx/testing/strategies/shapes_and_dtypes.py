@@ -38,6 +38,16 @@ def shapes(max_dims: int = 3, max_side: int = 3, min_side: int = 0, min_dims: in
         max_side: the maximum size of an axis.
         min_side: the minimum size of an axis; 0 includes empty arrays.
         min_dims: the minimum rank.
+
+    Returns:
+        A strategy for tuples of integers.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(shapes(max_dims=2))
+    ... def test(shape):
+    ...     assert len(shape) <= 2
+    >>> test()
     """
     return st.lists(st.integers(min_side, max_side), min_size=min_dims, max_size=max_dims).map(tuple)
 
@@ -50,6 +60,16 @@ def broadcastable_shapes(draw: DrawFn, count: int, max_dims: int = 3, max_side: 
         count: the number of shapes.
         max_dims: the maximum rank.
         max_side: the maximum size of an axis.
+
+    Returns:
+        A strategy for tuples of `count` shapes.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(broadcastable_shapes(2))
+    ... def test(pair):
+    ...     assert len(pair) == 2
+    >>> test()
     """
     broadcast_shape = draw(shapes(max_dims, max_side))
     group = []
@@ -65,8 +85,18 @@ def axes(ndim: int) -> SearchStrategy[int]:
     Args:
         ndim: the rank of the array, at least 1.
 
+    Returns:
+        A strategy for integers from `-ndim` to `ndim - 1`.
+
     Raises:
         ValueError: if `ndim` is less than 1.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(axes(3))
+    ... def test(axis):
+    ...     assert -3 <= axis < 3
+    >>> test()
     """
     if ndim < 1:
         raise ValueError(f"axes needs an array with axes to choose from, got ndim={ndim}")
@@ -80,6 +110,16 @@ def axis_tuples(draw: DrawFn, ndim: int, min_size: int = 0) -> tuple[int, ...]:
     Args:
         ndim: the rank of the array.
         min_size: the minimum number of axes.
+
+    Returns:
+        A strategy for tuples of integers.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(axis_tuples(3, min_size=1))
+    ... def test(axes):
+    ...     assert 1 <= len(axes) <= 3
+    >>> test()
     """
     nonnegative_axes = draw(st.lists(st.integers(0, ndim - 1), unique=True, min_size=min_size)) if ndim else []
     return tuple([axis - ndim if draw(st.booleans()) else axis for axis in nonnegative_axes])
@@ -90,5 +130,15 @@ def dtypes(accepts: Callable[[DType], bool] = lambda dtype: True) -> SearchStrat
 
     Args:
         accepts: a predicate that drawn dtypes satisfy, e.g. `tracefx.core.dtypes.is_float`; all dtypes by default.
+
+    Returns:
+        A strategy for NumPy dtypes.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(dtypes(kinds.is_float))
+    ... def test(dtype):
+    ...     assert kinds.is_float(dtype)
+    >>> test()
     """
     return st.sampled_from([dtype for dtype in DTYPES if accepts(dtype)])
