@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import unescape
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from docs.building.chapters import GUIDES
 from docs.building.docstrings import fenced, first_sentence
@@ -54,25 +56,76 @@ CHECKED_PAGES = (
     *("reference/index", "reference/numpy/creating", "reference/tracefx/arrays"),
 )
 """Pages with much code, wide tables or long names."""
+SEARCHES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("debug", "nan", "memory", "print"), "debugging.html"),
+        **dict.fromkeys(("grad", "vmap", "jit"), "reference/tracefx/transformations.html"),
+        "einsum": "reference/numpy/products.html",
+        "random": "random.html",
+    }
+)
+"""Words, and the page that the search finds first for each."""
 
 
-def phone_problems(site: Path) -> list[str]:
-    """Returns the problems of pages in Chromium: console errors, network requests, content wider than a phone."""
+def phone_problems(browser: Browser, site: Path) -> list[str]:
+    """Returns the problems on a phone: console errors, network requests, content wider than the screen."""
     problems: list[str] = []
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
+    for name in CHECKED_PAGES:
+        page.goto((site / f"{name}.html").as_uri())
+        overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        problems += [f"{name} is wider than the screen"] if overflow else []
+    return problems
+
+
+def clipped_code(browser: Browser, files: Iterable[Path]) -> list[str]:
+    """Returns the code blocks of pages that are wider than their frame on a screen of 1280 pixels."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, java_script_enabled=False)
+    found: list[str] = []
+    for file in files:
+        page.goto(file.as_uri())
+        clipped = page.evaluate(
+            "[...document.querySelectorAll('pre, pre > code')].filter(e => e.scrollWidth > e.clientWidth)"
+            ".map(e => e.textContent)"
+        )
+        found += [f"{file.name}: {text}" for text in clipped]
+    return found
+
+
+def first_results(browser: Browser, site: Path, words: Iterable[str]) -> dict[str, str]:
+    """Returns the page that the search finds first for each word."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    found: dict[str, str] = {}
+    for word in words:
+        page.goto(f"{(site / 'tour.html').as_uri()}?q={word}")
+        link = page.locator(".md-search-result__item a").first
+        found[word] = (link.get_attribute("href") or "").removeprefix(f"{site.as_uri()}/").partition("?")[0]
+    return found
+
+
+def filtered_rows(browser: Browser, file: Path, text: str) -> list[str]:
+    """Returns the rows of the tables that a page shows after `text` is typed into its filter."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(file.as_uri())
+    assert page.locator("details tbody tr:visible").count() == 0, "tables are folded at first"
+    page.locator(".table-filter").press_sequentially(text)
+    return page.locator("tbody tr:visible").all_inner_texts()
+
+
+def check_in_browser(site: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        page = browser.new_page(viewport={"width": 390, "height": 844})
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: problems.append(request.url) if request.url.startswith("http") else None)
-        for name in CHECKED_PAGES:
-            page.goto((site / f"{name}.html").as_uri())
-            overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            problems += [f"{name} is wider than the screen"] if overflow else []
-        page.click("label.md-header__button[for=__search]")
-        page.locator(".md-search__input").press_sequentially("einsum")
-        page.wait_for_selector(".md-search-result__item a[href*='numpy/products.html']")
+        assert phone_problems(browser, site) == []
+        guides = [*site.glob("*.html"), *site.glob("gallery/*.html")]
+        assert clipped_code(browser, [*guides, site / "reference/testing/checks.html"]) == []
+        assert first_results(browser, site, SEARCHES) == SEARCHES
+        assert filtered_rows(browser, site / "names.html", "no such name") == []
+        assert filtered_rows(browser, site / "names.html", "numpy.matvec") == ["matvec\ttracefx.numpy.matvec"]
+        (row,) = filtered_rows(browser, site / "benchmarks" / "cpu-2-cores.html", "ResNet-18, loss and gradient, com")
+        assert row.startswith("ResNet-18, loss and gradient, compiled\t")
         browser.close()
-    return problems
 
 
 def test_site(tmp_path: Path) -> None:
@@ -86,7 +139,7 @@ def test_site(tmp_path: Path) -> None:
     assert {file: found for file, text in texts.items() if (found := external_urls(text))} == {}
     assert {file: found for file, text in pages.items() if (found := unrendered(text))} == {}
     if CHROMIUM is not None:  # tests/pictures report a missing browser
-        assert phone_problems(tmp_path) == []
+        check_in_browser(tmp_path)
 
 
 def test_page_checks_detect_problems() -> None:
@@ -136,6 +189,9 @@ def test_links_are_rewritten_for_the_site() -> None:
     )
     assert with_links("[d](docs/design.md) [e](https://e.org) [f](#f)", "CONTRIBUTING.md") == (
         "[d](design.md) [e](https://e.org) [f](#f)"
+    )
+    assert with_links("![picture](docs/assets/p.png) [tour](docs/tour.md)", "README.md") == (
+        "![picture](assets/p.png) [tour](tour.md)"
     )
     assert with_links("[tests](../tests/laws) [`tests/laws`](../tests/laws)", "docs/laws.md") == (
         "tests (`tests/laws`) `tests/laws`"

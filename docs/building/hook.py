@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from docs.building.chapters import GUIDES
 from docs.building.docstrings import shown
 from docs.building.reference import FOLDER, reference
 from docs.building.site_paths import PROJECT, pages_outside_docs, with_links
@@ -16,7 +19,16 @@ from docs.building.site_paths import PROJECT, pages_outside_docs, with_links
 _SESSION: Final = re.compile(
     r"^(?P<fence>[ ]*```)python(?P<body>[ ]*\n[ ]*>>> .*?^[ ]*```[ ]*$)", re.MULTILINE | re.DOTALL
 )
+_COUNTERPART: Final = re.compile(r"`(?P<name>tracefx\.[\w.]+)`")
 _REFERENCE: Final = reference()
+_BOOSTS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        **dict.fromkeys([guide for guide in GUIDES.values() if "/" not in guide and guide != "design.md"], 4),
+        f"{FOLDER}/tracefx/": 8,
+        "debugging.md": 32,  # where most searches for a problem should end
+    }
+)
+"""Factors by which pages rank higher in the search, by the beginning of their path."""
 _OUTSIDE_DOCS: Final = {on_site: path for path, on_site in pages_outside_docs().items()}
 
 
@@ -45,17 +57,29 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, file, content=(PROJECT / path).read_text(encoding="utf-8")))
 
 
-def _for_search(file: str) -> dict[str, Any]:
-    """Returns search settings: the root module ranks higher, and tables of names and figures are excluded."""
+def _page_settings(file: str) -> dict[str, Any]:
+    """Returns the settings of a page: its rank in the search, and whether the navigation is shown beside it.
+
+    Tables of names and figures are not searched.
+    """
+    if file == "index.md":
+        return {"hide": ["navigation"]}
     if file == "names.md" or file.startswith("benchmarks/"):
         return {"search": {"exclude": True}}
-    return {"search": {"boost": 4}} if file.startswith(f"{FOLDER}/tracefx/") else {}
+    return {"search": {"boost": next((boost for prefix, boost in _BOOSTS.items() if file.startswith(prefix)), 1)}}
+
+
+def _linked_name(name: str, file: str) -> str:
+    """Returns a name of tracefx as a link to its entry in the reference, if it has one."""
+    return _REFERENCE.links.link(name, file, name) if name in _REFERENCE.links.pages else f"`{name}`"
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     file = page.file.src_uri
-    page.meta.update(_for_search(file))
+    page.meta.update(_page_settings(file))
     if page.file.generated_by is None or file in _OUTSIDE_DOCS:
         markdown = with_links(markdown, _OUTSIDE_DOCS.get(file, f"docs/{file}"))
         markdown += f"\n{_REFERENCE.pages.get(file, '')}"
+    if file == "names.md":
+        markdown = _COUNTERPART.sub(lambda match: _linked_name(match["name"], file), markdown)
     return _SESSION.sub(lambda match: f"{match['fence']}pycon{shown(match['body'])}", markdown)

@@ -29,15 +29,14 @@ _CODE_OR_LINK: Final = re.compile(f"{_LINK}|{_CODE}", re.MULTILINE | re.DOTALL)
 def pages_outside_docs() -> dict[str, str]:
     """Returns the pages outside of docs/: paths in the project to paths on the site."""
     results = sorted((PROJECT / RESULTS).glob("*.md"))
-    found = {path: on_site for path, on_site in _ROOT_PAGES.items() if path != "README.md"}
-    return found | {f"{RESULTS}/{file.name}": f"benchmarks/{file.name}" for file in results}
+    return dict(_ROOT_PAGES) | {f"{RESULTS}/{file.name}": f"benchmarks/{file.name}" for file in results}
 
 
 def site_path(path: str) -> str | None:
     """Returns the path on the site of a file of the project, or None if it is not on the site."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    return _ROOT_PAGES.get(path) or pages_outside_docs().get(path)
+    return pages_outside_docs().get(path)
 
 
 def with_links(markdown: str, path: str) -> str:

@@ -27,9 +27,9 @@ from typing import Any, Final
 
 DEVICES: Final = 4
 KNOWN: Final[Mapping[str, str]] = {
-    "calls LAPACK": "LAPACK has it, and no library of GPUs",
-    "is not supported on": "no library of GPUs has this way",
-    "Unsupported algorithm on the current device": "NVIDIA's GPUs have no such way to multiply",
+    "calls LAPACK": "LAPACK has it, GPU libraries do not",
+    "is not supported on": "GPU libraries do not have this variant",
+    "Unsupported algorithm on the current device": "NVIDIA's GPUs have no such multiplication",
 }
 """Known rejections: a part of the error message, mapped to the reason."""
 
@@ -115,15 +115,18 @@ def report(results: Sequence[Mapping[str, Any]]) -> str:
     groups: dict[str, list[Mapping[str, Any]]] = collections.defaultdict(list)
     for each in results:
         groups[each["group"]].append(each)
-    lines = ["| | programs | calls in them | refused | seconds |", "|-|-:|-:|-:|-:|"]
+    lines = ["| | programs | calls in them | rejected | seconds |", "|-|-:|-:|-:|-:|"]
     for group, entries in groups.items():
         calls, refused = sum(e["calls"] for e in entries), sum(len(e["refused"]) for e in entries)
         lines.append(f"| {group} | {len(entries)} | {calls} | {refused} | {sum(e['seconds'] for e in entries):.0f} |")
-    lines += ["", "Refused:", ""]
-    for each in results:
-        for label, message in each["refused"].items():
-            why = reason(message) or " ".join(message.split())[:300]
-            lines.append(f"- {each['group']}: {' '.join([each['name'], label]).strip()}: {why}")
+    rejected = [
+        f"- {each['group']}: {' '.join([each['name'], label]).strip()}: "
+        f"{reason(message) or ' '.join(message.split())[:300]}"
+        for each in results
+        for label, message in each["refused"].items()
+    ]
+    lines += ["", "The rejected calls, with the reasons:", "", "<details markdown>"]
+    lines += [f"<summary>{len(rejected)} calls</summary>", "", *rejected, "", "</details>"]
     return "\n".join(lines) + "\n"
 
 

@@ -42,7 +42,7 @@ def test_missing_plugin_error_names_the_package() -> None:
 
 def test_report_counts_rejections_with_reasons() -> None:
     lapack = "NotImplementedError: schur calls LAPACK, which runs only on the CPU"
-    assert reason(lapack) == "LAPACK has it, and no library of GPUs"
+    assert reason(lapack) == "LAPACK has it, GPU libraries do not"
     assert reason("INTERNAL: something else") is None
     text = report(
         [
@@ -52,5 +52,5 @@ def test_report_counts_rejections_with_reasons() -> None:
         ]
     )
     assert "| functions | 2 | 5 | 1 | 3 |" in text
-    assert "- functions: schur (x): LAPACK has it, and no library of GPUs" in text
+    assert "- functions: schur (x): LAPACK has it, GPU libraries do not" in text
     assert "- models: GPT: INTERNAL: no" in text
