@@ -19,7 +19,18 @@ import pytest
 from docs.building.sources import SOURCE, find, public
 
 COMPLETE: Final = (
+    "tracefx",
+    "tracefx.custom_batching",
+    "tracefx.custom_derivatives",
+    "tracefx.debug",
+    "tracefx.distributed",
+    "tracefx.dtypes",
+    "tracefx.extend",
+    "tracefx.flatten_util",
+    "tracefx.handlers",
+    "tracefx.handlers.units",
     "tracefx.image",
+    "tracefx.interop.jax",
     "tracefx.lax",
     "tracefx.lax.linalg",
     "tracefx.nn",
@@ -27,7 +38,11 @@ COMPLETE: Final = (
     "tracefx.numpy",
     "tracefx.numpy.fft",
     "tracefx.numpy.linalg",
+    "tracefx.ops",
+    "tracefx.pictures",
+    "tracefx.programs",
     "tracefx.random",
+    "tracefx.rewriting",
     "tracefx.scipy.cluster.vq",
     "tracefx.scipy.fft",
     "tracefx.scipy.integrate",
@@ -40,8 +55,23 @@ COMPLETE: Final = (
     "tracefx.scipy.spatial.transform",
     "tracefx.scipy.special",
     "tracefx.scipy.stats",
+    "tracefx.sharding",
+    "tracefx.transforms.checkpoint_policies",
+    "tracefx.tree",
+    "tracefx.tree_util",
 )
-"""The modules whose public functions and classes all have complete docstrings."""
+"""The modules whose public functions all have complete docstrings."""
+INCOMPLETE_CLASSES: Final = (
+    "tracefx",
+    "tracefx.extend",
+    "tracefx.handlers",
+    "tracefx.ops",
+    "tracefx.pictures",
+    "tracefx.rewriting",
+    "tracefx.tree",
+    "tracefx.tree_util",
+)
+"""Those of them with classes whose methods are described in less detail, each in one sentence."""
 
 _SUMMARY: Final = re.compile(r"[A-Z`](?:.|\n(?!\n))*?\.(?:\s|$)")
 _SECTION: Final = re.compile(r"^(Args|Returns|Yields|Raises):\n((?:(?: .*)?\n)*)", re.MULTILINE)
@@ -50,7 +80,9 @@ _ENTRY: Final = re.compile(r"^    \*{0,2}(\w+): \S", re.MULTILINE)
 
 def functions(module: ast.Module, name: str) -> list[ast.FunctionDef]:
     """Returns the definitions of a function in a module: its overloads, and then its implementation."""
-    return [each for each in module.body if isinstance(each, ast.FunctionDef) and each.name == name]
+    branches = [each.orelse for each in module.body if isinstance(each, ast.If)]  # of `if TYPE_CHECKING`
+    statements = itertools.chain(module.body, *branches)
+    return [each for each in statements if isinstance(each, ast.FunctionDef) and each.name == name]
 
 
 @functools.cache
@@ -70,7 +102,9 @@ def parameters(function: ast.FunctionDef, *, positional_only: bool = True) -> li
     variadic = [given.vararg] if given.vararg else []
     keywords = [given.kwarg] if given.kwarg and given.kwarg.arg != "none" else []
     listed = (*(given.posonlyargs if positional_only else ()), *given.args, *variadic, *given.kwonlyargs, *keywords)
-    return [each.arg for each in listed if not each.arg.startswith("_") and each.arg not in ("self", "cls")]
+    of_class = any(ast.unparse(each) == "classmethod" for each in function.decorator_list)
+    receiver = "cls" if of_class else "self"
+    return [each.arg for each in listed if not each.arg.startswith("_") and each.arg != receiver]
 
 
 def problems(definitions: Sequence[ast.FunctionDef], *, is_method: bool = False) -> Iterator[str]:
@@ -130,7 +164,8 @@ def public_functions(module: str) -> dict[str, list[ast.FunctionDef]]:
 @pytest.mark.parametrize("module", COMPLETE)
 def test_docstrings_are_complete(module: str) -> None:
     found = {name: list(problems(definitions)) for name, definitions in public_functions(module).items()}
-    found |= {name: list(class_problems(statement)) for name, statement in public_classes(module).items()}
+    if module not in INCOMPLETE_CLASSES:
+        found |= {name: list(class_problems(statement)) for name, statement in public_classes(module).items()}
     assert found
     assert {name: lacking for name, lacking in found.items() if lacking} == {}
 

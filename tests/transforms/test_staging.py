@@ -270,7 +270,7 @@ def test_closed_over_numpy_array_is_one_constant(wrap: Any, size: int) -> None:
 
     x = np.ones((2, size), np.float32) if wrap is fx.vmap else np.ones(size, np.float32)
     closed = fx.make_jaxpr(wrap(program))(x)
-    assert [v.shape for v in closed.consts if v.shape] == [(size,)]
+    assert [v.aval.shape for v in closed.consts if v.aval.shape] == [(size,)]
     assert_near(fx.jit(wrap(program))(x), wrap(program)(x), ELEMENTARY)
 
 
