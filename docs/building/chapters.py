@@ -219,7 +219,8 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page(
                 "Interpreters",
-                "interpreters.interpreter interpreters.rules core.handler core.body_transform errors",
+                "interpreters.interpreter interpreters.rule_methods interpreters.rules core.source_location "
+                "core.handler core.body_transform errors",
             ),
             Page(
                 "Primitives",

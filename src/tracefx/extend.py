@@ -2,7 +2,8 @@
 
 A primitive is a frozen class that inherits from `Primitive`, and from one capability per rule beyond `impl` and
 `abstract_eval`: `Differentiable`, `Transposable`, `Batchable`, `Lowerable`; or from `Expandable`, which replaces all of
-them. A handler inherits from `Handler` and interprets primitives in its method `bind`.
+them. A handler inherits from `Interpreter` and has a method for each primitive that it handles, decorated with `rule`;
+or it inherits from `Handler` and interprets all primitives in its method `bind`.
 
 >>> class Cube(Primitive):
 ...     name = "cube"
@@ -59,6 +60,8 @@ from tracefx.core.primitive import Tangent as Tangent
 from tracefx.core.primitive import Transposable as Transposable
 from tracefx.core.primitive import UndefinedPrimal as UndefinedPrimal
 from tracefx.core.primitive import Zero as Zero
+from tracefx.core.source_location import SourceLocation as SourceLocation
+from tracefx.core.source_location import here as here
 from tracefx.core.values import Value as Value
 from tracefx.core.values import as_value as as_value
 from tracefx.core.values import get_aval as get_aval
@@ -70,6 +73,7 @@ from tracefx.errors import HandlerStateError as HandlerStateError
 from tracefx.errors import JaxprTypeError as JaxprTypeError
 from tracefx.errors import MissingRuleError as MissingRuleError
 from tracefx.interpreters.interpreter import Interpreter as Interpreter
+from tracefx.interpreters.rule_methods import rule as rule
 from tracefx.interpreters.rules import HandlerRule as HandlerRule
 from tracefx.interpreters.rules import Rules as Rules
 from tracefx.lowering import Attr as Attr

@@ -426,6 +426,22 @@ def test_costs_by_line_and_scope() -> None:
     assert {k.line - first for k in slope.by_line if k is not None and k.function == f.__qualname__} >= {2}
 
 
+def test_scopes_around_a_function_with_a_custom_rule_are_counted_once() -> None:
+    @fx.custom_jvp
+    def attention(x: Any) -> Any:
+        with fx.named_scope("attention"):
+            return fnp.sin(x)
+
+    attention.defjvps(lambda t, ans, x: t)
+
+    def encoder(x: Any) -> Any:
+        with fx.named_scope("encoder"):
+            return attention(x)
+
+    for f in (encoder, fx.jit(encoder)):
+        assert set(count(f)(1.0).by_scope) == {"encoder", "encoder/attention"}
+
+
 def test_rows_are_sorted_by_cost() -> None:
     cost = count(lambda x: fnp.sin(x[:2]) @ fnp.cos(x @ x)[:2].T + 1)(f32(4, 4))
     operations = [row.operations for row in cost.by_operation.values()]

@@ -6,7 +6,7 @@ again. `Passing` handles every operation without a rule. `Counting` has a state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple, Never, final
 
@@ -22,7 +22,7 @@ from tests.laws.examples import limit_examples
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
 from tracefx.core.values import ConcreteArray, from_numpy
-from tracefx.extend import Array, Interpreter, Primitive, Rules, ShapedArray, Value, as_array, bind
+from tracefx.extend import Array, Interpreter, Primitive, ShapedArray, Value, as_array, bind, rule
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_control_flow_programs
 from tracefx.testing.tolerances import SUMMED
@@ -34,11 +34,6 @@ class Box(NamedTuple):
 
 @final
 class Boxed(Interpreter[Box]):
-    @property
-    @override
-    def rules(self) -> Rules[Boxed, Box | Value]:
-        return BOXED
-
     @override
     def aval_of(self, value: Box) -> ShapedArray:
         return value.contents.aval
@@ -51,40 +46,28 @@ class Boxed(Interpreter[Box]):
     def strip(self, value: Box) -> Value:
         return value.contents
 
+    @rule(family=Primitive)
+    def box(self, op: Primitive, *xs: Box | Value) -> list[Box]:
+        return [Box(as_array(x)) for x in bind(op, *map(_contents, xs))]
+
 
 def _contents(x: Box | Value) -> Value:
     return x.contents if isinstance(x, Box) else x
 
 
-def _boxed(h: Boxed, op: Primitive, *xs: Box | Value) -> Sequence[Box | Value]:
-    return [Box(as_array(x)) for x in bind(op, *map(_contents, xs))]
-
-
-BOXED: Final = Rules[Boxed, Box | Value]().family(Primitive, _boxed)
-
-
 @final
 class Passing(Interpreter):
-    handles_all: ClassVar[bool] = True
-    cache_key: ClassVar[Hashable] = ()
+    pass
 
 
 @final
 class Counting(Interpreter[Never, Array]):
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def rules(self) -> Rules[Counting, Value]:
-        return COUNTING
-
+    @rule(family=Primitive)
     def increment(self, op: Primitive, *xs: Value) -> Sequence[Value]:
         self.set_state(self.current_state + 1)
         return bind(op, *xs)
-
-
-COUNTING: Final = Rules[Counting, Value]().family(Primitive, Counting.increment)
 
 
 def boxed(f: Callable[..., Any]) -> Callable[..., Any]:

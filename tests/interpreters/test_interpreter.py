@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import Any, ClassVar, Final, NamedTuple, Never, final
+from typing import Any, ClassVar, Final, NamedTuple, Never, TypeAlias, final
 
 import numpy as np
 import pytest
-from attrs import frozen
 from attrs.exceptions import FrozenInstanceError
 from typing_extensions import override
 
@@ -24,10 +23,11 @@ from tracefx.extend import (
     Array,
     EscapedTracerError,
     Interpreter,
-    Rules,
+    Primitive,
     Value,
     bind1,
     current,
+    rule,
 )
 from tracefx.ops.elementwise.arithmetic import Mul
 from tracefx.ops.elementwise.comparison import Gt, Lt
@@ -46,16 +46,12 @@ class Dual(NamedTuple):
     tangent: extend.Array
 
 
+DualOrValue: TypeAlias = Dual | extend.Value
+
+
 @final
 class Duals(Interpreter[Dual]):
     """Forward mode with rules for products, sines, cosines and linear operations."""
-
-    cache_key: ClassVar[Hashable] = ()
-
-    @property
-    @override
-    def rules(self) -> extend.Rules[Duals, Dual | extend.Value]:
-        return DUALS
 
     @override
     def aval_of(self, value: Dual) -> extend.ShapedArray:
@@ -72,41 +68,27 @@ class Duals(Interpreter[Dual]):
     def as_dual(self, x: Dual | extend.Value) -> Dual:
         return x if isinstance(x, Dual) else self.lift(x)
 
+    @rule(Mul)
+    def mul(self, op: Mul, x: DualOrValue, y: DualOrValue) -> Dual:
+        a, b = self.as_dual(x), self.as_dual(y)
+        return Dual(a.primal * b.primal, a.primal * b.tangent + a.tangent * b.primal)
 
-def _mul(h: Duals, op: Mul, x: Dual | extend.Value, y: Dual | extend.Value) -> list[Dual | extend.Value]:
-    a, b = h.as_dual(x), h.as_dual(y)
-    return [Dual(a.primal * b.primal, a.primal * b.tangent + a.tangent * b.primal)]
+    @rule(Sin)
+    def sin(self, op: Sin, x: Dual) -> Dual:
+        return Dual(fnp.sin(x.primal), fnp.cos(x.primal) * x.tangent)
 
+    @rule(Cos)
+    def cos(self, op: Cos, x: Dual) -> Dual:
+        return Dual(fnp.cos(x.primal), -fnp.sin(x.primal) * x.tangent)
 
-def _sin(h: Duals, op: Sin, x: Dual) -> list[Dual | extend.Value]:
-    return [Dual(fnp.sin(x.primal), fnp.cos(x.primal) * x.tangent)]
+    @rule(Gt, Lt)
+    def compare(self, op: Gt | Lt, *xs: DualOrValue) -> Value:
+        return bind1(op, *[x.primal if isinstance(x, Dual) else x for x in xs])
 
-
-def _cos(h: Duals, op: Cos, x: Dual) -> list[Dual | extend.Value]:
-    return [Dual(fnp.cos(x.primal), -fnp.sin(x.primal) * x.tangent)]
-
-
-def _linear(h: Duals, op: extend.Primitive, *xs: Dual | extend.Value) -> list[Dual | extend.Value]:
-    duals = [h.as_dual(x) for x in xs]
-    return [Dual(extend.bind1(op, *[d.primal for d in duals]), extend.bind1(op, *[d.tangent for d in duals]))]
-
-
-def _flat(h: Duals, op: extend.Primitive, *xs: Dual | extend.Value) -> Sequence[Dual | extend.Value]:
-    return extend.bind(op, *[x.primal if isinstance(x, Dual) else x for x in xs])
-
-
-DUALS: Final = (
-    extend.Rules[Duals, Dual | extend.Value]()
-    .on(Mul, _mul)
-    .on(Sin, _sin)
-    .on(Cos, _cos)
-    .on(Gt, _flat)
-    .on(Lt, _flat)
-    .on(Add, _linear)
-    .on(ConvertElementType, _linear)
-    .on(SelectN, _linear)
-    .family(LinearOperation, _linear)
-)
+    @rule(Add, ConvertElementType, SelectN, family=LinearOperation)
+    def linear(self, op: Primitive, *xs: DualOrValue) -> Dual:
+        duals = [self.as_dual(x) for x in xs]
+        return Dual(bind1(op, *[d.primal for d in duals]), bind1(op, *[d.tangent for d in duals]))
 
 
 def push(f: Callable[..., Any], x: Any, t: Any) -> tuple[Any, Any]:
@@ -235,7 +217,7 @@ def test_custom_values_as_scanned_inputs() -> None:
 def test_missing_rule_error_lists_the_options() -> None:
     with pytest.raises(extend.MissingRuleError) as caught:
         push(fnp.tanh, 0.5, 1.0)
-    for word in ("tanh", "Expandable", "rules.on(Tanh", "rules.family"):
+    for word in ("tanh", "Expandable", "@rule(Tanh)", "@rule(family="):
         assert word in str(caught.value)
 
 
@@ -256,20 +238,12 @@ def test_custom_values_convert_to_bool_but_not_to_numpy() -> None:
 
 @final
 class Gather(Interpreter):
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def rules(self) -> extend.Rules[Gather, extend.Value]:
-        return GATHERED
-
+    @rule(CheckpointName)
     def named(self, op: CheckpointName, x: extend.Value) -> Sequence[extend.Value]:
         self.collect(op.label, x)
         return [x]
-
-
-GATHERED: Final = extend.Rules[Gather, extend.Value]().on(CheckpointName, Gather.named)
 
 
 def gathered(f: Callable[..., Any]) -> Callable[..., tuple[Any, Mapping[Any, Any]]]:
@@ -347,20 +321,12 @@ def test_collecting_two_values_under_one_name_is_an_error() -> None:
 class Count(Interpreter[Any, Array]):
     """Counts the sines that are computed."""
 
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def rules(self) -> extend.Rules[Count, Any]:
-        return COUNTED
-
+    @rule(Sin)
     def increment(self, op: Sin, x: extend.Value) -> Sequence[extend.Value]:
         self.set_state(self.current_state + 1)
         return extend.bind(op, x)
-
-
-COUNTED: Final = extend.Rules[Count, Any]().on(Sin, Count.increment)
 
 
 def counted(f: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
@@ -444,20 +410,9 @@ def test_custom_rules_apply_under_a_handler_with_state(f: Any, wrap: Callable[..
 class Doubled(Interpreter):
     """Doubles the result of every sine."""
 
-    handles_all: ClassVar[bool] = True
-    cache_key: ClassVar[Hashable] = ()
-
-    @property
-    @override
-    def rules(self) -> extend.Rules[Doubled, extend.Value]:
-        return DOUBLED
-
-
-def _doubled(h: Doubled, op: Sin, x: extend.Value) -> list[extend.Value]:
-    return [extend.bind1(op, x) * 2.0]
-
-
-DOUBLED: Final = extend.Rules[Doubled, extend.Value]().on(Sin, _doubled)
+    @rule(Sin)
+    def double(self, op: Sin, x: Value) -> Value:
+        return bind1(op, x) * 2.0
 
 
 @pytest.mark.parametrize("f", [ruled, pulled], ids=["custom_jvp", "custom_vjp"])
@@ -501,25 +456,16 @@ def test_exceptions_restore_the_context() -> None:
 
 
 @final
-@frozen
 class Scaled(Interpreter[Never, Array]):
     """Multiplies the result of every sine; its state is the number of sines."""
 
     factor: float
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def rules(self) -> Rules[Scaled, Value]:
-        return SCALED
-
-    def scale(self, op: Sin, x: Value) -> list[Value]:
+    @rule(Sin)
+    def scale(self, op: Sin, x: Value) -> Value:
         self.set_state(self.current_state + 1)
-        return [bind1(op, x) * self.factor]
-
-
-SCALED: Final = Rules[Scaled, Value]().on(Sin, Scaled.scale)
+        return bind1(op, x) * self.factor
 
 
 def scaled(interpreter: Scaled, f: Callable[[Any], Any], x: float) -> tuple[Array, int]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Never, final
 
 import numpy as np
 import pytest
-from attrs import frozen
 from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tracefx import extend, lax
-from tracefx.extend import Array, Interpreter, current, handling
+from tracefx.extend import Array, Interpreter, current, handling, rule
 from tracefx.ops.elementwise.transcendental import Sin
 from tracefx.testing import IdentityHandler
 from tracefx.testing.tolerances import ELEMENTARY
@@ -31,13 +30,6 @@ class Marked(NamedTuple):
 class Marking(Interpreter[Marked]):
     """Counts the operations on the path from the input to each value."""
 
-    cache_key: ClassVar[Hashable] = ()
-
-    @property
-    @override
-    def rules(self) -> extend.Rules[Marking, Marked | extend.Value]:
-        return MARKS
-
     @override
     def aval_of(self, value: Marked) -> extend.ShapedArray:
         return value.x.aval
@@ -50,13 +42,11 @@ class Marking(Interpreter[Marked]):
     def strip(self, value: Marked) -> extend.Value:
         return value.x
 
+    @rule(family=extend.Primitive)
     def mark(self, op: extend.Primitive, *xs: Marked | extend.Value) -> list[Marked | extend.Value]:
         most = fnp.stack([x.marks.max() for x in xs if isinstance(x, Marked)]).max()
         outs = extend.bind(op, *[x.x if isinstance(x, Marked) else x for x in xs])
         return [Marked(extend.as_array(out), fnp.full(out.aval.shape, most + 1)) for out in outs]
-
-
-MARKS = extend.Rules[Marking, Marked | extend.Value]().family(extend.Primitive, Marking.mark)
 
 
 def marks(f: Callable[[Any], Any], x: float) -> tuple[float, int]:
@@ -151,21 +141,13 @@ def test_functions_with_python_control_flow_on_values_are_not_retraced() -> None
 class Tally(Interpreter[Never, Mapping[str, Array]]):
     """Counts operations by name."""
 
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def rules(self) -> extend.Rules[Tally, extend.Value]:
-        return TALLY
-
+    @rule(Sin)
     def see(self, op: extend.Primitive, *xs: extend.Value) -> Sequence[extend.Value]:
         counts = self.current_state
         self.set_state({**counts, op.name: counts.get(op.name, fnp.int32(0)) + 1})
         return extend.bind(op, *xs)
-
-
-TALLY = extend.Rules[Tally, extend.Value]().on(Sin, Tally.see)
 
 
 def tally(f: Callable[[Any], Any], **start: Any) -> Callable[[Any], tuple[Any, Mapping[str, Array]]]:
@@ -214,18 +196,12 @@ def test_state_must_keep_its_structure_in_loops() -> None:
 
 
 @final
-@frozen
 class Giving(Interpreter):
     """The rule for `sin` returns `out`."""
 
     out: object
-    handles_all: ClassVar[bool] = True
 
-    @property
-    @override
-    def rules(self) -> extend.Rules[Giving, extend.Value]:
-        return extend.Rules[Giving, extend.Value]().on(Sin, Giving.return_out)
-
+    @rule(Sin)
     def return_out(self, op: Sin, x: extend.Value) -> Any:
         return self.out
 
@@ -234,14 +210,18 @@ def run_with_output(out: object) -> Any:
     return fx.handle(fnp.sin, Giving(out))(0.5)
 
 
-@pytest.mark.parametrize("out", [None, 2.0, fnp.ones(1), fnp.ones(()), Marked(fnp.ones(()), fnp.ones(()))])
-def test_rule_must_return_a_list(out: object) -> None:
-    with pytest.raises(TypeError, match=r"the rule of giving for sin returned .* return \[out\]"):
+@pytest.mark.parametrize(
+    "out", [None, 2, fnp.ones(1), fnp.ones((), "int32"), Marked(fnp.ones(()), fnp.ones(())), [], [1.0, 1.0], (1.0, 1.0)]
+)
+def test_rule_must_return_the_outputs_of_the_primitive(out: object) -> None:
+    where = r"Giving.return_out \(.*test_written_handlers.py:\d+\) for sin at .*test_written_handlers.py:\d+"
+    with pytest.raises(TypeError, match=where + r" \(run_with_output\) returned .*, expected f32\[\]$"):
         run_with_output(out)
 
 
 @pytest.mark.parametrize("out", [2.0, np.float32(2.0), np.asarray(2.0, np.float32), fnp.asarray(2.0)])
 def test_rule_may_return_numbers_in_a_list(out: object) -> None:
+    assert run_with_output(out) == 2.0
     assert run_with_output([out]) == 2.0
     assert run_with_output((out,)) == 2.0
 

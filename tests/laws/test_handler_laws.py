@@ -18,7 +18,6 @@ from tracefx.extend import (
     Handler,
     Interpreter,
     Primitive,
-    Rules,
     ShapedArray,
     Tracer,
     Value,
@@ -26,6 +25,7 @@ from tracefx.extend import (
     bind1,
     current,
     handling,
+    rule,
 )
 from tracefx.interpreters.jvp import JVP
 from tracefx.ops.elementwise.transcendental import Cos, Sin
@@ -68,11 +68,9 @@ class PassThrough(Handler):
 
 
 @final
-@frozen
 class Recording(Interpreter):
     """Records the names of primitives, including those in sub-jaxprs."""
 
-    handles_all: ClassVar[bool] = True
     seen: list[str] = field(factory=list)
 
     @override
@@ -81,24 +79,13 @@ class Recording(Interpreter):
         return super().bind(prim, args)
 
 
-def sin_to_cos(handler: Turning, op: Sin, x: Value) -> list[Value]:
-    return [bind1(Cos(), x)]
-
-
-TURNING: Final = Rules["Turning", Value]().on(Sin, sin_to_cos)
-
-
 @final
 class Turning(Interpreter):
     """Replaces sine with cosine."""
 
-    handles_all: ClassVar[bool] = True
-    cache_key: ClassVar[str] = "turning"
-
-    @property
-    @override
-    def rules(self) -> Rules[Turning, Value]:
-        return TURNING
+    @rule(Sin)
+    def sin_to_cos(self, op: Sin, x: Value) -> Value:
+        return bind1(Cos(), x)
 
 
 def sum_of_sines(x: Any) -> Any:

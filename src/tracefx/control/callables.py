@@ -22,6 +22,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
+from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.partial_eval import PartialEval
@@ -214,7 +215,11 @@ class TracedFunction:
 
 def trace_function(fun: FlatFunction, recording: Handler, args: Sequence[Value]) -> TracedFunction:
     """Stages a function for arguments like `args`; `recording` is the handler that may own closed-over tracers."""
-    jaxpr, const_values = stage(fun, [a.aval for a in args], recording)
+    token = SOURCE.set(None)  # as in all bodies, scopes are relative to the equation that has the body
+    try:
+        jaxpr, const_values = stage(fun, [a.aval for a in args], recording)
+    finally:
+        SOURCE.reset(token)
     consts = tuple(const_values)
     held = consts if any(isinstance(c, Tracer) for c in consts) else ()
     return TracedFunction(jaxpr.closed(), consts, ClosureScope(held, recording.axes))

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Final, TypeAlias, final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 _PACKAGE_DIR: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -19,7 +19,14 @@ _PACKAGE_DIR: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 @final
 @frozen
 class SourceLocation:
-    """A line of user code, its function, and the `named_scope`s around it."""
+    """A line of user code.
+
+    Attributes:
+        file: The name of the file; empty if the line is unknown.
+        line: The line number, from 1; 0 if the line is unknown.
+        function: The qualified name of the function.
+        scope: The names of the `named_scope`s around it, outermost first.
+    """
 
     file: str
     line: int
@@ -32,7 +39,7 @@ class SourceLocation:
 
     @override
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} ({self.function})"
+        return f"{self.file}:{self.line} ({self.function})" if self.file else "an unknown line"
 
 
 @final
@@ -92,6 +99,10 @@ every equation, and no result depends on it.
 """
 
 
+ENCLOSING_SCOPES: Final[ContextVar[NamedScopes]] = ContextVar("tracefx_enclosing_scopes", default=())
+"""The scopes around the sub-jaxpr that an interpreter interprets, outermost first. Its equations do not have them."""
+
+
 def equation_location() -> Provenance | None:
     """Returns the location of the equation that is being interpreted; `None` while a user's function runs."""
     source = SOURCE.get()
@@ -102,6 +113,11 @@ def current_scopes() -> NamedScopes:
     """Returns the scopes of the equation that is being interpreted, or those inside the user's function."""
     source = SOURCE.get()
     return source if isinstance(source, tuple) else () if source is None else source.scope
+
+
+def full_scopes() -> NamedScopes:
+    """Returns the current scopes, preceded by those around the sub-jaxprs that are being interpreted."""
+    return (*ENCLOSING_SCOPES.get(), *current_scopes())
 
 
 def current_provenance(ours: int = 0) -> Provenance | None:
@@ -123,6 +139,38 @@ def current_provenance(ours: int = 0) -> Provenance | None:
             _INTERNAL_FILES.add(file)
         frame = frame.f_back
     return None
+
+
+def here() -> SourceLocation:
+    """Returns the line of the user's program that a rule of a handler is applied to, and the scopes around it.
+
+    In the body of a loop, branch or call, the scopes around that operation precede those of the body; a body that is
+    derived for an outer transformation has its own alone. A program without source locations has the file `""` and the
+    line 0.
+
+    >>> import tracefx as fx
+    >>> from tracefx import lax, ops
+    >>> from tracefx.extend import Interpreter, Value, bind1, here, rule
+    >>> class ShowScope(Interpreter):
+    ...     @rule(ops.Sin)
+    ...     def sin(self, op: ops.Sin, x: Value) -> Value:
+    ...         print(here().scope)
+    ...         return bind1(op, x)
+    >>> def step(i, x):
+    ...     with fx.named_scope("step"):
+    ...         return lax.sin(x)
+    >>> def f(x):
+    ...     with fx.named_scope("loop"):
+    ...         return lax.fori_loop(0, 2, step, x)
+    >>> y = fx.handle(f, ShowScope())(1.0)
+    ('loop', 'step')
+    """
+    source = current_provenance()
+    if source is None:
+        return SourceLocation("", 0, "", full_scopes())
+    location = source.resolve()
+    enclosing = ENCLOSING_SCOPES.get()
+    return evolve(location, scope=(*enclosing, *location.scope)) if enclosing else location
 
 
 def library_call_location(f: Callable[..., object]) -> SourceLocation | None:

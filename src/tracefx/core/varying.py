@@ -140,6 +140,7 @@ TYPES: Final = VmaInference(_declared)
 
 def infer_types(prim: Primitive, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray]:
     """Returns the types of the results of a primitive for operands of the given types."""
-    if any(aval.vma for aval in avals):
-        return TYPES.apply(prim, avals)[1]
+    for aval in avals:  # a loop, not `any`: rules of interpreters call this for every operation
+        if aval.vma:
+            return TYPES.apply(prim, avals)[1]
     return prim.abstract_eval(*avals)

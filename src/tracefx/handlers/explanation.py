@@ -15,7 +15,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.body_transform import BodyName
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.source_location import SourceLocation
+from tracefx.extend import SourceLocation
 from tracefx.handlers.array_summary import MAX_PRINTED_ELEMENTS, Summary, format_array
 from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path
 from tracefx.transforms.arguments import require_callable
@@ -130,8 +130,8 @@ class ExplainedOperation:
         return self.applied.results
 
     @property
-    def location(self) -> SourceLocation | None:
-        """The line of user code that it comes from, or None if it is unknown."""
+    def location(self) -> SourceLocation:
+        """The line of user code that it comes from."""
         return self.applied.location
 
     @property
@@ -294,7 +294,7 @@ class Explanation(Generic[R_co]):
 
 
 def _function_name(op: ExplainedOperation) -> str:
-    return "" if op.location is None else op.location.function
+    return op.location.function
 
 
 # ------------------------------------------------------------------ recording

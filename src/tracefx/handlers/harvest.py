@@ -6,7 +6,7 @@ separate function for the values would save nothing, and `grad(..., has_aux=True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Never, ParamSpec, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
@@ -19,10 +19,10 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, bind, bind1
 from tracefx.core.promotion import promote
-from tracefx.core.source_location import Provenance, at_location, current_provenance
 from tracefx.core.values import Value
+from tracefx.extend import SourceLocation, here
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.rule_methods import rule
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.structural import constant_like_aval, convert_value
@@ -147,7 +147,7 @@ class _SownName:
     label: str
     number: int
     mode: SowMode = field(eq=False)
-    source: Provenance | None = field(eq=False)
+    source: SourceLocation = field(eq=False)
 
     @override
     def __repr__(self) -> str:
@@ -155,7 +155,6 @@ class _SownName:
 
 
 @final
-@frozen
 class _Reaper(Interpreter[Never, None, _SownName]):
     """Collects the values that are sown with one tag."""
 
@@ -163,27 +162,15 @@ class _Reaper(Interpreter[Never, None, _SownName]):
     fill: Absent | None
 
     title: ClassVar[str] = "reap"
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return self.tag, repr(self.fill)
-
-    @property
-    @override
-    def rules(self) -> Rules[_Reaper, Value]:
-        return _REAP_RULES
-
+    @rule(Sow)
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
         if op.tag != self.tag:
             return bind(op, *operands)
-        source = current_provenance()
+        source = here()
         if op.uncollectable is not None:
-            raise ValueError(
-                f"reap: cannot collect the value {op.label!r}, sown{at_location(source)}: {op.uncollectable}"
-            )
+            raise ValueError(f"reap: cannot collect the value {op.label!r}, sown at {source}: {op.uncollectable}")
         value = operands[0] if op.tree is None else trees.unflatten(op.tree, operands)
         self.collect(_SownName(op.label, 0, op.mode, source), value)
         return ()
@@ -193,8 +180,8 @@ class _Reaper(Interpreter[Never, None, _SownName]):
         before = [n for n in self.run.collected if n.label == name.label]
         if before and (name.mode == "strict" or any(n.mode != name.mode for n in before)):
             raise ValueError(
-                f"reap: two values are sown under the name {name.label!r}, one{at_location(before[0].source)} and one"
-                f"{at_location(name.source)}: rename one of them, or give both mode='append', which collects both, or "
+                f"reap: two values are sown under the name {name.label!r}, one at {before[0].source} and one at "
+                f"{name.source}: rename one of them, or give both mode='append', which collects both, or "
                 "mode='clobber', which keeps the last"
             )
         number = len(before) if name.mode == "append" else 0
@@ -204,7 +191,7 @@ class _Reaper(Interpreter[Never, None, _SownName]):
     def default_collected(self, name: _SownName, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
         if self.fill is None and what is not None:
             raise ValueError(
-                f"reap: the value {name!r} is sown{at_location(name.source)} in one branch of cond but not in "
+                f"reap: the value {name!r} is sown at {name.source} in one branch of cond but not in "
                 f"{what}: sow it there too, or give a value for the missing ones: reap(..., absent=0.0)"
             )
         if self.fill is None:
@@ -222,9 +209,6 @@ class _Reaper(Interpreter[Never, None, _SownName]):
             array_tree = tree.unflatten(to_arrays(cast(list[Value], leaves)))
             by_name[name.label] = (*by_name.get(name.label, ()), array_tree) if name.mode == "append" else array_tree
         return by_name
-
-
-_REAP_RULES: Final = Rules[_Reaper, Value]().on(Sow, _Reaper.sow_rule)
 
 
 def _is_representable(number: Absent, aval: ShapedArray) -> bool:
@@ -364,8 +348,7 @@ class _PlantedValue:
 
 
 @final
-@frozen(eq=False)
-class _Planter(Interpreter[Never, None]):
+class _Planter(Interpreter[Never, None], eq=False):
     """Replaces the values that are sown with one tag, or adds to them."""
 
     title: str
@@ -375,14 +358,9 @@ class _Planter(Interpreter[Never, None]):
     record_name: Callable[[str], None]
     """Called with each name that is sown with the tag."""
 
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
 
-    @property
-    @override
-    def rules(self) -> Rules[_Planter, Value]:
-        return _PLANT_RULES
-
+    @rule(Plantable)
     def plant_rule(self, op: Plantable, x: Value) -> Sequence[Value]:
         replacement = self.given.get(op.label) if op.tag == self.tag else None
         if replacement is None:
@@ -391,18 +369,19 @@ class _Planter(Interpreter[Never, None]):
             return bind(op, x) if self.adds else [constant_like_aval(x.aval, 0)]
         if op.mode == "append":
             raise ValueError(
-                f"{self.title}: {op.label!r} is sown{at_location(current_provenance())} with mode='append', so it is "
+                f"{self.title}: {op.label!r} is sown at {here()} with mode='append', so it is "
                 "ambiguous which of its values is meant: sow each under its own name"
             )
         self.require_structure(op, replacement)
         if self.adds and dtypes.is_bool(x.aval.dtype):
             raise TypeError(
                 f"{self.title}: the value {op.label!r}{replacement.path(op.leaf)}, "
-                f"sown{at_location(current_provenance())}, is {x.aval}, and nothing can be added to booleans: use plant"
+                f"sown at {here()}, is {x.aval}, and nothing can be added to booleans: use plant"
             )
         leaf = self.cast_leaf(replacement.leaves[op.leaf], x.aval, replacement, op.leaf, op.label)
         return bind(op, bind1(ADD, x, leaf) if self.adds else leaf)
 
+    @rule(Sow)
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
         if op.tag == self.tag:
             self.record_name(op.label)
@@ -415,7 +394,7 @@ class _Planter(Interpreter[Never, None]):
         if replacement.tree != tree:
             raise TypeError(
                 f"{self.title}: the value {op.label!r} has the structure {replacement.tree}, but what is "
-                f"sown{at_location(current_provenance())} has {tree}"
+                f"sown at {here()} has {tree}"
             )
 
     def cast_leaf(self, leaf: Value, aval: ShapedArray, replacement: _PlantedValue, i: int, name: str) -> Value:
@@ -429,10 +408,11 @@ class _Planter(Interpreter[Never, None]):
             suffix = " in a step" if replacement.sliced else ""
             raise TypeError(
                 f"{self.title}: the value {name!r}{replacement.path(i)} is {leaf.aval}{suffix}, but what is "
-                f"sown{at_location(current_provenance())} is {aval}"
+                f"sown at {here()} is {aval}"
             )
         return convert_value(leaf, aval.dtype, aval.weak_type)
 
+    @rule(Scan)
     def scan_rule(self, op: Scan, *operands: Value) -> Sequence[Value]:
         """Passes each iteration of a scan its slices of the replacement values."""
         names = [name for name in sown_names(op.jaxpr, self.tag) if name in self.given]
@@ -443,7 +423,7 @@ class _Planter(Interpreter[Never, None]):
             for i, leaf in enumerate(each.leaves):
                 if not leaf.aval.ndim or leaf.aval.shape[0] != op.length:
                     raise TypeError(
-                        f"{self.title}: {name!r} is sown{at_location(current_provenance())} in a scan of "
+                        f"{self.title}: {name!r} is sown at {here()} in a scan of "
                         f"{op.length} steps, so its replacement must have {op.length} elements along axis "
                         f"{each.sliced}, one for each step, but the value {name!r}{each.path(i)} has the shape "
                         f"{leaf.aval.shape}{' in one step of the scan around it' if each.sliced else ''}"
@@ -465,6 +445,7 @@ class _Planter(Interpreter[Never, None]):
         inner = evolve(op, jaxpr=jaxpr.closed(), num_consts=op.num_consts + len(consts))
         return bind(inner, *consts, *operands, *leaves)
 
+    @rule(capability=CustomRuleProgram)
     def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
         """Interprets the body instead of the custom rule if a value in it is replaced: the rule no longer holds."""
         if sown_names(op.jaxpr, self.tag).keys() & self.given.keys():
@@ -479,15 +460,6 @@ class _Planter(Interpreter[Never, None]):
                 f"{self.title}: nothing is sown under {', '.join(map(repr, unmet))} with the tag {self.tag!r}; "
                 f"`fun` sows {names}"
             )
-
-
-_PLANT_RULES: Final[Rules[_Planter, Value]] = (
-    Rules[_Planter, Value]()
-    .on(Plantable, _Planter.plant_rule)
-    .on(Sow, _Planter.sow_rule)
-    .on(Scan, _Planter.scan_rule)
-    .capable(CustomRuleProgram, _Planter.custom_rule_program_rule)
-)
 
 
 def _require_tag(caller: str, tag: object) -> None:

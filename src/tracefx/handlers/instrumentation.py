@@ -28,8 +28,8 @@ from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.settings import X64
-from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import Value
+from tracefx.extend import SourceLocation, here
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.random.prng import RandomUnwrap
@@ -64,7 +64,7 @@ class OperationInfo:
     prim: Primitive
     operands: tuple[ShapedArray, ...]
     results: tuple[ShapedArray, ...]
-    location: SourceLocation | None
+    location: SourceLocation
     enclosing_bodies: tuple[str, ...] = ()
 
     @property
@@ -80,12 +80,12 @@ class OperationInfo:
     @property
     def file(self) -> str:
         """The source file; empty if it is unknown."""
-        return "" if self.location is None else self.location.file
+        return self.location.file
 
     @property
     def line(self) -> int:
         """The line number; 0 if it is unknown."""
-        return 0 if self.location is None else self.location.line
+        return self.location.line
 
 
 def relative_path(file: str) -> str:
@@ -166,7 +166,6 @@ def _body_with_step_counter(body: Jaxpr, n: int) -> Jaxpr:
 
 
 @final
-@frozen
 class Instrument(Interpreter[Never, None]):
     """Passes every operation on unchanged and reports it to its hooks."""
 
@@ -183,8 +182,6 @@ class Instrument(Interpreter[Never, None]):
     step_input: int | None = None
     """The index of the body's input that is the step counter."""
 
-    handles_all: ClassVar[bool] = True
-
     @property
     @override
     def cache_key(self) -> Hashable:
@@ -197,14 +194,13 @@ class Instrument(Interpreter[Never, None]):
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         if isinstance(prim, NextStep):
             return self.inner.bind(prim, args)
-        position, source = (*self.position, self._next_index()), current_provenance(1)
-        place = None if source is None else source.resolve()
+        position, location = (*self.position, self._next_index()), here()
         operands = tuple([a.aval for a in args])
         loop = prim if isinstance(prim, (Scan, While)) and self.hooks.counts_steps else None
         if not isinstance(prim, (BodyTransformable, HasCallables)):
             outs = self.inner.bind(prim, args)
         else:
-            op = OperationInfo(prim, operands, (), place, self.enclosing_bodies)
+            op = OperationInfo(prim, operands, (), location, self.enclosing_bodies)
             show = self.hooks.before(position, op, self.depth)
             if show is not None:
                 self.emit_callback(show, ())
@@ -217,7 +213,7 @@ class Instrument(Interpreter[Never, None]):
                 step_input=None,
             ).start(self.inner)
             outs = Interpreter.bind(inside, prim, args) if loop is None else inside.bind_with_step_counter(loop, args)
-        op = OperationInfo(prim, operands, tuple([x.aval for x in outs]), place, self.enclosing_bodies)
+        op = OperationInfo(prim, operands, tuple([x.aval for x in outs]), location, self.enclosing_bodies)
         show = self.hooks.after(position, op, self.depth)
         if show is not None:
             self.emit_callback(show, outs if self.with_values else ())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import ClassVar, Final, Never, ParamSpec, TypeVar, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, Never, ParamSpec, TypeVar, final
 
 import numpy as np
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
@@ -20,11 +19,11 @@ from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
-from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import Value
+from tracefx.extend import here
 from tracefx.handlers.instrumentation import relative_path
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.rule_methods import rule
 from tracefx.ops.random.prng import RandomBits, RandomClone, RandomSplit, random_unwrap
 from tracefx.pytrees import trees
 from tracefx.random.samplers import is_sampler_name
@@ -118,23 +117,11 @@ def _iterate_keys(words: Array) -> Iterator[NDArray]:
 
 
 @final
-@frozen
 class _KeyReuseHandler(Interpreter[Never, None]):
     """Records each use of a key at run time."""
 
     title: ClassVar[str] = "check_key_reuse"
-    handles_all: ClassVar[bool] = True
     uses: _KeyUses
-
-    @property
-    @override
-    def rules(self) -> Rules[_KeyReuseHandler, Value]:
-        return _RULES
-
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return id(self.uses)
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -148,10 +135,12 @@ class _KeyReuseHandler(Interpreter[Never, None]):
                 self._call_inner(self.emit_callback, functools.partial(self.uses.record_use, _current_line()), x)
         return self.inner.bind(prim, args)
 
+    @rule(RandomBits, RandomSplit)
     def record_use(self, op: RandomBits | RandomSplit, *operands: Value) -> Sequence[Value]:
         self.emit_callback(functools.partial(self.uses.record_use, _current_line()), operands[0])
         return bind(op, *operands)
 
+    @rule(RandomClone)
     def record_clone(self, op: RandomClone, *operands: Value) -> Sequence[Value]:
         self.emit_callback(self.uses.record_clone, operands[0])
         return bind(op, *operands)
@@ -163,14 +152,5 @@ class _KeyReuseHandler(Interpreter[Never, None]):
 
 
 def _current_line() -> str:
-    source = current_provenance(1)
-    location: SourceLocation | None = None if source is None else source.resolve()
-    return "a line that is not known" if location is None else f"{relative_path(location.file)}:{location.line}"
-
-
-_RULES: Final = (
-    Rules[_KeyReuseHandler, Value]()
-    .on(RandomBits, _KeyReuseHandler.record_use)
-    .on(RandomSplit, _KeyReuseHandler.record_use)
-    .on(RandomClone, _KeyReuseHandler.record_clone)
-)
+    location = here()
+    return f"{relative_path(location.file)}:{location.line}" if location.file else str(location)

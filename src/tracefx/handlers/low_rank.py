@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar, final
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -22,7 +22,7 @@ from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.seeding import as_key
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.rule_methods import rule
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.elementwise.selection import StopGradient
 from tracefx.ops.structural import ConvertElementType, Transpose, convert, transpose
@@ -288,17 +288,26 @@ def _factor_weight(x: LowRank) -> FactoredWeight:
     return FactoredWeight(weight, a, turned, (0, 1), (0,), (1,), x.scale)
 
 
+def _named_contraction(
+    op: DotGeneral, x: Value, x_names: WeightAxes, y: Value, y_names: WeightAxes, outs: WeightAxes
+) -> Array:
+    """Contracts two arrays with named axes over the names that are missing from `outs`."""
+    shared = [name for name in x_names if name in y_names]
+    batch, summed = [name for name in shared if name in outs], [name for name in shared if name not in outs]
+
+    def positions(names: Sequence[int]) -> tuple[WeightAxes, WeightAxes]:
+        return tuple([x_names.index(name) for name in names]), tuple([y_names.index(name) for name in names])
+
+    product_names = [*batch, *[n for n in x_names if n not in shared], *[n for n in y_names if n not in shared]]
+    out = bind1(evolve(op, dimension_numbers=(positions(summed), positions(batch))), x, y)
+    return transpose(out, [product_names.index(name) for name in outs])
+
+
 @final
 class _Lora(Interpreter[FactoredWeight]):
     """Values are weights with their factors; contractions multiply by the factors separately."""
 
     title: ClassVar[str] = "lora"
-    cache_key: ClassVar[Hashable] = ()
-
-    @property
-    @override
-    def rules(self) -> Rules[_Lora, FactoredOrValue]:
-        return _RULES
 
     @override
     def aval_of(self, value: FactoredWeight) -> ShapedArray:
@@ -315,105 +324,74 @@ class _Lora(Interpreter[FactoredWeight]):
             return x
         return Interpreter.join(self, array_spec(x.avals[0]), array_spec(y.avals[0]), what)
 
+    @rule(DotGeneral)
+    def dot_general(self, op: DotGeneral, x: FactoredOrValue, y: FactoredOrValue) -> Value:
+        """Multiplies by a weight's factors one after the other, first by the one with contracted axes."""
+        if isinstance(x, FactoredWeight) and isinstance(y, FactoredWeight):
+            y = y.sum()
+        weight_first = isinstance(x, FactoredWeight)
+        w, other = (x, y) if weight_first else (y, x)
+        assert isinstance(w, FactoredWeight)
+        assert not isinstance(other, FactoredWeight)
+        (of_x, of_y), (batch_x, batch_y) = op.dimension_numbers
+        summed, batch = (of_x, batch_x) if weight_first else (of_y, batch_y)
+        summed_other, batch_other = (of_y, batch_y) if weight_first else (of_x, batch_x)
+        names = w.stack_axes + w.axes
+        rank = max(w.axes) + 1
+        new_names = iter(range(rank + 1, rank + 1 + other.aval.ndim))
+        partner = {**dict(zip(summed_other, summed, strict=True)), **dict(zip(batch_other, batch, strict=True))}
+        other_names = tuple([names[partner[i]] if i in partner else next(new_names) for i in range(other.aval.ndim)])
+        mapped = [names[i] for i in batch]
+        free = [n for i, n in enumerate(names) if i not in summed and i not in batch]
+        other_free = [n for i, n in enumerate(other_names) if i not in partner]
+        outs = (*mapped, *free, *other_free) if weight_first else (*mapped, *other_free, *free)
+        over = {names[i] for i in summed}
+        if not over & {*w.left_axes, *w.right_axes}:
+            return bind1(op, *(w.sum() if isinstance(a, FactoredWeight) else a for a in (x, y)))
+        parts = [(w.left, w.stack_axes + w.left_axes + (rank,)), (w.right, w.stack_axes + w.right_axes + (rank,))]
+        if not over & {*w.left_axes}:
+            parts.reverse()
+        (first, first_names), (second, second_names) = parts
+        needed = {*outs, *second_names}
+        between = (
+            *[n for n in other_names if n in needed],
+            *[n for n in first_names if n in needed and n not in other_names],
+        )
+        half = _named_contraction(op, other, other_names, first, first_names, between) * w.scale
+        low = _named_contraction(op, half, between, second, second_names, outs)
+        out = bind1(op, *(a.weight if isinstance(a, FactoredWeight) else a for a in (x, y)))
+        return out + convert(low, out.aval.dtype, low.aval.weak_type)
 
-def _named_contraction(
-    op: DotGeneral, x: Value, x_names: WeightAxes, y: Value, y_names: WeightAxes, outs: WeightAxes
-) -> Array:
-    """Contracts two arrays with named axes over the names that are missing from `outs`."""
-    shared = [name for name in x_names if name in y_names]
-    batch, summed = [name for name in shared if name in outs], [name for name in shared if name not in outs]
+    @rule(Transpose)
+    def transpose_weight(self, op: Transpose, x: FactoredWeight) -> FactoredOrValue:
+        """Transposes the weight and the stack axes of its factors; if an axis leaves or joins the stack, the sum."""
+        names = x.stack_axes + x.axes
+        new = tuple([names[i] for i in op.permutation])
+        stack, axes = new[: len(x.stack_axes)], new[len(x.stack_axes) :]
+        if {*stack} != {*x.stack_axes}:
+            return bind1(op, x.sum())
+        order = [x.stack_axes.index(name) for name in stack]
+        left, right = (transpose(part, (*order, *range(len(order), part.aval.ndim))) for part in (x.left, x.right))
+        return evolve(x, weight=bind1(op, x.weight), left=left, right=right, axes=axes)
 
-    def positions(names: Sequence[int]) -> tuple[WeightAxes, WeightAxes]:
-        return tuple([x_names.index(name) for name in names]), tuple([y_names.index(name) for name in names])
+    @rule(StopGradient, ConvertElementType)
+    def elementwise(self, op: StopGradient | ConvertElementType, x: FactoredWeight) -> FactoredOrValue:
+        """Applies the operation to the weight and both factors. Conversions to integers apply to the sum."""
+        if isinstance(op, ConvertElementType) and not dtypes.is_float(op.new_dtype):
+            return bind1(op, x.sum())
+        return evolve(x, weight=bind1(op, x.weight), left=bind1(op, x.left), right=bind1(op, x.right))
 
-    product_names = [*batch, *[n for n in x_names if n not in shared], *[n for n in y_names if n not in shared]]
-    out = bind1(evolve(op, dimension_numbers=(positions(summed), positions(batch))), x, y)
-    return transpose(out, [product_names.index(name) for name in outs])
+    @rule(Scan)
+    def scan(self, op: Scan, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
+        """Slices the weight and its factors along an axis of stacked layers; without one, slices the sum."""
+        consts, carry, arrays = op.split_operands(xs)
+        sliced = [x.sum() if isinstance(x, FactoredWeight) and not x.stack_axes else x for x in arrays]
+        outs = op.transform_bodies(self, [self.wrap(x) for x in (*consts, *carry, *sliced)])
+        return [self.unwrap(x) for x in outs]
 
-
-def dot_general_lora(h: _Lora, op: DotGeneral, x: FactoredOrValue, y: FactoredOrValue) -> list[FactoredOrValue]:
-    """Multiplies by a weight's factors one after the other, first by the one with contracted axes."""
-    if isinstance(x, FactoredWeight) and isinstance(y, FactoredWeight):
-        y = y.sum()
-    weight_first = isinstance(x, FactoredWeight)
-    w, other = (x, y) if weight_first else (y, x)
-    assert isinstance(w, FactoredWeight)
-    assert not isinstance(other, FactoredWeight)
-    (of_x, of_y), (batch_x, batch_y) = op.dimension_numbers
-    summed, batch = (of_x, batch_x) if weight_first else (of_y, batch_y)
-    summed_other, batch_other = (of_y, batch_y) if weight_first else (of_x, batch_x)
-    names = w.stack_axes + w.axes
-    rank = max(w.axes) + 1
-    new_names = iter(range(rank + 1, rank + 1 + other.aval.ndim))
-    partner = {**dict(zip(summed_other, summed, strict=True)), **dict(zip(batch_other, batch, strict=True))}
-    other_names = tuple([names[partner[i]] if i in partner else next(new_names) for i in range(other.aval.ndim)])
-    mapped = [names[i] for i in batch]
-    free = [n for i, n in enumerate(names) if i not in summed and i not in batch]
-    other_free = [n for i, n in enumerate(other_names) if i not in partner]
-    outs = (*mapped, *free, *other_free) if weight_first else (*mapped, *other_free, *free)
-    over = {names[i] for i in summed}
-    if not over & {*w.left_axes, *w.right_axes}:
-        return [bind1(op, *(w.sum() if isinstance(a, FactoredWeight) else a for a in (x, y)))]
-    parts = [(w.left, w.stack_axes + w.left_axes + (rank,)), (w.right, w.stack_axes + w.right_axes + (rank,))]
-    if not over & {*w.left_axes}:
-        parts.reverse()
-    (first, first_names), (second, second_names) = parts
-    needed = {*outs, *second_names}
-    between = (
-        *[n for n in other_names if n in needed],
-        *[n for n in first_names if n in needed and n not in other_names],
-    )
-    half = _named_contraction(op, other, other_names, first, first_names, between) * w.scale
-    low = _named_contraction(op, half, between, second, second_names, outs)
-    out = bind1(op, *(a.weight if isinstance(a, FactoredWeight) else a for a in (x, y)))
-    return [out + convert(low, out.aval.dtype, low.aval.weak_type)]
-
-
-def transpose_lora(h: _Lora, op: Transpose, x: FactoredWeight) -> list[FactoredOrValue]:
-    """Transposes the weight and the stack axes of its factors; an axis moved into or out of the stack needs the sum."""
-    names = x.stack_axes + x.axes
-    new = tuple([names[i] for i in op.permutation])
-    stack, axes = new[: len(x.stack_axes)], new[len(x.stack_axes) :]
-    if {*stack} != {*x.stack_axes}:
-        return [bind1(op, x.sum())]
-    order = [x.stack_axes.index(name) for name in stack]
-    left, right = (transpose(part, (*order, *range(len(order), part.aval.ndim))) for part in (x.left, x.right))
-    return [evolve(x, weight=bind1(op, x.weight), left=left, right=right, axes=axes)]
-
-
-def elementwise_lora(h: _Lora, op: Primitive, x: FactoredWeight) -> list[FactoredOrValue]:
-    """Applies a linear elementwise operation to the weight and both factors."""
-    return [evolve(x, weight=bind1(op, x.weight), left=bind1(op, x.left), right=bind1(op, x.right))]
-
-
-def convert_element_type_lora(h: _Lora, op: ConvertElementType, x: FactoredWeight) -> list[FactoredOrValue]:
-    """Converts the weight and both factors; other than to floating-point dtypes, the sum is converted."""
-    if not dtypes.is_float(op.new_dtype):
-        return [bind1(op, x.sum())]
-    return elementwise_lora(h, op, x)
-
-
-def scan_lora(h: _Lora, op: Scan, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
-    """Slices the weight and its factors along an axis of stacked layers; without one, slices the sum."""
-    consts, carry, arrays = op.split_operands(xs)
-    sliced = [x.sum() if isinstance(x, FactoredWeight) and not x.stack_axes else x for x in arrays]
-    outs = op.transform_bodies(h, [h.wrap(x) for x in (*consts, *carry, *sliced)])
-    return [h.unwrap(x) for x in outs]
-
-
-def sum_lora(h: _Lora, op: Primitive, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
-    """Applies all other operations to the sum."""
-    if isinstance(op, HasCallables) and isinstance(op, Expandable):  # its functions may close over factored weights
-        return [h.unwrap(x) for x in bind_expansion(h.frame, op, [h.wrap(x) for x in xs])]
-    return h.inner.bind(op, [x.sum() if isinstance(x, FactoredWeight) else x for x in xs])
-
-
-_RULES: Final = (
-    Rules[_Lora, FactoredOrValue]()
-    .on(DotGeneral, dot_general_lora)
-    .on(Transpose, transpose_lora)
-    .on(ConvertElementType, convert_element_type_lora)
-    .on(StopGradient, elementwise_lora)
-    .on(Scan, scan_lora)
-    .family(Primitive, sum_lora)
-)
+    @rule(family=Primitive)
+    def other(self, op: Primitive, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
+        """Applies all other operations to the sum."""
+        if isinstance(op, HasCallables) and isinstance(op, Expandable):  # its functions may close over factored weights
+            return [self.unwrap(x) for x in bind_expansion(self.frame, op, [self.wrap(x) for x in xs])]
+        return self.inner.bind(op, [x.sum() if isinstance(x, FactoredWeight) else x for x in xs])

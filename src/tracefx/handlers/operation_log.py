@@ -153,4 +153,4 @@ class _PrintStep:
 
 
 def _location_suffix(op: OperationInfo) -> str:
-    return "" if op.location is None else f"  ({relative_path(op.file)}:{op.line})"
+    return "" if not op.file else f"  ({relative_path(op.file)}:{op.line})"

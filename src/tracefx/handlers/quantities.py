@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias, final
 
@@ -22,8 +22,8 @@ from tracefx.core.body_transform import ValueSpec
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.extend import here
 from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit, UnitError
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
@@ -97,10 +97,7 @@ def _convert_scale(x: Array, factor: Fraction, old: Unit, new: Unit) -> Array:
         return x * float(factor)
     if factor.denominator == 1:
         return x * int(factor)
-    raise UnitError(
-        f"integers in {old} can't be converted to {new}{at_location(current_provenance())} exactly: convert them to "
-        "floats"
-    )
+    raise UnitError(f"integers in {old} can't be converted to {new} at {here()} exactly: convert them to floats")
 
 
 @frozen(eq=False)
@@ -240,7 +237,6 @@ class _Units(Interpreter[Quantity]):
     """Values with a unit are quantities; plain values are dimensionless or constants that fit every unit."""
 
     title: ClassVar[str] = "with_units"
-    cache_key: ClassVar[Hashable] = ()
     handles_all: ClassVar[bool] = True  # because plain constants may fit every unit
 
     @property
@@ -275,9 +271,7 @@ class _Units(Interpreter[Quantity]):
             return Interpreter.join(self, x, y, what)
         units = _unit_of_spec(x), _unit_of_spec(y)
         if ANY_UNIT not in units and units[0].dimension != units[1].dimension:
-            raise UnitError(
-                f"with_units: {what} is in {units[0]} here and in {units[1]} there{at_location(current_provenance())}"
-            )
+            raise UnitError(f"with_units: {what} is in {units[0]} here and in {units[1]} there at {here()}")
         unit = units[1] if units[0] == ANY_UNIT else units[0]
         joined = Interpreter.join(self, ValueSpec(None, x.avals), ValueSpec(None, y.avals), what)
         return joined if unit == DIMENSIONLESS else ValueSpec(trees.structure(Quantity(0.0, unit)), joined.avals)
@@ -318,7 +312,7 @@ def _magnitude_in(x: QuantityOrValue, unit: Unit, what: str) -> Value:
         return _magnitude(x)
     if own.dimension != unit.dimension:
         wanted = "" if unit == DIMENSIONLESS else f", not in {unit}"
-        raise UnitError(f"{what} is in {own}{wanted}{at_location(current_provenance())}")
+        raise UnitError(f"{what} is in {own}{wanted} at {here()}")
     return _convert_scale(as_array(_magnitude(x)), own.scale / unit.scale, own, unit)
 
 
@@ -329,9 +323,7 @@ def _to_common_unit(op: Primitive, xs: Sequence[QuantityOrValue]) -> tuple[list[
         own = _unit(x)
         if own != ANY_UNIT and own.dimension != unit.dimension:
             names = [str(u) if u != DIMENSIONLESS else "a dimensionless number" for u in (unit, own)]
-            raise UnitError(
-                f"{op.name} of {names[0]} and {names[1]}{at_location(current_provenance())}: their dimensions differ"
-            )
+            raise UnitError(f"{op.name} of {names[0]} and {names[1]} at {here()}: their dimensions differ")
     return [_magnitude_in(x, unit, "the value") for x in xs], unit
 
 
@@ -440,7 +432,7 @@ def pow_units(h: _Units, op: powers.Pow, x: QuantityOrValue, y: QuantityOrValue)
         return dimensionless_rule(h, op, x, y)
     if not isinstance(y, (Literal, ConcreteArray)) or to_numpy(y).ndim:
         raise UnitError(
-            f"pow of {x.unit} with an exponent that is not a constant number{at_location(current_provenance())}: the "
+            f"pow of {x.unit} with an exponent that is not a constant number at {here()}: the "
             "unit of the result would depend on a value"
         )
     return _bind_power(op, x, float(to_numpy(y)), y)

@@ -1,4 +1,4 @@
-"""`Interpreter`, the base class of user-written handlers: a table of rules, own values, a state, collected values.
+"""`Interpreter`, the base class of user-written handlers: rules, own values, a state, collected values.
 
 An `Interpreter` is an immutable value. `start` starts a run of it over an inner handler: a copy that refers to a `Run`,
 which holds the inner handler, the current state and the collected values. The handler of a run is an
@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Never, Self, TypeGuard, cast, final
 
 import numpy as np
-from attrs import evolve, field, frozen
-from typing_extensions import ParamSpec, TypeVar, override
+from attrs import field, frozen
+from typing_extensions import ParamSpec, TypeVar, dataclass_transform, override
 
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, join_vma
@@ -36,14 +36,15 @@ from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, at_orig
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import SOURCE, current_provenance
+from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
 from tracefx.core.values import Value, as_value
 from tracefx.errors import (
     ConcretizationError,
     HandlerStateError,
 )
 from tracefx.interpreters.jvp import PIECEWISE_CONSTANT
-from tracefx.interpreters.rules import Rules, require_outputs
+from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values, options_key
+from tracefx.interpreters.rules import Rules, checked_outputs
 from tracefx.interpreters.run import Run
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.value_specs import (
@@ -111,25 +112,28 @@ class InterpreterTracer(Tracer):
 _TRANSFORMED: Final = MemoKey[TransformedBody]("body transformed by an interpreter")
 
 
-@frozen
-class Interpreter(Generic[V, S, N]):
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+@frozen(slots=False, eq=False)
+class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
     """Base class of user-written handlers. Loops, branches and calls need no rules: their bodies are interpreted.
 
     `V` is the type of the handler's own values: a pytree of arrays that represents one array of the program. Handlers
     without own values omit it. `S` is the type of the state: a pytree of arrays, which loops carry and branches return.
     `N` is the type of the names under which the handler collects values.
 
-    An interpreter is a value: its fields are its options, and two with equal options are equal. To run a function under
-    it, pass it to `tracefx.handle`, or write `with interpreter.running() as handler:`. `handler` is a copy of the
-    interpreter that refers to this run; only such a copy, which is also what rules receive, has a state, an inner
-    handler and values. So an interpreter may run several times, also in several threads at once.
+    An interpreter is a value: subclasses are frozen attrs classes, whose annotated attributes are fields. The fields
+    are its options, and two interpreters with equal options are equal (by identity with `class X(Interpreter,
+    eq=False)`). To run a function under it, pass it to `tracefx.handle`, or write `with interpreter.running() as
+    handler:`. `handler` is a copy of the interpreter that refers to this run; only such a copy, which is also what
+    rules receive, has a state, an inner handler and values. So an interpreter may run several times, also in several
+    threads at once.
 
-    The handler handles a primitive if one of its operands is an own value; with `handles_all`, it handles every
-    primitive. It applies the first of these that exists:
+    The methods that are decorated with `rule` are the rules. The handler handles a primitive if one of its operands is
+    an own value; with `handles_all`, it handles every primitive. It applies the first of these that exists:
 
-    1. the rule in `rules` for the exact class of the primitive, or for a capability that the class inherits from;
+    1. the rule for the exact class of the primitive, or for a capability that the class inherits from;
     2. for primitives with sub-jaxprs that are `BodyTransformable`: the primitive with interpreted bodies;
-    3. the rule in `rules` for a family of primitives;
+    3. the rule for a family of primitives;
     4. the expansion into smaller primitives (`Expandable`).
 
     If none exists, `bind` raises `MissingRuleError` if an operand is an own value or the primitive has sub-jaxprs, and
@@ -138,39 +142,50 @@ class Interpreter(Generic[V, S, N]):
 
     Rules run with `inner` as the current handler. They take and return values of type `V` or plain values.
 
-    >>> from tracefx import handle, numpy as fnp
-    >>> from tracefx.ops.elementwise.transcendental import Sin
+    >>> from tracefx import handle, numpy as fnp, ops
+    >>> from tracefx.extend import Interpreter, Value, rule
     >>> class CosineForSine(Interpreter):
-    ...     handles_all = True
-    ...     @property
-    ...     def rules(self):
-    ...         return Rules().on(Sin, lambda handler, prim, x: [fnp.cos(x)])
+    ...     @rule(ops.Sin)
+    ...     def sin(self, op: ops.Sin, x: Value) -> Value:
+    ...         return fnp.cos(x)
     >>> print(handle(fnp.sin, CosineForSine())(0.0))
     1.0
     """
 
     _run: Run[S, N] | None = field(default=None, init=False, eq=False, repr=False)
 
-    handles_all: ClassVar[bool] = False
-    """Whether the handler also handles primitives all of whose operands are plain values."""
+    handles_all: ClassVar[bool] = True
+    """Whether the handler also handles primitives all of whose operands are plain values.
+
+    By default, a class with own values, which defines `aval_of`, does not.
+    """
     has_state: ClassVar[bool] = False
     """Whether the handler has a state or collects values; if so, both are threaded through the bodies of primitives."""
+
+    @override
+    def __init_subclass__(cls, *, eq: bool = True) -> None:
+        super().__init_subclass__()
+        freeze_class(cls, eq)
+        overrides_handles_all = any("handles_all" in vars(c) for c in cls.__mro__[: cls.__mro__.index(Interpreter)])
+        if cls.aval_of is not Interpreter.aval_of and not overrides_handles_all:
+            cls.handles_all = False
 
     # -------------------------------------------------------------- methods that subclasses override
 
     @property
     def rules(self) -> Rules[Self, V | Value]:
-        """The table of rules, from classes of primitives to functions `rule(handler, primitive, *operands)`."""
-        return Rules()
+        """The table of rules: of the methods decorated with `rule`, unless a subclass computes another one."""
+        return type(self).rule_table
 
     @property
     def cache_key(self) -> Hashable:
         """A hashable key of everything the rules depend on besides operands and state, or `None`.
 
-        Interpreted bodies are cached under this key; with `None`, the default, they are interpreted anew each time.
-        Handlers whose rules depend on arrays that they hold must return `None`.
+        Interpreted bodies are cached under this key; with `None`, they are interpreted anew each time. The default is
+        made of the fields, and `None` if one is not hashable or holds an array. Handlers whose rules depend on
+        something else, or have side effects in Python, define another one.
         """
-        return None
+        return options_key(self)
 
     def aval_of(self, value: V) -> ShapedArray:
         """Returns the shape and dtype that one of the handler's own values has in the program."""
@@ -231,6 +246,8 @@ class Interpreter(Generic[V, S, N]):
             return value
         if isinstance(value, _NUMERIC_TYPES):
             return as_value(value)
+        if isinstance(value, list) or (isinstance(value, tuple) and type(value) is tuple and len(value) == 1):
+            raise TypeError(f"{value!r} would be ambiguous as a value of {self.title}: it is a list of values")
         aval = self.aval_of(value)
         if self.run.checks_vma:  # it varies wherever anything that is stored with the value does
             aval = aval.with_vma(join_vma([x.aval for x in leaf_values(value)]))
@@ -285,7 +302,9 @@ class Interpreter(Generic[V, S, N]):
 
     def start(self, inner: Handler, state: S | None = None) -> Self:
         """Starts a run over an inner handler: returns the copy of the interpreter that refers to it."""
-        running = evolve(self)
+        running: Self = object.__new__(type(self))
+        for name, option in option_values(self).items():
+            object.__setattr__(running, name, option)
         object.__setattr__(running, "_run", Run(inner, state))
         return running
 
@@ -368,9 +387,7 @@ class Interpreter(Generic[V, S, N]):
             rule = rules.find_family(prim)
         if rule is not None:
             results = self._call_inner(rule, self, prim, *[self.unwrap(a) for a in args])
-            if type(results) is not list and type(results) is not tuple:
-                require_outputs(self.title, prim, results)
-            return [self.wrap(x) for x in results]
+            return checked_outputs(rule, prim, args, results, self.wrap)
         if not has_own:
             if isinstance(prim, HasSubjaxprs):
                 raise rules.missing_rule_error(self.title, prim)
@@ -500,7 +517,11 @@ class Interpreter(Generic[V, S, N]):
         return cast(N, collected.name)  # specs of values that this handler collects
 
     def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
-        return call_under(self.frame, eval_jaxpr, jaxpr, (), args)
+        token = ENCLOSING_SCOPES.set(full_scopes())
+        try:
+            return call_under(self.frame, eval_jaxpr, jaxpr, (), args)
+        finally:
+            ENCLOSING_SCOPES.reset(token)
 
     def transform_body(
         self,
@@ -517,8 +538,9 @@ class Interpreter(Generic[V, S, N]):
         before = state if state is not None else spec_of(self.run.state)
         outs, wanted = tuple(outs) or (None,) * len(jaxpr.outs), tuple(collected)
         transform = partial(self._transform_body, jaxpr, inputs, str(name), outs, before, wanted, plain)
-        key = type(self), self.cache_key, tuple(inputs), outs, before, wanted, plain
-        body = transform() if self.cache_key is None else jaxpr.memo.get(_TRANSFORMED, key, transform)
+        own_key = self.cache_key
+        key = type(self), own_key, full_scopes(), tuple(inputs), outs, before, wanted, plain
+        body = transform() if own_key is None else jaxpr.memo.get(_TRANSFORMED, key, transform)
         return body if keeps_state or body.state is None else self._drop_unchanged_state(body, before)
 
     def _drop_unchanged_state(self, body: TransformedBody, before: ValueSpec) -> TransformedBody:

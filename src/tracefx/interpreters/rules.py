@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Concatenate, Generic, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
 
-from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.jaxpr import HasSubjaxprs
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive, missing_rule_error
+from tracefx.core.source_location import here
+from tracefx.core.values import Value
+from tracefx.core.varying import infer_types
 from tracefx.errors import MissingRuleError
 
 H = TypeVar("H")
 X = TypeVar("X")
 C = TypeVar("C")
 P = TypeVar("P", bound=Primitive)
-HandlerRule: TypeAlias = Callable[Concatenate[H, P, ...], Sequence[X]]
-"""A function `rule(handler, primitive, *operands)` that returns the list of outputs."""
+HandlerRule: TypeAlias = Callable[Concatenate[H, P, ...], Sequence[X] | X]
+"""A function `rule(handler, primitive, *operands)` that returns the list of outputs, or the only output."""
 
 
 @final
@@ -60,7 +63,9 @@ class Rules(Generic[H, X]):
         own.update(dict.fromkeys((prim, *more), cast("HandlerRule[H, Primitive, X]", rule)))
         return evolve(self, own=MappingProxyType(own))
 
-    def capable(self, capability: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
+    def capable(
+        self, capability: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X] | X]
+    ) -> Rules[H, X]:
         """Returns the table with a rule for primitives that inherit from `capability`, whatever their family.
 
         A capability is a class with the methods that authors of primitives define for this handler; the rule calls
@@ -75,7 +80,7 @@ class Rules(Generic[H, X]):
         """
         return evolve(self, capabilities=(*self.capabilities, _entry(capability, rule)))
 
-    def family(self, family: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
+    def family(self, family: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X] | X]) -> Rules[H, X]:
         """Returns the table with a rule for all primitives of a family, including subclasses defined later.
 
         Args:
@@ -132,25 +137,80 @@ class Rules(Generic[H, X]):
         return missing_rule_error(
             prim,
             title,
-            f"{enter}{inherit}; or give the handler a rule, with rules.on({type(prim).__name__}, ...), or with "
-            "rules.family(...) for a family of primitives",
+            f"{enter}{inherit}; or give the handler a rule, with @rule({type(prim).__name__}), or for a family of "
+            "primitives with @rule(family=...)",
         )
 
 
 def _entry(
-    kind: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]
+    kind: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X] | X]
 ) -> tuple[type, HandlerRule[H, Primitive, X]]:
     """Returns an entry of a table, which applies the rule to instances of `kind` alone."""
     return cast(type, kind), cast("HandlerRule[H, Primitive, X]", rule)
 
 
-def require_outputs(title: str, prim: Primitive, results: object) -> None:
-    """Raises `TypeError` unless a rule of the handler `title` returned a list of outputs.
+# ------------------------------------------------------------------ outputs
 
-    An array is a sequence of its rows and a named tuple one of its fields; neither is a list of outputs.
+
+def checked_outputs(
+    rule: Callable[..., object], prim: Primitive, args: Sequence[Value], results: object, wrap: Callable[[X], Value]
+) -> Sequence[Value]:
+    """Returns what a rule returned as values of the program.
+
+    Args:
+        rule: The rule, for messages.
+        prim: The primitive.
+        args: Its operands.
+        results: What the rule returned.
+        wrap: Converts an own value or a plain value to a value of the program.
+
+    Raises:
+        TypeError: If the number, shapes or dtypes of the outputs are not those of the primitive.
     """
-    if isinstance(results, (Array, Literal)) or hasattr(results, "_fields") or not isinstance(results, Sequence):
-        raise TypeError(
-            f"the rule of {title} for {prim.name} returned {type(results).__name__} instead of a list of outputs: "
-            "return [out]"
-        )
+    known = type(prim).abstract_eval is not Primitive.abstract_eval
+    avals = infer_types(prim, [a.aval for a in args]) if known else None
+    outs: list[Value] = []
+    for x in _as_output_list(results, avals):
+        try:
+            outs.append(wrap(cast(X, x)))
+        except (AttributeError, TypeError) as error:
+            raise _wrong_output_error(rule, prim, f"{x!r} of type {type(x).__name__}", avals) from error
+    if avals is None:
+        return outs
+    if len(outs) == len(avals):
+        for out, aval in zip(outs, avals, strict=True):
+            got = out.aval
+            if got is not aval and (got.shape != aval.shape or got.dtype != aval.dtype):
+                break
+        else:
+            return outs
+    raise _wrong_output_error(rule, prim, _show_outputs([x.aval for x in outs]), avals)
+
+
+def _as_output_list(results: object, avals: Sequence[ShapedArray] | None) -> Sequence[object]:
+    """Returns the list of the outputs that a rule returned, which for a single one may be the output itself.
+
+    An output may be a tuple. So a tuple is the list only if the primitive has several results, or if it has one element
+    (as what `bind` returns). A named tuple is an output.
+    """
+    if isinstance(results, list):
+        return results
+    if type(results) is tuple and (len(results) == 1 or avals is None or len(avals) != 1):
+        return results
+    return [results]
+
+
+def _wrong_output_error(
+    rule: Callable[..., object], prim: Primitive, returned: str, avals: Sequence[ShapedArray] | None
+) -> TypeError:
+    code = getattr(inspect.unwrap(rule), "__code__", None)
+    name = getattr(rule, "__qualname__", repr(rule))
+    where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    wanted = "a list of its outputs" if avals is None else _show_outputs(avals)
+    return TypeError(f"the rule {name}{where} for {prim.name} at {here()} returned {returned}, expected {wanted}")
+
+
+def _show_outputs(avals: Sequence[ShapedArray]) -> str:
+    if not avals:
+        return "an empty list"
+    return str(avals[0]) if len(avals) == 1 else f"a list of {len(avals)} outputs ({show_avals(avals)})"

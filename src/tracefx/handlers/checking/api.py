@@ -12,7 +12,8 @@ from typing import Final, ParamSpec, TypeVar
 from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.values import Value, as_value
-from tracefx.handlers.checking.check_sites import ErrorKind, FailedCheck, resolved_location
+from tracefx.extend import here
+from tracefx.handlers.checking.check_sites import ErrorKind, FailedCheck
 from tracefx.handlers.checking.errors import NO_ERROR, Error, bind_check
 from tracefx.handlers.checking.rules import Checkify, ErrorKinds
 from tracefx.ops.elementwise.bitwise import bitwise_not
@@ -159,7 +160,7 @@ def _check_predicate(
             except TypeError as error:
                 raise TypeError(f"{caller}: format arguments must be arrays or hashable, got {leaf!r}") from error
             static.append((i, leaf))
-    site = FailedCheck(resolved_location(), msg, tree, tuple(static), tuple([x.aval.strong() for x in payload]))
+    site = FailedCheck(here(), msg, tree, tuple(static), tuple([x.aval.strong() for x in payload]))
     bind_check(Error.at(site, bitwise_not(pred), payload), debug)
 
 

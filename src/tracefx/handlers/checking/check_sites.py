@@ -15,8 +15,8 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import ConcreteArray
+from tracefx.extend import SourceLocation
 from tracefx.pytrees.trees import TreeDef
 
 PayloadTypes: TypeAlias = tuple[ShapedArray, ...]
@@ -58,7 +58,7 @@ class CheckSite:
     """A check at one source line: `message` describes its failure, given a payload of arrays with types `types`."""
 
     kind: ClassVar[ErrorKind]
-    location: SourceLocation | None
+    location: SourceLocation
 
     @property
     def types(self) -> PayloadTypes:
@@ -88,11 +88,6 @@ def error_code(site: CheckSite) -> int:
     return zlib.crc32(repr(site).encode()) & 0x7FFFFFFF or 1
 
 
-def _location_suffix(place: SourceLocation | None) -> str:
-    """Returns `, in file:line (function)`, or nothing if the location is unknown."""
-    return "" if place is None else f", in {place}"
-
-
 def _format_element(position: ConcreteArray, aval: ShapedArray) -> str:
     """Returns the index of an element and the array's type; for a scalar only its type."""
     if not aval.shape:
@@ -113,11 +108,11 @@ class NotANumber(CheckSite):
     @property
     @override
     def description(self) -> str:
-        return f"a result of {self.operation} that is not a number{_location_suffix(self.location)}"
+        return f"a result of {self.operation} that is not a number, in {self.location}"
 
     @override
     def message(self, payload: Sequence[ConcreteArray]) -> str:
-        return f"{self.operation} gave NaN, {_format_element(payload[0], self.out)}{_location_suffix(self.location)}"
+        return f"{self.operation} gave NaN, {_format_element(payload[0], self.out)}, in {self.location}"
 
 
 @final
@@ -132,13 +127,13 @@ class ZeroDivision(CheckSite):
     @property
     @override
     def description(self) -> str:
-        return f"a division by zero in {self.operation}{_location_suffix(self.location)}"
+        return f"a division by zero in {self.operation}, in {self.location}"
 
     @override
     def message(self, payload: Sequence[ConcreteArray]) -> str:
         return (
             f"division by zero in {self.operation}: the divisor "
-            f"{_format_element(payload[0], self.divisor)}{_location_suffix(self.location)}"
+            f"{_format_element(payload[0], self.divisor)}, in {self.location}"
         )
 
 
@@ -159,7 +154,7 @@ class OutOfBounds(CheckSite):
     @property
     @override
     def description(self) -> str:
-        return f"an index out of bounds in {self.operation}{_location_suffix(self.location)}"
+        return f"an index out of bounds in {self.operation}, in {self.location}"
 
     @property
     @override
@@ -176,7 +171,7 @@ class OutOfBounds(CheckSite):
         where = f", number {[int(i) for i in which]} of the indices," if which else ""
         return (
             f"{self.operation}: {what}{where} is out of bounds for axis {axis} of {self.operand}, which has size "
-            f"{n}{_location_suffix(self.location)}"
+            f"{n}, in {self.location}"
         )
 
 
@@ -196,7 +191,7 @@ class FailedCheck(CheckSite):
     @property
     @override
     def description(self) -> str:
-        return f"{self.text!r}{_location_suffix(self.location)}"
+        return f"{self.text!r}, in {self.location}"
 
     @property
     @override
@@ -208,7 +203,7 @@ class FailedCheck(CheckSite):
         static, arrays = dict(self.static), iter(payload)
         leaves = [static[i] if i in static else next(arrays) for i in range(self.tree.num_leaves)]
         args, kwargs = self.tree.unflatten(leaves)
-        return f"{self.text.format(*args, **kwargs)}{_location_suffix(self.location)}"
+        return f"{self.text.format(*args, **kwargs)}, in {self.location}"
 
 
 @final
@@ -244,12 +239,6 @@ class InBatch(CheckSite):
 
 def _format_batch_index(position: int, shape: Shape) -> str:
     return format_index([int(i) for i in np.unravel_index(position, shape)])
-
-
-def resolved_location() -> SourceLocation | None:
-    """Returns the source location of the operation that is being bound."""
-    source = current_provenance()
-    return None if source is None else source.resolve()
 
 
 def format_index(index: Sequence[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Never, TypeAlias, final
 
 from attrs import frozen
@@ -16,7 +16,8 @@ from tracefx.core.handler import bind
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.handlers.checking.check_sites import ErrorKind, NotANumber, OutOfBounds, ZeroDivision, resolved_location
+from tracefx.extend import here
+from tracefx.handlers.checking.check_sites import ErrorKind, NotANumber, OutOfBounds, ZeroDivision
 from tracefx.handlers.checking.errors import Check, Error, bind_check, first_true
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
@@ -45,11 +46,9 @@ ErrorKinds: TypeAlias = frozenset[ErrorKind]
 
 
 @final
-@frozen
 class Checkify(Interpreter[Never, Error]):
     """Adds checks to operations; its state is the first error, whose sites grow with each check."""
 
-    handles_all = True
     has_state = True
     kinds: ErrorKinds
 
@@ -62,11 +61,6 @@ class Checkify(Interpreter[Never, Error]):
     @override
     def rules(self) -> Rules[Checkify, Value]:
         return check_rules(self.kinds)
-
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return self.kinds
 
     def add_error(self, error: Error) -> None:
         """Merges a possible error into the state."""
@@ -120,7 +114,7 @@ def _check_result(handler: Checkify, op: Primitive, out: Value) -> None:
     aval = out.aval
     if dtypes.is_inexact(aval.dtype) and aval.size:
         failed, index = first_true(ne(out, out))
-        handler.add_error(Error.at(NotANumber(resolved_location(), op.name, aval.strong()), failed, [index]))
+        handler.add_error(Error.at(NotANumber(here(), op.name, aval.strong()), failed, [index]))
 
 
 def _check_divisor(handler: Checkify, op: Primitive, x: Value, divisor: Value) -> None:
@@ -129,7 +123,7 @@ def _check_divisor(handler: Checkify, op: Primitive, x: Value, divisor: Value) -
     if not aval.size or (type(divisor) is Literal and divisor.val) or not (of_integers or type(op) is Div):
         return
     failed, index = first_true(eq(divisor, constant_like_aval(ShapedArray((), aval.dtype), 0)))
-    handler.add_error(Error.at(ZeroDivision(resolved_location(), op.name, aval.strong()), failed, [index]))
+    handler.add_error(Error.at(ZeroDivision(here(), op.name, aval.strong()), failed, [index]))
 
 
 # ------------------------------------------------------------------ indices
@@ -186,7 +180,7 @@ def _check_indices(
     bound = broadcast_in_dim(row, aval.shape, (aval.ndim - 1,))
     failed, position = first_true(bitwise_or(lt(indices, zero), gt(indices, bound)))
     index = dynamic_index_in_dim(reshape(indices, (aval.size,)), position, keepdims=False)
-    site = OutOfBounds(resolved_location(), name, x.strong(), tuple(sizes), tuple(axes), aval.strong())
+    site = OutOfBounds(here(), name, x.strong(), tuple(sizes), tuple(axes), aval.strong())
     handler.add_error(Error.at(site, failed, [index, position]))
 
 

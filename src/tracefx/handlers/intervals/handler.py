@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -64,7 +64,6 @@ class Intervals(array_rules.IntervalInterpreter):
     """Values are intervals that contain the program's values for all arguments in the argument intervals."""
 
     title: ClassVar[str] = "bounds"
-    cache_key: ClassVar[Hashable] = ()
 
     @property
     @override

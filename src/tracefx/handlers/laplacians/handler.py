@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Final, final
 
-from attrs import evolve, frozen
+from attrs import evolve
 from typing_extensions import override
 
 from tracefx.control.custom_jvp import CustomJVP, CustomJVPCall
@@ -84,7 +84,6 @@ class LaplacianRule:
 
 
 @final
-@frozen
 class ForwardLaplacian(Interpreter[LaplacianArray]):
     """Values are accompanied by their derivatives by `size` inputs and the sum of their second derivatives."""
 
@@ -96,11 +95,6 @@ class ForwardLaplacian(Interpreter[LaplacianArray]):
     @override
     def title(self) -> str:
         return "laplacian"
-
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return self.size, self.in_scan
 
     @property
     @override

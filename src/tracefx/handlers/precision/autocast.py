@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, unique
 from typing import Final, ParamSpec, TypeVar, cast, final
 
@@ -88,7 +88,6 @@ trees.register_pytree_node(NarrowArray, _flatten, _unflatten)
 
 
 @final
-@frozen
 class Autocast(Interpreter[NarrowArray]):
     """Values are arrays in the narrow dtype.
 
@@ -108,11 +107,6 @@ class Autocast(Interpreter[NarrowArray]):
     @override
     def rules(self) -> Rules[Autocast, NarrowArray | Value]:
         return autocast_rules(self.policy)
-
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return self.policy
 
     @override
     def aval_of(self, value: NarrowArray) -> ShapedArray:

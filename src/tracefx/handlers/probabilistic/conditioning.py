@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, Final, Never, ParamSpec, TypeVar, final
+from typing import ClassVar, Never, ParamSpec, TypeVar, final
 from typing import Literal as OneOf
 
-from attrs import evolve, frozen
-from typing_extensions import override
+from attrs import evolve
 
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Sow, sown_names
 from tracefx.core.array import ArrayLike
 from tracefx.core.handler import CURRENT, bind
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
+from tracefx.extend import here
 from tracefx.handlers.probabilistic.sample_sites import SITES, Sample, SampleTangent, Site, SownSite, cast_to_draw
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.rule_methods import rule
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import constant_like_aval
 from tracefx.pytrees import trees
@@ -130,8 +129,7 @@ _SubstitutionKind = OneOf["condition", "substitute", "replay"]
 
 
 @final
-@frozen(eq=False)
-class _SubstituteHandler(Interpreter[Never, None]):
+class _SubstituteHandler(Interpreter[Never, None], eq=False):
     """Gives values to sites."""
 
     title: _SubstitutionKind
@@ -141,14 +139,9 @@ class _SubstituteHandler(Interpreter[Never, None]):
     depth: int = 0
     """The number of enclosing scans, along whose axes the values have been sliced."""
 
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
 
-    @property
-    @override
-    def rules(self) -> Rules[_SubstituteHandler, Value]:
-        return _SUBSTITUTE_RULES
-
+    @rule(Sample)
     def sample_rule(self, op: Sample, *operands: Value) -> Sequence[Value]:
         self.record_name(op.label)
         value = self.values.get(op.label)
@@ -158,15 +151,17 @@ class _SubstituteHandler(Interpreter[Never, None]):
         value = cast_to_draw(
             value,
             op.aval,
-            f"{self.title}: the value of {op.label!r}{step}, sampled{at_location(current_provenance())},",
+            f"{self.title}: the value of {op.label!r}{step}, sampled at {here()},",
         )
         observed = self.title == "condition" or op.origin == "observed"
         return op.bind_with_value("observed" if observed else "given", op.parameters(operands), value)
 
+    @rule(SampleTangent)
     def sample_tangent_rule(self, op: SampleTangent, tangent: Value) -> Sequence[Value]:
         """Replaces the tangent of a given value by zero: the value is a constant inside of the handler."""
         return [constant_like_aval(tangent.aval, 0)] if op.label in self.values else bind(op, tangent)
 
+    @rule(Sow)
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
         if op.tag == SITES and op.label in self.values and self.title == "condition":
             assert op.tree is not None
@@ -174,6 +169,7 @@ class _SubstituteHandler(Interpreter[Never, None]):
             op = evolve(op, tree=trees.structure(evolve(sown, observed=True)))
         return bind(op, *operands)
 
+    @rule(Scan)
     def scan_rule(self, op: Scan, *operands: Value) -> Sequence[Value]:
         """Passes each iteration of a scan its slices of the values."""
         names = [name for name in sown_names(op.jaxpr, SITES) if name in self.values]
@@ -183,7 +179,7 @@ class _SubstituteHandler(Interpreter[Never, None]):
             aval = self.values[name].aval
             if not aval.ndim or aval.shape[0] != op.length:
                 raise TypeError(
-                    f"{self.title}: {name!r} is sampled{at_location(current_provenance())} in a scan of {op.length} "
+                    f"{self.title}: {name!r} is sampled at {here()} in a scan of {op.length} "
                     f"steps, so its value must have {op.length} elements along axis {self.depth}, one for each step, "
                     f"but has the shape {aval.shape}{' in one step of the scan around it' if self.depth else ''}"
                 )
@@ -200,6 +196,7 @@ class _SubstituteHandler(Interpreter[Never, None]):
         inner = evolve(op, jaxpr=jaxpr.closed(), num_consts=op.num_consts + len(consts))
         return bind(inner, *consts, *operands, *arrays)
 
+    @rule(capability=CustomRuleProgram)
     def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
         """Interprets the body instead of the custom rule if a value in it is given: the rule no longer holds."""
         if sown_names(op.jaxpr, SITES).keys() & self.values.keys():
@@ -215,13 +212,3 @@ class _SubstituteHandler(Interpreter[Never, None]):
                 f"{self.title}: nothing is sampled under {', '.join(map(repr, unmet))}; the names of the function's "
                 f"sites are {names}"
             )
-
-
-_SUBSTITUTE_RULES: Final = (
-    Rules[_SubstituteHandler, Value]()
-    .on(Sample, _SubstituteHandler.sample_rule)
-    .on(SampleTangent, _SubstituteHandler.sample_tangent_rule)
-    .on(Sow, _SubstituteHandler.sow_rule)
-    .on(Scan, _SubstituteHandler.scan_rule)
-    .capable(CustomRuleProgram, _SubstituteHandler.custom_rule_program_rule)
-)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import ClassVar, Concatenate, Final, Never, ParamSpec, TypeVar, cast, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Concatenate, Never, ParamSpec, TypeVar, cast, final
 from typing import Literal as OneOf
 
 from attrs import field, frozen
@@ -16,13 +16,13 @@ from tracefx.control.while_loop import While
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind
-from tracefx.core.source_location import Provenance, at_location, current_provenance
 from tracefx.core.values import Value
+from tracefx.extend import SourceLocation, here
 from tracefx.handlers.probabilistic.conditioning import substitute
 from tracefx.handlers.probabilistic.distributions import Distribution
 from tracefx.handlers.probabilistic.sample_sites import SITES, Site, SownSite, vmap_leading_axes
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.rule_methods import rule
 from tracefx.ops.structural import constant_like_aval
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
@@ -112,9 +112,9 @@ class _SitePart:
 
     label: str
     part: OneOf["value", "log_prob", "distribution"]
-    tree: TreeDef | None = field(default=None, eq=lambda tree: (tree is None, tree))
-    observed: bool = False
-    source: Provenance | None = field(default=None, eq=False)
+    tree: TreeDef | None = field(default=None, eq=lambda tree: (tree is None, tree), kw_only=True)
+    observed: bool = field(default=False, kw_only=True)
+    source: SourceLocation = field(eq=False)
 
     @override
     def __repr__(self) -> str:
@@ -122,47 +122,37 @@ class _SitePart:
 
 
 @final
-@frozen
 class _TraceHandler(Interpreter[Never, None, _SitePart]):
     """Records sites."""
 
     missing: Missing | None
 
     title: ClassVar[str] = "trace"
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return repr(self.missing)
-
-    @property
-    @override
-    def rules(self) -> Rules[_TraceHandler, Value]:
-        return _TRACE_RULES
-
+    @rule(Sow)
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
         if op.tag != SITES:
             return bind(op, *operands)
-        source = current_provenance()
+        source = here()
         if op.uncollectable is not None:
             why = op.uncollectable.replace("reap(f)", "trace(f)")
-            raise ValueError(f"trace: cannot record the site {op.label!r}{at_location(source)}: {why}")
+            raise ValueError(f"trace: cannot record the site {op.label!r} at {source}: {why}")
         assert op.tree is not None
         sown: SownSite = trees.unflatten(op.tree, [as_array(x) for x in operands])
         log_prob = vmap_leading_axes(_log_prob, sown.value.ndim - sown.rank)(sown.distribution, sown.value)
         tree = trees.structure(sown.distribution)
-        self.collect(_SitePart(op.label, "value", source=source), sown.value)
-        self.collect(_SitePart(op.label, "log_prob", source=source), log_prob)
-        self.collect(_SitePart(op.label, "distribution", tree, sown.observed, source), sown.distribution)
+        self.collect(_SitePart(op.label, "value", source), sown.value)
+        self.collect(_SitePart(op.label, "log_prob", source), log_prob)
+        self.collect(_SitePart(op.label, "distribution", source, tree=tree, observed=sown.observed), sown.distribution)
         return bind(op, *operands)
 
+    @rule(While)
     def while_rule(self, op: While, *operands: Value) -> Sequence[Value]:
         for body in op.jaxprs():
             for label in sown_names(body, SITES):
                 raise ValueError(
-                    f"trace: the site {label!r} is in a while_loop{at_location(current_provenance())}, whose number of "
+                    f"trace: the site {label!r} is in a while_loop at {here()}, whose number of "
                     "iterations is unknown: use scan or fori_loop with a known number of steps"
                 )
         return op.transform_bodies(self, operands)
@@ -172,8 +162,8 @@ class _TraceHandler(Interpreter[Never, None, _SitePart]):
         for each in self.run.collected:
             if name.part == "value" and (each.label, each.part) == (name.label, name.part):
                 raise ValueError(
-                    f"trace: two sites have the name {name.label!r}, one{at_location(each.source)} and one"
-                    f"{at_location(name.source)}: rename one of them"
+                    f"trace: two sites have the name {name.label!r}, one at {each.source} and one at "
+                    f"{name.source}: rename one of them"
                 )
         self.run.collected[name] = value
 
@@ -183,7 +173,7 @@ class _TraceHandler(Interpreter[Never, None, _SitePart]):
         own_labels = {each.label for each in self.run.collected}
         if self.missing is None and what is not None and name.label not in own_labels:
             raise ValueError(
-                f"trace: the site {name.label!r}{at_location(name.source)} is in one branch of cond but not in "
+                f"trace: the site {name.label!r} at {name.source} is in one branch of cond but not in "
                 f"{what}: sample it there too, or give a value for the missing ones: trace(..., missing=0.0)"
             )
         fill = self.missing if name.part == "value" and self.missing is not None else 0
@@ -209,6 +199,3 @@ class _TraceHandler(Interpreter[Never, None, _SitePart]):
 
 def _log_prob(distribution: Distribution, value: Array) -> Array:
     return as_array(distribution.log_prob(value))
-
-
-_TRACE_RULES: Final = Rules[_TraceHandler, Value]().on(Sow, _TraceHandler.sow_rule).on(While, _TraceHandler.while_rule)

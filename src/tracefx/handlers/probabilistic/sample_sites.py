@@ -32,8 +32,8 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
+from tracefx.extend import here
 from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.annotations.identity import Identity
@@ -182,7 +182,7 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
     def expand(self, *args: Value) -> Sequence[Value]:
         if self.origin == "open":
             raise UnseededError(
-                f"sample of {self.label!r}{at_location(current_provenance())}: its operands are values of a handler "
+                f"sample of {self.label!r} at {here()}: its operands are values of a handler "
                 "that has no rule for it. Seed the function inside of that handler: handler(seed(f, key)), not "
                 "seed(handler(f), key)"
             )
@@ -197,7 +197,7 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
     def unseeded_error(self) -> UnseededError:
         """Returns the error for a site without a value."""
         return UnseededError(
-            f"sample of {self.label!r}{at_location(current_provenance())}: there are no random numbers to draw it "
+            f"sample of {self.label!r} at {here()}: there are no random numbers to draw it "
             "from. Run the function with a key, seed(f, key), or give the value: "
             f"condition(f, {{{self.label!r}: ...}})"
         )
@@ -230,7 +230,7 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
         distribution = self.distribution(parameters)
         if not isinstance(distribution, Reparametrized):
             raise TypeError(
-                f"sample of {self.label!r}{at_location(current_provenance())}: {type(distribution).__name__} does not "
+                f"sample of {self.label!r} at {here()}: {type(distribution).__name__} does not "
                 "define how its draws depend on its fields; inherit from Reparametrized, or seed the function before "
                 "it is differentiated: grad(seed(f, key))"
             )
@@ -252,7 +252,7 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
         if value.aval.shape != self.aval.shape or value.aval.dtype != self.aval.dtype:
             name = type(self.distribution(parameters)).__name__
             raise TypeError(
-                f"sample of {self.label!r}{at_location(current_provenance())}: a draw of {name} is {value.aval}, "
+                f"sample of {self.label!r} at {here()}: a draw of {name} is {value.aval}, "
                 f"but its shape and dtype say {self.aval}: define these properties to match the draws"
             )
         return value

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, Final, Never, ParamSpec, TypeVar, final
-
-from typing_extensions import override
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Never, ParamSpec, TypeVar, final
 
 from tracefx import random
 from tracefx.core import dtypes
@@ -15,7 +13,7 @@ from tracefx.core.handler import bind
 from tracefx.core.values import Value, get_aval
 from tracefx.handlers.probabilistic.sample_sites import Sample, UnseededError
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.rule_methods import rule
 from tracefx.random.keys import check_key
 from tracefx.transforms.arguments import require_callable
 
@@ -71,15 +69,9 @@ class _SeedHandler(Interpreter[Never, Array]):
     """Draws the values that no inner handler has given. Its state is the key for the remaining draws."""
 
     title: ClassVar[str] = "seed"
-    cache_key: ClassVar[Hashable] = ()
-    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
-    @property
-    @override
-    def rules(self) -> Rules[_SeedHandler, Value]:
-        return _SEED_RULES
-
+    @rule(Sample)
     def sample_rule(self, op: Sample, *operands: Value) -> Sequence[Value]:
         if op.origin != "open":
             return bind(op, *operands)
@@ -91,6 +83,3 @@ class _SeedHandler(Interpreter[Never, Array]):
         remaining_key, draw_key = random.split(self.current_state)
         self.set_state(remaining_key)
         return op.bind_with_value("drawn", operands, op.draw(draw_key, operands))
-
-
-_SEED_RULES: Final = Rules[_SeedHandler, Value]().on(Sample, _SeedHandler.sample_rule)

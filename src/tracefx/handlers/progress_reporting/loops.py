@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, final
 
-from attrs import evolve, field, frozen
-from typing_extensions import override
+from attrs import evolve, field
 
 from tracefx.control.call import Call
 from tracefx.control.scan import Scan
@@ -17,8 +16,8 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import ROOT, bind
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.source_location import current_provenance
 from tracefx.core.values import Value
+from tracefx.extend import here
 from tracefx.handlers.progress_reporting.reports import (
     COUNT_AVAL,
     UNKNOWN_LENGTH,
@@ -28,7 +27,7 @@ from tracefx.handlers.progress_reporting.reports import (
     Tick,
 )
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.rule_methods import rule
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.arithmetic import div, sub
 from tracefx.ops.elementwise.arithmetic import max as larger
@@ -44,27 +43,15 @@ INNER_REPORTS: Final = 10
 
 
 @final
-@frozen
 class Progress(Interpreter):
     """Rewrites loops to report their progress and interprets their bodies."""
 
     title: ClassVar[str] = "progress"
-    handles_all = True
     show: ReportCallback = field(kw_only=True)
     every: int | None = field(kw_only=True)
     depth: int = field(kw_only=True)
     nesting: int = field(default=0, kw_only=True)
     """The number of enclosing reported loops."""
-
-    @property
-    @override
-    def rules(self) -> Rules[Progress, Value]:
-        return RULES
-
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return self.show, self.every, self.depth, self.nesting
 
     def report_interval(self, total: int) -> int | None:
         """Returns the number of iterations between reports of a loop of length `total`, or None for no reports."""
@@ -91,78 +78,71 @@ class Progress(Interpreter):
 
     def loop_site(self, name: str) -> LoopSite:
         """Returns the loop site of the operation that is being bound."""
-        source = current_provenance()
-        return LoopSite(name, None if source is None else source.resolve(), self.nesting)
+        return LoopSite(name, here(), self.nesting)
 
+    @rule(Scan)
+    def scan(self, op: Scan, *args: Value) -> Sequence[Value]:
+        every = self.report_interval(op.length)
+        if every is None:
+            return op.transform_bodies(self, args)
+        if self.inner is ROOT:
+            return _bind_as_call(self, op, args)
+        site = self.loop_site("scan")
+        consts, carry, arrays = op.split_operands(args)
+        total, interval = [Literal(n, COUNT_AVAL) for n in (op.length, every)]
 
-# ------------------------------------------------------------------ scan
+        def step(*xs: Value) -> list[Value]:
+            count, operands = xs[op.num_consts], [*xs[: op.num_consts], *xs[op.num_consts + 1 :]]
+            outs = eval_jaxpr(op.jaxpr, (), operands)
+            done = add(count, Literal(1, COUNT_AVAL))
+            bind(Tick(Reporter(site, self.show, False)), done, total, interval)
+            return [done, *outs]
 
+        const_avals, carry_avals, slice_avals = op.split_operands(op.jaxpr.in_avals)
+        body = _stage_without_consts(step, [*const_avals, COUNT_AVAL, *carry_avals, *slice_avals])
+        counting = evolve(op, jaxpr=body, num_carry=op.num_carry + 1)
+        inside = evolve(self, nesting=self.nesting + 1).start(self.inner)
+        return counting.transform_bodies(inside, [*consts, Literal(0, COUNT_AVAL), *carry, *arrays])[1:]
 
-def _scan_rule(handler: Progress, op: Scan, *args: Value) -> Sequence[Value]:
-    every = handler.report_interval(op.length)
-    if every is None:
-        return op.transform_bodies(handler, args)
-    if handler.inner is ROOT:
-        return _bind_as_call(handler, op, args)
-    site = handler.loop_site("scan")
-    consts, carry, arrays = op.split_operands(args)
-    total, interval = [Literal(n, COUNT_AVAL) for n in (op.length, every)]
+    @rule(While)
+    def while_loop(self, op: While, *args: Value) -> Sequence[Value]:
+        if self.nesting >= self.depth:
+            return op.transform_bodies(self, args)
+        if self.inner is ROOT:
+            return _bind_as_call(self, op, args)
+        cond_consts, body_consts, carry = op.split_operands(args)
+        total = _trip_count(op, args)
+        site = self.loop_site("while_loop" if total is None else "fori_loop")
+        if total is None:
+            total = Literal(UNKNOWN_LENGTH if op.max_steps is None else op.max_steps, COUNT_AVAL)
+        every = self.traced_report_interval(total)
+        n, m = op.cond_nconsts, op.body_nconsts
 
-    def step(*xs: Value) -> list[Value]:
-        count, operands = xs[op.num_consts], [*xs[: op.num_consts], *xs[op.num_consts + 1 :]]
-        outs = eval_jaxpr(op.jaxpr, (), operands)
-        done = add(count, Literal(1, COUNT_AVAL))
-        bind(Tick(Reporter(site, handler.show, False)), done, total, interval)
-        return [done, *outs]
+        def condition(*xs: Value) -> list[Value]:
+            return eval_jaxpr(op.cond_jaxpr, (), [*xs[:n], *xs[n + 1 :]])
 
-    const_avals, carry_avals, slice_avals = op.split_operands(op.jaxpr.in_avals)
-    body = _stage_without_consts(step, [*const_avals, COUNT_AVAL, *carry_avals, *slice_avals])
-    counting = evolve(op, jaxpr=body, num_carry=op.num_carry + 1)
-    inside = evolve(handler, nesting=handler.nesting + 1).start(handler.inner)
-    return counting.transform_bodies(inside, [*consts, Literal(0, COUNT_AVAL), *carry, *arrays])[1:]
+        def step(*xs: Value) -> list[Value]:
+            (all_steps, interval), loop_operands = xs[:2], xs[2:]
+            outs = eval_jaxpr(op.body_jaxpr, (), [*loop_operands[:m], *loop_operands[m + 1 :]])
+            done = add(loop_operands[m], Literal(1, COUNT_AVAL))
+            bind(Tick(Reporter(site, self.show, False)), done, all_steps, interval)
+            return [done, *outs]
 
-
-# ------------------------------------------------------------------ while
-
-
-def _while_rule(handler: Progress, op: While, *args: Value) -> Sequence[Value]:
-    if handler.nesting >= handler.depth:
-        return op.transform_bodies(handler, args)
-    if handler.inner is ROOT:
-        return _bind_as_call(handler, op, args)
-    cond_consts, body_consts, carry = op.split_operands(args)
-    total = _trip_count(op, args)
-    site = handler.loop_site("while_loop" if total is None else "fori_loop")
-    if total is None:
-        total = Literal(UNKNOWN_LENGTH if op.max_steps is None else op.max_steps, COUNT_AVAL)
-    every = handler.traced_report_interval(total)
-    n, m = op.cond_nconsts, op.body_nconsts
-
-    def condition(*xs: Value) -> list[Value]:
-        return eval_jaxpr(op.cond_jaxpr, (), [*xs[:n], *xs[n + 1 :]])
-
-    def step(*xs: Value) -> list[Value]:
-        (all_steps, interval), loop_operands = xs[:2], xs[2:]
-        outs = eval_jaxpr(op.body_jaxpr, (), [*loop_operands[:m], *loop_operands[m + 1 :]])
-        done = add(loop_operands[m], Literal(1, COUNT_AVAL))
-        bind(Tick(Reporter(site, handler.show, False)), done, all_steps, interval)
-        return [done, *outs]
-
-    asking, doing = op.cond_jaxpr.in_avals, op.body_jaxpr.in_avals
-    counting = While(
-        _stage_without_consts(step, [COUNT_AVAL, COUNT_AVAL, *doing[:m], COUNT_AVAL, *doing[m:]]),
-        m + 2,
-        _stage_without_consts(condition, [*asking[:n], COUNT_AVAL, *asking[n:]]),
-        n,
-        op.max_steps,
-    )
-    inside = evolve(handler, nesting=handler.nesting + 1).start(handler.inner)
-    operands = [*cond_consts, total, every, *body_consts, Literal(0, COUNT_AVAL), *carry]
-    done, *outs = counting.transform_bodies(inside, operands)
-    # For a known length the last iteration makes the last report: the count after the loop could be folded to a
-    # constant and reported before the loop ends.
-    bind(Tick(Reporter(site, handler.show, True)), done, total, every)
-    return outs
+        asking, doing = op.cond_jaxpr.in_avals, op.body_jaxpr.in_avals
+        counting = While(
+            _stage_without_consts(step, [COUNT_AVAL, COUNT_AVAL, *doing[:m], COUNT_AVAL, *doing[m:]]),
+            m + 2,
+            _stage_without_consts(condition, [*asking[:n], COUNT_AVAL, *asking[n:]]),
+            n,
+            op.max_steps,
+        )
+        inside = evolve(self, nesting=self.nesting + 1).start(self.inner)
+        operands = [*cond_consts, total, every, *body_consts, Literal(0, COUNT_AVAL), *carry]
+        done, *outs = counting.transform_bodies(inside, operands)
+        # For a known length the last iteration makes the last report: the count after the loop could be folded to a
+        # constant and reported before the loop ends.
+        bind(Tick(Reporter(site, self.show, True)), done, total, every)
+        return outs
 
 
 def _trip_count(op: While, args: Sequence[Value]) -> Value | None:
@@ -212,9 +192,6 @@ def _is_increment(eqn: Eqn, count: Var) -> bool:
     return type(eqn.prim) is Add and x == count and isinstance(y, Literal) and y.val == 1
 
 
-# ------------------------------------------------------------------ helpers
-
-
 def _bind_as_call(handler: Progress, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
     """Binds an eagerly evaluated loop as a call with a memoized jaxpr, so that running it again does not recompile."""
     return Call(op.name, op.as_jaxpr(tuple([x.aval for x in args]))).transform_bodies(handler, args)
@@ -224,6 +201,3 @@ def _stage_without_consts(f: Callable[..., Sequence[Value]], avals: Sequence[Sha
     jaxpr, consts = stage(f, avals)
     assert not consts
     return jaxpr
-
-
-RULES: Final = Rules[Progress, Value]().on(Scan, _scan_rule).on(While, _while_rule)

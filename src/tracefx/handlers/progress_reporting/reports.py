@@ -17,8 +17,8 @@ from tracefx.core.effects import DebugEffect, Effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, Expandable, MappedAxis, Primitive, Tangent
-from tracefx.core.source_location import SourceLocation
 from tracefx.core.values import Value, as_value, to_numpy
+from tracefx.extend import SourceLocation
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.arithmetic import max, rem, sub
 from tracefx.ops.elementwise.bit_representation import clz
@@ -50,12 +50,12 @@ class LoopSite:
     """
 
     name: str
-    location: SourceLocation | None
+    location: SourceLocation
     depth: int
 
     @override
     def __str__(self) -> str:
-        return self.name if self.location is None else f"{self.name} in {self.location}"
+        return f"{self.name} in {self.location}"
 
 
 @final

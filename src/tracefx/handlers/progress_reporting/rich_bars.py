@@ -102,6 +102,4 @@ class RichBars:
 
 
 def _description(loop: LoopSite) -> str:
-    if loop.location is None:
-        return loop.name
     return f"{loop.name} {loop.location.file.rpartition('/')[2]}:{loop.location.line}"

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, TypeAlias, cast, final
 
-from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.custom_jvp import CustomJVP, CustomJVPCall
@@ -55,7 +54,6 @@ class TaylorRule:
 
 
 @final
-@frozen
 class Taylor(Interpreter[Series]):
     """Values are power series of a curve's parameter, truncated at the power `order`.
 
@@ -69,11 +67,6 @@ class Taylor(Interpreter[Series]):
     @override
     def title(self) -> str:
         return "jet"
-
-    @property
-    @override
-    def cache_key(self) -> Hashable:
-        return self.order
 
     @property
     @override
