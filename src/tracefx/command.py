@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 import sys
+import traceback
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from types import ModuleType
 from typing import Any, Final, final
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.core.settings import TRACEBACK_FILTERING
+from tracefx.core.source_location import is_internal_file
 from tracefx.core.version import __version__
 from tracefx.errors import ParseError
 from tracefx.pictures import show
@@ -101,7 +104,14 @@ def _show(options: argparse.Namespace) -> int:
             raise UsageError(f"{options.target} is a program: pass no types for it")
     else:
         raise UsageError(f"{options.target} is neither a function nor a program: {subject!r}")
-    page = show(subject, *args, steps=_steps(options), title=options.title)
+    steps = _steps(options)
+    try:
+        page = show(subject, *args, steps=steps, title=options.title)
+    except Exception as error:
+        if TRACEBACK_FILTERING.value == "off":
+            raise
+        message = "".join(traceback.format_exception_only(error)).rstrip()
+        raise UsageError(f"{options.target} raises an error{_location(error)}\n{message}") from None
     if options.output == "-":
         sys.stdout.write(page.html)
         return 0
@@ -114,6 +124,12 @@ def _show(options: argparse.Namespace) -> int:
     if options.open:
         webbrowser.open(path.resolve().as_uri())
     return 0
+
+
+def _location(error: Exception) -> str:
+    """Returns the innermost line of the user's code in the traceback of an error, as ` at file:line (function)`."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not is_internal_file(f.filename)]
+    return f" at {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].name})" if frames else ""
 
 
 def _steps(options: argparse.Namespace) -> list[str]:

@@ -8,7 +8,7 @@ from tracefx import numpy
 from tracefx.core.abstract_array import NUMPY
 from tracefx.core.backend import BACKEND, PLUGINS, Backend, Plugins
 from tracefx.core.device import MEMORY
-from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML, ClosedJaxpr, Jaxpr
+from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML
 from tracefx.core.values import ARRAY_IMPORTER
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
 from tracefx.text.printer import format_jaxpr
@@ -30,7 +30,7 @@ def _load_plugins() -> Plugins:
     return JaxPlugins()
 
 
-def _load_notebook() -> Callable[[Jaxpr | ClosedJaxpr], str]:
+def _load_notebook() -> Callable[[object], str | None]:
     """Loads the HTML representation of programs, for the first one that a notebook displays."""
     from tracefx.pictures import notebook_html
 

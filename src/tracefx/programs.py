@@ -20,6 +20,7 @@ from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import Var as Var
 from tracefx.core.literal import Literal as Literal
 from tracefx.core.primitive import Primitive
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.passes.check import check_jaxpr as check_jaxpr
 from tracefx.passes.cse import cse as cse
 from tracefx.passes.dce import dce as dce
@@ -28,6 +29,7 @@ from tracefx.serialization.digest import executable_key as executable_key
 from tracefx.text import parser
 
 
+@api_boundary
 def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
     """Parses the text of a jaxpr.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -151,6 +152,7 @@ def test_user_defined_cost_rules() -> None:
     assert count(lambda x: fnp.sin(x * x), rules=alone)(X).flops == 1
     assert alone.rule_for(Add) is None
     assert repr(alone) == "<CostRules for Mul>"
+    assert re.fullmatch(r"<CostRules for \w+, \w+, \w+, \d\d more>", repr(COST_RULES))
 
 
 def test_invalid_cost_rules_are_refused() -> None:
@@ -198,6 +200,11 @@ def program_cost() -> Cost:
             in (d,) }"""
         )
     )
+
+
+def test_costs_are_displayed_as_reports() -> None:
+    cost = count(lambda x: fnp.sin(x * x))(X)
+    assert repr(cost) == str(cost) == cost.report()
 
 
 def test_full_text_of_a_report() -> None:

@@ -6,6 +6,7 @@ import builtins
 import functools
 import io
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from tracefx import lax
 from tracefx.core.handler import current
 from tracefx.errors import HandlerStateError
 from tracefx.handlers import Report, RichBars, count, progress
+from tracefx.handlers.progress_reporting import plain_bars
 from tracefx.testing import check_interpretation
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 
@@ -477,7 +479,9 @@ def test_keyboard_interrupt_ends_a_compiled_loop(name: str, reports: Reports) ->
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_import_error_says_how_to_install_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the import of rich fail."""
     real = builtins.__import__
 
     def import_without_rich(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -486,9 +490,60 @@ def test_import_error_says_how_to_install_rich(monkeypatch: pytest.MonkeyPatch) 
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", import_without_rich)
+
+
+@pytest.mark.usefixtures("without_rich")
+def test_import_error_says_how_to_install_rich() -> None:
     with pytest.raises(ImportError, match=r"pip install rich"):
-        progress(sum_with_scan)
+        RichBars()
     progress(sum_with_scan, show=lambda report: None)(0.0)
+
+
+@pytest.mark.usefixtures("without_rich")
+def test_bars_without_rich_are_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    progress(fx.jit(sum_with_scan))(0.0)
+    *_, last = capsys.readouterr().err.split("\r")
+    line = sum_with_scan.__code__.co_firstlineno + 1
+    assert re.fullmatch(rf"scan test_progress\.py:{line} \[#{{20}}\] 1000/1000 0:00:\d\d *\n", last)
+
+
+@pytest.mark.usefixtures("without_rich")
+def test_plain_bars_of_nested_loops_share_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plain_bars, "REFRESH_SECONDS", -1.0)
+    bars = progress()
+    with bars:
+        fx.jit(nested)(0.0)
+    drawn = capsys.readouterr().err
+    assert drawn.count("\n") == 1
+    first, *_ = [line for line in drawn.split("\r") if "   scan" in line]
+    bar = r"scan test_progress\.py:\d+ \[[#-]{20}\]"
+    assert re.match(rf"{bar} \d/7 .*   {bar} \d+/200", first)
+
+
+@pytest.mark.usefixtures("without_rich")
+def test_plain_bars_of_unknown_length(capsys: pytest.CaptureFixture[str]) -> None:
+    progress(fx.jit(count_with_while))(1000.0)
+    drawn = capsys.readouterr().err.split("\r")
+    assert re.search(r":\d+ 64 0:00:\d\d", drawn[1])
+    assert "] 1000/1000 " in drawn[-1]
+
+
+@pytest.mark.usefixtures("without_rich")
+def test_plain_line_ends_after_an_exception(capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(x: fx.Array) -> fx.Array:
+        fx.debug.callback(fail)
+        return x
+
+    def fail() -> None:
+        raise ValueError("callback")
+
+    f = progress(fx.jit(lambda x: lax.fori_loop(0, 100, lambda i, x: lax.cond(i == 50, fails, lambda x: x, x), x)))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="callback"):
+            f(1.0)
+        assert capsys.readouterr().err.endswith("\n")
 
 
 # ------------------------------------------------------------------ refused arguments

@@ -109,6 +109,23 @@ def test_invalid_arguments_print_an_error(
     assert message in stderr
 
 
+def test_errors_of_the_function_are_messages(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert main(["show", "shown_here:loss", "{'w': f32[3,4], 'b': f32[5]}", "f32[2,3]"]) == 2
+    first, message = capsys.readouterr().err.splitlines()
+    assert first == f"tracefx show: shown_here:loss raises an error at {folder / 'shown_here.py'}:6 (loss)"
+    assert "BroadcastError: add: shapes (2, 4), (5,) do not broadcast together" in message
+    assert main(["show", "shown_here:Model.call", "f32[3]", "--grad"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "tracefx show: shown_here:Model.call raises an error",
+        "TypeError: grad of call: the function must return a scalar, got f32[3]; sum it, or use vjp or jacrev",
+    ]
+
+
+def test_errors_of_the_function_are_raised_without_filtering() -> None:
+    with tracefx.traceback_filtering("off"), pytest.raises(TypeError, match="must return a scalar"):
+        main(["show", "shown_here:Model.call", "f32[3]", "--grad"])
+
+
 def test_import_errors_in_the_module_are_raised(folder: Path) -> None:
     (folder / "lacking.py").write_text("import not_there_at_all\n", encoding="utf-8")
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):

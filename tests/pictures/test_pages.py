@@ -118,14 +118,55 @@ def test_save_and_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_programs_have_notebook_representations() -> None:
-    closed = fx.make_jaxpr(fnp.sin)(array(3))
-    for frame in (closed._repr_html_(), closed.jaxpr._repr_html_()):
-        elements = Elements(frame)
+    def wave(x: Array) -> Array:
+        return fnp.sin(x).sum()
+
+    closed = fx.make_jaxpr(fx.hessian(wave))(array(3))
+    traced = fx.jit(fnp.sin).trace(array(3))
+    lowered = traced.lower()
+    for program, expected in (
+        (closed, "<u>sin</u>"),
+        (closed.jaxpr, "<u>sin</u>"),
+        (traced, "<u>sin</u>"),
+        (lowered, "stablehlo.sine"),
+        (lowered.compile(), "ROOT"),
+    ):
+        html = program._repr_html_()
+        assert html is not None
+        elements = Elements(html)
         assert elements.names == ["iframe"]
         assert ("sandbox", "allow-scripts") in elements.attributes
         inner = dict(elements.attributes)["srcdoc"]
         assert inner is not None
-        assert "<u>sin</u>" in inner
+        assert expected in "".join(Elements(inner).texts if "<" not in expected else [inner])
+
+
+def test_notebooks_show_short_jaxprs_as_text() -> None:
+    closed = fx.make_jaxpr(lambda x: fnp.sin(x) * 2.0)(array(3))
+    assert closed._repr_html_() is None
+    assert closed.jaxpr._repr_html_() is None
+
+
+def test_show_accepts_lowered_and_compiled_calls() -> None:
+    lowered = fx.jit(loss).lower(*LOSS_ARGS)
+    assert show(lowered).title == "loss"
+    assert show(lowered).html == show(loss, *LOSS_ARGS, steps="stablehlo").html
+    assert show(lowered.compile()).html == show(loss, *LOSS_ARGS, steps="compiled").html
+    for given in (lowered, lowered.compile()):
+        with pytest.raises(TypeError, match=r"show: <loss .*> takes no arguments and steps"):
+            show(given, *LOSS_ARGS)
+        with pytest.raises(TypeError, match="takes no arguments and steps"):
+            show(given, steps="grad")
+
+
+def test_equations_that_the_compiler_drops_are_marked() -> None:
+    def square_mean(x: Array) -> Array:
+        return fnp.mean(fnp.tanh(x) ** 2)
+
+    page = show(square_mean, array(4), steps=["program", "grad"])
+    marked = re.findall(r'<div class="r k-\w+ dead".*?</div>', page.html)
+    assert re.findall(r"<u>(\w+)</u>", "".join(marked)) == ["integer_pow", "reduce_sum", "div"]
+    assert all("dropped by the compiler: no output depends on it" in row for row in marked)
 
 
 def test_show_accepts_functions_and_programs() -> None:

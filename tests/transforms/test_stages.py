@@ -142,3 +142,16 @@ def test_make_jaxpr_binds_named_axes() -> None:
         return [a.shape for a in closed.out_avals], [(o.shape, str(o.dtype)) for o in out]
 
     assert shapes(fx, fnp) == shapes(jax, jnp)
+
+
+def test_representations_are_short() -> None:
+    traced = fx.jit(fnp.sin).trace(fnp.ones(3))
+    for stage, name in ((traced, "traced"), (traced.lower(), "lowered"), (traced.lower().compile(), "compiled")):
+        assert repr(stage) == f"<sin {name}: (f32[3]) -> (f32[3])>"
+
+    def many(xs: list[fx.Array]) -> fx.Array:
+        return xs[0]
+
+    types = ", ".join(["f32[]"] * 6)
+    assert repr(fx.jit(many).trace([fnp.ones(())] * 50)) == f"<many traced: ({types}, 44 more) -> (f32[])>"
+    assert repr(fx.jit(many).trace([fnp.ones(())] * 7)) == f"<many traced: ({types}, f32[]) -> (f32[])>"

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias, TypeGuard, TypeVar, cast, final
+from typing import Final, TypeAlias, TypeGuard, TypeVar, final
 
 import numpy as np
 from attrs import frozen
@@ -20,7 +19,7 @@ from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.numpy_methods import numpy_function, numpy_method, numpy_method_named
+from tracefx.core.numpy_methods import numpy_function, numpy_method, numpy_method_named, numpy_operator
 from tracefx.core.sharding import DeviceOrSharding, ShardIndex
 
 ArrayLike: TypeAlias = indexed_updates.Like["Array"]
@@ -56,19 +55,7 @@ def is_convertible(x: object) -> TypeGuard[ArrayLike]:
 
 
 def _operator(name: str, *, reflected: bool = False) -> Callable[[M], M]:
-    """A decorator that implements a binary operator by a function of `tracefx.numpy`, for operands it accepts."""
-    function: LateBound[Callable[..., object]] = numpy_function(name)
-
-    def operator(self: Array, other: object) -> object:
-        return function.value(self, other) if is_convertible(other) else NotImplemented
-
-    def reflected_operator(self: Array, other: object) -> object:
-        return function.value(other, self) if is_convertible(other) else NotImplemented
-
-    def implement(declaration: M) -> M:
-        return cast(M, functools.wraps(declaration)(reflected_operator if reflected else operator))
-
-    return implement
+    return numpy_operator(name, is_convertible, reflected=reflected)
 
 
 _EQUAL: Final[LateBound[_ArrayFunction]] = numpy_function("equal")

@@ -33,6 +33,7 @@ from tracefx.core.eager_cache import EagerCache
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import Provenance, at_location
+from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.errors import ConcretizationError, EscapedTracerError, HandlerStateError
 
@@ -378,7 +379,11 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     >>> y
     Array(0., dtype=float32, weak_type=True)
     """
-    return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
+    try:
+        return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
+    except Exception as error:
+        filter_traceback(error)
+        raise
 
 
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
@@ -395,21 +400,25 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
     >>> bind1(Sin(), 0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    handler = CURRENT.get()
-    if handler.evaluates:
+    try:
+        handler = CURRENT.get()
+        if handler.evaluates:
+            for a in args:
+                if type(a) is not ConcreteArray and type(a) is not Literal:
+                    break
+            else:  # fast path: all operands are concrete
+                (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
+                return out if type(out) is ConcreteArray else as_array(out)
+        values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
         for a in args:
-            if type(a) is not ConcreteArray and type(a) is not Literal:
+            if not isinstance(a, Array) and type(a) is not Literal:
+                values = [as_value(a) for a in args]
                 break
-        else:  # fast path: all operands are concrete
-            (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
-            return out if type(out) is ConcreteArray else as_array(out)
-    values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
-    for a in args:
-        if not isinstance(a, Array) and type(a) is not Literal:
-            values = [as_value(a) for a in args]
-            break
-    (out,) = handler.bind(prim, values)
-    return out if isinstance(out, Array) else as_array(out)
+        (out,) = handler.bind(prim, values)
+        return out if isinstance(out, Array) else as_array(out)
+    except Exception as error:
+        filter_traceback(error)
+        raise
 
 
 def as_array(x: object) -> Array:

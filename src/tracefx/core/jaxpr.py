@@ -195,7 +195,7 @@ class Jaxpr(StrictlyEqual):
     def __str__(self) -> str:
         return self.text()
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return NOTEBOOK_HTML.value(self)
 
     def closed(self) -> Jaxpr:
@@ -268,7 +268,7 @@ class ClosedJaxpr:
         """
         return self.jaxpr.text(style, width)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return NOTEBOOK_HTML.value(self)
 
     @override
@@ -297,8 +297,8 @@ class JaxprFormatter(Protocol):
 
 
 JAXPR_FORMATTER: Final[LateBound[JaxprFormatter]] = LateBound("the printer of jaxprs")
-NOTEBOOK_HTML: Final[LateBound[Callable[[Jaxpr | ClosedJaxpr], str]]] = LateBound("the notebook display of jaxprs")
-"""Formats a jaxpr as HTML."""
+NOTEBOOK_HTML: Final[LateBound[Callable[[object], str | None]]] = LateBound("the notebook display of programs")
+"""Formats a jaxpr or a stage of a jitted call as HTML; returns None for a program whose text is short."""
 
 
 def _content(const: Value) -> Hashable:

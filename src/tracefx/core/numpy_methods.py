@@ -1,4 +1,4 @@
-"""Decorators of methods that call functions of `tracefx.numpy`, a later layer, which is loaded at the first call."""
+"""Decorators of methods and operators that call functions of `tracefx.numpy`, which is loaded at the first call."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from tracefx.core.abstract_array import NUMPY
+from tracefx.core.abstract_array import NUMPY, AbstractArray
 from tracefx.core.late_binding import LateBound
+from tracefx.core.traceback_filtering import filter_traceback
 
 M = TypeVar("M", bound=Callable[..., object])
 
@@ -30,7 +31,11 @@ def numpy_method(declaration: M, name: str | None = None) -> M:
 
     @functools.wraps(declaration)
     def method(*args: object, **kwargs: object) -> object:
-        return function.value(*args, **kwargs)
+        try:
+            return function.value(*args, **kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
 
     return cast(M, method)
 
@@ -38,3 +43,33 @@ def numpy_method(declaration: M, name: str | None = None) -> M:
 def numpy_method_named(name: str) -> Callable[[M], M]:
     """A decorator like `numpy_method` for a method whose name differs from that of the function."""
     return functools.partial(numpy_method, name=name)
+
+
+def numpy_operator(name: str, accepts: Callable[[object], bool], *, reflected: bool = False) -> Callable[[M], M]:
+    """A decorator that implements a binary operator by a function of `tracefx.numpy`.
+
+    Args:
+        name: The name of the function.
+        accepts: Whether the function accepts an object as the other operand; otherwise the operator does not apply.
+        reflected: Whether the array is the right operand.
+    """
+    function: LateBound[Callable[..., object]] = numpy_function(name)
+
+    def operator(self: AbstractArray, other: object) -> object:
+        try:
+            return function.value(self, other) if accepts(other) else NotImplemented
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    def reflected_operator(self: AbstractArray, other: object) -> object:
+        try:
+            return function.value(other, self) if accepts(other) else NotImplemented
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    def implement(declaration: M) -> M:
+        return cast(M, functools.wraps(declaration)(reflected_operator if reflected else operator))
+
+    return implement

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, final
 
 from attrs import define, field, frozen
 
@@ -200,6 +200,26 @@ def parse_bool(text: str) -> bool:
 X64: Final = Setting("enable_x64", False, "TRACEFX_ENABLE_X64", parse_bool)
 DISABLE_JIT: Final = Setting("disable_jit", False, "TRACEFX_DISABLE_JIT", parse_bool)
 
+TracebackFiltering: TypeAlias = Literal["off", "filtered"]
+
+
+def parse_traceback_filtering(text: str) -> TracebackFiltering:
+    """Parses the mode of traceback filtering. Raises ValueError for another text.
+
+    >>> parse_traceback_filtering(" OFF ")
+    'off'
+    """
+    match text.strip().lower():
+        case "off" | "filtered" as mode:
+            return mode
+        case _:
+            raise ValueError("allowed are off, filtered (in either case); unset it for the default")
+
+
+TRACEBACK_FILTERING: Final[Setting[TracebackFiltering]] = Setting(
+    "traceback_filtering", "filtered", "TRACEFX_TRACEBACK_FILTERING", parse_traceback_filtering
+)
+
 
 def enable_x64(enabled: bool = True) -> Override[bool]:
     """Returns a context manager in which default dtypes are 64 bits wide.
@@ -252,6 +272,28 @@ def disable_jit(disable: bool = True) -> Override[bool]:
     x is 3
     """
     return DISABLE_JIT.override(_checked_bool("disable_jit", disable))
+
+
+def traceback_filtering(mode: TracebackFiltering) -> Override[TracebackFiltering]:
+    """Returns a context manager that determines whether tracebacks show the frames of tracefx.
+
+    Filtering changes only the tracebacks of an exception and of those that it is chained to. The process default is the
+    environment variable `TRACEFX_TRACEBACK_FILTERING`; without it, tracebacks are filtered.
+
+    Args:
+        mode: `"filtered"` removes the frames of tracefx from the tracebacks of errors that leave its functions, except
+            for one entry, which says so; `"off"` keeps them.
+
+    Raises:
+        ValueError: If `mode` is neither of these.
+
+    >>> with traceback_filtering("off"):
+    ...     TRACEBACK_FILTERING.value
+    'off'
+    """
+    if mode not in ("off", "filtered"):
+        raise ValueError(f"traceback_filtering takes 'off' or 'filtered', got {mode!r}")
+    return TRACEBACK_FILTERING.override(mode)
 
 
 @final

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -14,6 +15,7 @@ from attrs import evolve, frozen
 from typing_extensions import override
 
 _PACKAGE_DIR: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_GENERATED_METHODS: Final = re.compile(rf"<attrs generated \w+ {__name__.partition('.')[0]}\.")
 
 
 @final
@@ -171,6 +173,11 @@ def here() -> SourceLocation:
     location = source.resolve()
     enclosing = ENCLOSING_SCOPES.get()
     return evolve(location, scope=(*enclosing, *location.scope)) if enclosing else location
+
+
+def is_internal_file(file: str) -> bool:
+    """Whether code with this file name is part of tracefx; attrs gives the methods that it generates special names."""
+    return file in _INTERNAL_FILES or file.startswith(_PACKAGE_DIR) or _GENERATED_METHODS.match(file) is not None
 
 
 def library_call_location(f: Callable[..., object]) -> SourceLocation | None:

@@ -231,9 +231,9 @@ class ExplainedLine:
 
 
 @final
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Explanation(Generic[R_co]):
-    """The result of an explained call and all of its operations.
+    """The result of an explained call and all of its operations; displayed as the operations of each source line.
 
     Attributes:
         out: the result of the function.
@@ -282,7 +282,7 @@ class Explanation(Generic[R_co]):
         return tuple([op for op in self.operations if condition(op)])
 
     @override
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         rows: list[str] = []
         function = None
         for line in self.lines:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, reject_out
 from tracefx.numpy.shapes import expand_dims, squeeze
 from tracefx.numpy.ufunc_methods import UfuncMethods
@@ -82,6 +83,7 @@ def vectorize(
     axes = None if signature is None else _parse_signature(signature)
 
     @functools.wraps(pyfunc)
+    @api_boundary
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         passed_on = [i for i, x in enumerate(args) if i in excluded or x is None]
         mapped = [i for i in range(len(args)) if i not in passed_on]

@@ -60,6 +60,17 @@ def dce(jaxpr: Jaxpr, used_outs: Sequence[bool] | None = None) -> Jaxpr:
     return _eliminate(jaxpr, used, 0)[0]
 
 
+def live_equations(jaxpr: Jaxpr) -> tuple[bool, ...]:
+    """Returns for each equation whether `dce` keeps it, apart from unused outputs of `Prunable` primitives."""
+    live = {x.index for x in jaxpr.outs if isinstance(x, Var)}
+    kept: list[bool] = []
+    for eqn in reversed(jaxpr.eqns):
+        kept.append(is_observable(eqn.prim) or any(v.index in live for v in eqn.outs))
+        if kept[-1]:
+            live |= {x.index for x in eqn.inputs if isinstance(x, Var)}
+    return tuple(reversed(kept))
+
+
 def prune(
     jaxpr: Jaxpr, used_outs: Sequence[bool] | None = None, keep: int | None = None
 ) -> tuple[Jaxpr, tuple[bool, ...]]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.pictures.page import Page as Page
 from tracefx.pictures.page import render_page
 from tracefx.pictures.stages import build_stages
-from tracefx.transforms.stages import TracedCall
+from tracefx.transforms.stages import CallInfo
 
 
+@api_boundary
 def show(
-    program: Callable[..., Any] | Jaxpr | ClosedJaxpr | TracedCall[..., Any],
+    program: Callable[..., Any] | Jaxpr | ClosedJaxpr | CallInfo,
     *args: Any,
     steps: str | Sequence[str | Callable[..., Any]] = ("program",),
     title: str | None = None,
@@ -28,7 +30,7 @@ def show(
 
     Args:
         program: a function, which is traced for `args` and `kwargs`; a `Jaxpr` or `ClosedJaxpr`; or the result of
-            `jit(f).trace(...)`.
+            `jit(f).trace(...)`, of its `lower()`, shown as StableHLO, or of `compile()`, shown as compiled.
         *args: arguments of the function: arrays, or shapes and dtypes (`ShapeDtypeStruct`).
         steps: what to show, side by side; each step is derived from the one before. `"program"`: the jaxpr, the
             default; `"grad"`: the jaxpr of the gradient; `"simplified"`: the result of `tracefx.rewriting.optimize`;
@@ -53,18 +55,28 @@ def show(
     return render_page(name if title is None else title, stages)
 
 
-def notebook_html(program: Jaxpr | ClosedJaxpr) -> str:
+_MAX_LINES_OF_TEXT: Final = 16
+
+
+def notebook_html(program: object) -> str | None:
     """Returns the HTML that a notebook displays for a program.
 
     Args:
-        program: The program.
+        program: A jaxpr, or a call of a jitted function that is traced, lowered or compiled.
 
     Returns:
-        An HTML fragment, which loads nothing.
+        An HTML fragment, which loads nothing; None for a jaxpr of a few lines, which is displayed as text.
+
+    Raises:
+        TypeError: If `program` is something else.
 
     >>> import tracefx as fx
     >>> program = fx.make_jaxpr(lambda x: [fx.numpy.sin(i * x) for i in range(20)])(1.0)
-    >>> "sin" in notebook_html(program)
+    >>> "sin" in (notebook_html(program) or "")
     True
     """
+    if not isinstance(program, Jaxpr | ClosedJaxpr | CallInfo):
+        raise TypeError(f"a notebook displays programs as HTML, got {program!r}")
+    if isinstance(program, Jaxpr | ClosedJaxpr) and program.text().count("\n") < _MAX_LINES_OF_TEXT:
+        return None
     return show(program)._repr_html_()

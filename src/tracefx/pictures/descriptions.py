@@ -23,6 +23,7 @@ from tracefx.handlers.cost_analysis.equation_costs import EquationCosts, scale_w
 from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, only_body
 from tracefx.handlers.cost_analysis.peak_memory import user_location
 from tracefx.handlers.cost_analysis.rules import COST_RULES
+from tracefx.passes.dce import live_equations
 from tracefx.pictures.operation_categories import OperationCategory, operation_category
 from tracefx.text.printer import format_eqn, scalar_text, variable_name
 
@@ -99,6 +100,8 @@ class EquationDescription:
     location: SourceLocation | None
     scope: tuple[str, ...]
     bodies: tuple[BodyDescription, ...]
+    is_dead: bool
+    """Whether the compiler drops it, since nothing uses its results or those of the equation around it."""
 
 
 @final
@@ -213,6 +216,7 @@ class _ProgramDescriber:
         names: Sequence[str] = (),
         unbounded: bool = False,
         given: tuple[VariableDescription | ConstantDescription, ...] = (),
+        is_dead: bool = False,
     ) -> BodyDescription:
         """Describes a body. `held` counts the live bytes at its begin, its inputs included."""
         key, self._bodies = self._bodies, self._bodies + 1
@@ -231,7 +235,9 @@ class _ProgramDescriber:
 
         inputs = tuple([variables[v.index] for v in jaxpr.invars])
         lines = []
-        for eqn, level in zip(jaxpr.eqns, self._costs.memory.timeline(jaxpr, dying), strict=True):
+        timeline = self._costs.memory.timeline(jaxpr, dying)
+        for eqn, level, is_live in zip(jaxpr.eqns, timeline, live_equations(jaxpr), strict=True):
+            drops = is_dead or not is_live
             operands = tuple([operand(x) for x in eqn.inputs])
             variables |= {v.index: variable(v) for v in eqn.outs}
             number, self._number = self._number, self._number + 1
@@ -251,7 +257,8 @@ class _ProgramDescriber:
                     held + level.after,
                     user_location(eqn.source),
                     () if eqn.source is None else eqn.source.scope,
-                    self._inside(eqn, operands, number, level.last, held + level.during, runs, counted),
+                    self._inside(eqn, operands, number, level.last, held + level.during, runs, counted, drops),
+                    drops,
                 )
             )
         outs = tuple([operand(x) for x in jaxpr.outs])
@@ -276,6 +283,7 @@ class _ProgramDescriber:
         during: int,
         runs: int,
         counted: bool,
+        is_dead: bool,
     ) -> tuple[BodyDescription, ...]:
         prim = eqn.prim
         jaxprs = prim.jaxprs() if isinstance(prim, HasSubjaxprs) else ()
@@ -296,7 +304,9 @@ class _ProgramDescriber:
             unbounded = isinstance(prim, While) and prim.max_steps is None
             given = _outer_operands(prim, i, jaxpr, operands)
             descriptions.append(
-                self._body(label, jaxpr, mask, held, runs * count, counts, unbounded=unbounded, given=given)
+                self._body(
+                    label, jaxpr, mask, held, runs * count, counts, unbounded=unbounded, given=given, is_dead=is_dead
+                )
             )
         return tuple(descriptions)
 

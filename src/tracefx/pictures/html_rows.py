@@ -114,6 +114,9 @@ class ProgramRows:
         at = "" if source is None else f' data-s="{source}"'
         peak = " peak" if line.number == self._highest else ""
         fold = '<a class="t" role="button" tabindex="-1" aria-label="fold or unfold"></a>' if line.bodies else ""
+        dead, note = "", ""
+        if line.is_dead:
+            dead, note = " dead", ' <small class="un">dropped by the compiler: no output depends on it</small>'
         params = f"<q>{text(line.params)}</q>" if line.params else ""
         outs = _abbreviated([self._binder(v) for v in line.results], _MAX_RESULTS) or "()"
         operands = _abbreviated([self._operand(x) for x in line.operands], _MAX_OPERANDS)
@@ -126,9 +129,9 @@ class ProgramRows:
         ]
         bars = "".join([f'<span class="{kind}" style="--w:{width}">{amount}</span>' for kind, width, amount in cells])
         return (
-            f'<{tag} class="r k-{line.category}{peak}" id="e{self._prefix}-{line.number}"{at} tabindex="-1">'
+            f'<{tag} class="r k-{line.category}{peak}{dead}" id="e{self._prefix}-{line.number}"{at} tabindex="-1">'
             f'<span class="n">{line.number + 1}</span>'
-            f"<code>{fold}{outs} = <u>{text(line.op)}</u>{params} {operands}</code>"
+            f"<code>{fold}{outs} = <u>{text(line.op)}</u>{params} {operands}{note}</code>"
             f"{bars}</{tag}>"
         )
 

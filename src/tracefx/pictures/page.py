@@ -266,7 +266,7 @@ def _script_data(i: int, stage: ProgramStage, sources: SourceFiles) -> dict[str,
         "graphs": graphs,
         "bodies": bodies,
         "types": list(types),
-        "kinds": [line.category for line in program.lines()],
+        "kinds": [f"{line.category} dead" if line.is_dead else line.category for line in program.lines()],
     }
 
 

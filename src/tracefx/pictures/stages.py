@@ -19,7 +19,7 @@ from tracefx.transforms.arguments import argument_names, fun_name, require_calla
 from tracefx.transforms.gradients import grad
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
 from tracefx.transforms.shape_dtype_struct import flatten_avals
-from tracefx.transforms.stages import TracedCall
+from tracefx.transforms.stages import CompiledCall, LoweredCall, TracedCall
 
 StageSpec: TypeAlias = str | Callable[..., Any]
 STAGE_NAMES: Final = ("program", "grad", "simplified", "stablehlo", "compiled")
@@ -52,6 +52,12 @@ def build_stages(
     subject: object, args: Sequence[Any], kwargs: Mapping[str, Any], steps: Sequence[StageSpec]
 ) -> tuple[str, tuple[ProgramStage, ...]]:
     """Returns the name of the program and its stages."""
+    if isinstance(subject, LoweredCall | CompiledCall):
+        if args or kwargs or tuple(steps) != ("program",):
+            raise TypeError(f"show: {subject!r} takes no arguments and steps; pass the function for these")
+        if isinstance(subject, LoweredCall):
+            return subject.trace.name, (_stablehlo(subject.as_text(debug_info=True)),)
+        return subject.trace.name, (_compiled(subject.as_text()),)
     start = _subject(subject, args, kwargs)
     chosen = [step for each in steps for step in (_available_stages(start, args) if each == "all" else [each])]
     return start.name, tuple(_stages(start, args, kwargs, chosen))
@@ -85,11 +91,9 @@ def _stages(
             about = "after tracefx.rewriting.optimize"
             yield ProgramStage("simplified", about, describe_program(subject.program, subject.names))
         elif step == "stablehlo":
-            text = subject.lower().text(True)
-            yield ProgramStage("StableHLO", "input of XLA", None, stablehlo_lines(text))
+            yield _stablehlo(subject.lower().text(True))
         elif step == "compiled":
-            text = subject.lower().compile({}).text()
-            yield ProgramStage("compiled", "output of XLA", None, hlo_lines(text))
+            yield _compiled(subject.lower().compile({}).text())
         elif step == "grad" or callable(step):
             transform = grad if step == "grad" else step
             assert callable(transform)
@@ -104,6 +108,14 @@ def _stages(
         else:
             known = ", ".join(map(repr, STAGE_NAMES))
             raise ValueError(f"show: there is no step {step!r}; there are {known}, and transformations like fx.vmap")
+
+
+def _stablehlo(text: str) -> ProgramStage:
+    return ProgramStage("StableHLO", "input of XLA", None, stablehlo_lines(text))
+
+
+def _compiled(text: str) -> ProgramStage:
+    return ProgramStage("compiled", "output of XLA", None, hlo_lines(text))
 
 
 def _optimized(program: Jaxpr | ClosedJaxpr) -> Jaxpr | ClosedJaxpr:

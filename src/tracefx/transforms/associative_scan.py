@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from tracefx.core.array import Array
 from tracefx.core.handler import as_array
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.shape.slicing import rev
 from tracefx.ops.shape.slicing import slice as cut
@@ -18,6 +19,7 @@ from tracefx.transforms.body_tracing import raise_structure_mismatch
 T = TypeVar("T")
 
 
+@api_boundary
 def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, axis: int = 0) -> T:
     """Computes `[a, fn(a, b), fn(fn(a, b), c), ...]` for the elements of `elems` along an axis (a prefix sum or scan).
 

@@ -18,6 +18,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.settings import X64
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
@@ -47,6 +48,7 @@ def pure_callback(
     vmap_method: VmapMethod | None = None,
     **kwargs: PyTree,
 ) -> Any: ...
+@api_boundary
 def pure_callback(
     callback: Callable[..., object],
     result_shape_dtypes: PyTree,
@@ -118,6 +120,7 @@ def io_callback(
     ordered: bool = False,
     **kwargs: PyTree,
 ) -> Any: ...
+@api_boundary
 def io_callback(
     callback: Callable[..., object],
     result_shape_dtypes: PyTree,
@@ -217,6 +220,7 @@ def debug_callback(
 ) -> None: ...
 @overload
 def debug_callback(*, ordered: bool = False, partitioned: bool = False) -> Callable[..., None]: ...
+@api_boundary
 def debug_callback(
     callback: Callable[..., object] | None = None,
     *args: object,
@@ -283,6 +287,7 @@ def debug_print(
 def debug_print(
     *, ordered: bool = False, partitioned: bool = False, skip_format_check: bool = False
 ) -> Callable[..., None]: ...
+@api_boundary
 def debug_print(
     fmt: str | None = None,
     *args: object,

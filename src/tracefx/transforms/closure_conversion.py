@@ -11,6 +11,7 @@ from typing_extensions import ParamSpec
 from tracefx.core import dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, current
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
@@ -22,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@api_boundary
 def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callable[..., R], list[Any]]:
     """Converts a function with closed-over values to one that takes them as additional arguments.
 

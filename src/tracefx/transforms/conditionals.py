@@ -15,6 +15,7 @@ from tracefx.core.array import is_arraylike
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind, bind1
 from tracefx.core.settings import DISABLE_JIT
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.elementwise.selection import clamp
@@ -45,6 +46,7 @@ def cond(pred: Any, true_fun: Callable[[A], R], false_fun: Callable[[A], R], *, 
 def cond(
     pred: Any, true_operand: A, true_fun: Callable[[A], R], false_operand: B, false_fun: Callable[[B], R], /
 ) -> R: ...
+@api_boundary
 def cond(pred: Any, *given: Any, operand: Any = MISSING, **named: Any) -> Any:
     """Returns `true_fun(*operands)` if `pred` is true, otherwise `false_fun(*operands)`. Only one of them runs.
 
@@ -143,9 +145,8 @@ def _parse_cond_arguments(
 def switch(index: Any, branches: Sequence[Callable[P, R]], *operands: P.args, **none: P.kwargs) -> R: ...
 @overload
 def switch(index: Any, branches: Sequence[Callable[[A], R]], *, operand: A) -> R: ...
-def switch(  # type: ignore[misc]  # an overload may not omit P.kwargs, which is empty
-    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = MISSING
-) -> Any:
+@api_boundary  # type: ignore[misc]  # an overload may not omit P.kwargs, which is empty
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = MISSING) -> Any:
     """Returns `branches[index](*operands)`. Only the chosen function runs.
 
     It computes the same as this function, but `index` may be traced:
@@ -237,6 +238,7 @@ def _require_matching_branches(
         )
 
 
+@api_boundary
 def platform_dependent(*args: Any, default: Callable[..., R] | None = None, **per_platform: Callable[..., R]) -> R:
     """Calls the function for the platform on which the program runs: `platform_dependent(x, cpu=f, default=g)`.
 

@@ -12,6 +12,7 @@ from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_batching import CustomVmapCall
 from tracefx.core.handler import bind, current
 from tracefx.core.primitive import MappedAxis
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.interpreters.stage import stage
@@ -84,6 +85,7 @@ class custom_vmap(CustomFunction[P, R]):
         return vmap_rule
 
     @override
+    @api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         vmap_rule = self.vmap_rule
         if vmap_rule is None:

@@ -19,6 +19,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.primitive import Tangent, Zero
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value, get_aval
 from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.ops.elementwise.elementwise import add_tangents
@@ -287,6 +288,7 @@ class custom_jvp(CustomFunction[P, R]):
         self.defjvp(jvp)
 
     @override
+    @api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         rule, symbolic = self.jvp, self.symbolic_zeros
         if rule is None:
@@ -459,6 +461,7 @@ class custom_vjp(CustomFunction[P, R]):
         self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, bool(symbolic_zeros)
 
     @override
+    @api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         fwd, bwd, symbolic = self.fwd, self.bwd, self.symbolic_zeros
         if fwd is None or bwd is None:

@@ -15,6 +15,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.errors import CotangentError
 from tracefx.interpreters.jvp import JVP, JVPTracer
@@ -70,6 +71,7 @@ def jvp(
 def jvp(fun: Callable[P, R], primals: list[Any], tangents: Sequence[Any], has_aux: No = False) -> tuple[R, R]: ...
 @overload
 def jvp(fun: Callable[P, tuple[R, X]], primals: list[Any], tangents: Sequence[Any], has_aux: Yes) -> tuple[R, R, X]: ...
+@api_boundary
 def jvp(
     fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:
@@ -166,6 +168,7 @@ class Jvp(HandlerTransform[Directional[H]]):
 def linearize(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tuple[R, Callable[[*Ts], R]]: ...
 @overload
 def linearize(fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes) -> tuple[R, Callable[[*Ts], R], X]: ...
+@api_boundary
 def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[Any, ...]:
     """Computes `fun(*primals)` and the derivative at that point, as a linear function.
 
@@ -218,6 +221,7 @@ def vjp(
 def vjp(
     fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes
 ) -> tuple[R, Callable[[R | ArrayLike], tuple[*Ts]], X]: ...
+@api_boundary
 def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[Any, ...]:
     """Computes `fun(*primals)` and the function from cotangents of its output to cotangents of its arguments.
 
@@ -298,6 +302,7 @@ class Pushforward(LinearFunction):
 
     __slots__ = ()
 
+    @api_boundary
     def __call__(self, *tangents: Any) -> Any:
         flat, tree = flatten_tangents(tangents, "the linear map: tangents")
         trees.require_same_structure("the linear map: tangents", self.in_tree, tree, "the primals", "the tangents")
@@ -311,6 +316,7 @@ class Pullback(LinearFunction):
 
     __slots__ = ()
 
+    @api_boundary
     def __call__(self, cotangents: Any, /) -> Any:
         flat, tree = flatten_tangents(cotangents, "the vjp function: cotangents")
         what = "the vjp function: cotangents"
@@ -329,6 +335,7 @@ class TransposedFunction(LinearFunction):
 
     __slots__ = ()
 
+    @api_boundary
     def __call__(self, cotangents: Any, /) -> Any:
         what = "the transposed function"
         flat, tree = flatten_tangents(cotangents, f"{what}: cotangents")
@@ -346,6 +353,7 @@ trees.register_pytree_node(Pullback, LinearFunction.tree_flatten, Pullback.tree_
 trees.register_pytree_node(TransposedFunction, LinearFunction.tree_flatten, TransposedFunction.tree_unflatten)
 
 
+@api_boundary
 def linear_transpose(fun: Callable[..., R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
     """Returns the transpose of a linear function, without evaluating the function.
 

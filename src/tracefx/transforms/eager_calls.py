@@ -38,6 +38,7 @@ from tracefx.core.literal import Literal, Scalar
 from tracefx.core.promotion import promote
 from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.source_location import SOURCE
+from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.core.values import ConcreteArray, Value, from_numpy, get_aval
 from tracefx.interpreters.stage import stage
 from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
@@ -146,42 +147,46 @@ def eager_cached(
     concrete, number_types, static_types = ConcreteArray, frozenset(_ONES), _STATIC
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not current().evaluates or (compiled and disable_jit.value):
-            return f(*args, **kwargs)
-        key: CacheKey = (f, x64.value)
-        operands: tuple[Any, ...] = ()
-        for a in args:
-            kind = type(a)
-            if kind is concrete:
-                key += (a.aval,)
-                operands += (a,)
-            elif kind in number_types and len(operands) < numbers:
-                key += (kind,)
-                operands += (a,)
-            elif kind in static_types or _is_static(a):
-                key += (kind, a)
-            elif isinstance(a, np.ndarray) and a.ndim:
-                x = from_numpy(a)
-                key += (x.aval,)
-                operands += (x,)
-            elif _is_sequence_of_arrays(a):
-                key += (tuple([x.aval for x in a]),)
-                operands += tuple(a)
-            else:
-                return without_plan(*args, **kwargs)
-        if kwargs:
-            for name, a in kwargs.items():
-                kind = type(a)
-                if kind not in static_types and not _is_static(a):
-                    return without_plan(*args, **kwargs)
-                key += (name, kind, a)
-        plan = get_plan(key) or make_plan(key, args, kwargs)
-        if plan is None:
-            return f(*args, **kwargs)
         try:
-            return plan(*operands)
-        except (OverflowError, IndexError):  # a number outside the range of its dtype, or an index out of bounds
-            return f(*args, **kwargs)
+            if not current().evaluates or (compiled and disable_jit.value):
+                return f(*args, **kwargs)
+            key: CacheKey = (f, x64.value)
+            operands: tuple[Any, ...] = ()
+            for a in args:
+                kind = type(a)
+                if kind is concrete:
+                    key += (a.aval,)
+                    operands += (a,)
+                elif kind in number_types and len(operands) < numbers:
+                    key += (kind,)
+                    operands += (a,)
+                elif kind in static_types or _is_static(a):
+                    key += (kind, a)
+                elif isinstance(a, np.ndarray) and a.ndim:
+                    x = from_numpy(a)
+                    key += (x.aval,)
+                    operands += (x,)
+                elif _is_sequence_of_arrays(a):
+                    key += (tuple([x.aval for x in a]),)
+                    operands += tuple(a)
+                else:
+                    return without_plan(*args, **kwargs)
+            if kwargs:
+                for name, a in kwargs.items():
+                    kind = type(a)
+                    if kind not in static_types and not _is_static(a):
+                        return without_plan(*args, **kwargs)
+                    key += (name, kind, a)
+            plan = get_plan(key) or make_plan(key, args, kwargs)
+            if plan is None:
+                return f(*args, **kwargs)
+            try:
+                return plan(*operands)
+            except (OverflowError, IndexError):  # a number outside the range of its dtype, or an index out of bounds
+                return f(*args, **kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
 
     return functools.update_wrapper(call, f)
 

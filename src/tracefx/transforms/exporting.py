@@ -25,6 +25,7 @@ from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import ParseError
 from tracefx.pytrees import trees
@@ -117,6 +118,7 @@ class Exported(Generic[P, R]):
         """The shardings of the leaves of the result; None where unspecified."""
         return boundary_shardings(self._trace.jaxpr)[1]
 
+    @api_boundary
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls the function. It can be transformed and traced, and is compiled once.
 
@@ -368,6 +370,7 @@ class _ProgramStripper:
 # ------------------------------------------------------------------ load
 
 
+@api_boundary
 def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Exported[..., Any]:
     """Returns the function that `Exported.serialize` wrote.
 

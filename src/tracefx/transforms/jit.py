@@ -20,6 +20,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.settings import DISABLE_JIT, SETTINGS, X64
 from tracefx.core.sharding import RequestedShardings
+from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 from tracefx.core.values import ConcreteArray, Value, jax_hint
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
@@ -127,28 +128,32 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # The fast path of a repeated call, where every 10 ns count.
-        fast_path = self._fast_path
-        if (
-            fast_path is None
-            or kwargs
-            or CURRENT.get() is not ROOT
-            or SETTINGS.get().values is not fast_path.settings
-            or len(given := (*fast_path.consts, *args) if fast_path.consts else args) != len(fast_path.avals)
-        ):
-            return self._call(args, kwargs)
-        buffers, avals, position = [], fast_path.avals, 0
-        for x in given:  # for one or two arguments, counting is faster than `zip` and `enumerate`
-            if type(x) is not ConcreteArray or x.aval is not avals[position] or x.buffer is None:
-                return (
-                    self._call(args, kwargs)
-                    if fast_path.program.uncommitted_run is None
-                    else self._call_uncommitted(fast_path, given, args)
-                )
-            buffers.append(x.buffer)
-            position += 1  # noqa: SIM113
-        if (run := fast_path.on_buffers) is not None:
-            return run(buffers)
-        return fast_path.output(fast_path.program(given))  # type: ignore[arg-type]  # arrays
+        try:
+            fast_path = self._fast_path
+            if (
+                fast_path is None
+                or kwargs
+                or CURRENT.get() is not ROOT
+                or SETTINGS.get().values is not fast_path.settings
+                or len(given := (*fast_path.consts, *args) if fast_path.consts else args) != len(fast_path.avals)
+            ):
+                return self._call(args, kwargs)
+            buffers, avals, position = [], fast_path.avals, 0
+            for x in given:  # for one or two arguments, counting is faster than `zip` and `enumerate`
+                if type(x) is not ConcreteArray or x.aval is not avals[position] or x.buffer is None:
+                    return (
+                        self._call(args, kwargs)
+                        if fast_path.program.uncommitted_run is None
+                        else self._call_uncommitted(fast_path, given, args)
+                    )
+                buffers.append(x.buffer)
+                position += 1  # noqa: SIM113
+            if (run := fast_path.on_buffers) is not None:
+                return run(buffers)
+            return fast_path.output(fast_path.program(given))  # type: ignore[arg-type]  # arrays
+        except Exception as error:
+            filter_traceback(error)
+            raise
 
     def _call_uncommitted(self, fast_path: FastPathProgram[R], given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
         """Calls a program on a device that does not share memory with the host.
@@ -335,6 +340,7 @@ class Jitted(Generic[P, R]):
 
     # ------------------------------------------------------------------ the stages, one at a time
 
+    @api_boundary
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> TracedCall[P, R]:
         """Traces the function, without compiling or running it.
 
@@ -370,6 +376,7 @@ class Jitted(Generic[P, R]):
             flatten,
         )
 
+    @api_boundary
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> LoweredCall[P, R]:
         """Traces the function and lowers it to StableHLO, without compiling or running it.
 
@@ -386,6 +393,7 @@ class Jitted(Generic[P, R]):
         """
         return self.trace(*args, **kwargs).lower()
 
+    @api_boundary
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Returns the shapes and dtypes of the outputs, without compiling or running the function.
 
@@ -403,6 +411,7 @@ class Jitted(Generic[P, R]):
         avals, in_tree = flatten_avals(dynamic, self._where)
         return trace_key(in_tree, tuple(avals), statics)
 
+    @api_boundary
     def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Explains why a call with these arguments would be traced again.
 

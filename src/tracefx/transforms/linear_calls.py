@@ -12,6 +12,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.primitive import Tangent
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import convert_value, instantiate
@@ -27,6 +28,7 @@ X = TypeVar("X")
 Y = TypeVar("Y")
 
 
+@api_boundary
 def linear_call(
     fun: Callable[[Res, X], Y], fun_transpose: Callable[[Res, Y], X], residual_args: Res, linear_args: X
 ) -> Y:

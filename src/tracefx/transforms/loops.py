@@ -14,6 +14,7 @@ from tracefx.core.avals import NOT_VARYING, join_vma, without_vma
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.settings import DISABLE_JIT
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import lt
@@ -27,6 +28,7 @@ from tracefx.transforms.scans import scan_adapted
 T = TypeVar("T")
 
 
+@api_boundary
 def while_loop(
     cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init_val: T, *, max_steps: int | None = None
 ) -> T:
@@ -182,6 +184,7 @@ def _run_in_python(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val
         val = body_fun(val)
 
 
+@api_boundary
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,

@@ -15,6 +15,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal, Scalar
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
@@ -66,6 +67,7 @@ _WINDOW_REDUCTIONS: Final[Mapping[object, type[WindowReduction]]] = MappingProxy
 )
 
 
+@api_boundary
 def reduce(
     operands: PyTree,
     init_values: PyTree,
@@ -112,6 +114,7 @@ def reduce(
     return _generic_reduction("reduce", computation, tree, arrays, starts, lambda jaxpr: Reduce(jaxpr, axes))
 
 
+@api_boundary
 def reduce_window(
     operand: PyTree,
     init_value: PyTree,

@@ -12,6 +12,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.source_location import at_location
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr, unzip_jaxpr
 from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable
 from tracefx.transforms.tracing import trace
@@ -30,6 +31,7 @@ class Residual:
         return f"{self.aval} {self.origin}"
 
 
+@api_boundary
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
     """Returns the values that reverse mode stores for the backward pass of `f` at these arguments.
 
@@ -69,6 +71,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
     return residuals
 
 
+@api_boundary
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Prints the result of `saved_residuals`, one line per value.
 

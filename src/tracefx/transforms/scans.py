@@ -10,6 +10,7 @@ from tracefx.core.array import Array
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import TracerIntegerConversionError
 from tracefx.ops.shape.shape import concatenate, stack
@@ -26,6 +27,7 @@ X = TypeVar("X")
 Y = TypeVar("Y")
 
 
+@api_boundary
 def scan(
     f: Callable[[C, X], tuple[C, Y]],
     init: C,
@@ -153,6 +155,7 @@ def scan_adapted(
 _scan_primitive: Final = memoize_on_object(Scan)
 
 
+@api_boundary
 def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     """Applies `f` to each slice of `xs` along the first axis, one after the other, and stacks the results.
 

@@ -11,6 +11,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, checked_axes, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Zero
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.elementwise.arithmetic import neg
@@ -33,6 +34,7 @@ A = TypeVar("A")
 Solver = Callable[[Callable[[T], T], T], Any]
 
 
+@api_boundary
 def custom_linear_solve(
     matvec: Callable[[T], T],
     b: T,
@@ -147,6 +149,7 @@ def _trace_solver(
     return traced, trees.structure(given[1] if has_aux else ())
 
 
+@api_boundary
 def custom_root(
     f: Callable[[T], T],
     initial_guess: T,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
-from attrs import field, frozen
-from typing_extensions import ParamSpec
+from attrs import frozen
+from typing_extensions import ParamSpec, override
 
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, CompiledProgram, LoweredProgram
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import Tracer
-from tracefx.core.jaxpr import ClosedJaxpr
+from tracefx.core.jaxpr import NOTEBOOK_HTML, ClosedJaxpr
 from tracefx.core.settings import as_compilation_cache
 from tracefx.core.sharding import RequestedShardings, Sharding
+from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
@@ -48,6 +49,7 @@ class ArgInfo:
 class CallInfo:
     """The arguments and outputs of a call; the base of all stages."""
 
+    _stage: ClassVar[str]
     trace: Trace
     in_tree: TreeDef
     donated: tuple[int, ...]
@@ -73,35 +75,48 @@ class CallInfo:
         """The structure of the output."""
         return self.trace.out_tree
 
+    @override
+    def __repr__(self) -> str:
+        types = f"({_few(self._input_avals)}) -> ({_few(self.trace.jaxpr.out_avals)})"
+        return f"<{self.trace.name} {self._stage}: {types}>"
+
+    def _repr_html_(self) -> str | None:
+        return NOTEBOOK_HTML.value(self)
+
     @property
     def _input_avals(self) -> tuple[ShapedArray, ...]:
         return self.trace.jaxpr.in_avals[len(self.trace.consts) :]
 
 
 @final
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class CompiledCall(CallInfo, Generic[P, R]):
     """A function compiled for one structure, shapes and dtypes of its arguments; `LoweredCall.compile` returns it.
 
     Calling it runs the program. It raises TypeError for arguments of another structure or type, and for tracers.
     """
 
+    _stage: ClassVar[str] = "compiled"
     program: CompiledProgram
     trace: Trace[R]
     in_tree: TreeDef
     donated: tuple[int, ...]
-    flatten: Callable[P, list[Value]] = field(repr=False)
+    flatten: Callable[P, list[Value]]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        values = self.flatten(*args, **kwargs)
-        for x in values:
-            if isinstance(x, Tracer):
-                raise TypeError(
-                    f"the compiled {self.trace.name} takes concrete values and cannot be transformed, but was called "
-                    f"with {x}: transform the jitted function instead"
-                )
-        outs: list[ConcreteArray] = self.program([*self.trace.consts, *values])
-        return self.trace.output(outs)
+        try:
+            values = self.flatten(*args, **kwargs)
+            for x in values:
+                if isinstance(x, Tracer):
+                    raise TypeError(
+                        f"the compiled {self.trace.name} takes concrete values and cannot be transformed, but was "
+                        f"called with {x}: transform the jitted function instead"
+                    )
+            outs: list[ConcreteArray] = self.program([*self.trace.consts, *values])
+            return self.trace.output(outs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
 
     def as_text(self) -> str:
         """Returns the HLO text of the program after optimization."""
@@ -141,16 +156,17 @@ class CompiledCall(CallInfo, Generic[P, R]):
 
 
 @final
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class LoweredCall(CallInfo, Generic[P, R]):
     """A function lowered to StableHLO for one structure, shapes and dtypes of its arguments."""
 
+    _stage: ClassVar[str] = "lowered"
     program: LoweredProgram
     trace: Trace[R]
     in_tree: TreeDef
     donated: tuple[int, ...]
     requested_shardings: RequestedShardings | None
-    flatten: Callable[P, list[Value]] = field(repr=False)
+    flatten: Callable[P, list[Value]]
 
     @property
     def out_info(self) -> PyTree:
@@ -186,6 +202,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
         """Returns XLA's estimates for one call, before optimization."""
         return self.program.cost_analysis()
 
+    @api_boundary
     def compile(
         self, compiler_options: CompilerOptions | None = None, *, cache: str | os.PathLike[str] | None = None
     ) -> CompiledCall[P, R]:
@@ -205,19 +222,20 @@ class LoweredCall(CallInfo, Generic[P, R]):
 
 
 @final
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class TracedCall(CallInfo, Generic[P, R]):
     """A function traced for one structure, shapes and dtypes of its arguments; `jit(f).trace` returns it.
 
     `in_tree` is the structure of the traced arguments.
     """
 
+    _stage: ClassVar[str] = "traced"
     trace: Trace[R]
     in_tree: TreeDef
     donated: tuple[int, ...]
     keep_unused: bool
     requested_shardings: RequestedShardings | None
-    flatten: Callable[P, list[Value]] = field(repr=False)
+    flatten: Callable[P, list[Value]]
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -239,6 +257,7 @@ class TracedCall(CallInfo, Generic[P, R]):
         """The name of the function."""
         return self.trace.name
 
+    @api_boundary
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> LoweredCall[P, R]:
         """Lowers the program to StableHLO.
 
@@ -260,6 +279,12 @@ class TracedCall(CallInfo, Generic[P, R]):
             platforms = require_platforms(lowering_platforms, "lower: lowering_platforms")
             program = backend.lower_for(jaxpr, name, platforms, self.keep_unused, self.requested_shardings)
         return LoweredCall(program, self.trace, self.in_tree, self.donated, self.requested_shardings, self.flatten)
+
+
+def _few(avals: Sequence[ShapedArray], count: int = 6) -> str:
+    """Returns the types as text, at most `count` of them."""
+    others = [f"{len(avals) - count} more"] if len(avals) > count + 1 else map(str, avals[count:])
+    return ", ".join([*map(str, avals[:count]), *others])
 
 
 def require_platforms(given: Sequence[str], what: str) -> tuple[str, ...]:

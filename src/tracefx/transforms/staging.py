@@ -13,6 +13,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import NamedAxis, current, handling
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.source_location import named_scope
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.pytrees.trees import PyTree
@@ -128,6 +129,7 @@ class MakeJaxpr(Transform):
 def eval_shape(fun: Callable[P, Array], *args: PyTree, **kwargs: PyTree) -> ShapeDtypeStruct: ...
 @overload
 def eval_shape(fun: Callable[P, object], *args: PyTree, **kwargs: PyTree) -> Any: ...
+@api_boundary
 def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> Any:
     """Returns the shapes and dtypes of the outputs of `fun`, without computing anything.
 

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from typing_extensions import override
 
+from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.transforms.transform import Transform
 
 
@@ -35,7 +36,11 @@ class TransformedFunction:
         self._call = call
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        try:
+            return self._call(*args, **kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
 
     def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else MethodType(self, instance)

@@ -65,9 +65,9 @@ def _freeze_by_line(rows: Mapping[SourceLocation | None, Work]) -> Mapping[Sourc
 
 
 @final
-@frozen
+@frozen(repr=False)
 class Cost:
-    """The cost of one call of a program, computed by `count`.
+    """The cost of one call of a program, computed by `count`; displayed as the tables of `report`.
 
     Attributes:
         name: the name of the program.
@@ -155,7 +155,7 @@ class Cost:
         return "\n".join(_report(self, listed))
 
     @override
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.report()
 
     @override

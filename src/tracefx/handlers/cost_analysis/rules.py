@@ -166,7 +166,9 @@ class CostRules:
 
     @override
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} for {', '.join(kind.__name__ for kind in self._rules)}>"
+        names = [kind.__name__ for kind in self._rules]
+        others = [f"{len(names) - 3} more"] if len(names) > 4 else names[3:]
+        return f"<{type(self).__name__} for {', '.join([*names[:3], *others])}>"
 
 
 def _own_cost(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:

@@ -107,9 +107,11 @@ class Policy:
 
     compute: DType = field(converter=_as_policy_dtype, validator=_require_float)
     narrow: PrimitiveClasses = field(
-        default=CONTRACTIONS, converter=_operations, validator=_require_operations, repr=False
+        factory=lambda: CONTRACTIONS, converter=_operations, validator=_require_operations, repr=False
     )
-    either: PrimitiveClasses = field(default=EITHER, converter=_operations, validator=_require_operations, repr=False)
+    either: PrimitiveClasses = field(
+        factory=lambda: EITHER, converter=_operations, validator=_require_operations, repr=False
+    )
     promote: Literal["widest", "narrowest"] = field(default="widest", validator=_require_promotion)
 
 

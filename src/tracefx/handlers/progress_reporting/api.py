@@ -13,6 +13,7 @@ from tracefx.core.handler import Handler, current, handling
 from tracefx.errors import HandlerStateError
 from tracefx.handlers.progress_reporting.interrupts import Interrupts
 from tracefx.handlers.progress_reporting.loops import Progress
+from tracefx.handlers.progress_reporting.plain_bars import PlainBars
 from tracefx.handlers.progress_reporting.reports import Report, ReportCallback
 from tracefx.handlers.progress_reporting.rich_bars import RichBars
 from tracefx.transforms.arguments import require_callable
@@ -67,6 +68,8 @@ class ProgressContext:
             if isinstance(bars, RichBars):
                 bars.acquire()
                 block.callback(bars.release)
+            elif isinstance(bars, PlainBars):
+                block.callback(bars.close)
             interrupts = block.enter_context(Interrupts())
             self._show.add(interrupts)
             block.callback(self._show.remove, interrupts)
@@ -118,7 +121,8 @@ def progress(
         fun: the function. Without it, the result is used as a context manager or decorator.
         every: report after this number of iterations instead.
         depth: how many levels of nested loops to report.
-        show: called with each `Report`. With the default, None, `rich` (`pip install rich`) draws progress bars.
+        show: called with each `Report`. With the default, None, progress bars are drawn by `rich` if it is installed,
+            else by plain characters.
 
     Returns:
         A function like `fun`; without `fun`, a `ProgressContext`.
@@ -126,7 +130,6 @@ def progress(
     Raises:
         TypeError: if `fun` or `show` is not callable.
         ValueError: if `every` or `depth` is not a positive integer.
-        ImportError: if `show` is None and `rich` is not installed.
     >>> from tracefx import lax
     >>> show = lambda report: print(report.done, "of", report.total)
     >>> f = progress(lambda x: lax.fori_loop(0, 50, lambda i, x: x * 2 % 7, x), every=25, show=show)
@@ -142,5 +145,12 @@ def progress(
         require_callable("progress: show", show)
     if fun is not None:
         require_callable("progress", fun)
-    bars = ProgressContext(ReportReceiver(RichBars() if show is None else show), every, depth)
+    bars = ProgressContext(ReportReceiver(_default_bars() if show is None else show), every, depth)
     return bars if fun is None else bars(fun)
+
+
+def _default_bars() -> ReportCallback:
+    try:
+        return RichBars()
+    except ImportError:  # rich is not installed
+        return PlainBars()

@@ -53,6 +53,11 @@ class LoopSite:
     location: SourceLocation
     depth: int
 
+    @property
+    def label(self) -> str:
+        """The name, and the file and line, as progress bars show them."""
+        return f"{self.name} {self.location.file.rpartition('/')[2]}:{self.location.line}"
+
     @override
     def __str__(self) -> str:
         return f"{self.name} in {self.location}"

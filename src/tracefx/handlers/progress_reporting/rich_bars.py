@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
+from tracefx.handlers.progress_reporting.plain_bars import REFRESH_SECONDS
 from tracefx.handlers.progress_reporting.reports import LoopSite, Report
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
-
-_REFRESH_SECONDS: Final = 0.1  # the least time between two refreshes of the terminal
 
 
 @final
@@ -34,8 +33,7 @@ class RichBars:
             from rich import progress  # imported here because most programs do not need it
         except ImportError as error:
             raise ImportError(
-                "progress draws bars with rich, which is not installed: pip install rich, or pass show=, a function "
-                "that is called with each report"
+                "RichBars draws with rich, which is not installed: pip install rich, or leave out show= for plain bars"
             ) from error
         self._rich = progress
         self._console = console
@@ -51,7 +49,7 @@ class RichBars:
             live, loop = self._open(), report.loop
             task = self._tasks.get(loop)
             if task is None:
-                task = self._tasks[loop] = live.add_task("  " * loop.depth + _description(loop), total=report.total)
+                task = self._tasks[loop] = live.add_task("  " * loop.depth + loop.label, total=report.total)
             elif loop not in self._running:
                 live.reset(task, total=report.total)
             total = report.done if report.finished else report.total
@@ -61,7 +59,7 @@ class RichBars:
             else:
                 self._running.add(loop)
             now = time.monotonic()
-            if report.finished or now - self._drawn > _REFRESH_SECONDS:
+            if report.finished or now - self._drawn > REFRESH_SECONDS:
                 live.refresh()
                 self._drawn = now
             if report.finished and not loop.depth and not self._users:
@@ -99,7 +97,3 @@ class RichBars:
         self._live = None
         self._tasks.clear()
         self._running.clear()
-
-
-def _description(loop: LoopSite) -> str:
-    return f"{loop.name} {loop.location.file.rpartition('/')[2]}:{loop.location.line}"

@@ -17,6 +17,7 @@ from tracefx.core.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
 from tracefx.interop.jax.converted_function import ConvertedFunction
@@ -67,6 +68,7 @@ class ToJax(ConvertedFunction[P, R]):
         self._export = Exporter(RULES, export_fallback, rules) if rules else _DEFAULT_EXPORTER
 
     @override
+    @api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         where = f"to_jax of {self._name}: arguments"
         dynamic, statics = self._static.split(where, args, kwargs)

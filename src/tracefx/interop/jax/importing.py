@@ -22,6 +22,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import (
     hi_primitives,
@@ -129,6 +130,7 @@ class FromJax(ConvertedFunction[P, R]):
         self._known = _IMPORTS.of(fun) if is_shared else BoundedCache[_Signature, _ImportedFunction](MAX_IMPORTS)
 
     @override
+    @api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         leaves, in_tree = jax.tree_util.tree_flatten((args, kwargs))
         values = [_leaf_value(leaf) for leaf in leaves]

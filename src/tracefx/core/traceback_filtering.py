@@ -1,0 +1,101 @@
+"""Traceback filtering: removes the frames of this package from the tracebacks of errors that leave it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import NoReturn, TypeVar, final
+
+from typing_extensions import ParamSpec
+
+from tracefx.core.settings import TRACEBACK_FILTERING
+from tracefx.core.source_location import is_internal_file
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@final
+class InternalFramesHidden(Exception):
+    """Raised for its traceback entry, which replaces those of internal frames; the source line is a note for users."""
+
+
+def filter_traceback(error: Exception) -> None:
+    """Removes internal frames from the tracebacks of an exception, its causes, contexts and members of its group.
+
+    One entry at the beginning, where the frames were, says how to see them. Nothing else of the exceptions changes. The
+    entry points of the package call it in an `except` clause that ends with `raise`, which adds no frame.
+
+    Args:
+        error: An exception that leaves the package. Unchanged if `traceback_filtering` is off.
+    """
+    if TRACEBACK_FILTERING.value == "off":
+        return
+    _filter_chain(error)
+    note = _note()
+    if note is not None:
+        error.__traceback__ = TracebackType(error.__traceback__, note.tb_frame, note.tb_lasti, note.tb_lineno)
+    # This frame lives as long as the traceback, as a caller of the note's frame. Its variables would make cycles.
+    del error, note
+
+
+def _filter_chain(error: BaseException) -> None:
+    """Removes internal frames from the tracebacks of an exception and of those that it refers to."""
+    pending: list[BaseException | None] = [error]
+    filtered: set[int] = set()
+    while pending:
+        e = pending.pop()
+        if e is None or id(e) in filtered:
+            continue
+        filtered.add(id(e))
+        e.__traceback__ = _without_internal_frames(e.__traceback__)
+        pending += (e.__cause__, e.__context__)
+        if isinstance(e, BaseExceptionGroup):
+            pending += e.exceptions
+
+
+def _without_internal_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """Returns the traceback without the frames of this package; the same object if it has none."""
+    entries: list[TracebackType] = []
+    entry = traceback
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    kept = [entry for entry in entries if not is_internal_file(entry.tb_frame.f_code.co_filename)]
+    if len(kept) == len(entries):
+        return traceback
+    rest: TracebackType | None = None
+    for entry in reversed(kept):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rest
+
+
+def _note() -> TracebackType | None:
+    """Returns the traceback entry that replaces those of internal frames."""
+    try:
+        _stand_for_internal_frames()
+    except InternalFramesHidden as hidden:
+        return hidden.__traceback__ and hidden.__traceback__.tb_next
+
+
+def _stand_for_internal_frames() -> NoReturn:
+    __tracebackhide__ = True  # for pytest and IPython, which show more of a frame than its line
+    raise InternalFramesHidden("set TRACEFX_TRACEBACK_FILTERING=off to see them")
+
+
+def api_boundary(f: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a public function that calls functions of the user: its errors have filtered tracebacks.
+
+    Functions whose calls take only microseconds have the `except` clause in their own code instead.
+    """
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return f(*args, **kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    return call
