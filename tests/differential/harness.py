@@ -73,7 +73,9 @@ Labelled: TypeAlias = tuple[str, Call]
 
 def values(record: Record) -> Mismatches:
     """Compares values, dtypes and weak types, eager and compiled; for the first call also eagerly in other dtypes."""
-    known = [*[(f"{c}", c) for c in (*record.calls, *record.values)], *_cast_all_operands(record)]
+    if record.types_only:
+        return []
+    known = _labelled_calls(record)
     if record.is_plain:
         return _plain_values(record, known)
     staged = len(known) if is_long_profile() else len(record.calls) + len(record.values)
@@ -108,6 +110,8 @@ def values(record: Record) -> Mismatches:
 def types(record: Record) -> Mismatches:
     """Compares result types of the first call in other dtypes, also for one operand at a time, without compilation."""
     changed = [*[(f"{c}", c) for c in record.typed], *_cast_single_operands(record)]
+    if record.types_only:
+        changed += _labelled_calls(record)
     expected = _jax_results(record, changed, lambda f: suppress_warnings(functools.partial(jax.eval_shape, f)))
     mismatches: Mismatches = []
     for (label, each), want in zip(changed, expected, strict=True):
@@ -115,6 +119,11 @@ def types(record: Record) -> Mismatches:
         if found := difference(got, want):
             mismatches.append(f"dtype {label}: {found}")
     return mismatches
+
+
+def _labelled_calls(record: Record) -> list[Labelled]:
+    """Returns all calls of a record, and the first one in other dtypes."""
+    return [*[(f"{c}", c) for c in (*record.calls, *record.values)], *_cast_all_operands(record)]
 
 
 def _jax_function(record: Record) -> Function:

@@ -37,15 +37,20 @@ def lax(name: str, *calls: Call, **kw: Any) -> Record:
     return record(name, *calls, module="lax", **kw)
 
 
+def types_only(name: str, *calls: Call, **kw: Any) -> Record:
+    return lax(name, *calls, types_only=True, **kw)
+
+
 def reducing(name: str, **kw: Any) -> Record:
     values = (call(EDGY, (1,)), call(EMPTY, (1,)), call(i32([3, 5], [6, -1]), (0,)), call(EMPTY, (0,)))
     refused = (call("a", (0,)), call(X, (3,)), call(X, (0, 0)), call(X, (0.5,)), call(X))
-    return lax(name, call(X, (1,)), call(X, (0, 2)), call(X, ()), call(Y, (0, 1)), values=values, refused=refused, **kw)
+    calls = (call(X, (1,)), call(X, (0, 2)), call(X, ()), call(Y, (0, 1)))
+    return types_only(name, *calls, values=values, refused=refused, **kw)
 
 
 def bitwise(name: str) -> Record:
     x = i32([3, 5], [6, -1])
-    return lax(
+    return types_only(
         name,
         call(x, (1,)),
         call(bools([True, False], [True, True]), (0,)),
@@ -55,7 +60,7 @@ def bitwise(name: str) -> Record:
 
 
 def arg_extreme(name: str) -> Record:
-    return lax(
+    return types_only(
         name,
         call(Y, 1, "int32"),
         call(X, 0, "int8"),
@@ -73,7 +78,7 @@ def arg_extreme(name: str) -> Record:
 
 def cumulative(name: str, **kw: Any) -> Record:
     integer_calls = kw.pop("integer_calls", ())
-    return lax(
+    return types_only(
         name,
         call(Y, 1),
         call(Y, 0, True),
@@ -102,7 +107,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call(2.0, ()), call(EMPTY, (1, 0))],
         refused=[call(Y, (0, 0)), call(Y, (0,)), call(Y, (0, 2)), call("a", ()), call(Y, (-1, 0))],
     ),
-    lax(
+    types_only(
         "broadcast",
         call(ROW, (2,)),
         call(Y, (2, 1)),
@@ -124,21 +129,21 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ROW, (-1, 3), (1,)),
         ],
     ),
-    lax(
+    types_only(
         "squeeze",
         call(X[:1], (0,)),
         call(X[:1, :1], (0, -2)),
         call(ROW, ()),
         refused=[call(Y, (0,)), call(Y, (2,)), call(X[:1], (0, 0)), call("a", (0,))],
     ),
-    lax(
+    types_only(
         "expand_dims",
         call(Y, (1,)),
         call(Y, (0, -1)),
         values=[call(2.0, (0,))],
         refused=[call(Y, (4,)), call(Y, (0, 0)), call("a", (0,))],
     ),
-    lax(
+    types_only(
         "concatenate",
         call([Y, Y + 1], 1),
         call((Y, Y[:1]), 0),
@@ -153,26 +158,26 @@ RECORDS: Final[tuple[Record, ...]] = (
             call([1.0, 2.0], 0),
         ],
     ),
-    lax(
+    types_only(
         "stack",
         call([Y, Y + 1]),
         call([ROW, ROW + 1], 1),
         refused=[call([]), call([Y, ROW]), call([Y, Y], 3), call([Y, "a"])],
     ),
-    lax(
+    types_only(
         "split",
         call(Y, (1, 2), 1),
         call(Y, (1, 1)),
         refused=[call(Y, (1, 1), 1), call(Y, (1, 2), 2), call("a", (1,)), call(Y, (-1, 4), 1)],
     ),
-    lax(
+    types_only(
         "tile",
         call(Y, (2, 1)),
         call(ROW, (3,)),
         values=[call(Y, (0, 1)), call(2.0, ())],
         refused=[call("a", ()), call(Y, (-1, 1)), call(Y, (1.5, 1)), call(Y, (2,))],
     ),
-    lax(
+    types_only(
         "slice",
         call(grid(2, 6), (0, 1), (2, 5), (1, 2)),
         call(grid(2, 6), (0, 1), (2, 5)),
@@ -187,7 +192,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(Y, (0.5, 0), (1, 1)),
         ],
     ),
-    lax(
+    types_only(
         "pad",
         call(Y, grid(), ((1, 0, 2), (-1, 2, 0))),
         call(ROW, 0.5, ((1, 1, 0),)),
@@ -202,14 +207,14 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ROW, 0.5, ((-4, 0, 0),)),
         ],
     ),
-    lax(
+    types_only(
         "rev",
         call(Y, (0, 1)),
         call(X, (1,)),
         call(ROW, ()),
         refused=[call(Y, (0, 0)), call(Y, (2,)), call("a", (0,)), call(Y, (-1,))],
     ),
-    lax(
+    types_only(
         "dynamic_slice",
         call(Y, (FIRST, 1), (1, 2)),
         call(Y, i32(0, 2), (2, 1)),
@@ -237,7 +242,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call(Y, 7), call(Y, -7)],
         refused=[call(Y, 0, 2), call("a", 0), call(Y, 0.5)],
     ),
-    lax(
+    types_only(
         "dynamic_update_slice",
         call(Y, grid(1, 2), (FIRST, 1)),
         call(Y, grid(2, 1), i32(0, -1)),
@@ -311,7 +316,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call(Y, Y), call("a", ROW), call(ROW, 2.0), call(X, Y)],
         ulps=SUMMED,
     ),
-    lax(
+    types_only(
         "dot_general",
         call(Y, grid(3, 2), (((1,), (0,)), ((), ()))),
         call(grid(2, 1, 3), grid(2, 3, 2), (((2,), (1,)), ((0,), (0,)))),

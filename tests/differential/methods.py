@@ -1,9 +1,14 @@
-"""Records of array methods, properties and operators."""
+"""Records of array methods, properties and operators: their values, types and errors.
+
+Most have the programs of functions of `tracefx.numpy`, as a test in test_table.py checks: the records of the functions
+compare derivatives and batches.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +18,7 @@ from tests.differential.records import (
     Function,
     Library,
     Record,
+    StaticArgument,
     Weak,
     bools,
     c_grid,
@@ -27,6 +33,7 @@ from tracefx.testing.tolerances import EXACT, PROGRAM, SUMMED, ULPS, Ulps
 X: Final = grid(2, 3, low=0.3)
 Y: Final = grid(2, 3, low=0.3, seed=1)
 FEW: Final = ("bool", "int32", "bfloat16", "complex64")
+values_only: Final = partial(record, derivatives=False, batched=False)
 
 
 def method(name: str, *calls: Call, ulps: Ulps = EXACT, refused: tuple[Call, ...] = (), **kw: Any) -> Record:
@@ -34,55 +41,55 @@ def method(name: str, *calls: Call, ulps: Ulps = EXACT, refused: tuple[Call, ...
         return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
 
     kw.setdefault("dtypes", FEW)
-    return record(f"ndarray.{name}", *calls, via=method_function, ulps=ulps, refused=refused, **kw)
+    return values_only(f"ndarray.{name}", *calls, via=method_function, ulps=ulps, refused=refused, **kw)
 
 
 def attribute(name: str, *calls: Call, is_plain: bool = False) -> Record:
-    return record(
-        f"ndarray.{name}",
-        *calls,
-        via=lambda _: lambda x: getattr(x, name),
-        ulps=EXACT,
-        is_plain=is_plain,
-        derivatives=not is_plain,
-        batched=not is_plain,
-        dtypes=FEW,
-    )
+    def get(_: Library) -> Function:
+        return lambda x: getattr(x, name)
+
+    return values_only(f"ndarray.{name}", *calls, via=get, ulps=EXACT, is_plain=is_plain, dtypes=FEW)
 
 
 def operation(name: str, f: Function, *calls: Call, ulps: Ulps = EXACT, **kw: Any) -> Record:
-    return record(f"ndarray.{name}", *calls, via=lambda _: f, ulps=ulps, dtypes=FEW, **kw)
+    return values_only(f"ndarray.{name}", *calls, via=lambda _: f, ulps=ulps, dtypes=FEW, **kw)
 
 
 def reflected(f: Callable[[Any, Any], Any]) -> Function:
     return lambda x, y: f(y, x)
 
 
+OTHERS: Final = (
+    *(call(X, 2), call(X, 1.5), call(X, np.float32(0.5))),
+    *[call(X, StaticArgument(y)) for y in (np.array([1.0, 2.0, 3.0]), np.arange(1, 4))],
+)
+"""Calls with Python, NumPy and array operands on one side."""
+
+
 def number(name: str, f: Callable[[Any, Any], Any], ulps: Ulps = EXACT) -> tuple[Record, Record]:
     """Records of an operator and its reflected form."""
     calls = (call(X, Y), call(X, 2), call(X, 1.5), call(Weak(X), Y[0]))
-    values = (call(i32(5, -3), 2), call(X, np.float32(0.5)), call(f32(1, 2), np.array([3.0, 4.0])), call(f32(), 1.0))
     refused = (call(X, "a"), call(X, None), call(X, [1.0, 2.0, 3.0]), call(X, f32(1, 2)))
-    plain = (call(X, 2), call(X, 1.5), call(X, np.float32(0.5)))
+    values = (call(i32(5, -3), 2), *OTHERS, call(f32(1, 2), np.array([3.0, 4.0])), call(f32(), 1.0))
     return (
         operation(f"__{name}__", f, *calls, values=values, refused=refused, ulps=ulps),
-        operation(f"__r{name}__", reflected(f), *plain, refused=refused[:3], ulps=ulps),
+        operation(f"__r{name}__", reflected(f), *OTHERS, refused=refused[:3], ulps=ulps),
     )
 
 
 def bits(name: str, f: Callable[[Any, Any], Any]) -> tuple[Record, Record]:
     x = i32(5, 2, -3)
+    others = (call(x, 2), call(x, np.int32(1)), call(x, StaticArgument(np.arange(3))))
     refused = (call(x, 1.5), call(x, "a"), call(X, 1))
     return (
-        operation(f"__{name}__", f, call(x, i32(1, 0, 2)), call(x, 2), refused=refused),
-        operation(f"__r{name}__", reflected(f), call(x[:2], 2), call(i32(1, 2), np.int32(1)), refused=refused),
+        operation(f"__{name}__", f, call(x, i32(1, 0, 2)), *others, refused=refused),
+        operation(f"__r{name}__", reflected(f), *others, refused=refused),
     )
 
 
 def comparison(name: str, f: Callable[[Any, Any], Any]) -> Record:
-    return operation(
-        f"__{name}__", f, call(X, Y), call(X, 1), values=[call(f32(1, np.nan), f32(1, np.nan)), call(i32(1, 2), 1.5)]
-    )
+    values = [call(f32(1, np.nan), f32(1, np.nan)), call(i32(1, 2), 1.5), *OTHERS]
+    return operation(f"__{name}__", f, call(X, Y), call(X, 1), values=values)
 
 
 def protocol_function(name: str, f: Function, *calls: Call, **kw: Any) -> Record:
@@ -120,7 +127,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     protocol_function("abs", abs, call(X), call(i32(-1, 2)), ulps=Ulps(1, 1, 1)),  # XLA's complex `abs` is one ulp off
     protocol_function("invert", operator.inv, call(i32(5, -3)), call(bools(True)), refused=[call(X)]),
     protocol_function("round", round, call(X), call(X, 1), ulps=ULPS["div"]),
-    protocol_function("iter", iterate, call(X), call(X[0]), refused=[call(grid())]),
+    protocol_function("iter", iterate, call(X), call(X[0]), refused=[call(grid())], derivatives=True, batched=True),
     protocol_function(
         "getitem",
         operator.getitem,
@@ -129,8 +136,10 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, (0, 1)),
         call(X, i32(1, 0)),
         refused=[call(X, "a"), call(X, 1.5)],
+        derivatives=True,
+        batched=True,
     ),
-    protocol_function("len", len, call(X), refused=[call(grid())], is_plain=True, derivatives=False, batched=False),
+    protocol_function("len", len, call(X), refused=[call(grid())], is_plain=True),
     attribute("T", call(X)),
     attribute("mT", call(X)),
     attribute("real", call(X), call(c_grid(2))),
@@ -146,7 +155,6 @@ RECORDS: Final[tuple[Record, ...]] = (
         "byteswap",
         values=(call(X), call(np.arange(3, dtype=np.int16)), call(np.arange(3, dtype=np.uint8)), call(bools(True))),
         dtypes=(),
-        derivatives=False,
     ),
     method(
         "view",
@@ -162,14 +170,12 @@ RECORDS: Final[tuple[Record, ...]] = (
         ),
         refused=(call(f32(1)[0], "int16"), call(grid(3), "float64"), call(X, "no")),
         dtypes=(),
-        derivatives=False,
     ),
     method(
         "choose",
         values=(call(i32(1, 0, 9), [f32(1, 2, 3), 4.5], mode="clip"),),
         refused=(call(X, [X]),),
         dtypes=(),
-        derivatives=False,
     ),
     method(
         "astype",
@@ -182,7 +188,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     method("reshape", call(X, 3, 2), call(X, (3, -1)), call(X, -1), refused=(call(X, 4, 2), call(X, "a"))),
     method("transpose", call(X), call(X, 1, 0), call(X, (1, 0)), refused=(call(X, 0, 0), call(X, 0))),
     method("ravel", call(X)),
-    method("flatten", call(X)),
+    method("flatten", call(X), derivatives=True, batched=True),
     method("squeeze", call(X[:1]), call(X[:1], 0), refused=(call(X, 0),)),
     method("swapaxes", call(X, 0, 1), refused=(call(X, 0, 2),)),
     method("dot", call(X, Y.T), call(X, Y[0]), refused=(call(X, Y), call(X, "a")), ulps=SUMMED),

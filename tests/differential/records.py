@@ -244,6 +244,9 @@ class Record:
     """Calls for which only types are compared."""
     reference: Reference | None = None
     """A reference besides JAX for values, first derivatives and batches."""
+    types_only: bool = False
+    """Whether only types and errors are compared: a record of `tests.ops`, or of a function with an equal program,
+    compares values, derivatives and batches."""
 
 
 def record(
@@ -263,6 +266,7 @@ def record(
     along: Sequence[int] | None = None,
     typed: Sequence[Call] = (),
     reference: Reference | None = None,
+    types_only: bool = False,
 ) -> Record:
     """Creates the record of `module.name`; `via` returns the function where it is not an attribute of the module."""
 
@@ -286,6 +290,7 @@ def record(
         tuple([f"{module}.{alias}" for alias in also]),
         tuple(typed),
         reference,
+        types_only,
     )
 
 

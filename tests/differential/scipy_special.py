@@ -19,6 +19,7 @@ FINITE: Final = f32(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, NAN)
 ENDS: Final = np.append(FINITE, f32(INF, -INF))
 PAIRS: Final = [x.ravel() for x in np.meshgrid(ENDS[1:], ENDS[1:])]
 COUNT: Final = 16
+HALVES: Final = ("bfloat16", "float16")
 
 
 def uniform(low: float, high: float, seed: int = 0) -> NDArray:
@@ -113,8 +114,19 @@ OF_NUMBERS: Final = (
     special(
         "betainc", log_uniform(0.3, 60), log_uniform(0.3, 60, 1), uniform(0.1, 0.9), exact=256, slopes=[2], along=[2]
     ),
-    special("gammainc", log_uniform(0.1, 60), log_uniform(0.5, 60, 1), exact=256, ends=PAIRS, slopes=[1], along=[1]),
-    special("gammaincc", log_uniform(0.1, 60), log_uniform(0.5, 60, 1), exact=256, ends=PAIRS, slopes=[1], along=[1]),
+    *[
+        special(
+            name,
+            log_uniform(0.1, 60),
+            log_uniform(0.5, 60, 1),
+            exact=256,
+            ends=PAIRS,
+            slopes=[1],
+            along=[1],
+            dtypes=HALVES,
+        )
+        for name in ("gammainc", "gammaincc")
+    ],
     special("digamma", log_uniform(0.01, 100), exact=16, zeros=0.25, ends=[ENDS]),
     special(
         "polygamma",
@@ -135,8 +147,8 @@ OF_NUMBERS: Final = (
     special("xlog1py", AROUND_ZERO, uniform(0.1, 5), exact=4, ends=PAIRS),
     special("i0", uniform(-20, 20), exact=8, ends=[ENDS]),
     special("i1", uniform(-20, 20), exact=16, ends=[ENDS]),
-    special("i0e", uniform(-20, 20), exact=8, ends=[ENDS]),
-    special("i1e", uniform(-20, 20), exact=16, ends=[ENDS]),
+    special("i0e", uniform(-20, 20), exact=8, ends=[ENDS], dtypes=HALVES),
+    special("i1e", uniform(-20, 20), exact=16, ends=[ENDS], dtypes=HALVES),
     special("hyp1f1", uniform(0.2, 5), uniform(0.2, 5, 1), uniform(-10, 10), exact=128),
     # JAX's takes half a minute to compile, tracefx's a second.
     special(

@@ -11,12 +11,38 @@ import numpy as np
 import pytest
 from attrs import evolve
 
+import tracefx as fx
 import tracefx.nn
 import tracefx.random
+import tracefx.scipy.special
 import tracefx.scipy.stats
 from tests.differential import harness
-from tests.differential.records import JAX, Mismatches, Record, Weak, call, grid, record, reference
+from tests.differential.methods import RECORDS as METHODS
+from tests.differential.records import (
+    JAX,
+    TRACEFX,
+    Call,
+    Mismatches,
+    Record,
+    Weak,
+    arrays,
+    call,
+    grid,
+    record,
+    reference,
+)
 from tests.differential.table import RECORDS
+from tests.ops import (
+    test_contraction,
+    test_cumulative,
+    test_dynamic,
+    test_elementwise,
+    test_indexing,
+    test_reduction,
+    test_representation,
+    test_shape,
+    test_special,
+)
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core.array import Array
@@ -147,6 +173,63 @@ def test_every_method_and_operator_of_arrays_has_a_record() -> None:
 def test_every_update_has_a_record() -> None:
     updates = {name for name in dir(tracefx.numpy.zeros(1).at[0]) if not name.startswith("_")}
     assert {name for name in updates - {"array", "index"} if f"numpy.at.{name}" not in recorded()} == set()
+
+
+OPERATION_TESTS: Final = (
+    *(test_contraction, test_cumulative, test_dynamic, test_elementwise, test_indexing, test_reduction),
+    *(test_representation, test_shape, test_special),
+)
+
+
+SPECIAL_FUNCTIONS: Final[Mapping[str, tuple[str, int]]] = {
+    "igamma": ("gammainc", 2),
+    "igammac": ("gammaincc", 2),
+    "betainc": ("betainc", 3),
+    "polygamma": ("polygamma", 2),
+    "bessel_i0e": ("i0e", 1),
+    "bessel_i1e": ("i1e", 1),
+}
+"""Functions of `tracefx.lax` with the programs of functions of `tracefx.scipy.special` of that many operands."""
+
+
+def test_functions_compared_by_types_only_have_records_elsewhere() -> None:
+    of_operations = {record.name.split()[0] for module in OPERATION_TESTS for record in module.RECORDS}
+    compared = {record.name.removeprefix("lax.") for record in RECORDS if record.types_only}
+    assert compared <= of_operations | set(SPECIAL_FUNCTIONS)
+    for name, (other, count) in SPECIAL_FUNCTIONS.items():
+        operands = [np.array([0.25, 0.5], np.float32)] * count
+        functions = (getattr(lax, name), getattr(tracefx.scipy.special, other))
+        assert len({str(fx.make_jaxpr(f)(*operands)) for f in functions}) == 1, name
+
+
+# The functions of operators and of properties with other names.
+FUNCTIONS_OF_METHODS: Final = dict(
+    (
+        *(("sub", "subtract"), ("mul", "multiply"), ("truediv", "true_divide"), ("floordiv", "floor_divide")),
+        *(("mod", "remainder"), ("pow", "power"), ("and", "bitwise_and"), ("or", "bitwise_or")),
+        *(("xor", "bitwise_xor"), ("lshift", "left_shift"), ("rshift", "right_shift"), ("eq", "equal")),
+        *(("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")),
+        *(("neg", "negative"), ("pos", "positive"), ("T", "transpose"), ("mT", "matrix_transpose")),
+    )
+)
+# Arguments that the function takes in another form; `round` of Python returns integers.
+OTHER_FORMS: Final = ("(float32[2, 3], 3, 2)", "(float32[2, 3], 1, 0)", "(float32[2, 3], [True, False], 0, size=1)")
+
+
+@pytest.mark.parametrize("method", [r for r in METHODS if not (r.is_plain or r.derivatives)], ids=lambda r: r.name)
+def test_methods_have_the_programs_of_functions(method: Record) -> None:
+    attribute = method.name.removeprefix("numpy.ndarray.")
+    word = attribute.strip("_")
+    is_reflected = attribute.startswith("__r") and word not in ("round", "rshift")
+    word = word.removeprefix("r") if is_reflected else word
+    function = getattr(fnp, FUNCTIONS_OF_METHODS.get(word, word))
+    for each in [c for c in method.calls if str(c) not in OTHER_FORMS and attribute != "__round__"]:
+
+        def program(f: Callable[..., Any], each: Call = each) -> str:
+            return str(fx.make_jaxpr(lambda *xs: each.of(f, xs))(*arrays(TRACEFX, each)))
+
+        expected = program((lambda x, y: function(y, x)) if is_reflected else function)
+        assert program(method.via(TRACEFX)) == expected, each
 
 
 # ------------------------------------------------------------------ planted mistakes

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
 import tracefx as fx
@@ -234,7 +234,14 @@ def test_law_error_pickles_with_its_report() -> None:
 def smallest(law: Law, cases: SearchStrategy[TransformedProgram]) -> LawError:
     """Returns the error for the smallest of the generated programs that break the law."""
 
-    @settings(max_examples=300, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=300,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
     @given(cases)
     def run(case: TransformedProgram) -> None:
         with fx.disable_jit():

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from attrs import frozen
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 import tracefx as fx
@@ -21,7 +21,13 @@ from tracefx.core.dtypes import DType
 from tracefx.testing import strategies
 from tracefx.testing.generated_programs import GeneratedProgram, TransformedProgram
 
-SEARCH: Final = settings(max_examples=20_000, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+SEARCH: Final = settings(
+    max_examples=20_000,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+)
 
 
 @settings(max_examples=30)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.comparison import assert_same, aval_of
+from tests.compiling import compile_with_fallback
 from tests.laws.samples import SAMPLES, Sample, jax_function
 from tests.laws.test_operations import values
 from tests.ops.harness import Weak, to_jax_array
@@ -52,22 +53,31 @@ def evaluate_primitive(sample: Sample, args: Sequence[Value]) -> list[Value]:
     return out if isinstance(out, list) else [out]
 
 
+def with_first_operand(sample: Sample, args: Sequence[Any]) -> list[Any]:
+    """Returns the operands of JAX's function; the first one of some is fixed in the samples."""
+    first = {"polygamma": 1, "zeta": 3}.get(sample.prim.name)
+    return [*args] if first is None or not args else [jnp.full_like(args[0], first), *args]
+
+
 def evaluate_in_jax(sample: Sample, args: Sequence[Any]) -> list[jax.Array]:
-    first = {"polygamma": 1, "zeta": 3}.get(sample.prim.name)  # the first operand is fixed, as in the samples
-    jax_args = args if first is None or not args else [jnp.full_like(args[0], first), *args]
-    out = jax_function(sample.prim)(*jax_args)
+    out = jax_function(sample.prim)(*args)
     return list(out) if isinstance(out, list | tuple) else [out]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples_match_jax(name: str) -> None:
-    for sample in SAMPLES[name]:
-        for operands in sample.operands:
-            args = values(operands)
-            jax_args = [to_jax_array(Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a))) for a in args]
-            for got, want in zip(evaluate_primitive(sample, args), evaluate_in_jax(sample, jax_args), strict=True):
-                ulps = ulps_beside_jax(name, args[0].aval.dtype, ulps_of(name)) if args else ulps_of(name)
-                assert_same(got, want, ulps, f"{sample.prim} of {args}")
+    calls = [(sample, values(operands)) for sample in SAMPLES[name] for operands in sample.operands]
+    hosts = [[Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a)) for a in args] for _, args in calls]
+    jax_args = [
+        with_first_operand(sample, [*map(to_jax_array, xs)]) for (sample, _), xs in zip(calls, hosts, strict=True)
+    ]
+    evaluate = compile_with_fallback(
+        jax.jit, lambda lists: [evaluate_in_jax(sample, xs) for (sample, _), xs in zip(calls, lists, strict=True)]
+    )
+    for (sample, args), wanted in zip(calls, evaluate(jax_args), strict=True):
+        for got, want in zip(evaluate_primitive(sample, args), wanted, strict=True):
+            ulps = ulps_beside_jax(name, args[0].aval.dtype, ulps_of(name)) if args else ulps_of(name)
+            assert_same(got, want, ulps, f"{sample.prim} of {args}")
 
 
 # ------------------------------------------------------------------ valid and invalid operands
@@ -132,7 +142,7 @@ def jax_verdict(sample: Sample, avals: Avals) -> Verdict:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # JAX warns about discarded imaginary parts
-            outs = jax.eval_shape(lambda *xs: evaluate_in_jax(sample, xs), *args)
+            outs = jax.eval_shape(lambda *xs: evaluate_in_jax(sample, with_first_operand(sample, xs)), *args)
     except (TypeError, ValueError) as error:
         return type(error).__name__
     except Exception:  # an internal error of JAX

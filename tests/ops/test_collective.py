@@ -78,14 +78,14 @@ linear_collectives = pytest.mark.parametrize(
 @pytest.mark.parametrize("in_axis", [0, 1, 2])
 def test_collective_along_the_batch_axis(f: Collective, in_axis: int) -> None:
     x = np.moveaxis(data(SIZE, 4, 8), 0, in_axis)
-    want = jax.vmap(lambda x: f(jax_lax, x), in_axes=in_axis, axis_name="i")(x)
+    want = jax.jit(jax.vmap(lambda x: f(jax_lax, x), in_axes=in_axis, axis_name="i"))(x)
     assert_same(fx.vmap(lambda x: f(lax, x), in_axes=in_axis, axis_name="i")(x), want)
 
 
 @every_collective
 def test_jit_inside_and_outside_vmap(f: Collective) -> None:
     x = data(SIZE, 4, 8)
-    want = jax.vmap(lambda x: f(jax_lax, x), axis_name="i")(x)
+    want = jax.jit(jax.vmap(lambda x: f(jax_lax, x), axis_name="i"))(x)
     assert_same(fx.vmap(fx.jit(lambda x: f(lax, x)), axis_name="i")(x), want)
     assert_same(fx.jit(fx.vmap(lambda x: f(lax, x), axis_name="i"))(x), want)
 
@@ -105,7 +105,7 @@ def test_unnamed_vmap_inside_the_named_axis(f: Collective, in_axis: int) -> None
 def test_another_vmap_outside(f: Collective) -> None:
     x = data(3, SIZE, 4, 8)
     out = fx.vmap(fx.vmap(lambda x: f(lax, x), axis_name="i"), axis_name="j")(x)
-    assert_same(out, jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="i"), axis_name="j")(x))
+    assert_same(out, jax.jit(jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="i"), axis_name="j"))(x))
 
 
 # ------------------------------------------------------------------ derivatives
@@ -124,7 +124,7 @@ def jax_loss(f: Collective, x: Any) -> Any:
 @linear_collectives
 def test_grad_inside_vmap(f: Collective) -> None:
     x = data(SIZE, 4, 8)
-    want = jax.vmap(jax.grad(lambda x: jax_loss(f, x)), axis_name="i")(x)
+    want = jax.jit(jax.vmap(jax.grad(lambda x: jax_loss(f, x)), axis_name="i"))(x)
     assert_same(fx.vmap(fx.grad(lambda x: fx_loss(f, x)), axis_name="i")(x), want)
     assert_same(fx.vmap(fx.jit(fx.grad(lambda x: fx_loss(f, x))), axis_name="i")(x), want)
     assert_same(fx.vmap(fx.grad(fx.jit(lambda x: fx_loss(f, x))), axis_name="i")(x), want)
@@ -133,14 +133,14 @@ def test_grad_inside_vmap(f: Collective) -> None:
 @linear_collectives
 def test_grad_outside_vmap(f: Collective) -> None:
     x = data(SIZE, 4, 8)
-    want = jax.grad(lambda x: jnp.sum(jax.vmap(lambda x: jax_loss(f, x), axis_name="i")(x)))(x)
+    want = jax.jit(jax.grad(lambda x: jnp.sum(jax.vmap(lambda x: jax_loss(f, x), axis_name="i")(x))))(x)
     assert_same(fx.grad(lambda x: lax.reduce_sum(fx.vmap(lambda x: fx_loss(f, x), axis_name="i")(x), (0,)))(x), want)
 
 
 @linear_collectives
 def test_jvp_inside_vmap(f: Collective) -> None:
     x, t = data(SIZE, 4, 8), data(SIZE, 4, 8) + 1
-    want = jax.vmap(lambda x, t: jax.jvp(lambda x: f(jax_lax, x), (x,), (t,))[1], axis_name="i")(x, t)
+    want = jax.jit(jax.vmap(lambda x, t: jax.jvp(lambda x: f(jax_lax, x), (x,), (t,))[1], axis_name="i"))(x, t)
     assert_same(fx.vmap(lambda x, t: fx.jvp(lambda x: f(lax, x), (x,), (t,))[1], axis_name="i")(x, t), want)
 
 
@@ -193,7 +193,7 @@ def test_pmax_is_differentiable_only_outside_vmap() -> None:
 def test_two_axes(f: Collective) -> None:
     x = data(2, 3, 5) * 6  # a multiple of 6, so that means are integers too
     out = fx.vmap(fx.vmap(lambda x: f(lax, x), axis_name="j"), axis_name="i")(x)
-    assert_same(out, jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="j"), axis_name="i")(x))
+    assert_same(out, jax.jit(jax.vmap(jax.vmap(lambda x: f(jax_lax, x), axis_name="j"), axis_name="i"))(x))
 
 
 def test_tuple_of_axis_names_is_in_row_major_order() -> None:

@@ -6,7 +6,7 @@ takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import jax
@@ -68,6 +68,22 @@ def same_products(got: Any, want: Any, new: str, rounded: str | None = None) -> 
     return bool((np.abs(x - y) <= ulps * np.abs(y)).all())
 
 
+def jax_products(names: Sequence[str], operands: Sequence[jax.Array]) -> tuple[list[str], list[Any]]:
+    """Returns JAX's products in these dtypes, and those of the dtypes that JAX and XLA support."""
+
+    def products(x: jax.Array, y: jax.Array) -> list[jax.Array]:
+        return [jax.lax.dot(x, y, preferred_element_type=new) for new in names]
+
+    try:
+        return [*names], jax.jit(products)(*operands)
+    except (TypeError, ValueError, jax.errors.JaxRuntimeError):
+        if len(names) == 1:
+            return [], []
+    half = len(names) // 2
+    (first, outs), (second, others) = [jax_products(part, operands) for part in (names[:half], names[half:])]
+    return first + second, outs + others
+
+
 def mismatches(operand_dtype: str, operands: tuple[NDArray, NDArray]) -> tuple[list[str], int]:
     """Returns the result dtypes for which eager, compiled and JAX's products differ, and the number of
     dtypes compared.
@@ -76,15 +92,7 @@ def mismatches(operand_dtype: str, operands: tuple[NDArray, NDArray]) -> tuple[l
     def product(x: Array, y: Array, new: str) -> Array:
         return lax.dot(x, y, preferred_element_type=new)
 
-    jax_operands = [jnp.asarray(x, x.dtype) for x in operands]
-    compared: list[str] = []
-    wanted: list[Any] = []
-    for new in NAMES:
-        try:
-            wanted.append(jax.jit(lambda x, y, new=new: jax.lax.dot(x, y, preferred_element_type=new))(*jax_operands))
-            compared.append(new)
-        except (TypeError, ValueError, jax.errors.JaxRuntimeError):  # JAX or XLA does not support all pairs
-            pass
+    compared, wanted = jax_products(NAMES, [jnp.asarray(x, x.dtype) for x in operands])
     a, b = [fnp.array(x, dtype=x.dtype) for x in operands]
     compiled = compile_with_fallback(fx.jit, lambda x, y: [product(x, y, new) for new in compared])(a, b)
     bad = []
