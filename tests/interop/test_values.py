@@ -197,7 +197,7 @@ PLACES: Any = jnp.array([1, 3])
         lambda x: fx.jvp(fnp.sin, (x,), (x,))[1],
         lambda x: fx.vjp(fnp.sin, x)[1](x)[0],
         lambda x: fx.lax.scan(lambda c, a: (c + a, c), 0.0, x)[1],
-        lambda x: fx.lax.cond(jnp.array(True), fnp.sin, fnp.cos, x),
+        lambda x: fx.lax.cond(jnp.array(True), fnp.sin, fnp.cos, x),  # type: ignore[call-overload]  # JAX's array
         lambda x: fnp.arange(6.0)[PLACES] * x[:2],
         lambda x: fnp.zeros(6).at[PLACES].add(x[:2]),
         lambda x: fnp.concatenate([fnp.ones(1), x]),

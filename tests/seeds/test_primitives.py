@@ -332,7 +332,7 @@ def test_grad() -> None:
     f = square_add(Pulled())
     assert fx.grad(f)(2.0, 10.0) == 4.0
     assert fx.grad(f, argnums=1)(2.0, 10.0) == 1.0
-    assert fx.grad(f, argnums=(0, 1))(2.0, 10.0) == (4.0, 1.0)
+    assert [*map(float, fx.grad(f, argnums=(0, 1))(2.0, 10.0))] == [4.0, 1.0]
 
 
 def test_jit_of_grad() -> None:

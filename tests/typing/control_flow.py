@@ -48,9 +48,9 @@ def scans(state: State, xs: Array) -> None:
     assert_type(lax.scan(step, state, xs), tuple[State, dict[str, Array]])
     assert_type(lax.scan(step, state, xs, reverse=True, unroll=True), tuple[State, dict[str, Array]])
     assert_type(lax.scan(step, state, xs, checkpoint="binomial"), tuple[State, dict[str, Array]])
-    lax.scan(step, state, xs, checkpoint="linear")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    lax.scan(step, xs, xs)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    lax.scan(advance, state, xs)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lax.scan(step, state, xs, checkpoint="linear")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    lax.scan(step, xs, xs)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    lax.scan(advance, state, xs)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert_type(lax.map(double, xs), Array)
     assert_type(lax.map(double, xs, batch_size=4), Array)
     assert_type(lax.associative_scan(lambda a, b: a, state), State)
@@ -59,10 +59,10 @@ def scans(state: State, xs: Array) -> None:
 def loops(state: State, x: Array) -> None:
     assert_type(lax.while_loop(continues, advance, state), State)
     assert_type(lax.while_loop(continues, advance, state, max_steps=3), State)
-    lax.while_loop(continues, advance, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lax.while_loop(continues, advance, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert_type(lax.fori_loop(0, 3, counted, state), State)
     assert_type(lax.fori_loop(0, x, counted, state, unroll=2), State)
-    lax.fori_loop(0, "3", counted, state)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lax.fori_loop(0, "3", counted, state)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def branches(x: Array) -> None:
@@ -70,8 +70,8 @@ def branches(x: Array) -> None:
     assert_type(lax.cond(x.sum() > 0, both, both, x, x), State)
     assert_type(lax.cond(True, double, double, operand=x), Array)
     assert_type(lax.cond(True, x, double, x, double), Array)
-    lax.cond(True, double, double)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-    lax.cond(True, double, both, x)  # pyright: ignore[reportArgumentType]
+    lax.cond(True, double, double)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportArgumentType]
+    lax.cond(True, double, both, x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert_type(lax.switch(x, [double, double], x), Array)
     assert_type(lax.switch(0, [double], operand=x), Array)
     lax.switch(0, double, x)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -19,7 +19,8 @@ from tracefx.extend import SourceLocation
 from tracefx.handlers.array_summary import MAX_PRINTED_ELEMENTS, Summary, format_array
 from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path
 from tracefx.transforms.arguments import require_callable
-from tracefx.transforms.transform import SameArguments, TransformOf, WrappedFunction
+from tracefx.transforms.function_types import WrappedFunction
+from tracefx.transforms.transform import SameArguments, TransformOf
 from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")

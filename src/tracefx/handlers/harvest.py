@@ -29,7 +29,8 @@ from tracefx.ops.structural import constant_like_aval, convert_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import keystr
 from tracefx.transforms.arguments import flatten_values, require_callable, to_arrays
-from tracefx.transforms.transform import SameArguments, Transform, TransformOf, WrappedFunction
+from tracefx.transforms.function_types import WrappedFunction
+from tracefx.transforms.transform import SameArguments, Transform, TransformOf
 from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")

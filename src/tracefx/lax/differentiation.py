@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar, overload
 
+from tracefx.core.array import Array, ArrayLike
 from tracefx.ops.elementwise import selection
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 
+T = TypeVar("T")
 
+
+@overload
+def stop_gradient(x: ArrayLike) -> Array: ...
+@overload
+def stop_gradient(x: T) -> T: ...
 def stop_gradient(x: PyTree) -> Any:
     """Returns a tree with the same arrays, treated as constants by differentiation.
 

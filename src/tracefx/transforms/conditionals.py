@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar, cast, overload
 
 import numpy as np
-from typing_extensions import ParamSpec
+from typing_extensions import TypeVarTuple
 
 from tracefx.control.cond import Cond
 from tracefx.control.platform import PlatformIndex
 from tracefx.core import dtypes
-from tracefx.core.array import is_arraylike
+from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind, bind1
 from tracefx.core.settings import DISABLE_JIT
@@ -32,21 +32,25 @@ from tracefx.transforms.body_tracing import (
 )
 from tracefx.transforms.tracing import Trace
 
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 A = TypeVar("A")
 B = TypeVar("B")
 R = TypeVar("R")
 
 
 @overload
-def cond(pred: Any, true_fun: Callable[P, R], false_fun: Callable[P, R], *operands: P.args, **none: P.kwargs) -> R: ...
+def cond(
+    pred: ArrayLike, true_fun: Callable[[Array], R], false_fun: Callable[[Array], R], operand: ArrayLike, /
+) -> R: ...
 @overload
-def cond(pred: Any, true_fun: Callable[[A], R], false_fun: Callable[[A], R], *, operand: A) -> R: ...
+def cond(pred: ArrayLike, true_fun: Callable[[*Ts], R], false_fun: Callable[[*Ts], R], *operands: *Ts) -> R: ...
+@overload
+def cond(pred: ArrayLike, true_fun: Callable[[A], R], false_fun: Callable[[A], R], *, operand: A) -> R: ...
 @overload
 def cond(
-    pred: Any, true_operand: A, true_fun: Callable[[A], R], false_operand: B, false_fun: Callable[[B], R], /
+    pred: ArrayLike, true_operand: A, true_fun: Callable[[A], R], false_operand: B, false_fun: Callable[[B], R], /
 ) -> R: ...
-@api_boundary
+@api_boundary  # type: ignore[misc]  # mypy does not match `*given` with `*operands: *Ts`
 def cond(pred: Any, *given: Any, operand: Any = MISSING, **named: Any) -> Any:
     """Returns `true_fun(*operands)` if `pred` is true, otherwise `false_fun(*operands)`. Only one of them runs.
 
@@ -142,10 +146,12 @@ def _parse_cond_arguments(
 
 
 @overload
-def switch(index: Any, branches: Sequence[Callable[P, R]], *operands: P.args, **none: P.kwargs) -> R: ...
+def switch(index: ArrayLike, branches: Sequence[Callable[[Array], R]], operand: ArrayLike, /) -> R: ...
 @overload
-def switch(index: Any, branches: Sequence[Callable[[A], R]], *, operand: A) -> R: ...
-@api_boundary  # type: ignore[misc]  # an overload may not omit P.kwargs, which is empty
+def switch(index: ArrayLike, branches: Sequence[Callable[[*Ts], R]], *operands: *Ts) -> R: ...
+@overload
+def switch(index: ArrayLike, branches: Sequence[Callable[[A], R]], *, operand: A) -> R: ...
+@api_boundary  # type: ignore[misc]  # mypy does not match `*operands: Any` with `*operands: *Ts`
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = MISSING) -> Any:
     """Returns `branches[index](*operands)`. Only the chosen function runs.
 

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
 from tracefx.core import dtypes
-from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.handler import Handler, as_array, current
@@ -33,6 +33,7 @@ from tracefx.transforms.arguments import (
     require_callable,
     to_arrays,
 )
+from tracefx.transforms.function_types import PullbackFunction, Untyped
 from tracefx.transforms.linearization import (
     Linearization,
     LinearMap,
@@ -62,7 +63,23 @@ H = TypeVar("H")
 
 
 @overload
+def jvp(
+    fun: Callable[[*Ts], Untyped], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: No = False
+) -> tuple[Any, Any]: ...
+@overload
+def jvp(
+    fun: Callable[[*Ts], ArrayLike], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: No = False
+) -> tuple[Array, Array]: ...
+@overload
 def jvp(fun: Callable[[*Ts], R], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: No = False) -> tuple[R, R]: ...
+@overload
+def jvp(
+    fun: Callable[[*Ts], tuple[Untyped, X]], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: Yes
+) -> tuple[Any, Any, X]: ...
+@overload
+def jvp(
+    fun: Callable[[*Ts], tuple[ArrayLike, X]], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: Yes
+) -> tuple[Array, Array, X]: ...
 @overload
 def jvp(
     fun: Callable[[*Ts], tuple[R, X]], primals: tuple[*Ts], tangents: Sequence[Any], has_aux: Yes
@@ -165,7 +182,23 @@ class Jvp(HandlerTransform[Directional[H]]):
 
 
 @overload
+def linearize(
+    fun: Callable[[*Ts], Untyped], *primals: *Ts, has_aux: No = False
+) -> tuple[Any, Callable[[*Ts], Any]]: ...
+@overload
+def linearize(
+    fun: Callable[[*Ts], ArrayLike], *primals: *Ts, has_aux: No = False
+) -> tuple[Array, Callable[[*Ts], Array]]: ...
+@overload
 def linearize(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tuple[R, Callable[[*Ts], R]]: ...
+@overload
+def linearize(
+    fun: Callable[[*Ts], tuple[Untyped, X]], *primals: *Ts, has_aux: Yes
+) -> tuple[Any, Callable[[*Ts], Any], X]: ...
+@overload
+def linearize(
+    fun: Callable[[*Ts], tuple[ArrayLike, X]], *primals: *Ts, has_aux: Yes
+) -> tuple[Array, Callable[[*Ts], Array], X]: ...
 @overload
 def linearize(fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes) -> tuple[R, Callable[[*Ts], R], X]: ...
 @api_boundary
@@ -215,12 +248,28 @@ def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> 
 
 @overload
 def vjp(
+    fun: Callable[[*Ts], Untyped], *primals: *Ts, has_aux: No = False
+) -> tuple[Any, PullbackFunction[Any, *Ts]]: ...
+@overload
+def vjp(  # type: ignore[overload-overlap]  # the value of a function that returns numbers is an array
+    fun: Callable[[*Ts], ArrayLike], *primals: *Ts, has_aux: No = False
+) -> tuple[Array, PullbackFunction[ArrayLike, *Ts]]: ...
+@overload
+def vjp(
     fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False
-) -> tuple[R, Callable[[R | ArrayLike], tuple[*Ts]]]: ...
+) -> tuple[R, PullbackFunction[R | ArrayLike, *Ts]]: ...
+@overload
+def vjp(
+    fun: Callable[[*Ts], tuple[Untyped, X]], *primals: *Ts, has_aux: Yes
+) -> tuple[Any, PullbackFunction[Any, *Ts], X]: ...
+@overload
+def vjp(  # type: ignore[overload-overlap]  # the value of a function that returns numbers is an array
+    fun: Callable[[*Ts], tuple[ArrayLike, X]], *primals: *Ts, has_aux: Yes
+) -> tuple[Array, PullbackFunction[ArrayLike, *Ts], X]: ...
 @overload
 def vjp(
     fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes
-) -> tuple[R, Callable[[R | ArrayLike], tuple[*Ts]], X]: ...
+) -> tuple[R, PullbackFunction[R | ArrayLike, *Ts], X]: ...
 @api_boundary
 def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[Any, ...]:
     """Computes `fun(*primals)` and the function from cotangents of its output to cotangents of its arguments.

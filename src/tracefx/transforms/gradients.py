@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Concatenate, TypeVar, final, overload
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
@@ -18,6 +19,13 @@ from tracefx.transforms.differentiation import (
     check_differentiable,
     require_scalar_output,
     tangent_to_array,
+)
+from tracefx.transforms.function_types import (
+    GradientAndAux,
+    GradientFunction,
+    Pair,
+    Several,
+    ValueAndGradient,
 )
 from tracefx.transforms.transform import (
     L0,
@@ -31,7 +39,6 @@ from tracefx.transforms.transform import (
     UnknownArgnum,
     UnknownArgnums,
     ValuesAndGradients,
-    WrappedFunction,
     Yes,
     validate_flag,
 )
@@ -42,7 +49,6 @@ A = TypeVar("A", bound=Any)
 B = TypeVar("B", bound=Any)
 C = TypeVar("C", bound=Any)
 D = TypeVar("D", bound=Any)
-R = TypeVar("R")
 X = TypeVar("X")
 N = TypeVar("N")
 H = TypeVar("H")
@@ -50,101 +56,109 @@ H = TypeVar("H")
 
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, P], R],
+    fun: Callable[Concatenate[A, P], object],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, P], tuple[R, A]]: ...
+) -> ValueAndGradient[Concatenate[A, P], Array, A]: ...
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, B, P], R],
+    fun: Callable[Concatenate[A, B, P], object],
     argnums: L1,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], tuple[R, B]]: ...
+) -> ValueAndGradient[Concatenate[A, B, P], Array, B]: ...
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, B, C, P], R],
+    fun: Callable[Concatenate[A, B, C, P], object],
     argnums: L2,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, P], tuple[R, C]]: ...
+) -> ValueAndGradient[Concatenate[A, B, C, P], Array, C]: ...
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, B, C, D, P], R],
+    fun: Callable[Concatenate[A, B, C, D, P], object],
     argnums: L3,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+) -> ValueAndGradient[Concatenate[A, B, C, D, P], Array, D]: ...
 @overload
-def value_and_grad(
-    fun: Callable[Concatenate[A, B, P], R],
+def value_and_grad(  # type: ignore[overload-overlap]  # more precise than for a sequence
+    fun: Callable[Concatenate[A, B, P], object],
     argnums: tuple[L0, L1],
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+) -> ValueAndGradient[Concatenate[A, B, P], Array, Pair[A, B]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, tuple[R, Any]]: ...
+    fun: Callable[P, object], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+) -> ValueAndGradient[P, Array, Any]: ...
 @overload
 def value_and_grad(
-    fun: Callable[P, R], argnums: Sequence[int], has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, tuple[R, tuple[Any, ...]]]: ...
+    fun: Callable[P, object],
+    argnums: Sequence[int],
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> ValueAndGradient[P, Array, Several]: ...
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, P], tuple[object, X]],
     argnums: L0 = 0,
     *,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+) -> ValueAndGradient[Concatenate[A, P], tuple[Array, X], A]: ...
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, B, P], tuple[object, X]],
     argnums: L1,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+) -> ValueAndGradient[Concatenate[A, B, P], tuple[Array, X], B]: ...
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, B, C, P], tuple[object, X]],
     argnums: L2,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+) -> ValueAndGradient[Concatenate[A, B, C, P], tuple[Array, X], C]: ...
 @overload
 def value_and_grad(
-    fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, B, C, D, P], tuple[object, X]],
     argnums: L3,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
+) -> ValueAndGradient[Concatenate[A, B, C, D, P], tuple[Array, X], D]: ...
 @overload
-def value_and_grad(
-    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+def value_and_grad(  # type: ignore[overload-overlap]  # more precise than for a sequence
+    fun: Callable[Concatenate[A, B, P], tuple[object, X]],
     argnums: tuple[L0, L1],
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[R, X], tuple[A, B]]]: ...
+) -> ValueAndGradient[Concatenate[A, B, P], tuple[Array, X], Pair[A, B]]: ...
 @overload
 def value_and_grad(
-    fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, tuple[tuple[R, X], Any]]: ...
+    fun: Callable[P, tuple[object, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+) -> ValueAndGradient[P, tuple[Array, X], Any]: ...
 @overload
 def value_and_grad(
-    fun: Callable[P, tuple[R, X]], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
+    fun: Callable[P, tuple[object, X]],
+    argnums: Sequence[int],
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> ValueAndGradient[P, tuple[Array, X], Several]: ...
 def value_and_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -184,101 +198,109 @@ def value_and_grad(
 
 @overload
 def grad(
-    fun: Callable[Concatenate[A, P], R],
+    fun: Callable[Concatenate[A, P], object],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, P], A]: ...
+) -> GradientFunction[Concatenate[A, P], A]: ...
 @overload
 def grad(
-    fun: Callable[Concatenate[A, B, P], R],
+    fun: Callable[Concatenate[A, B, P], object],
     argnums: L1,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], B]: ...
+) -> GradientFunction[Concatenate[A, B, P], B]: ...
 @overload
 def grad(
-    fun: Callable[Concatenate[A, B, C, P], R],
+    fun: Callable[Concatenate[A, B, C, P], object],
     argnums: L2,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, P], C]: ...
+) -> GradientFunction[Concatenate[A, B, C, P], C]: ...
 @overload
 def grad(
-    fun: Callable[Concatenate[A, B, C, D, P], R],
+    fun: Callable[Concatenate[A, B, C, D, P], object],
     argnums: L3,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, D, P], D]: ...
+) -> GradientFunction[Concatenate[A, B, C, D, P], D]: ...
 @overload
-def grad(
-    fun: Callable[Concatenate[A, B, P], R],
+def grad(  # type: ignore[overload-overlap]  # more precise than for a sequence
+    fun: Callable[Concatenate[A, B, P], object],
     argnums: tuple[L0, L1],
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], tuple[A, B]]: ...
+) -> GradientFunction[Concatenate[A, B, P], Pair[A, B]]: ...
 @overload
 def grad(
-    fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, Any]: ...
+    fun: Callable[P, object], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+) -> GradientFunction[P, Any]: ...
 @overload
 def grad(
-    fun: Callable[P, R], argnums: Sequence[int], has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, tuple[Any, ...]]: ...
+    fun: Callable[P, object],
+    argnums: Sequence[int],
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> GradientFunction[P, Several]: ...
 @overload
 def grad(
-    fun: Callable[Concatenate[A, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, P], tuple[object, X]],
     argnums: L0 = 0,
     *,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, P], tuple[A, X]]: ...
+) -> GradientAndAux[Concatenate[A, P], A, X]: ...
 @overload
 def grad(
-    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, B, P], tuple[object, X]],
     argnums: L1,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], tuple[B, X]]: ...
+) -> GradientAndAux[Concatenate[A, B, P], B, X]: ...
 @overload
 def grad(
-    fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, B, C, P], tuple[object, X]],
     argnums: L2,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, P], tuple[C, X]]: ...
+) -> GradientAndAux[Concatenate[A, B, C, P], C, X]: ...
 @overload
 def grad(
-    fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
+    fun: Callable[Concatenate[A, B, C, D, P], tuple[object, X]],
     argnums: L3,
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+) -> GradientAndAux[Concatenate[A, B, C, D, P], D, X]: ...
 @overload
-def grad(
-    fun: Callable[Concatenate[A, B, P], tuple[R, X]],
+def grad(  # type: ignore[overload-overlap]  # more precise than for a sequence
+    fun: Callable[Concatenate[A, B, P], tuple[object, X]],
     argnums: tuple[L0, L1],
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[A, B], X]]: ...
+) -> GradientAndAux[Concatenate[A, B, P], Pair[A, B], X]: ...
 @overload
 def grad(
-    fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, tuple[Any, X]]: ...
+    fun: Callable[P, tuple[object, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+) -> GradientAndAux[P, Any, X]: ...
 @overload
 def grad(
-    fun: Callable[P, tuple[R, X]], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> WrappedFunction[P, tuple[tuple[Any, ...], X]]: ...
+    fun: Callable[P, tuple[object, X]],
+    argnums: Sequence[int],
+    has_aux: Yes,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> GradientAndAux[P, Several, X]: ...
 def grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,

@@ -23,12 +23,19 @@ from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.structural import convert, instantiate, move_axis, reshape
 from tracefx.transforms.arguments import fun_name, require_callable
 from tracefx.transforms.differentiation import ArgumentDerivative, check_differentiable, check_output
+from tracefx.transforms.function_types import (
+    GradientFunction,
+    HessianFunction,
+    Pair,
+    Untyped,
+    WrappedFunction,
+)
 from tracefx.transforms.linearization import Linearization
 from tracefx.transforms.transform import (
     L0,
+    L1,
     No,
     SameArguments,
-    WrappedFunction,
     Yes,
     validate_flag,
 )
@@ -36,24 +43,47 @@ from tracefx.transforms.transformed_function import wrap_transformed
 from tracefx.transforms.vmap import vmap
 
 P = ParamSpec("P")
-X = TypeVar("X", bound=ArrayLike)
+# Without the bound, pyright reports an error for every operation on the arguments of a lambda.
+A = TypeVar("A", bound=Any)
+B = TypeVar("B", bound=Any)
 Aux = TypeVar("Aux")
 
 
 @overload
 def jacfwd(
-    fun: Callable[Concatenate[X, P], Array],
+    fun: Callable[P, Untyped],
+    argnums: int | Sequence[int] = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> GradientFunction[P, Any]: ...
+@overload
+def jacfwd(
+    fun: Callable[Concatenate[A, P], ArrayLike],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> WrappedFunction[Concatenate[X, P], Array]: ...
+) -> GradientFunction[Concatenate[A, P], A]: ...
+@overload
+def jacfwd(
+    fun: Callable[Concatenate[A, B, P], ArrayLike],
+    argnums: L1,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> GradientFunction[Concatenate[A, B, P], B]: ...
+@overload
+def jacfwd(
+    fun: Callable[Concatenate[A, B, P], ArrayLike],
+    argnums: tuple[L0, L1],
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> GradientFunction[Concatenate[A, B, P], Pair[A, B]]: ...
 @overload
 def jacfwd(
     fun: Callable[P, object],
     argnums: int | Sequence[int] = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> WrappedFunction[P, Any]: ...
+) -> GradientFunction[P, Any]: ...
 @overload
 def jacfwd(
     fun: Callable[P, tuple[object, Aux]],
@@ -107,12 +137,36 @@ def jacfwd(
 
 @overload
 def jacrev(
-    fun: Callable[Concatenate[X, P], Array],
+    fun: Callable[P, Untyped],
+    argnums: int | Sequence[int] = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> GradientFunction[P, Any]: ...
+@overload
+def jacrev(
+    fun: Callable[Concatenate[A, P], ArrayLike],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[Concatenate[X, P], Array]: ...
+) -> GradientFunction[Concatenate[A, P], A]: ...
+@overload
+def jacrev(
+    fun: Callable[Concatenate[A, B, P], ArrayLike],
+    argnums: L1,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> GradientFunction[Concatenate[A, B, P], B]: ...
+@overload
+def jacrev(
+    fun: Callable[Concatenate[A, B, P], ArrayLike],
+    argnums: tuple[L0, L1],
+    has_aux: No = False,
+    holomorphic: bool = ...,
+    allow_int: bool = ...,
+) -> GradientFunction[Concatenate[A, B, P], Pair[A, B]]: ...
 @overload
 def jacrev(
     fun: Callable[P, object],
@@ -120,7 +174,7 @@ def jacrev(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> WrappedFunction[P, Any]: ...
+) -> GradientFunction[P, Any]: ...
 @overload
 def jacrev(
     fun: Callable[P, tuple[object, Aux]],
@@ -177,18 +231,32 @@ jacobian = jacrev
 
 @overload
 def hessian(
-    fun: Callable[Concatenate[X, P], Array],
+    fun: Callable[P, Untyped],
+    argnums: int | Sequence[int] = 0,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> HessianFunction[P, Any]: ...
+@overload
+def hessian(
+    fun: Callable[Concatenate[A, P], ArrayLike],
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> WrappedFunction[Concatenate[X, P], Array]: ...
+) -> HessianFunction[Concatenate[A, P], A]: ...
+@overload
+def hessian(
+    fun: Callable[Concatenate[A, B, P], ArrayLike],
+    argnums: L1,
+    has_aux: No = False,
+    holomorphic: bool = ...,
+) -> HessianFunction[Concatenate[A, B, P], B]: ...
 @overload
 def hessian(
     fun: Callable[P, object],
     argnums: int | Sequence[int] = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> WrappedFunction[P, Any]: ...
+) -> HessianFunction[P, Any]: ...
 @overload
 def hessian(
     fun: Callable[P, tuple[object, Aux]],

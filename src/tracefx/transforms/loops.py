@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast, final
+from typing import Any, Final, TypeVar, final, overload
 
 from attrs import frozen
 
 from tracefx.control.while_loop import BOOL_AVAL, While
 from tracefx.core import dtypes, promotion
-from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import NOT_VARYING, join_vma, without_vma
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind
@@ -23,15 +23,61 @@ from tracefx.ops.structural import convert_value
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, trace_body, trace_step
+from tracefx.transforms.function_types import NamedTupleLike
 from tracefx.transforms.scans import scan_adapted
 
 T = TypeVar("T")
+N = TypeVar("N", bound=NamedTupleLike)
 
 
+@overload
+def while_loop(
+    cond_fun: Callable[[Array], ArrayLike],
+    body_fun: Callable[[Array], ArrayLike],
+    init_val: ArrayLike,
+    *,
+    max_steps: int | None = None,
+) -> Array: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[N], ArrayLike],
+    body_fun: Callable[[N], N],
+    init_val: N,
+    *,
+    max_steps: int | None = None,
+) -> N: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[tuple[Array, Array]], ArrayLike],
+    body_fun: Callable[[tuple[Array, Array]], tuple[ArrayLike, ArrayLike]],
+    init_val: tuple[ArrayLike, ArrayLike],
+    *,
+    max_steps: int | None = None,
+) -> tuple[Array, Array]: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[tuple[Array, T]], ArrayLike],
+    body_fun: Callable[[tuple[Array, T]], tuple[ArrayLike, T]],
+    init_val: tuple[ArrayLike, T],
+    *,
+    max_steps: int | None = None,
+) -> tuple[Array, T]: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[T], ArrayLike],
+    body_fun: Callable[[T], T],
+    init_val: T,
+    *,
+    max_steps: int | None = None,
+) -> T: ...
 @api_boundary
 def while_loop(
-    cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init_val: T, *, max_steps: int | None = None
-) -> T:
+    cond_fun: Callable[[Any], ArrayLike],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    max_steps: int | None = None,
+) -> Any:
     """Applies `body_fun` as long as `cond_fun` is true.
 
     It computes the same as this loop, but both functions are traced once and compiled to one loop:
@@ -84,14 +130,14 @@ def while_loop(
     require_callable("while_loop", body_fun)
     where = f"while_loop of {fun_name(body_fun)}"
     if max_steps is None:
-        return cast(T, _adapted_while_loop(cond_fun, None, body_fun, None, where, init_val, None))
+        return _adapted_while_loop(cond_fun, None, body_fun, None, where, init_val, None)
     if isinstance(max_steps, bool) or not hasattr(max_steps, "__index__") or max_steps < 1:
         raise ValueError(f"{where}: max_steps must be a positive integer, got {max_steps!r}")
     n = max_steps.__index__()
     _, val = _adapted_while_loop(
         cond_fun, Adapter(_BoundedCondition(n), _user_value), body_fun, _COUNT_STEPS, where, (0, init_val), n
     )
-    return cast(T, val)
+    return val
 
 
 @final
@@ -184,7 +230,43 @@ def _run_in_python(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val
         val = body_fun(val)
 
 
-@api_boundary
+@overload
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, Array], ArrayLike],
+    init_val: ArrayLike,
+    *,
+    unroll: int | bool | None = None,
+) -> Array: ...
+@overload
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, N], N],
+    init_val: N,
+    *,
+    unroll: int | bool | None = None,
+) -> N: ...
+@overload
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, tuple[Array, Array]], tuple[ArrayLike, ArrayLike]],
+    init_val: tuple[ArrayLike, ArrayLike],
+    *,
+    unroll: int | bool | None = None,
+) -> tuple[Array, Array]: ...
+@overload
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, tuple[Array, T]], tuple[ArrayLike, T]],
+    init_val: tuple[ArrayLike, T],
+    *,
+    unroll: int | bool | None = None,
+) -> tuple[Array, T]: ...
+@overload
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,
@@ -192,7 +274,16 @@ def fori_loop(
     init_val: T,
     *,
     unroll: int | bool | None = None,
-) -> T:
+) -> T: ...
+@api_boundary
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+) -> Any:
     """Applies `body_fun` to the loop variable for each integer from `lower` to `upper - 1`.
 
     It computes the same as this loop, but `body_fun` is traced once and compiled to one loop:
@@ -252,11 +343,11 @@ def fori_loop(
         if not count and DISABLE_JIT.value:
             return init_val
         (_, val), _ = scan_adapted(body_fun, _FORI_SCAN, where, (first, init_val), None, count, False, unroll or 1)
-        return cast(T, val)
+        return val
     if unroll not in (None, False, 0, 1):
         raise ValueError(f"{where}: unroll needs concrete bounds, got {first} and {end}")
     _, _, val = _adapted_while_loop(_fori_condition, None, body_fun, _FORI_WHILE, where, (first, end, init_val), None)
-    return cast(T, val)
+    return val
 
 
 def _check_bound(where: str, name: str, x: object) -> Value:

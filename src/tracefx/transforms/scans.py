@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 from tracefx.control.scan import Scan
-from tracefx.core.array import Array
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
@@ -19,15 +19,72 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, trace_step
+from tracefx.transforms.function_types import NamedTupleLike
 from tracefx.transforms.tracing import Trace
 from tracefx.transforms.vmap import vmap
 
 C = TypeVar("C")
+N = TypeVar("N", bound=NamedTupleLike)
 X = TypeVar("X")
 Y = TypeVar("Y")
 
 
-@api_boundary
+@overload
+def scan(
+    f: Callable[[Array, Array], tuple[ArrayLike, Y]],
+    init: ArrayLike,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    checkpoint: int | Literal["binomial"] | None = None,
+) -> tuple[Array, Y]: ...
+@overload
+def scan(
+    f: Callable[[Array, X], tuple[ArrayLike, Y]],
+    init: ArrayLike,
+    xs: X | None = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    checkpoint: int | Literal["binomial"] | None = None,
+) -> tuple[Array, Y]: ...
+@overload
+def scan(
+    f: Callable[[N, X], tuple[N, Y]],
+    init: N,
+    xs: X | None = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    checkpoint: int | Literal["binomial"] | None = None,
+) -> tuple[N, Y]: ...
+@overload
+def scan(
+    f: Callable[[tuple[Array, Array], X], tuple[tuple[ArrayLike, ArrayLike], Y]],
+    init: tuple[ArrayLike, ArrayLike],
+    xs: X | None = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    checkpoint: int | Literal["binomial"] | None = None,
+) -> tuple[tuple[Array, Array], Y]: ...
+@overload
+def scan(
+    f: Callable[[C, Array], tuple[C, Y]],
+    init: C,
+    xs: ArrayLike,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    checkpoint: int | Literal["binomial"] | None = None,
+) -> tuple[C, Y]: ...
+@overload
 def scan(
     f: Callable[[C, X], tuple[C, Y]],
     init: C,
@@ -37,7 +94,18 @@ def scan(
     unroll: int | bool = 1,
     *,
     checkpoint: int | Literal["binomial"] | None = None,
-) -> tuple[C, Y]:
+) -> tuple[C, Y]: ...
+@api_boundary
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    checkpoint: int | Literal["binomial"] | None = None,
+) -> tuple[Any, Any]:
     """Applies `f` step by step along the first axis of `xs`, and passes a carry from each step to the next.
 
     It computes the same as this loop, but `f` is traced once and compiled to one loop:
@@ -107,9 +175,7 @@ def scan(
     0.0
     """
     require_callable("scan", f)
-    return cast(
-        tuple[C, Y], scan_adapted(f, None, f"scan of {fun_name(f)}", init, xs, length, reverse, unroll, checkpoint)
-    )
+    return scan_adapted(f, None, f"scan of {fun_name(f)}", init, xs, length, reverse, unroll, checkpoint)
 
 
 def scan_adapted(
@@ -155,8 +221,12 @@ def scan_adapted(
 _scan_primitive: Final = memoize_on_object(Scan)
 
 
+@overload
+def map(f: Callable[[Array], Y], xs: ArrayLike, *, batch_size: int | None = None) -> Y: ...
+@overload
+def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y: ...
 @api_boundary
-def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
+def map(f: Callable[[Any], Y], xs: PyTree, *, batch_size: int | None = None) -> Y:
     """Applies `f` to each slice of `xs` along the first axis, one after the other, and stacks the results.
 
     It computes the same as this loop, but `f` is traced once:

@@ -18,10 +18,11 @@ from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import argument_names, check_argnums, fun_name, require_callable, to_arrays
+from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.static_arguments import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
-from tracefx.transforms.transform import No, Preserving, Transform, TransformOf, WrappedFunction, Yes
+from tracefx.transforms.transform import No, Preserving, Transform, TransformOf, Yes
 from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")

@@ -16,8 +16,6 @@ from typing import (
     Final,
     Generic,
     Literal,
-    Protocol,
-    Self,
     TypeAlias,
     TypeVar,
     cast,
@@ -29,11 +27,20 @@ import attrs
 from attrs import frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.handler import Handler
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDescription, describe
 from tracefx.transforms.arguments import check_argnums
+from tracefx.transforms.function_types import (
+    GradientAndAux,
+    GradientFunction,
+    Pair,
+    Several,
+    ValueAndGradient,
+    WrappedFunction,
+)
 
 # ------------------------------------------------------------------ kinds: how a transformation changes a type
 
@@ -86,7 +93,6 @@ Argnum = TypeVar("Argnum", bound=Literal[0, 1, 2, 3])
 Argnum2 = TypeVar("Argnum2", bound=Literal[0, 1, 2, 3])
 
 P = ParamSpec("P")
-Q = ParamSpec("Q")
 Ts = TypeVarTuple("Ts")
 # Without the bound, pyright reports an error for every operation on the arguments of a lambda.
 A = TypeVar("A", bound=Any)
@@ -100,30 +106,7 @@ K = TypeVar("K", bound=TransformKind)
 K2 = TypeVar("K2", bound=TransformKind)
 ResultChanging: TypeAlias = SameArguments | Gradients[Any, Any] | ValuesAndGradients[Any, Any]
 S = TypeVar("S", bound=ResultChanging)
-R_co = TypeVar("R_co", covariant=True)
 S2 = TypeVar("S2", bound=ResultChanging)
-
-
-class WrappedFunction(Protocol[P, R_co]):
-    """The type of a transformed function: a `Callable[P, R]` that binds to instances as a method.
-
-    Differentiation is annotated with this type instead of `Callable` because of mypy: where two overloads match an
-    untyped function and both return a `Callable`, mypy joins the two into a type that it refuses to call.
-    """
-
-    __name__: str
-
-    @property
-    def __wrapped__(self) -> Callable[..., Any]: ...
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
-    @overload
-    def __get__(
-        self: WrappedFunction[Concatenate[X, Q], R], instance: X, owner: type | None = None
-    ) -> Callable[Q, R]: ...
 
 
 # ------------------------------------------------------------------ transformations
@@ -196,126 +179,134 @@ class TransformOf(Transform, Generic[K]):
     def __call__(self: TransformOf[Preserving], fun: Callable[P, R], /) -> Callable[P, R]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
-    ) -> WrappedFunction[Concatenate[A, P], A]: ...
+        self: TransformOf[Gradients[L0, No]], fun: Callable[Concatenate[A, P], object], /
+    ) -> GradientFunction[Concatenate[A, P], A]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, P], B]: ...
+        self: TransformOf[Gradients[L1, No]], fun: Callable[Concatenate[A, B, P], object], /
+    ) -> GradientFunction[Concatenate[A, B, P], B]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, C, P], C]: ...
+        self: TransformOf[Gradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], object], /
+    ) -> GradientFunction[Concatenate[A, B, C, P], C]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, C, D, P], D]: ...
+        self: TransformOf[Gradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], object], /
+    ) -> GradientFunction[Concatenate[A, B, C, D, P], D]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, P], tuple[A, B]]: ...
+        self: TransformOf[Gradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], object], /
+    ) -> GradientFunction[Concatenate[A, B, P], Pair[A, B]]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[UnknownArgnum, No]], fun: Callable[P, R], /
-    ) -> WrappedFunction[P, Any]: ...
+        self: TransformOf[Gradients[UnknownArgnum, No]], fun: Callable[P, object], /
+    ) -> GradientFunction[P, Any]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[UnknownArgnums, No]], fun: Callable[P, R], /
-    ) -> WrappedFunction[P, tuple[Any, ...]]: ...
+        self: TransformOf[Gradients[UnknownArgnums, No]], fun: Callable[P, object], /
+    ) -> GradientFunction[P, Several]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, P], tuple[A, X]]: ...
+        self: TransformOf[Gradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[object, X]], /
+    ) -> GradientAndAux[Concatenate[A, P], A, X]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, B, P], tuple[B, X]]: ...
+        self: TransformOf[Gradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[object, X]], /
+    ) -> GradientAndAux[Concatenate[A, B, P], B, X]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, B, C, P], tuple[C, X]]: ...
+        self: TransformOf[Gradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[object, X]], /
+    ) -> GradientAndAux[Concatenate[A, B, C, P], C, X]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+        self: TransformOf[Gradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[object, X]], /
+    ) -> GradientAndAux[Concatenate[A, B, C, D, P], D, X]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # more precise than for a has_aux that is unknown
+        self: TransformOf[Gradients[UnknownArgnum, Yes]], fun: Callable[P, tuple[object, X]], /
+    ) -> GradientAndAux[P, Any, X]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[UnknownArgnum, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> WrappedFunction[P, tuple[Any, X]]: ...
+        self: TransformOf[Gradients[UnknownArgnums, Yes]], fun: Callable[P, tuple[object, X]], /
+    ) -> GradientAndAux[P, Several, X]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[UnknownArgnums, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> WrappedFunction[P, tuple[tuple[Any, ...], X]]: ...
+        self: TransformOf[ValuesAndGradients[L0, No]], fun: Callable[Concatenate[A, P], object], /
+    ) -> ValueAndGradient[Concatenate[A, P], Array, A]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
-    ) -> WrappedFunction[Concatenate[A, P], tuple[R, A]]: ...
+        self: TransformOf[ValuesAndGradients[L1, No]], fun: Callable[Concatenate[A, B, P], object], /
+    ) -> ValueAndGradient[Concatenate[A, B, P], Array, B]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, P], tuple[R, B]]: ...
+        self: TransformOf[ValuesAndGradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], object], /
+    ) -> ValueAndGradient[Concatenate[A, B, C, P], Array, C]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, C, P], tuple[R, C]]: ...
+        self: TransformOf[ValuesAndGradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], object], /
+    ) -> ValueAndGradient[Concatenate[A, B, C, D, P], Array, D]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+        self: TransformOf[ValuesAndGradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], object], /
+    ) -> ValueAndGradient[Concatenate[A, B, P], Array, Pair[A, B]]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # more precise than for a has_aux that is unknown
+        self: TransformOf[ValuesAndGradients[UnknownArgnum, No]], fun: Callable[P, object], /
+    ) -> ValueAndGradient[P, Array, Any]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
-    ) -> WrappedFunction[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+        self: TransformOf[ValuesAndGradients[UnknownArgnums, No]], fun: Callable[P, object], /
+    ) -> ValueAndGradient[P, Array, Several]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[UnknownArgnum, No]], fun: Callable[P, R], /
-    ) -> WrappedFunction[P, tuple[R, Any]]: ...
+        self: TransformOf[ValuesAndGradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[object, X]], /
+    ) -> ValueAndGradient[Concatenate[A, P], tuple[Array, X], A]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[UnknownArgnums, No]], fun: Callable[P, R], /
-    ) -> WrappedFunction[P, tuple[R, tuple[Any, ...]]]: ...
+        self: TransformOf[ValuesAndGradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[object, X]], /
+    ) -> ValueAndGradient[Concatenate[A, B, P], tuple[Array, X], B]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+        self: TransformOf[ValuesAndGradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[object, X]], /
+    ) -> ValueAndGradient[Concatenate[A, B, C, P], tuple[Array, X], C]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+        self: TransformOf[ValuesAndGradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[object, X]], /
+    ) -> ValueAndGradient[Concatenate[A, B, C, D, P], tuple[Array, X], D]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # more precise than for a has_aux that is unknown
+        self: TransformOf[ValuesAndGradients[UnknownArgnum, Yes]], fun: Callable[P, tuple[object, X]], /
+    ) -> ValueAndGradient[P, tuple[Array, X], Any]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+        self: TransformOf[ValuesAndGradients[UnknownArgnums, Yes]], fun: Callable[P, tuple[object, X]], /
+    ) -> ValueAndGradient[P, tuple[Array, X], Several]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
-    ) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
-    @overload
-    def __call__(
-        self: TransformOf[ValuesAndGradients[UnknownArgnum, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> WrappedFunction[P, tuple[tuple[R, X], Any]]: ...
-    @overload
-    def __call__(
-        self: TransformOf[ValuesAndGradients[UnknownArgnums, Yes]], fun: Callable[P, tuple[R, X]], /
-    ) -> WrappedFunction[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
+        self: TransformOf[Directional[No]], fun: Callable[[*Ts], ArrayLike], /
+    ) -> WrappedFunction[[tuple[*Ts], Sequence[Any]], tuple[Array, Array]]: ...
     @overload
     def __call__(
         self: TransformOf[Directional[No]], fun: Callable[[*Ts], R], /
-    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R]]: ...
+    ) -> WrappedFunction[[tuple[*Ts], Sequence[Any]], tuple[R, R]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Directional[Yes]], fun: Callable[[*Ts], tuple[ArrayLike, X]], /
+    ) -> WrappedFunction[[tuple[*Ts], Sequence[Any]], tuple[Array, Array, X]]: ...
     @overload
     def __call__(
         self: TransformOf[Directional[Yes]], fun: Callable[[*Ts], tuple[R, X]], /
-    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R, X]]: ...
+    ) -> WrappedFunction[[tuple[*Ts], Sequence[Any]], tuple[R, R, X]]: ...
     @overload
     def __call__(
-        self: TransformOf[Gradients[UnknownArgnum, bool]], fun: Callable[P, R], /
+        self: TransformOf[Gradients[UnknownArgnum, bool]], fun: Callable[P, object], /
     ) -> WrappedFunction[P, Any]: ...
     @overload
     def __call__(
-        self: TransformOf[ValuesAndGradients[UnknownArgnum, bool]], fun: Callable[P, R], /
+        self: TransformOf[ValuesAndGradients[UnknownArgnum, bool]], fun: Callable[P, object], /
     ) -> WrappedFunction[P, Any]: ...
     @overload
-    def __call__(self: TransformOf[SameArguments], fun: Callable[P, R], /) -> WrappedFunction[P, Any]: ...
+    def __call__(self: TransformOf[SameArguments], fun: Callable[P, object], /) -> WrappedFunction[P, Any]: ...
     @override
     def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
         return self.transformed(fun)

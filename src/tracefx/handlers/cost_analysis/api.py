@@ -13,8 +13,8 @@ from tracefx.handlers.cost_analysis.execution_counts import BRANCH_POLICIES, Bra
 from tracefx.handlers.cost_analysis.rules import COST_RULES, CostRules
 from tracefx.passes.dce import dce
 from tracefx.transforms.arguments import require_callable
+from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
-from tracefx.transforms.transform import WrappedFunction
 
 
 def count(

@@ -25,7 +25,8 @@ from tracefx.ops.shape.slicing import slice_axis
 from tracefx.ops.structural import constant_like_aval, move_axis, reshape
 from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, normalize_argnums, require_callable, to_arrays
-from tracefx.transforms.transform import SameArguments, TransformOf, WrappedFunction, to_argnums, validate_argnums
+from tracefx.transforms.function_types import WrappedFunction
+from tracefx.transforms.transform import SameArguments, TransformOf, to_argnums, validate_argnums
 from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")

@@ -25,8 +25,9 @@ from tracefx.handlers.sparsity.detection import (
 from tracefx.handlers.sparsity.matrices import SparseMatrix, SparsityPattern
 from tracefx.ops.structural import convert, instantiate, reshape
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
+from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.linearization import Linearization, linearize_values
-from tracefx.transforms.transform import SameArguments, TransformOf, WrappedFunction
+from tracefx.transforms.transform import SameArguments, TransformOf
 from tracefx.transforms.transformed_function import wrap_transformed
 from tracefx.transforms.vmap import vmap
 
