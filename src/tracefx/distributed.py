@@ -71,7 +71,7 @@ def initialize(
     >>> initialize("localhost:1234", num_processes=2, process_id=2)
     Traceback (most recent call last):
         ...
-    ValueError: initialize: process_id counts from 0 to below num_processes, got process_id=2 and num_processes=2
+    ValueError: initialize: process_id must be from 0 to num_processes - 1, got process_id=2 and num_processes=2
     """
     address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = _int_option(num_processes, "num_processes", ("JAX_NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"))
@@ -84,7 +84,7 @@ def initialize(
     _, port = parse_address(address)
     if count < 1 or not 0 <= index < count:
         raise ValueError(
-            f"initialize: process_id counts from 0 to below num_processes, got process_id={index} and "
+            f"initialize: process_id must be from 0 to num_processes - 1, got process_id={index} and "
             f"num_processes={count}"
         )
     bind = coordinator_bind_address or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or f"[::]:{port}"

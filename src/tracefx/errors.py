@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class ConcretizationError(TypeError):
     """A concrete value is required, but the value is traced, so only its shape and dtype are known.
@@ -11,7 +13,7 @@ class ConcretizationError(TypeError):
 
     Args:
         message: The message.
-        detail: The origin of the tracer as a sentence, for callers that extend the message. Empty by default.
+        detail: The part of the message about the tracer, a sentence without a capital, for callers with other messages.
 
     >>> from tracefx import jit
     >>> jit(lambda x: float(x) + 1.0)(2.0)
@@ -19,6 +21,10 @@ class ConcretizationError(TypeError):
         ...
     tracefx.errors.ConcretizationError: this use needs a concrete value, ...
     """
+
+    use: ClassVar[str] = "this function"
+    """What needs the concrete value, unless the caller says it."""
+    advice: ClassVar[str] = "To convert the dtype, use x.astype; to print the value, tracefx.debug.print."
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
@@ -37,6 +43,12 @@ class TracerBoolConversionError(ConcretizationError):
     tracefx.errors.TracerBoolConversionError: a truth value needs a concrete value, ...
     """
 
+    use = "`bool()`, which `if`, `while`, `and`, `or` and `not` call,"
+    advice = (
+        "Instead of `if`, use tracefx.numpy.where or tracefx.lax.cond; instead of `while`, tracefx.lax.while_loop; "
+        "instead of `and`, `or` and `not`, the operators `&`, `|` and `~`, as in `(x > 0) & (x < 3)`."
+    )
+
 
 class TracerIntegerConversionError(ConcretizationError):
     """A tracer is converted to a Python integer, as in `range(x)` inside a jitted function.
@@ -50,6 +62,12 @@ class TracerIntegerConversionError(ConcretizationError):
         ...
     tracefx.errors.TracerIntegerConversionError: a Python integer needs a concrete value, ...
     """
+
+    use = "a Python integer, as in `range(n)` or `list[n]`,"
+    advice = (
+        "Instead of `for i in range(n)`, use tracefx.lax.fori_loop; before indexing a list or a NumPy array, convert "
+        "it with tracefx.numpy.asarray; to convert the dtype, use x.astype."
+    )
 
 
 class TracerArrayConversionError(ConcretizationError):
@@ -65,6 +83,9 @@ class TracerArrayConversionError(ConcretizationError):
         ...
     tracefx.errors.TracerArrayConversionError: a NumPy array needs a concrete value, ...
     """
+
+    use = "a NumPy array"
+    advice = "Use the functions of tracefx.numpy; before indexing a NumPy array, convert it with tracefx.numpy.asarray."
 
 
 class EscapedTracerError(TypeError):
@@ -205,15 +226,15 @@ class ClosedOverTracerError(EscapedTracerError):
     """
 
 
-class CotangentError(TypeError, ValueError):
-    """Cotangents differ from the outputs in structure, shape or dtype. JAX raises ValueError.
+class TangentError(TypeError, ValueError):
+    """Tangents or cotangents differ from the primals or outputs in structure, shape or dtype. JAX raises either.
 
     >>> from tracefx import vjp
     >>> y, pull = vjp(lambda x: x * x, 3.0)
     >>> pull((1.0, 1.0))
     Traceback (most recent call last):
         ...
-    tracefx.errors.CotangentError: the vjp function: cotangents does not have the right structure. ...
+    tracefx.errors.TangentError: the vjp function: cotangents does not have the right structure. ...
     """
 
 

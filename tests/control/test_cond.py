@@ -371,11 +371,16 @@ def test_branches_with_different_result_types_are_rejected() -> None:
 
 
 def test_branches_with_different_result_structures_are_rejected() -> None:
-    assert error_message(lambda: lax.switch(0, [left, lambda x: [x]], np.float32(1))) == (
+    def wrapped(x: Any) -> Any:
+        return [x]
+
+    assert error_message(lambda: lax.switch(0, [left, wrapped], np.float32(1))) == (
         "switch: the results must have the same structure:\n"
-        "  branches[1] (<lambda>) : PyTreeDef([*])\n"
-        "  branches[0] (left)     : PyTreeDef({'a': *, 'b': (*, *)})"
+        "  branches[1] (wrapped) : a list of length 1\n"
+        "  branches[0] (left)    : a dict with the keys 'a', 'b', {'a': *, 'b': (*, *)}"
     )
+    text = error_message(lambda: lax.cond(True, lambda x: x, lambda x: [x], np.float32(1)))
+    assert f"(<lambda> at {__file__}:" in text, "a lambda is named by its line"
 
 
 def test_invalid_predicates_are_rejected() -> None:

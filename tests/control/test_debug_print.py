@@ -156,7 +156,7 @@ def test_formats_are_interpreted_as_in_jax(
         ("{x}", (), {"x": 1, "y": 2}, ValueError, "does not use keyword argument 'y'"),
         ("{}", (1, 2), {}, ValueError, "does not use positional argument 1"),
         ("1.0", (1,), {}, ValueError, "f-string"),
-        ("{y}", (), {}, KeyError, "uses y, which are not among its arguments"),
+        ("{y}", (), {}, KeyError, "uses y, but no arguments have these names"),
         ("{} {}", (1,), {}, IndexError, "positional argument 1"),
         ("{0} {}", (1, 2), {}, ValueError, "number either all"),
         ("{", (), {}, ValueError, "Single '{'"),

@@ -128,7 +128,7 @@ def test_handlers_interpret_the_reduction_function() -> None:
 
 def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(
-        TypeError, match=r"reduce of <lambda>: it must return \(f32\[\]\), the types .*, got \(bool\[\]\)"
+        TypeError, match=r"reduce of <lambda> at .*: it must return \(f32\[\]\), the types .*, got \(bool\[\]\)"
     ):
         lax.reduce(X, 1.0, lambda a, b: a > b, (0,))
     with pytest.raises(ValueError, match="init_values must have the structure of operands"):

@@ -137,8 +137,8 @@ def test_linear_solve_rejects_invalid_arguments() -> None:
     solve = lax.custom_linear_solve
     assert error_message(lambda: solve(lambda x: (x,), B, lambda _, b: b)) == (
         "custom_linear_solve: b and the result of matvec must have the same structure:\n"
-        "  b      : PyTreeDef(*)\n"
-        "  matvec : PyTreeDef((*,))"
+        "  b      : one array\n"
+        "  matvec : a tuple of length 1"
     )
     text = error_message(lambda: solve(lambda x: x[:2], B, lambda _, b: b))
     assert "f32[3]" in text

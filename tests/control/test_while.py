@@ -402,8 +402,8 @@ def test_carry_type_and_structure_mismatch_is_rejected() -> None:
     )
     assert error_message(lambda: loop(lambda c: True, restructures, init)) == (
         "while_loop of restructures: the carry must have the same structure:\n"
-        "  going in   : PyTreeDef({'n': *, 'y': *})\n"
-        "  coming out : PyTreeDef((*, *))"
+        "  going in   : a dict with the keys 'n', 'y'\n"
+        "  coming out : a tuple of length 2"
     )
     # With an internal step counter in the carry, messages still show the user's carry.
     widened = error_message(lambda: loop(lambda c: True, widens, init))
@@ -419,10 +419,13 @@ def test_carry_type_and_structure_mismatch_is_rejected() -> None:
 
 
 def test_invalid_conditions_are_rejected() -> None:
+    def body(c: Any) -> Any:
+        return c
+
     for condition, shown in ((lambda c: c, "f32[2]"), (lambda c: c.sum(), "f32[]"), (lambda c: c > 0, "bool[2]")):
-        text = error_message(partial(lax.while_loop, condition, lambda c: c, X))
-        assert error_message(partial(lax.while_loop, condition, lambda c: c, X, max_steps=3)) == text
-        assert text.startswith("while_loop of <lambda>: cond_fun must return a boolean scalar, got ")
+        text = error_message(partial(lax.while_loop, condition, body, X))
+        assert error_message(partial(lax.while_loop, condition, body, X, max_steps=3)) == text
+        assert text.startswith("while_loop of body: cond_fun must return a boolean scalar, got ")
         assert shown in text
     assert "boolean" in error_message(lambda: lax.while_loop(lambda c: (True, True), lambda c: c, X))
     assert "boolean" in error_message(lambda: lax.while_loop(lambda c: c.sum(), lambda c: c, X, max_steps=3))
@@ -430,8 +433,11 @@ def test_invalid_conditions_are_rejected() -> None:
 
 @pytest.mark.parametrize("max_steps", [0, -1, 1.5, True, "4"])
 def test_invalid_max_steps_is_rejected(max_steps: Any) -> None:
-    text = error_message(lambda: lax.while_loop(lambda c: False, lambda c: c, 1.0, max_steps=max_steps), ValueError)
-    assert text == f"while_loop of <lambda>: max_steps must be a positive integer, got {max_steps!r}"
+    def body(c: Any) -> Any:
+        return c
+
+    text = error_message(lambda: lax.while_loop(lambda c: False, body, 1.0, max_steps=max_steps), ValueError)
+    assert text == f"while_loop of body: max_steps must be a positive integer, got {max_steps!r}"
 
 
 def test_exception_in_a_function_restores_the_context() -> None:

@@ -423,7 +423,7 @@ def test_error_messages() -> None:
         (lambda: laplacian(3), TypeError, "laplacian takes a function, got 3"),  # type: ignore[arg-type]
         (lambda: laplacian(fnp.sin, "x"), TypeError, "argnums"),  # type: ignore[arg-type]
     )
-    with pytest.raises(TypeError, match=r"cannot be made from InterpreterTracer\(.*\), created by laplacian"):
+    with pytest.raises(TypeError, match="needs a concrete value, but .* would lose what laplacian stores"):
         laplacian(lambda x: np.asarray(x))(X)
 
 

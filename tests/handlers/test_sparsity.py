@@ -353,7 +353,7 @@ def test_empty_matrices() -> None:
 
 
 def test_error_messages() -> None:
-    with pytest.raises(TypeError, match=r"jacobian_sparsity of .*: the first argument must be made of floats, got i32"):
+    with pytest.raises(TypeError, match=r"jacobian_sparsity of .*: the first argument must consist of floats, got i32"):
         handlers.jacobian_sparsity(lambda x: x)(np.arange(3))
     with pytest.raises(TypeError, match=r"sparse_jacobian of .*: outputs must be floats, got i32"):
         handlers.sparse_jacobian(lambda x: fnp.argmax(x))(X)

@@ -173,9 +173,9 @@ METRE = quantity(1.0, m)
         (lambda x, y: x**y, (METRE, METRE), r"pow of m with an exponent that is not a constant number"),
         (lambda x: in_unit(x, s), (quantity(1.0, m),), r"in_unit: the value is in m, not in s at "),
         (lambda x, y: fnp.concatenate([x, y]), (quantity(A, m), quantity(A, s)), r"concatenate of m and s"),
-        (lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x), (METRE,), r"is in m here and in m\*\*2 there"),
-        (lambda x: lax.cond(x > 0, lambda: x, lambda: x * x), (METRE,), r"branch 1 of cond.* m\*\*2 .* m there"),
-        (lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x), (METRE,), r"is in m here and in m\*\*2"),
+        (lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x), (METRE,), r"is in m and in m\*\*2"),
+        (lambda x: lax.cond(x > 0, lambda: x, lambda: x * x), (METRE,), r"branch 1 of cond.* is in m\*\*2 and in m at"),
+        (lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x), (METRE,), r"is in m and in m\*\*2"),
     ],
 )
 def test_incompatible_units_are_refused(f: Callable[..., Any], args: tuple[Any, ...], message: str) -> None:

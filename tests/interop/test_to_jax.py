@@ -561,7 +561,8 @@ def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(TypeError, match="to_jax takes a function, got 3"):
         to_jax(3)
     with pytest.raises(
-        TypeError, match=r"to_jax of loss: arguments\[0\]\[0\] must be an array or a number, got <object"
+        TypeError,
+        match=r"to_jax of loss: arguments\[0\]\[0\] must be an array or a number, got an object of type object",
     ):
         to_jax(loss)(object())
     with pytest.raises(ValueError, match="names argument 3, but the function takes 1"):

@@ -140,7 +140,7 @@ def test_gradient_of_an_update() -> None:
 def test_updates_of_wrong_shape_or_type_raise() -> None:
     with pytest.raises(ValueError, match="add"):
         fnp.array(X).at[0].add(fnp.ones(3))
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="cannot be broadcast to the indexed part"):
         fnp.array(X).at[0].add(fnp.ones((2, 3, 4)))
     with pytest.raises(IndexError, match="too many"):
         fnp.array(X).at[0, 0, 0, 0].add(1)
@@ -178,7 +178,7 @@ def test_invalid_indices_raise(index: Any, error: type[Exception], says: str) ->
 
 def test_traced_masks_and_slice_bounds_raise() -> None:
     x = fnp.array(X)
-    with pytest.raises(IndexError, match="made by gt"):
+    with pytest.raises(IndexError, match="the result of gt"):
         fx.jit(lambda x: x[x > 5])(x)
     with pytest.raises(TypeError, match="bounds of slice"):
         fx.jit(lambda x, n: x[:n])(x, 1)

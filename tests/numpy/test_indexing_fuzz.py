@@ -163,7 +163,7 @@ def test_updates_at_traced_masks_match_numpy(data: st.DataObject, method: str) -
 
 def test_unsupported_uses_of_traced_masks_raise() -> None:
     x, mask = fnp.arange(4.0), fnp.array([True, False, True, False])
-    with pytest.raises(ValueError, match=r"use where\(mask, new, old\)"):
+    with pytest.raises(ValueError, match=r"use where\(mask, new, x\)"):
         fx.jit(lambda m: x.at[m].set(fnp.ones(2)))(mask)
     with pytest.raises(IndexError, match="needs a concrete value"):
         fx.jit(lambda m: x.at[m].get())(mask)

@@ -142,7 +142,7 @@ def test_invalid_arguments_of_einsum_raise() -> None:
             ValueError,
             "different remaining operands",
         ),
-        (lambda: untyped_einsum("i1", f32([[1]])), ValueError, "must be made of letters"),
+        (lambda: untyped_einsum("i1", f32([[1]])), ValueError, "must consist of letters"),
         (lambda: untyped_einsum("i,i", f32([1, 2, 3]), f32([1, 2])), ValueError, "'i' in 'i,i' has sizes 3 and 2"),
     )
     for call, error, says in cases:

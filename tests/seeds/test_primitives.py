@@ -157,6 +157,10 @@ VECTORS = np.array([2.0, 3.0], np.float32), np.array([10.0, 20.0], np.float32)
 
 def missing_rule_message(rule: str, kind: type[Primitive]) -> str:
     """Returns a pattern for the start of the message: the primitive, the missing rule and the class."""
+    if rule == "transpose":
+        return (
+            f"^a transposed function must be linear, but multiply_add at .* If your primitive {kind.__name__} is linear"
+        )
     return f"^primitive 'multiply_add' has no {rule} rule: in class {kind.__name__}, "
 
 

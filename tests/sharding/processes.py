@@ -82,7 +82,7 @@ def check_arrays(i: int, n: int, mesh: fx.Mesh) -> None:
     check_own_shards(x, host)
     assert repr(x) == str(x) == f"{x}" == f"Array(f32[{4 * n},2], sharding={x.sharding})"
     for read in (np.asarray, fx.device_get, lambda x: x.tolist()):
-        with pytest.raises(RuntimeError, match="lies on devices of several processes.*x.addressable_shards"):
+        with pytest.raises(RuntimeError, match="is on devices of several processes.*x.addressable_shards"):
             read(x)
     np.testing.assert_array_equal(read_everywhere(x), host)
     by_process = fx.device_put(x, NamedSharding(mesh, P("process")))

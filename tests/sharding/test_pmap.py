@@ -220,10 +220,10 @@ def test_numeric_derivative() -> None:
 INVALID: Final[dict[type[Exception], dict[str, Program]]] = {
     ValueError: {
         "has size 9, but there are 8 devices": lambda lib: lib.m.pmap(lambda x: x)(np.zeros((9, 2))),
-        r"8 at args\[0\], 4 at args\[1\]": lambda lib: lib.m.pmap(lambda x, y: x)(ROWS, ROWS[:4]),
+        "(?s)argument `x` of <lambda> has size 8.* has size 4": lambda lib: lib.m.pmap(lambda x, y: x)(ROWS, ROWS[:4]),
         "pass axis_size": lambda lib: lib.m.pmap(lambda x: x, in_axes=None)(ROWS),
         "axis_size is 4": lambda lib: lib.m.pmap(lambda x: x, axis_size=4)(ROWS),
-        "names axis 0 of an array with 0 axes": lambda lib: lib.m.pmap(lambda x: x)(1.0),
+        "axis 0 of the argument `x` of <lambda>, but that has 0 axes": lambda lib: lib.m.pmap(lambda x: x)(1.0),
     },
     NameError: {"'k'; in scope are axis 'i'": lambda lib: lib.m.pmap(lambda x: lib.lax.psum(x, "k"), "i")(ROWS)},
 }

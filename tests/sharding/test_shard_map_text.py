@@ -135,7 +135,7 @@ TEXT: Final = (
     ("mesh", "spec", "message"),
     [
         (f"Mesh(x={2**60})", "P('x')", "of .* devices, but there are 8"),
-        ("Mesh((0, 99), x=2)", "P('x')", r"of devices that aren't here: \[99\]"),
+        ("Mesh((0, 99), x=2)", "P('x')", r"devices that do not exist: \[99\]"),
         ("Mesh((0, 0), x=2)", "P('x')", "a device occurs twice"),
         ("Mesh((0,), x=2)", "P('x')", "a mesh of 2 devices can't be made of"),
         ("Mesh(x='a')", "P('x')", "have sizes"),

@@ -98,7 +98,7 @@ TABLE: Final[dict[str, Bad]] = {
     "grad: an object": Bad(
         lambda f: fx.grad(f)({"a": [NO_ARRAY]}),
         TypeError,
-        r"grad of .*\[0\]\['a'\]\[0\] must be an array or a number, got <object",
+        r"grad of .*\[0\]\['a'\]\[0\] must be an array or a number, got an object of type object",
     ),
     "grad: a string": Bad(
         lambda f: fx.grad(f)("word"), TypeError, "must be an array or a number, got 'word' of type str"
@@ -121,7 +121,7 @@ TABLE: Final[dict[str, Bad]] = {
     "grad: an object out": Bad(
         lambda f: fx.grad(lambda x: [f(x), NO_ARRAY][1])(1.0),
         TypeError,
-        "the output of .* must be an array",
+        "<lambda> at .*: the output must be an array",
         after=True,
     ),
     "grad: aux without a pair": Bad(
@@ -138,24 +138,34 @@ TABLE: Final[dict[str, Bad]] = {
     "jvp: primals no tuple": Bad(lambda f: fx.jvp(f, X, X), TypeError, "jvp: primals must be a tuple or list"),
     "jvp: tangents no tuple": Bad(lambda f: fx.jvp(f, (X,), X), TypeError, "jvp: tangents must be a tuple or list"),
     "jvp: another number": Bad(
-        lambda f: fx.jvp(f, (X,), (X, X)), TypeError, "jvp: tangents does not have the right structure"
+        lambda f: fx.jvp(f, (X,), (X, X)), TypeError, "jvp: tangents must have the structure of primals"
     ),
     "jvp: another tree": Bad(
-        lambda f: fx.jvp(f, ([X],), ((X,),)), TypeError, "jvp: tangents does not have the right structure"
+        lambda f: fx.jvp(f, ([X],), ((X,),)), TypeError, "jvp: tangents must have the structure of primals"
     ),
-    "jvp: another shape": Bad(lambda f: fx.jvp(f, (X,), (M,)), TypeError, r"type f32\[3\] is needed, got f32\[2,3\]"),
-    "jvp: another dtype": Bad(lambda f: fx.jvp(f, (X,), (I,)), TypeError, r"type f32\[3\] is needed, got i32\[3\]"),
+    "jvp: another shape": Bad(
+        lambda f: fx.jvp(f, (X,), (M,)), TypeError, r"tangents\[0\] must .* f32\[3\], .* f32\[2,3\]"
+    ),
+    "jvp: another dtype": Bad(
+        lambda f: fx.jvp(f, (X,), (I,)), TypeError, r"tangents\[0\] must .* f32\[3\], .* i32\[3\]"
+    ),
+    "jvp: an int for a float": Bad(
+        lambda f: fx.jvp(f, (1.0,), (1,)), TypeError, r"must be of type f32\[\], .* is of type i32\[\]"
+    ),
+    "jvp: a bool for a float": Bad(
+        lambda f: fx.jvp(f, (1.0,), (True,)), TypeError, r"must be of type f32\[\], .* is of type bool\[\]"
+    ),
     "jvp: a float for an int": Bad(
-        lambda f: fx.jvp(f, (I,), (X,)), TypeError, r"type float0\[3\] is needed, got f32\[3\]"
+        lambda f: fx.jvp(f, (I,), (X,)), TypeError, r"float0\[3\], since primals\[0\] is an integer .* f32\[3\]"
     ),
     "jvp: an int for an int": Bad(
-        lambda f: fx.jvp(f, (I,), (I,)), TypeError, r"type float0\[3\] is needed, got i32\[3\]"
+        lambda f: fx.jvp(f, (I,), (I,)), TypeError, r"float0\[3\], since primals\[0\] is an integer .* i32\[3\]"
     ),
     "jvp: a weak int for an int": Bad(
-        lambda f: fx.jvp(f, (3,), (1,)), TypeError, r"type float0\[\] is needed, got i32\[\]"
+        lambda f: fx.jvp(f, (3,), (1,)), TypeError, r"float0\[\], since primals\[0\] is an integer .* i32\[\]"
     ),
     "jvp: a weak complex for a float": Bad(
-        lambda f: fx.jvp(f, (1.0,), (1j,)), TypeError, r"type f32\[\] is needed, got c64\[\]"
+        lambda f: fx.jvp(f, (1.0,), (1j,)), TypeError, r"must be of type f32\[\], .* is of type c64\[\]"
     ),
     "jvp: an object": Bad(lambda f: fx.jvp(f, (NO_ARRAY,), (1.0,)), TypeError, r"jvp: primals\[0\] must be an array"),
     "jvp: an object as tangent": Bad(
@@ -164,20 +174,32 @@ TABLE: Final[dict[str, Bad]] = {
     # ------------------------------------------------------------------ vjp, linearize, linear_transpose
     "vjp: an object": Bad(lambda f: fx.vjp(f, NO_ARRAY), TypeError, r"vjp of .*: primals\[0\] must be an array"),
     "vjp: cotangent of another shape": Bad(
-        lambda f: fx.vjp(f, X)[1](M), TypeError, r"type f32\[3\] is needed, got f32\[2,3\]", after=True
+        lambda f: fx.vjp(f, X)[1](M), TypeError, r"the cotangent must .* f32\[3\], .* f32\[2,3\]", after=True
     ),
     "vjp: cotangent of another tree": Bad(
-        lambda f: fx.vjp(f, X)[1]([X]), TypeError, "the vjp function: cotangents does not have", after=True
+        lambda f: fx.vjp(f, X)[1]([X]),
+        TypeError,
+        "vjp: the cotangent must have the structure of",
+        after=True,
+    ),
+    "vjp: an int as cotangent": Bad(
+        lambda f: fx.vjp(f, 1.0)[1](1), ValueError, r"must be of type f32\[\], .* is of type i32\[\]", after=True
     ),
     "vjp: two cotangents": Bad(lambda f: fx.vjp(f, X)[1](X, X), TypeError, "positional argument", after=True),
     "linearize: an object": Bad(
         lambda f: fx.linearize(f, [NO_ARRAY]), TypeError, r"linearize of .*: primals\[0\]\[0\] must be an array"
     ),
     "linearize: tangent of another shape": Bad(
-        lambda f: fx.linearize(f, X)[1](M), TypeError, r"type f32\[3\] is needed", after=True
+        lambda f: fx.linearize(f, X)[1](M), TypeError, r"the tangents\[0\] must be of type f32\[3\]", after=True
+    ),
+    "linearize: an int as tangent": Bad(
+        lambda f: fx.linearize(f, 1.0)[1](1), ValueError, r"must be of type f32\[\], .* is of type i32\[\]", after=True
     ),
     "linearize: another number": Bad(
-        lambda f: fx.linearize(f, X)[1](X, X), TypeError, "the linear map: tangents does not have", after=True
+        lambda f: fx.linearize(f, X)[1](X, X),
+        TypeError,
+        "linearize: the tangents must have the structure",
+        after=True,
     ),
     "linear_transpose: ints": Bad(
         lambda f: fx.linear_transpose(lambda x: f(x.astype("float32")), I),
@@ -191,7 +213,7 @@ TABLE: Final[dict[str, Bad]] = {
     "linear_transpose: not linear": Bad(
         lambda f: fx.linear_transpose(lambda x: fnp.sin(f(x)), X)(X),
         NotImplementedError,
-        "'sin' has no transpose rule.*all primitives must be linear",
+        "a transposed function must be linear, but sin at .* has no transpose rule",
         after=True,
     ),
     "linear_transpose: a product": Bad(
@@ -213,7 +235,7 @@ TABLE: Final[dict[str, Bad]] = {
         after=True,
     ),
     "linear_transpose: another shape": Bad(
-        lambda f: fx.linear_transpose(f, X)(M), TypeError, r"type f32\[3\] is needed", after=True
+        lambda f: fx.linear_transpose(f, X)(M), TypeError, r"cotangent must be of type f32\[3\]", after=True
     ),
     # ------------------------------------------------------------------ jacobians
     "jacfwd: argnums": Bad(lambda f: fx.jacfwd(f, 1)(X), ValueError, "jacfwd of .* argnums 1 names argument 1"),
@@ -233,12 +255,14 @@ TABLE: Final[dict[str, Bad]] = {
     "jacfwd: an object": Bad(lambda f: fx.jacfwd(f)(NO_ARRAY), TypeError, "jacfwd of .* must be an array"),
     # ------------------------------------------------------------------ vmap
     "vmap: in_axes beyond": Bad(
-        lambda f: fx.vmap(f, in_axes=2)(M), ValueError, "in_axes names axis 2 of an array with 2 axes"
+        lambda f: fx.vmap(f, in_axes=2)(M),
+        ValueError,
+        r"axis 2 of the argument `args\[0\]` of .*, but that has 2 axes",
     ),
     "vmap: in_axes below": Bad(
-        lambda f: fx.vmap(f, in_axes=-3)(M), ValueError, "in_axes names axis -3 of an array with 2 axes"
+        lambda f: fx.vmap(f, in_axes=-3)(M), ValueError, r"in_axes maps axis -3 of .*, but that has 2 axes"
     ),
-    "vmap: a scalar": Bad(lambda f: fx.vmap(f)(3.0), ValueError, "in_axes names axis 0 of an array with 0 axes"),
+    "vmap: a scalar": Bad(lambda f: fx.vmap(f)(3.0), ValueError, "axis 0 of .*, but that has 0 axes.* None"),
     "vmap: in_axes of another length": Bad(
         lambda f: fx.vmap(f, in_axes=(0,))(M, M), ValueError, "in_axes .* 1 entries, but there are 2 positional"
     ),
@@ -261,7 +285,7 @@ TABLE: Final[dict[str, Bad]] = {
         lambda f: fx.vmap(f, out_axes=(0.0,)), TypeError, "out_axes must consist of integers and None, got 0.0"
     ),
     "vmap: out_axes beyond": Bad(
-        lambda f: fx.vmap(f, out_axes=2)(M), ValueError, "out_axes names axis 2 of an array with 2 axes", after=True
+        lambda f: fx.vmap(f, out_axes=2)(M), ValueError, "out_axes names axis 2 of an output with 2 axes", after=True
     ),
     "vmap: out_axes None": Bad(
         lambda f: fx.vmap(f, out_axes=None)(M), ValueError, "out_axes is None for an output that differs", after=True
@@ -273,9 +297,11 @@ TABLE: Final[dict[str, Bad]] = {
         after=True,
     ),
     "vmap: sizes differ": Bad(
-        lambda f: fx.vmap(f)(M, X), ValueError, r"must have the same size, but they have 2 at args\[0\], 3 at args\[1\]"
+        lambda f: fx.vmap(f)(M, X),
+        ValueError,
+        r"(?s)axis 0 of the argument .* size 2\n.* size 3",
     ),
-    "vmap: axis_size differs": Bad(lambda f: fx.vmap(f, axis_size=3)(M), ValueError, "2 at .* and axis_size is 3"),
+    "vmap: axis_size differs": Bad(lambda f: fx.vmap(f, axis_size=3)(M), ValueError, "has size 2\n  axis_size is 3"),
     "vmap: nothing mapped": Bad(
         lambda f: fx.vmap(f, in_axes=None)(M), ValueError, "the size of the batch is unknown; pass axis_size"
     ),
@@ -289,7 +315,7 @@ TABLE: Final[dict[str, Bad]] = {
     "vmap: an object out": Bad(
         lambda f: fx.vmap(lambda x: [f(x), NO_ARRAY])(X),
         TypeError,
-        r"the output of .*\[1\] must be an array",
+        r"<lambda> at .*: the output\[1\] must be an array",
         after=True,
     ),
     # ------------------------------------------------------------------ jit
@@ -301,7 +327,7 @@ TABLE: Final[dict[str, Bad]] = {
     "jit: a string": Bad(
         lambda f: fx.jit(f)(X, name="word"),
         TypeError,
-        r"jit: the argument `name` of .* got 'word' of type str; list the argument in static",
+        r"jit: the argument `name` of .* got 'word' of type str; if the program may depend on its value",
     ),
     "jit: static_argnums beyond": Bad(
         lambda f: fx.jit(lambda x: f(x), static_argnums=1),
@@ -354,7 +380,7 @@ TABLE: Final[dict[str, Bad]] = {
     "jit: an object out": Bad(
         lambda f: fx.jit(lambda x: {"a": f(x), "b": NO_ARRAY})(X),
         TypeError,
-        r"the output of .*\['b'\] must be an array",
+        r"the output\['b'\] must be an array",
         after=True,
     ),
     "jit: unsortable keys": Bad(lambda f: fx.jit(f)({1: X, "a": X}), ValueError, "keys"),
@@ -382,7 +408,7 @@ TABLE: Final[dict[str, Bad]] = {
     ),
     "ShapeDtypeStruct: a negative size": Bad(lambda f: fx.ShapeDtypeStruct((-1,), np.float32), ValueError, "negative"),
     "ShapeDtypeStruct: a float": Bad(
-        lambda f: fx.ShapeDtypeStruct((1.5,), np.float32), TypeError, "shape must be made of integers"
+        lambda f: fx.ShapeDtypeStruct((1.5,), np.float32), TypeError, "shape must consist of integers"
     ),
     "ShapeDtypeStruct: no dtype": Bad(lambda f: fx.ShapeDtypeStruct((1,), "float33"), TypeError, "float33"),
     "named_scope: a number": Bad(lambda f: fx.named_scope(3), TypeError, "named_scope needs a string, got 3"),

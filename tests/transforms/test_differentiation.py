@@ -268,7 +268,7 @@ def test_grad_of_namedtuple_is_namedtuple() -> None:
 
 def test_jvp_refuses_float_tangents_for_integers() -> None:
     """float0 is the tangent dtype of an integer; other dtypes are refused."""
-    with pytest.raises(TypeError, match=r"jvp.*float0\[3\] is needed, got f32\[3\]"):
+    with pytest.raises(TypeError, match=r"jvp.*float0\[3\], since primals\[0\] is an integer .* f32\[3\]"):
         fx.jvp(lambda i: i, (I,), (X,))
 
 
@@ -287,7 +287,7 @@ LOSSES: Final[dict[str, Any]] = {
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("transform", [fx.grad, fx.jacfwd, lambda f: lambda x: fx.jvp(f, (x,), (x,))])
 def test_conversion_of_differentiated_tracer_raises(name: str, transform: Any) -> None:
-    with pytest.raises(TypeError, match=r"cannot be made from JVPTracer\(f32\[\].* at .*: it would have no derivative"):
+    with pytest.raises(TypeError, match=r"of type f32\[\] is differentiated at .*: it would have no derivative"):
         transform(LOSSES[name])(np.float32(2.0))
 
 

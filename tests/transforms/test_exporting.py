@@ -201,7 +201,7 @@ def test_loaded_function_can_be_reaped() -> None:
 
 def test_calls_with_other_types_raise() -> None:
     loaded = fx.load(exported().serialize())
-    with pytest.raises(TypeError, match="the exported model: arguments does not have the right structure"):
+    with pytest.raises(TypeError, match="the exported model: arguments must have the structure of the export"):
         loaded.call(PARAMS, X)
     with pytest.raises(TypeError, match=r"exported for args\[0\]\['b'\] of type f32\[2\], but called with f32\[3\]"):
         loaded.call({**PARAMS, "b": np.ones(3, np.float32)}, X, scale=2.0)

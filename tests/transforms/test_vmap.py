@@ -123,7 +123,7 @@ def test_out_axes_none_for_batched_output_is_refused() -> None:
 
 
 def test_python_control_flow_on_batched_values_is_refused() -> None:
-    with pytest.raises(TypeError, match=rf"made by vmap at {__file__}:\d+ .* is traced: only its shape"):
+    with pytest.raises(TypeError, match=rf"made by vmap at {__file__}:\d+ .* is batched: under vmap it has one"):
         fx.vmap(lambda x: x if x > 0 else -x)(X)
 
 

@@ -84,7 +84,8 @@ class FlatCallback(StrictlyEqual):
         where = f"{caller}: the result of {callable_name(self.function)}"
         leaves, actual_tree = trees.flatten(tree)
         if len(leaves) != len(results):
-            raise TypeError(f"{where} has the structure {actual_tree}, but result_shape_dtypes has {out_tree}")
+            got, declared = trees.show_structure(actual_tree), trees.show_structure(out_tree)
+            raise TypeError(f"{where} is {got}, but result_shape_dtypes is {declared}")
         arrays = []
         for i, (leaf, aval) in enumerate(zip(leaves, results, strict=True)):
             array = _as_result(leaf, aval)

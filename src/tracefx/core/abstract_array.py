@@ -87,13 +87,13 @@ class AbstractArray(ArrayPlacement):
         return bool(self.concrete_or_error(TracerBoolConversionError))
 
     def __int__(self) -> int:
-        return int(self.concrete_or_error(TracerIntegerConversionError).item())
+        return int(self.concrete_or_error(TracerIntegerConversionError, "`int()`").item())
 
     def __float__(self) -> float:
-        return float(self.concrete_or_error(ConcretizationError).item())
+        return float(self.concrete_or_error(ConcretizationError, "`float()`").item())
 
     def __complex__(self) -> complex:
-        return complex(self.concrete_or_error(ConcretizationError).item())
+        return complex(self.concrete_or_error(ConcretizationError, "`complex()`").item())
 
     def __index__(self) -> int:
         if self.aval.shape or self.aval.dtype.kind not in "iu":
@@ -107,12 +107,12 @@ class AbstractArray(ArrayPlacement):
             *args: The index of the element: one integer for each axis, or one into the flattened array. Without any,
                 the array must have size 1.
         """
-        out: Scalar = self.concrete_or_error(ConcretizationError).item(*args)
+        out: Scalar = self.concrete_or_error(ConcretizationError, "`item()`").item(*args)
         return out
 
     def tolist(self) -> object:
         """Returns the elements as nested lists of Python scalars."""
-        return self.concrete_or_error(ConcretizationError).tolist()
+        return self.concrete_or_error(ConcretizationError, "`tolist()`").tolist()
 
     def tobytes(self, order: OneOf["C", "F", "A", "K"] = "C") -> bytes:
         """Returns the bytes of the elements.
@@ -120,7 +120,7 @@ class AbstractArray(ArrayPlacement):
         Args:
             order: "C" for row-major order, "F" for column-major order, "A" or "K" for that of the memory.
         """
-        return self.concrete_or_error(ConcretizationError).tobytes(order)
+        return self.concrete_or_error(ConcretizationError, "`tobytes()`").tobytes(order)
 
     def block_until_ready(self) -> Self:
         """Waits until the value has been computed, and raises errors of the computation.
@@ -149,7 +149,9 @@ class AbstractArray(ArrayPlacement):
 
     @override
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.aval.shape else format(str(self), spec)
+        if not spec or self.aval.shape:
+            return format(str(self), spec)
+        return format(self.concrete_or_error(ConcretizationError, f"the format `:{spec}`").item(), spec)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         """Returns `tracefx.numpy`, as the array API standard requires. Raises ValueError for an unknown version."""
@@ -160,7 +162,8 @@ class AbstractArray(ArrayPlacement):
 
     def __setitem__(self, index: object, value: object) -> NoReturn:
         raise TypeError(
-            "arrays are immutable: instead of `x[i] = y` write `x = x.at[i].set(y)`, which returns a new array"
+            "arrays are immutable: instead of `x[i] = y` write `x = x.at[i].set(y)`, instead of `x[i] += y` "
+            "`x = x.at[i].add(y)`, which return a new array"
         )
 
 

@@ -19,11 +19,12 @@ class ArrayPlacement:
     __slots__ = ()
 
     @abstractmethod
-    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
         """Returns the concrete value; raises an error for a tracer.
 
         Args:
             error: The class of the error.
+            use: What needs the value, for the message.
         """
 
     @property

@@ -21,7 +21,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import Value
-from tracefx.pytrees.trees import TreeDef
+from tracefx.pytrees.trees import TreeDef, show_structure
 
 
 @final
@@ -68,7 +68,7 @@ class ValueSpec:
     @override
     def __str__(self) -> str:
         types = show_avals(self.avals)
-        return types if self.tree is None else f"{self.tree} of ({types})"
+        return types if self.tree is None else f"{show_structure(self.tree, 'one array')} of type ({types})"
 
 
 def array_spec(aval: ShapedArray) -> ValueSpec:

@@ -259,6 +259,8 @@ def _refuse(x: object, argument: str, cause: Exception | None = None) -> NoRetur
         hint = f" Its byte order is not native: convert the data with .astype({x.newbyteorder('=').name!r}) first."
     elif isinstance(x, str) and x in _BY_SHORT_NAME:
         hint = f" Write {_BY_SHORT_NAME[x].name!r}."
+    elif isinstance(x, int):
+        hint = " If it is a size, put it into a shape, as in (3, 4)."
     supported = ", ".join(_DTYPE_INFO[dtype].name for dtype in ALL_DTYPES)
     raise TypeError(
         f"{argument}={x!r} is not a dtype that arrays can have.{hint} Supported are {supported}."

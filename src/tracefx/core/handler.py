@@ -27,6 +27,7 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
 from tracefx.core.eager_cache import EagerCache
@@ -189,11 +190,37 @@ class Tracer(Array):
         """The values that the tracer consists of; of these, a tangent may vary over more mesh axes than the primal."""
         return ()
 
+    @property
+    def description(self) -> str:
+        """The tracer in messages: the argument that it is, or its type and where it was made."""
+        if isinstance(self.origin, str):
+            return self.origin
+        return f"a value of type {self.aval}, made by {self.handler.title}{at_location(self.origin)},"
+
+    @property
+    def why_abstract(self) -> str:
+        """Why the tracer has no concrete value, as the predicate of a sentence, for messages."""
+        return f"is traced: under {self.handler.title} only its shape and dtype, {self.aval}, are known"
+
+    def jit_arguments(self) -> Mapping[str, ShapedArray]:
+        """Returns the arguments of functions under `jit` on which the value depends: names in messages, and types."""
+        found: dict[str, ShapedArray] = {}
+        for x in self.parts:
+            if isinstance(x, Tracer):
+                found.update(x.jit_arguments())
+        return found
+
     @override
-    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
+        need = use or error.use
+        require_not_escaped(self, f"by {need.strip(',')}")
+        arguments = self.jit_arguments()
+        depends = "" if not arguments or self.origin in arguments else f" It depends on {' and '.join(arguments)}."
+        static = " Or mark the argument as static, by static_argnums, so that jit compiles for each of its values."
+        is_static_possible = bool(arguments) and all(not aval.shape for aval in arguments.values())  # arrays: no hash
+        detail = f"{self.description} {self.why_abstract}.{depends}"
         raise error(
-            f"a concrete value is needed, but {self}, made by {self.handler.title}{at_origin(self.origin)}, is traced: "
-            "only its shape and dtype are known"
+            f"{need} needs a concrete value, but {detail} {error.advice}{static if is_static_possible else ''}", detail
         )
 
     def __copy__(self) -> Self:
@@ -509,9 +536,10 @@ def escaped_tracer_error(tracer: Tracer, handler: Handler, where: str) -> Escape
     """
     home = tracer.handler
     made = f"{home.title}{at_origin(tracer.origin)}"
+    running = " in ".join([h.title for h in handler.chain() if h.inner is not None])
     message = (
-        f"escaped tracer: {type(tracer).__name__}({tracer.aval}) was made by {made} but used {where}, where "
-        f"the handlers are {' on '.join(h.title for h in handler.chain())}. "
+        f"escaped tracer: {type(tracer).__name__}({tracer.aval}) was made by {made} but used {where}, "
+        f"{f'inside {running}' if running else 'outside of all transformations'}. "
     )
     if home.thread != threading.get_ident():
         return EscapedTracerError(

@@ -143,7 +143,7 @@ class ConcreteArray(Array):
         return False
 
     @override
-    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
         host = self.numpy()
         if dtypes.is_key(host.dtype):
             raise TypeError(
@@ -295,10 +295,10 @@ def as_value(x: object, what: str = "argument") -> Value:
     unwrapped = unwrap_arraylike(x)
     if unwrapped is not x:
         return as_value(unwrapped, what)
-    hint = jax_hint(x) or "; turn sequences into arrays with tracefx.numpy.asarray"
-    raise TypeError(
-        f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}{hint}"
-    )
+    is_sequence = isinstance(x, list | tuple)
+    hint = "; convert it with tracefx.numpy.asarray" if is_sequence else jax_hint(x)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    raise TypeError(f"{what} must be an array or a number, got {x!r} of type {module}{kind.__qualname__}{hint}")
 
 
 def unwrap_arraylike(x: T) -> T | ArrayLike:

@@ -394,8 +394,8 @@ class _Planter(Interpreter[Never, None], eq=False):
         tree = trees.leaf() if op.tree is None else op.tree
         if replacement.tree != tree:
             raise TypeError(
-                f"{self.title}: the value {op.label!r} has the structure {replacement.tree}, but what is "
-                f"sown at {here()} has {tree}"
+                f"{self.title}: the value {op.label!r} is {trees.show_structure(replacement.tree)}, but what "
+                f"is sown at {here()} is {trees.show_structure(tree)}"
             )
 
     def cast_leaf(self, leaf: Value, aval: ShapedArray, replacement: _PlantedValue, i: int, name: str) -> Value:

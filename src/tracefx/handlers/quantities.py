@@ -271,7 +271,7 @@ class _Units(Interpreter[Quantity]):
             return Interpreter.join(self, x, y, what)
         units = _unit_of_spec(x), _unit_of_spec(y)
         if ANY_UNIT not in units and units[0].dimension != units[1].dimension:
-            raise UnitError(f"with_units: {what} is in {units[0]} here and in {units[1]} there at {here()}")
+            raise UnitError(f"with_units: {what} is in {units[0]} and in {units[1]} at {here()}")
         unit = units[1] if units[0] == ANY_UNIT else units[0]
         joined = Interpreter.join(self, ValueSpec(None, x.avals), ValueSpec(None, y.avals), what)
         return joined if unit == DIMENSIONLESS else ValueSpec(trees.structure(Quantity(0.0, unit)), joined.avals)

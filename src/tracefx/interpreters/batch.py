@@ -61,6 +61,11 @@ class BatchTracer(Tracer):
     def device(self) -> Device | None:
         return self.val.device if isinstance(self.val, Array) else None
 
+    @property
+    @override
+    def why_abstract(self) -> str:
+        return f"is batched: under vmap it has one value for each of the {self.handler.axis.size} elements of the batch"
+
     @override
     def __repr__(self) -> str:
         return f"BatchTracer({self.aval}, batch of {self.handler.axis.size})"

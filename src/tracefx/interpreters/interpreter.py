@@ -32,7 +32,7 @@ from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, at_origin, bind_expansion, call_under, handling
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, bind_expansion, call_under, handling
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
@@ -94,15 +94,15 @@ class InterpreterTracer(Tracer):
         return self.interpreter.frame
 
     @override
-    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
         if error not in PIECEWISE_CONSTANT:
             title = self.interpreter.title
             raise error(
-                f"a NumPy array cannot be made from {self}, created by {title}{at_origin(self.origin)}: "
-                f"it would lose what {title} stores with the value. Use the functions of tracefx.numpy"
+                f"{use or error.use} needs a concrete value, but {self.description} would lose what {title} stores "
+                "with it. Use the functions of tracefx.numpy"
             )
         x = self.interpreter.strip_to_plain(self, "a Python number")
-        return x.numpy() if isinstance(x, Literal) else x.concrete_or_error(error)
+        return x.numpy() if isinstance(x, Literal) else x.concrete_or_error(error, use)
 
     @override
     def __repr__(self) -> str:
@@ -463,7 +463,7 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
                 if trees.structure(a) != trees.structure(b):
                     a, b = self.unify(a, b)
             except TypeError as error:
-                raise TypeError(f"{self.title}: {what} is {x} here and {y} there: {error}") from error
+                raise TypeError(f"{self.title}: {what} must have one type, got {x} and {y}: {error}") from error
             x, y = spec_of(a), spec_of(b)
         return join_avals(x, y, f"{self.title}: {what}")
 

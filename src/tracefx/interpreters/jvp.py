@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Final, final
 
 from attrs import field, frozen
@@ -14,23 +13,15 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.device import Device
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, bind_expansion
+from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, bind_expansion, require_not_escaped
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing_rule_error
-from tracefx.core.source_location import SOURCE, current_provenance
+from tracefx.core.source_location import SOURCE, at_location, current_provenance
 from tracefx.core.values import Value
-from tracefx.errors import (
-    ConcretizationError,
-    TracerArrayConversionError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-)
+from tracefx.errors import ConcretizationError, TracerBoolConversionError, TracerIntegerConversionError
 
 PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 """Conversions that are piecewise constant: their derivative is zero, so a program may depend on the result."""
-_CONVERSION_NAMES: Final[Mapping[type[ConcretizationError], str]] = MappingProxyType(
-    {TracerArrayConversionError: "a NumPy array"}
-)
 
 
 @final
@@ -63,15 +54,17 @@ class JVPTracer(Tracer):
         return self.primal.device if isinstance(self.primal, Array) else None
 
     @override
-    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
         if error not in PIECEWISE_CONSTANT:
+            need = use or error.use
+            require_not_escaped(self, f"by {need}")
+            at = "" if isinstance(self.origin, str) else at_location(self.origin)
             raise error(
-                f"{_CONVERSION_NAMES.get(error, 'a Python number')} cannot be made from JVPTracer({self.aval}), "
-                "created by differentiation"
-                f"{at_origin(self.origin)}: it would have no derivative. Use the functions of tracefx.numpy, or "
-                "tracefx.lax.stop_gradient(x) if the derivative is to be zero"
+                f"{need} needs a concrete value, but a value of type {self.aval} is differentiated{at}: it would have "
+                "no derivative. Use the functions of tracefx.numpy, or tracefx.lax.stop_gradient(x) if the derivative "
+                "is to be zero"
             )
-        return self.primal.numpy() if isinstance(self.primal, Literal) else self.primal.concrete_or_error(error)
+        return self.primal.numpy() if isinstance(self.primal, Literal) else self.primal.concrete_or_error(error, use)
 
     @override
     def __repr__(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, final
 
 import numpy as np
@@ -22,12 +21,6 @@ from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import TYPES
-from tracefx.errors import (
-    ConcretizationError,
-    TracerArrayConversionError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-)
 
 
 @final
@@ -48,42 +41,23 @@ class StageTracer(Tracer):
         self.aval = binder.aval
         self.origin = origin
 
+    @property
     @override
-    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
-        need, remedy = _CONVERSION_HINTS.get(error, ("this use", _STATIC_HINT))
-        where = self.explain()
-        problem = (
-            f"{need} needs a concrete value, but {self} is traced: under {self.handler.title} only its shape and "
-            "dtype are known."
-        )
-        raise error(f"{problem} {where}{remedy}", where)
-
-    def explain(self) -> str:
-        """Returns where this tracer comes from, as a sentence followed by a space, or an empty string if unknown."""
+    def description(self) -> str:
         if isinstance(self.origin, str):
-            return f"It is {self.origin}. "
+            return self.origin
         producers = [eqn.prim.name for eqn in self.handler.eqns if self.binder in eqn.outs]
-        return f"It was made by {producers[0]}{at_location(self.origin)}. " if producers else ""
+        return (
+            f"the result of {producers[0]}{at_location(self.origin)}" if producers else f"an input of type {self.aval}"
+        )
+
+    @override
+    def jit_arguments(self) -> Mapping[str, ShapedArray]:
+        return self.handler.jit_arguments(self.binder)
 
     @override
     def __repr__(self) -> str:
         return f"StageTracer({self.aval})"
-
-
-_STATIC_HINT: Final = "If the program may depend on its value, mark the argument it depends on in static_argnums."
-_CONVERSION_HINTS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = MappingProxyType(
-    {
-        TracerBoolConversionError: (
-            "a truth value",
-            "Use tracefx.numpy.where to choose between arrays, lax.cond between functions. " + _STATIC_HINT,
-        ),
-        TracerIntegerConversionError: ("a Python integer", _STATIC_HINT),
-        TracerArrayConversionError: (
-            "a NumPy array",
-            "Use the functions of tracefx.numpy; to index a NumPy array, convert it with tracefx.numpy.asarray.",
-        ),
-    }
-)
 
 
 _SAMPLE_SIZE: Final = 64
@@ -113,11 +87,30 @@ class Recording(Handler):
     contents: dict[Hashable, tuple[Var, NDArray]] = field(factory=dict, init=False, repr=False)
     """The constants in host memory, by `_content_key`."""
     indices: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
+    arguments: dict[Var, str] = field(factory=dict, init=False, repr=False)
+    """The inputs that are arguments of a user's function, with their names in messages."""
     thread: int = field(factory=threading.get_ident, init=False)
 
     def input(self, aval: ShapedArray, origin: Origin = None) -> StageTracer:
         """Adds an input to the jaxpr."""
-        return StageTracer(self, Var(next(self.indices), aval), origin)
+        var = Var(next(self.indices), aval)
+        if isinstance(origin, str):
+            self.arguments[var] = origin
+        return StageTracer(self, var, origin)
+
+    def jit_arguments(self, var: Var) -> Mapping[str, ShapedArray]:
+        """Returns the arguments of functions under `jit` on which a variable depends: names in messages, and types."""
+        needed = {var}
+        for eqn in reversed(self.eqns):
+            if not needed.isdisjoint(eqn.outs):
+                needed.update([a for a in eqn.inputs if isinstance(a, Var)])
+        found: dict[str, ShapedArray] = {}
+        if self.title == "jit":
+            found |= {name: v.aval for v, name in self.arguments.items() if v in needed}
+        for v, x in self.consts.values():
+            if v in needed and isinstance(x, Tracer):
+                found.update(x.jit_arguments())
+        return found
 
     @override
     def owns(self, x: object) -> bool:

@@ -8,17 +8,10 @@ from typing import TypeAlias
 from tracefx.core.handler import CURRENT, bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import (
-    Expandable,
-    ExtractsWindow,
-    Tangent,
-    Transposable,
-    UndefinedPrimal,
-    Zero,
-    missing_rule_error,
-)
+from tracefx.core.primitive import Expandable, ExtractsWindow, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.source_location import SOURCE, at_location
 from tracefx.core.values import Value
+from tracefx.errors import MissingRuleError
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.shape.slice_cotangents import SliceCotangents
@@ -149,9 +142,8 @@ def _transpose_expansion(
     if isinstance(prim, Expandable):
         body, consts = stage(prim.expand, [a.aval for a in eqn.inputs])
         return backward_pass(body, consts, operands, cts)
-    raise missing_rule_error(
-        prim,
-        "transpose",
-        "inherit from Transposable and define transpose(self, cts, *args), or from Expandable; the primitive"
-        f"{at_location(eqn.source)} is part of a function that is transposed, where all primitives must be linear",
+    raise MissingRuleError(
+        f"a transposed function must be linear, but {prim.name}{at_location(eqn.source)} has no transpose rule. "
+        f"If your primitive {type(prim).__name__} is linear, inherit from Transposable and define "
+        "transpose(self, cts, *args)"
     )

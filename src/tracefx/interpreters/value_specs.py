@@ -34,7 +34,7 @@ def join_avals(x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
     avals = []
     for p, q in zip(x.avals, y.avals, strict=True):
         if p.shape != q.shape or p.dtype != q.dtype:
-            raise TypeError(f"{what} is {x} here and {y} there")
+            raise TypeError(f"{what} must have one type, got {x} and {y}")
         avals.append(ShapedArray(p.shape, p.dtype, p.weak_type and q.weak_type, p.vma | q.vma))
     return ValueSpec(x.tree, tuple(avals))
 
@@ -45,7 +45,7 @@ def cast_collected(value: object, spec: ValueSpec, what: str, name: Hashable) ->
     if not actual.same_structure(spec) or [(a.shape, a.dtype) for a in actual.avals] != [
         (a.shape, a.dtype) for a in spec.avals
     ]:
-        raise TypeError(f"the value collected as {name!r} in {what} is {actual} here and {spec} there")
+        raise TypeError(f"the value collected as {name!r} in {what} must have one type, got {actual} and {spec}")
     return cast_arrays(leaf_values(value), spec)
 
 

@@ -211,7 +211,7 @@ def _parse_term(subscripts: str, term: str, wild: range) -> Labels:
     """Returns the labels of one term: letters, and numbers for the axes that `...` stands for."""
     front, dots, back = term.partition("...")
     if any(c not in string.ascii_letters for c in front + back):
-        raise ValueError(f"einsum: {term!r} in {subscripts!r} must be made of letters and one '...'")
+        raise ValueError(f"einsum: {term!r} in {subscripts!r} must consist of letters and one '...'")
     return (*front, *[str(i) for i in wild if dots], *back)
 
 

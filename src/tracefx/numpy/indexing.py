@@ -49,6 +49,16 @@ IndexArray: TypeAlias = NDArray | Array
 class MaskIndexError(ConcretizationError, IndexError):
     """Raised when a traced mask is used as an index: the result's shape would depend on its values."""
 
+    use = "a mask as an index"
+    advice = (
+        "The number of selected elements would be the shape of the result, which must be known: choose between values "
+        "by tracefx.numpy.where(mask, x, y), or give the number, as in x[tracefx.numpy.nonzero(mask, size=n)]."
+    )
+
+
+class SliceIndexError(ConcretizationError, IndexError):
+    """Raised when the bounds of a slice are traced: the result's shape would depend on their values."""
+
 
 @final
 @frozen
@@ -243,7 +253,10 @@ class _MaskIndex:
 
     def to_advanced_indices(self, sizes: tuple[int, ...], axis: int) -> list[AdvancedIndex]:
         if self.values.shape != sizes:
-            raise IndexError(f"a mask of shape {self.values.shape} selects from axes of sizes {sizes} at axis {axis}")
+            raise IndexError(
+                f"a mask of shape {self.values.shape} selects from axes of sizes {sizes} at axis {axis}: "
+                "these must agree"
+            )
         return [AdvancedIndex(indices.astype(np.int32)) for indices in np.nonzero(self.values)]
 
 
@@ -264,7 +277,7 @@ def _parse_part(part: IndexPart) -> _ParsedPart:
         part = from_jax_array(part)
     if not isinstance(part, Array | np.ndarray):
         raise TypeError(
-            f"an index must be made of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "
+            f"an index must consist of integers, slices, `...`, None and arrays of integers or bools, got {part!r} "
             f"of type {type(part).__name__}"
         )
     if isinstance(part, np.ndarray):
@@ -317,11 +330,15 @@ def _clamped_slice(sizes: Shape, index: int, axis: int) -> tuple[DynamicSlice, l
 def _slice_index(part: slice, size: int) -> SliceIndex:
     try:
         start, stop, step = part.indices(size)
-    except TypeError as error:
-        raise TypeError(
-            f"the bounds of {part} must be concrete integers: {error} Slices determine the shape "
-            "of the result; to move a window of fixed size use an integer array as index"
+    except ConcretizationError as error:
+        raise SliceIndexError(
+            f"the bounds of {part} determine the shape of the result, so they must be concrete, but {error.detail} For "
+            "a window of fixed size at a traced position, use lax.dynamic_slice or an array of indices; to ignore the "
+            "other elements, tracefx.numpy.where",
+            error.detail,
         ) from error
+    except TypeError as error:
+        raise TypeError(f"the bounds of {part} must be integers or None") from error
     count = len(range(start, stop, step))
     if count == 0:
         return SliceIndex(0, 0)

@@ -44,8 +44,8 @@ def concrete_values(name: str, x: Value, remedy: str = "pass size=") -> NDArray:
         if type(plain) is ConcreteArray:
             return plain.numpy()
         raise ConcretizationError(
-            f"{name}: the shape of the result depends on the values of {value.aval}, which is traced; "
-            f"{remedy}, an integer, for the size of the result. In detail: {error}",
+            f"{name}: the shape of the result depends on the elements of its operand, but {error.detail} To fix the "
+            f"shape, {remedy}, the number of elements of the result",
             error.detail,
         ) from error
 

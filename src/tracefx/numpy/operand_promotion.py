@@ -192,6 +192,19 @@ def require_real(name: str, x: Value) -> Value:
     return x
 
 
+def require_broadcastable(what: str, shape: Shape, target: Shape, target_name: str) -> None:
+    """Raises BroadcastError unless an array of the shape `shape` broadcasts to `target`, with axes aligned at the end.
+
+    A message calls the array `what` and the target `target_name`.
+    """
+    rank = len(shape)
+    if rank > len(target) or any(n not in (1, m) for n, m in zip(shape, target[len(target) - rank :], strict=True)):
+        raise BroadcastError(
+            f"{what} of shape {shape} cannot be broadcast to {target_name} {target}: aligned at the last axis, each "
+            "size must be 1 or the same as there"
+        )
+
+
 def reject_out(name: str, out: object) -> None:
     """Raises TypeError unless `out`, NumPy's argument for an output array, is None."""
     if out is not None:

@@ -16,6 +16,7 @@ from tracefx.core.handler import as_array
 from tracefx.core.literal import Literal
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import Value, as_value
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, inexact_dtype, promote_args
@@ -58,11 +59,11 @@ def arange(
     """
     if type(start) is int and stop is None and step is None and dtype is None:
         return place_on_device(shape.iota(dtypes.default_int(), max(0, start)), device)
-    bounds = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
-    numbers = {name: _static_number(f"arange: {name}", x) for name, x in bounds}
-    new = result_type(*[x for _, x in bounds]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
-    first, last = (0, numbers["start"]) if stop is None else (numbers["start"], numbers["stop"])
-    by = numbers.get("step", 1)
+    given = {"stop": start, "step": step} if stop is None else {"start": start, "stop": stop, "step": step}
+    bounds = {name: x for name, x in given.items() if x is not None}
+    numbers = {name: _static_number(f"arange: {name}", x) for name, x in bounds.items()}
+    new = result_type(*bounds.values()) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
+    first, last, by = numbers.get("start", 0), numbers["stop"], numbers.get("step", 1)
     size = max(0, math.ceil((last - first) / by))
     out = shape.iota(new, size)
     if step is not None:
@@ -84,7 +85,14 @@ def _static_number(what: str, x: ArrayLike) -> int | float:
     if dtypes.is_complex(value.aval.dtype):
         raise ValueError(f"{what} must be real, got {value.aval}")
     if isinstance(x, Array):
-        number = x.item()
+        try:
+            number = x.item()
+        except ConcretizationError as error:
+            raise ConcretizationError(
+                f"{what} determines the shape of the result, so it must be concrete, but {error.detail} Compute it "
+                "with NumPy or Python numbers, or make the argument it comes from static, with static_argnums",
+                error.detail,
+            ) from error
     else:
         number = x.item() if isinstance(x, np.ndarray | np.generic) else x.val if isinstance(x, Literal) else x
     assert not isinstance(number, complex)

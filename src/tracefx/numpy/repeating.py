@@ -12,6 +12,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
@@ -86,7 +87,14 @@ def repeat(
         raise ValueError(f"repeat: total_repeat_length {total} is negative, or axis {axis} of {x.aval} has no elements")
     if total is not None and isinstance(repeats, Array) and type(repeats) is not ConcreteArray:
         return take(x, _traced_repeat_indices(repeats, n, total), axis)
-    times = sizes_of("repeat", repeats, "repeats")
+    try:
+        times = sizes_of("repeat", repeats, "repeats")
+    except ConcretizationError as error:
+        raise ConcretizationError(
+            f"repeat: repeats determines the shape of the result, but {error.detail} To fix the shape, pass "
+            "total_repeat_length=, the size of the result along the axis",
+            error.detail,
+        ) from error
     if len(times) == 1:
         times *= n
         if total is None and n:

@@ -7,7 +7,7 @@ static: their sizes are integers that are concrete while a program is traced.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import SupportsIndex, overload
 
 import numpy as np
@@ -20,7 +20,7 @@ from tracefx.core.handler import as_array
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.device_placement import place_on_device
-from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype
+from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, require_broadcastable
 from tracefx.ops import structural
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape import shape
@@ -37,7 +37,7 @@ def sizes_of(name: str, sizes: object, argument: str = "shape") -> Shape:
     """
     if type(sizes) is tuple or type(sizes) is list:
         return static_shape(name, sizes, argument)
-    if (isinstance(sizes, Array | np.ndarray) and sizes.ndim) or not isinstance(sizes, SupportsIndex):
+    if sizes.ndim if isinstance(sizes, Array | np.ndarray) else isinstance(sizes, Iterable):
         return static_shape(name, sizes, argument)
     return static_shape(name, (sizes,), argument)
 
@@ -360,16 +360,15 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
         An array of this shape.
 
     Raises:
-        BroadcastError: If a size of `array` is neither 1 nor that of `shape`.
-        ValueError: If `array` has more axes than `shape`.
+        BroadcastError: If a size of `array` is neither 1 nor that of `shape`, or `array` has more axes. It is a
+            TypeError and a ValueError.
 
     >>> broadcast_to(np.arange(3), (2, 3)).tolist()
     [[0, 1, 2], [0, 1, 2]]
     """
     x = as_operand(array, "broadcast_to: array")
     sizes = sizes_of("broadcast_to", shape)
-    if broadcast_operand_shapes("broadcast_to", x.aval.shape, sizes) != sizes:
-        raise ValueError(f"broadcast_to: {x.aval} does not fit shape {sizes}: it has more axes or larger sizes")
+    require_broadcastable("broadcast_to: an array", x.aval.shape, sizes, "the shape")
     return structural.broadcast_to(x, sizes)
 
 

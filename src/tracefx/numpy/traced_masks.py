@@ -13,8 +13,12 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.array import Array, Index
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.operand_promotion import broadcast_operand_shapes
+from tracefx.numpy.operand_promotion import require_broadcastable
 from tracefx.ops import structural
+
+
+class TracedMaskError(ValueError, IndexError):
+    """The values do not fit the elements that a traced mask selects. JAX raises IndexError."""
 
 
 @final
@@ -34,13 +38,13 @@ class TracedMask:
         selected_axis = len(shape) - after - 1  # the axis of the selected elements
         if selected_axis >= 0:
             if shape[selected_axis] != 1:
-                raise ValueError(
-                    f"{name}: values {values.aval} have one element for each that the mask selects, but it is "
-                    f"traced, so their number is unknown; use where(mask, new, old), with a value for each element"
+                raise TracedMaskError(
+                    f"{name}: the values, {values.aval}, have one element for each that the mask selects, but the mask "
+                    "is traced, so their number is unknown; pass one value for all, or use where(mask, new, x) with a "
+                    "value for each element of x"
                 )
             shape = (*shape[:selected_axis], *(1,) * (self.end - self.axis), *shape[selected_axis + 1 :])
-        if len(shape) > len(full_shape) or broadcast_operand_shapes(name, shape, full_shape) != full_shape:
-            raise ValueError(f"{name}: values {values.aval} do not fit a mask of an array of shape {full_shape}")
+        require_broadcastable(f"{name}: values", shape, full_shape, "the masked array, of shape")
         return structural.broadcast_to(structural.reshape(values, shape), full_shape)
 
 
@@ -64,7 +68,8 @@ def traced_mask(x: Array, index: Index) -> TracedMask | None:
     end = start + mask_ndim
     if x.aval.shape[start:end] != mask.aval.shape:
         raise IndexError(
-            f"a mask of shape {mask.aval.shape} selects from axes of sizes {x.aval.shape[start:end]} at axis {start}"
+            f"a mask of shape {mask.aval.shape} selects from axes of sizes {x.aval.shape[start:end]} at axis {start}: "
+            "these must agree"
         )
     return TracedMask(structural.broadcast_in_dim(mask, x.aval.shape, range(start, end)), start, end)
 

@@ -51,6 +51,7 @@ from tracefx.numpy.operand_promotion import (
     convert_dtype,
     convert_operand,
     dtype_and_weak_type,
+    require_broadcastable,
 )
 from tracefx.numpy.traced_masks import traced_mask
 from tracefx.numpy.ufuncs import broadcast_select, power, true_divide
@@ -337,8 +338,7 @@ class IndexUpdateRef:
             return as_array(convert_dtype(broadcast_select(mask.full_mask, new, x), aval.dtype, aval.weak_type))
         target = _update_target(self.array, self.index, options.wrap)
         prim = target.scatter(operation, options)
-        if broadcast_operand_shapes(name, operand.aval.shape, target.shape) != target.shape:
-            raise ValueError(f"{name}: values {operand.aval} do not fit the indexed part, of shape {target.shape}")
+        require_broadcastable(f"{name}: values", operand.aval.shape, target.shape, "the indexed part, of shape")
         if 0 in target.shape:
             return self.array
         updates = structural.reshape(structural.broadcast_to(operand, target.shape), target.sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
 
@@ -31,6 +31,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
+from tracefx.errors import ConcretizationError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.static_integers import AxisError, ShapeError, concretize
 
@@ -313,15 +314,24 @@ def static_shape(name: str, shape: object, argument: str = "shape") -> tuple[int
                 break
         else:
             return shape
+    if not isinstance(shape, Iterable):
+        raise TypeError(
+            f"{name}: {argument} must be a sequence of integers, got {shape!r} of type {type(shape).__name__}"
+        )
     sizes: list[int] = []
-    for n in concretize(shape):  # type: ignore[attr-defined]  # it raises TypeError for others
+    for n in concretize(shape):
         try:
             sizes.append(n.__index__())
+        except ConcretizationError as error:
+            raise ConcretizationError(
+                f"{name}: {argument} must consist of concrete integers, got {shape!r}, but {error.detail} Shapes are "
+                "static: compute them with numpy or Python integers, such as those of x.shape, or make the argument "
+                "they come from static, with static_argnums",
+                error.detail,
+            ) from error
         except (TypeError, AttributeError) as error:
             raise TypeError(
-                f"{name}: {argument} must be made of integers known when the program is traced, got {n!r} in "
-                f"{shape!r}. {getattr(error, 'detail', '')}Shapes are static: compute them with numpy or Python "
-                "integers (x.shape is one), or mark the argument they come from in static_argnums"
+                f"{name}: {argument} must consist of integers, got {n!r} of type {type(n).__name__} in {shape!r}"
             ) from error
         if sizes[-1] < 0:
             raise ShapeError(f"{name}: {argument} {shape!r} has a negative size")

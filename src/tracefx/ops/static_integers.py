@@ -11,6 +11,7 @@ import numpy as np
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.core.values import ConcreteArray
+from tracefx.errors import ConcretizationError
 
 T = TypeVar("T")
 
@@ -33,18 +34,23 @@ def concretize(xs: T) -> T | NDArray:
 
 def is_sequence_like(xs: object) -> TypeGuard[Sequence[object] | Array | NDArray]:
     """Returns whether an argument that may be a number or a sequence is a sequence or an array with axes."""
-    return isinstance(xs, Sequence) or (isinstance(xs, Array | np.ndarray) and xs.ndim > 0)
+    return (isinstance(xs, Sequence) and not isinstance(xs, str)) or (
+        isinstance(xs, Array | np.ndarray) and xs.ndim > 0
+    )
 
 
 def static_int(name: str, x: object, argument: str) -> int:
     """Returns `x` as a Python integer; raises TypeError if it is traced or not an integer."""
     try:
         return operator.index(x)  # type: ignore[arg-type]  # it raises TypeError for others
-    except TypeError as error:
-        raise TypeError(
-            f"{name}: {argument} must be an integer known when the program is traced, got {x!r}. Compute it with "
-            "NumPy or Python integers, or mark the argument it comes from in static_argnums"
+    except ConcretizationError as error:
+        raise ConcretizationError(
+            f"{name}: {argument} must be a concrete integer, but {error.detail} Compute it with NumPy or Python "
+            "integers, or make the argument it comes from static, with static_argnums",
+            error.detail,
         ) from error
+    except TypeError as error:
+        raise TypeError(f"{name}: {argument} must be an integer, got {x!r} of type {type(x).__name__}") from error
 
 
 def static_ints(name: str, xs: object, argument: str) -> tuple[int, ...]:
@@ -77,5 +83,5 @@ def canonicalize_axes(name: str, axes: object, ndim: int, argument: str = "dimen
         return ints
     canonical = tuple([canonicalize_axis(name, a, ndim, argument) for a in ints])
     if len(set(canonical)) != len(canonical):
-        raise AxisError(f"{name}: {argument} {ints} name an axis twice")
+        raise AxisError(f"{name}: {argument} {ints} contain an axis twice")
     return canonical

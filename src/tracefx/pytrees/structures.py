@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import field, frozen
@@ -132,10 +132,10 @@ class Difference:
     got: TreeDef
 
     def show(self, expected: str, got: str) -> str:
-        """Returns two or three lines for an error message, in which the two trees have these names."""
+        """Returns two to four lines for an error message, in which the two trees have these names."""
         return (
-            f"  there {expected} has {_show_node(self.expected)}\n"
-            f"  and {got} has {_show_node(self.got)}{self._show_keys(expected, got)}"
+            f"  {expected}: {_show_node(self.expected)}\n  {got}: {_show_node(self.got)}"
+            f"{self._show_keys(expected, got)}"
         )
 
     def _show_keys(self, expected: str, got: str) -> str:
@@ -145,8 +145,9 @@ class Difference:
         keys, other_keys = _dict_keys(data[1]), _dict_keys(other[1])
         missing = [key for key in keys if key not in other_keys]
         extra = [key for key in other_keys if key not in keys]
-        only = [f"only {name} has {some}" for name, some in ((expected, missing), (got, extra)) if some]
-        return f"\n  ({'; '.join(only)})"
+        return "".join(
+            [f"\n  only in {name}: {_show_keys(some)}" for name, some in ((expected, missing), (got, extra)) if some]
+        )
 
 
 def first_difference(expected: TreeDef, got: TreeDef, *, prefix: bool = False) -> Difference | None:
@@ -193,6 +194,27 @@ def _child_keys(treedef: TreeDef) -> KeyPath:
     return tuple(keys) if len(keys) == n else tuple(map(FlattenedIndexKey, range(n)))
 
 
+def _show_keys(keys: Sequence[object]) -> str:
+    return ", ".join(map(repr, keys))
+
+
+def show_structure(treedef: TreeDef, leaf: str = "a leaf") -> str:
+    """Describes a structure for messages: its root in words and, if it is nested, all of it in Python notation.
+
+    `leaf` describes a structure that is only a leaf.
+
+    >>> from tracefx.pytrees.trees import structure
+    >>> show_structure(structure((1, 2)))
+    'a tuple of length 2'
+    >>> show_structure(structure([1, {"a": 2}]))
+    "a list of length 2, [*, {'a': *}]"
+    """
+    root = _show_node(treedef) if treedef.node_data() is not None else leaf
+    if all(child.num_leaves == 1 and child.node_data() is None for child in treedef.children()):
+        return root
+    return f"{root}, {treedef_text(describe(treedef)) or str(treedef).removeprefix('PyTreeDef(').removesuffix(')')}"
+
+
 def _show_node(treedef: TreeDef) -> str:
     """Describes a node for messages."""
     data, n = treedef.node_data(), len(treedef.children())
@@ -201,9 +223,9 @@ def _show_node(treedef: TreeDef) -> str:
     nodetype, metadata = data
     match _NODE_KINDS.get(nodetype):
         case "none":
-            return "None, a node without leaves"
+            return "None"
         case "dict":
-            return f"a dict with the keys {metadata}"
+            return f"a dict with the keys {_show_keys(_dict_keys(metadata))}" if n else "an empty dict"
         case "tuple" | "list" as kind:
             return f"a {kind} of length {n}"
         case _ if namedtuple_fields(nodetype) is not None:
@@ -212,10 +234,8 @@ def _show_node(treedef: TreeDef) -> str:
             return f"a {type_name(nodetype)} with {n} child{'' if n == 1 else 'ren'} and the metadata {metadata!r}"
 
 
-def require_same_structure(
-    what: str, expected: TreeDef, got: TreeDef, expected_name: str = "the expected structure", got_name: str = "it"
-) -> None:
-    """Raises TypeError, with both structures and their first difference, unless they are equal.
+def require_same_structure(what: str, expected: TreeDef, got: TreeDef, expected_name: str, got_name: str) -> None:
+    """Raises TypeError, with the first difference and both structures, unless they are equal.
 
     Args:
         what: The subject of the message, e.g. "the carry of scan".
@@ -225,35 +245,43 @@ def require_same_structure(
         got_name: The name of the actual structure in the message.
 
     >>> from tracefx.pytrees.trees import structure
-    >>> require_same_structure("the carry", structure((1, [2])), structure((1, [2, 3])))
+    >>> require_same_structure("jvp: tangents", structure((1, [2])), structure((1, [2, 3])), "primals", "tangents")
     Traceback (most recent call last):
-    TypeError: the carry does not have the right structure. The first difference is at [1]:
-      there the expected structure has a list of length 1
-      and it has a list of length 2
-    the expected structure: PyTreeDef((*, [*]))
-    it: PyTreeDef((*, [*, *]))
+    TypeError: jvp: tangents must have the structure of primals. They differ at [1]:
+      primals: a list of length 1
+      tangents: a list of length 2
+    as a whole:
+      primals: a tuple of length 2, (*, [*])
+      tangents: a tuple of length 2, (*, [*, *])
     """
     if expected == got or (difference := first_difference(expected, got)) is None:
         return
     raise TypeError(
-        f"{what} does not have the right structure. The first difference is at {_path_text(difference.path)}:\n"
-        f"{difference.show(expected_name, got_name)}\n{expected_name}: {expected}\n{got_name}: {got}"
+        f"{what} must have the structure of {expected_name}. They differ at {_show_path(difference)}:\n"
+        f"{difference.show(expected_name, got_name)}"
+        f"{_show_whole(difference, expected_name, expected, got_name, got)}"
     )
 
 
-def _path_text(path: KeyPath) -> str:
-    return keystr(path) or "the root"
+def _show_path(difference: Difference) -> str:
+    return keystr(difference.path) or "the root"
+
+
+def _show_whole(difference: Difference, expected_name: str, expected: TreeDef, got_name: str, got: TreeDef) -> str:
+    """Returns lines with both structures, or "" if the difference at the root shows them."""
+    if not difference.path:
+        return ""
+    return f"\nas a whole:\n  {expected_name}: {show_structure(expected)}\n  {got_name}: {show_structure(got)}"
 
 
 def prefix_error(what: str, prefix: TreeDef, of: str, full: TreeDef) -> ValueError:
-    """Returns the error for a tree that is not a prefix of another one."""
+    """Returns the error for a tree that is not a prefix of another one. `what` may have a context, before a colon."""
+    text = f"{what} must have the structure of {of}, or leaves for subtrees."
     difference = first_difference(prefix, full, prefix=True)
-    where = (
-        ""
-        if difference is None
-        else f"They disagree at {what}{keystr(difference.path)}:\n{difference.show(what, of)}\n"
-    )
+    if difference is None:
+        return ValueError(text)
+    name = what.rpartition(": ")[2]
     return ValueError(
-        f"{what} must have the structure of {of}, or a leaf in the place of a subtree.\n"
-        f"{where}{what}: {prefix}\n{of}: {full}"
+        f"{text} They differ at {_show_path(difference)}:\n{difference.show(name, of)}"
+        f"{_show_whole(difference, name, prefix, of, full)}"
     )

@@ -36,6 +36,7 @@ from tracefx.pytrees.structures import describe as describe
 from tracefx.pytrees.structures import first_difference as first_difference
 from tracefx.pytrees.structures import prefix_error
 from tracefx.pytrees.structures import require_same_structure as require_same_structure
+from tracefx.pytrees.structures import show_structure as show_structure
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -344,7 +345,7 @@ def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf |
     {'a': 20, 'b': (300, None)}
     """
     flat, treedef = flatten(tree, is_leaf)
-    columns = [flat, *(flatten_up_to(treedef, other, f"argument {i}") for i, other in enumerate(rest, 2))]
+    columns = [flat, *(flatten_up_to(treedef, other, f"tree {i}") for i, other in enumerate(rest, 2))]
     return treedef.unflatten([f(*xs) for xs in zip(*columns, strict=True)])
 
 
@@ -419,7 +420,8 @@ def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_t
     outer, inner = outer_treedef.num_leaves, inner_treedef.num_leaves
     if len(flat) != outer * inner:
         raise TypeError(
-            f"transpose takes a tree of the structure\n  {outer_treedef.compose(inner_treedef)}\nbut got\n  {treedef}"
+            f"transpose: the tree must be {show_structure(outer_treedef.compose(inner_treedef))}, "
+            f"but it is {show_structure(treedef)}"
         )
     columns = [flat[i::inner] for i in range(inner)]
     return inner_treedef.unflatten([outer_treedef.unflatten(column) for column in columns])
@@ -454,12 +456,12 @@ def broadcast_prefix(
     [0, None, None]
     >>> broadcast_prefix((0, (1,)), (1, [2]), what="in_axes", of="the arguments")
     Traceback (most recent call last):
-    ValueError: in_axes must have the structure of the arguments, or a leaf in the place of a subtree.
-    They disagree at in_axes[1]:
-      there in_axes has a tuple of length 1
-      and the arguments has a list of length 1
-    in_axes: PyTreeDef((*, (*,)))
-    the arguments: PyTreeDef((*, [*]))
+    ValueError: in_axes must have the structure of the arguments, or leaves for subtrees. They differ at [1]:
+      in_axes: a tuple of length 1
+      the arguments: a list of length 1
+    as a whole:
+      in_axes: a tuple of length 2, (*, (*,))
+      the arguments: a tuple of length 2, (*, [*])
     """
     entries, treedef = flatten_with_known_types(prefix, _LEAF_TYPES, is_leaf, none_is_leaf=none_is_leaf)
     full = tree_or_treedef if NODE_REGISTRY.load().is_treedef(tree_or_treedef) else structure(tree_or_treedef)

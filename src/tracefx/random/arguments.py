@@ -22,7 +22,7 @@ def float_dtype(name: str, dtype: DTypeLike | None, *, complex_too: bool = False
     Raises:
         ValueError: if `dtype` is not a float dtype (or complex, with `complex_too`).
     """
-    canonical = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    canonical = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
     if not (dtypes.is_float(canonical) or (complex_too and dtypes.is_complex(canonical))):
         expected = "a float or complex dtype" if complex_too else "a float dtype"
         raise ValueError(f"{name}: dtype must be {expected}, got {dtypes.name(canonical)}")
@@ -35,7 +35,7 @@ def int_dtype(name: str, dtype: DTypeLike | None) -> DType:
     Raises:
         TypeError: if `dtype` is not an integer dtype.
     """
-    canonical = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
+    canonical = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
     if not dtypes.is_integer(canonical):
         raise TypeError(f"{name}: dtype must be an integer dtype, got {dtypes.name(canonical)}")
     return canonical

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value, as_value
@@ -152,7 +152,12 @@ def check_keys(name: str, key: ArrayLike) -> tuple[Array, bool]:
     Raises:
         TypeError: if `key` is neither a random key nor raw words.
     """
-    x: Value = as_value(key, "key")
+    if not is_arraylike(key):
+        raise TypeError(
+            f"{name} takes a random key as its first argument, got {key!r} of type {type(key).__name__}; make one with "
+            "tracefx.random.key(seed)"
+        )
+    x: Value = as_value(key)
     if dtypes.is_key(x.aval.dtype):
         return as_array(x), False
     words = x.aval.shape[-1] if x.aval.shape else 0

@@ -147,7 +147,7 @@ class Mesh(CustomText):
             raise ValueError(f"a mesh of {count} devices can't be made of {values}")
         missing = [i for i in ids if i not in devices_by_id]
         if missing:
-            raise ValueError(f"the mesh is of devices that aren't here: {missing}; here are {len(devices_by_id)}")
+            raise ValueError(f"the mesh has devices that do not exist: {missing}; there are {len(devices_by_id)}")
         devices = np.empty(len(ids), object)
         devices[:] = [devices_by_id[i] for i in ids]
         return cls(devices.reshape(sizes), tuple(named))

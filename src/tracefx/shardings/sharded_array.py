@@ -66,7 +66,7 @@ class ShardedArray(ConcreteArray):
         if host is None:
             if not self._is_readable:
                 raise RuntimeError(
-                    f"{self.aval!r} lies on devices of several processes, so its numbers can't be read here: look at "
+                    f"{self.aval!r} is on devices of several processes, so its elements can't be read here: look at "
                     "x.addressable_shards, or replicate it first with device_put(x, NamedSharding(mesh, P())) in all "
                     "processes"
                 )
@@ -150,7 +150,7 @@ class ShardedArray(ConcreteArray):
     ) -> CapsuleType:
         if self.placed.num_devices > 1 and not copy:
             raise BufferError(
-                f"{self.aval!r} lies on {self.placed.num_devices} devices, so it is not one piece of memory: export "
+                f"{self.aval!r} is on {self.placed.num_devices} devices, so it is not one buffer: export "
                 "one of x.addressable_shards, or pass copy=True"
             )
         if self.device.platform != "cpu" and not copy and (dl_device is None or dl_device == self.__dlpack_device__()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -33,10 +33,35 @@ def fun_name(f: object) -> str:
     return getattr(f, "__name__", None) or type(f).__name__
 
 
+def fun_label(f: object) -> str:
+    """Returns the name of a function in messages; for a lambda, with the line that defines it."""
+    name = fun_name(f)
+    return f"<lambda>{_defined_at(f)}" if name == "<lambda>" else name
+
+
+def output_label(f: object) -> str:
+    """Returns the name of a function's output in messages, with the line that defines the function."""
+    return f"{fun_name(f)}{_defined_at(f)}: the output"
+
+
+def _defined_at(f: object) -> str:
+    """Returns ` at file:line` for a function that is written in Python."""
+    code = getattr(f, "__code__", None)
+    return f" at {code.co_filename}:{code.co_firstlineno}" if isinstance(code, CodeType) else ""
+
+
+def show_object(x: object) -> str:
+    """Returns a value with its type, for messages; without the address that some objects show."""
+    text, kind = repr(x), type(x).__name__
+    return f"an object of type {kind}" if " at 0x" in text else f"{text} of type {kind}"
+
+
 def require_callable(transform: str, f: object) -> None:
     """Raises TypeError, in the name of a transformation, unless `f` is callable."""
     if not callable(f):
-        raise TypeError(f"{transform} takes a function, got {f!r} of type {type(f).__name__}")
+        raise TypeError(
+            f"{transform} takes a function, got {show_object(f)}; pass the function itself, without calling it"
+        )
 
 
 def flatten_values(tree: PyTree, what: str) -> tuple[list[Value], TreeDef]:
@@ -91,9 +116,7 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
     if is_arraylike(leaf):
         return as_value(leaf)
     path, _ = trees.flatten_with_path(tree)[0][i]
-    raise TypeError(
-        f"{what}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}{jax_hint(leaf)}"
-    )
+    raise TypeError(f"{what}{keystr(path)} must be an array or a number, got {show_object(leaf)}{jax_hint(leaf)}")
 
 
 def to_arrays(values: Sequence[ArrayLike]) -> list[object]:
@@ -146,6 +169,10 @@ def _argument(path: KeyPath, parameters: Callable[[int], str], positions: Sequen
     return f"`{name}{keystr(tuple(remaining))}`"
 
 
+class ArgnumsError(ValueError, TypeError):
+    """`argnums` names an argument that is not passed, or one twice. JAX raises TypeError or ValueError."""
+
+
 def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, f: object) -> tuple[int, ...]:
     """Returns `argnums` as non-negative positions among `count` positional arguments."""
     if type(argnums) is int and 0 <= argnums < count:
@@ -153,13 +180,13 @@ def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, 
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
         if not -count <= n < count:
-            raise ValueError(
-                f"{transform} of {fun_name(f)}: argnums {argnums!r} names argument {n}, but it was called with "
+            raise ArgnumsError(
+                f"{transform} of {fun_label(f)}: argnums {argnums!r} names argument {n}, but it was called with "
                 f"{count} positional argument{'s' if count != 1 else ''}"
             )
     positions = tuple([n % count for n in numbers])
     if len(set(positions)) != len(positions):
-        raise ValueError(f"{transform} of {fun_name(f)}: argnums {argnums!r} names an argument twice")
+        raise ArgnumsError(f"{transform} of {fun_label(f)}: argnums {argnums!r} names an argument twice")
     return positions
 
 

@@ -13,7 +13,7 @@ from tracefx.ops.shape.slicing import rev
 from tracefx.ops.shape.slicing import slice as cut
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.ops.structural import reshape
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
+from tracefx.transforms.arguments import flatten_values, fun_label, output_label, require_callable
 from tracefx.transforms.body_tracing import raise_structure_mismatch
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
     [1.0, 3.0, 7.0, 15.0]
     """
     require_callable("associative_scan", fn)
-    where = f"associative_scan of {fun_name(fn)}"
+    where = f"associative_scan of {fun_label(fn)}"
     values, tree = flatten_values(elems, f"{where}: elems")
     arrays = [as_array(v) for v in values]
     if not arrays:
@@ -74,7 +74,7 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
         raise ValueError(f"{where}: all arrays must have the same size along axis {axis}, got {sorted(lengths)}")
 
     def combine(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
-        out, out_tree = flatten_values(fn(tree.unflatten(a), tree.unflatten(b)), f"the output of {fun_name(fn)}")
+        out, out_tree = flatten_values(fn(tree.unflatten(a), tree.unflatten(b)), output_label(fn))
         if out_tree != tree:
             raise_structure_mismatch(where, ("going in", tree), ("coming out", out_tree))
         return [as_array(x) for x in out]

@@ -222,7 +222,11 @@ def raise_structure_mismatch(what: str, ours: tuple[str, TreeDef], theirs: tuple
     """Raises a TypeError that shows two different structures, each with its name, and the first difference."""
     (name, tree), (other, other_tree) = ours, theirs
     width = max(len(name), len(other))
-    text = f"  {name:{width}} : {tree}\n  {other:{width}} : {other_tree}"
+    lines = [
+        f"  {each:{width}} : {trees.show_structure(structure, 'one array')}"
+        for each, structure in ((name, tree), (other, other_tree))
+    ]
+    text = "\n".join(lines)
     difference = trees.first_difference(tree, other_tree)
     if difference is not None and difference.path:
         text += f"\nThe first difference is at {keystr(difference.path)}:\n{difference.show(name, other)}"

@@ -410,7 +410,7 @@ def _check_format(fmt: str, args: Sequence[object], kwargs: Mapping[str, object]
     if positions and max(positions) >= len(args):
         raise IndexError(f"{format_text} uses positional argument {max(positions)}, but there are {len(args)} of them")
     if missing := sorted(names - kwargs.keys()):
-        raise KeyError(f"{format_text} uses {', '.join(missing)}, which are not among its arguments")
+        raise KeyError(f"{format_text} uses {', '.join(missing)}, but no arguments have these names")
     unused = [f"positional argument {i}" for i in range(len(args)) if i not in positions]
     unused += [f"keyword argument {name!r}" for name in kwargs if name not in names]
     if unused:

@@ -17,7 +17,14 @@ from tracefx.core.handler import bind, bind1
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
-from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    argument_names,
+    flatten_values,
+    fun_label,
+    fun_name,
+    require_callable,
+    to_arrays,
+)
 from tracefx.transforms.static_arguments import StaticArguments
 from tracefx.transforms.tracing import TRACES, cache_trace, trace, trace_key
 from tracefx.transforms.transform import (
@@ -46,6 +53,13 @@ def _check_flags(transform: Checkpoint, option: Attribute[bool], given: object) 
         raise TypeError(f"checkpoint: {option.alias} must be True, False, or a tuple of booleans, got {given!r}")
 
 
+def _check_policy(checkpoint: Checkpoint, option: Attribute[CheckpointPolicy | None], policy: object) -> None:
+    if policy is not None and not callable(policy):
+        raise TypeError(
+            f"checkpoint: policy must be a function, e.g. of tracefx.checkpoint_policies, or None, got {policy!r}"
+        )
+
+
 @final
 @frozen(eq=False, repr=False, kw_only=True)
 class Checkpoint(TransformOf[Preserving]):
@@ -57,7 +71,7 @@ class Checkpoint(TransformOf[Preserving]):
 
     title: ClassVar[str] = "checkpoint"
     prevent_cse: bool | tuple[PyTree, ...] = field(default=True, converter=_to_flags, validator=_check_flags)
-    policy: CheckpointPolicy | None = None
+    policy: CheckpointPolicy | None = field(default=None, validator=_check_policy)
     static_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
     static_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
 
@@ -65,7 +79,7 @@ class Checkpoint(TransformOf[Preserving]):
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("checkpoint", fun)
         static = StaticArguments.of(fun, self.static_argnums, self.static_argnames, "static")
-        where = f"checkpoint of {fun_name(fun)}: arguments"
+        where = f"checkpoint of {fun_label(fun)}: arguments"
         traces = TRACES.of(fun)
 
         @wrap_transformed(self, fun)

@@ -16,7 +16,7 @@ from tracefx.core.values import ConcreteArray
 from tracefx.errors import EscapedTracerError
 from tracefx.ops.static_integers import static_int
 from tracefx.pytrees import trees
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import trace_body
 
 P = ParamSpec("P")
@@ -56,7 +56,7 @@ def composite(decomposition: Callable[P, Any], name: str, version: SupportsIndex
 
     @functools.wraps(decomposition)
     def called(*args: P.args, **kwargs: P.kwargs) -> Any:
-        where = f"composite {name} of {fun_name(decomposition)}"
+        where = f"composite {name} of {fun_label(decomposition)}"
         attributes: Attributes = tuple([(k, _attribute(where, k, v)) for k, v in kwargs.items() if v is not None])
         operands, tree = flatten_values(args, f"the arguments of {where}")
         given = trees.structure((tree.unflatten(range(tree.num_leaves)), {}))

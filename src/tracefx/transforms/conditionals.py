@@ -21,7 +21,7 @@ from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.elementwise.selection import clamp
 from tracefx.ops.structural import convert_element_type
 from tracefx.pytrees.trees import MISSING, Missing
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import (
     common_consts,
     common_type,
@@ -231,7 +231,7 @@ def _require_matching_branches(
     what: str, functions: Sequence[Callable[..., Any]], names: Sequence[str], traced: Sequence[Trace]
 ) -> None:
     """Raises a TypeError unless the outputs of all branches have the same structure and types."""
-    labels = [f"{name} ({fun_name(f)})" for name, f in zip(names, functions, strict=True)]
+    labels = [f"{name} ({fun_label(f)})" for name, f in zip(names, functions, strict=True)]
     first = traced[0]
     for label, t in zip(labels[1:], traced[1:], strict=True):
         if t.out_tree != first.out_tree:

@@ -19,7 +19,7 @@ from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import keystr
 from tracefx.transforms import scans
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.custom_functions import (
     CustomFunction,
     OutputSignature,
@@ -93,7 +93,7 @@ class custom_vmap(CustomFunction[P, R]):
         statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = OutputSignature(self._name)
-        what = f"the batching rule {fun_name(vmap_rule)} of {self._name}"
+        what = f"the batching rule {fun_label(vmap_rule)} of {self._name}"
         function = flatten_custom_function(self, statics, in_tree, outputs)
 
         @derive(vmap_rule, self, in_tree)

@@ -25,7 +25,13 @@ from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr
-from tracefx.transforms.arguments import flatten_values, fun_name, leaf_value, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    flatten_values,
+    fun_label,
+    leaf_value,
+    require_callable,
+    to_arrays,
+)
 from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import (
     CustomFunction,
@@ -296,7 +302,7 @@ class custom_jvp(CustomFunction[P, R]):
         statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = OutputSignature(self._name)
-        what = f"the rule {fun_name(rule)} of {self._name}"
+        what = f"the rule {fun_label(rule)} of {self._name}"
 
         @derive(rule, self, *statics.key, in_tree, symbolic)
         @user_code_boundary(self._name)
@@ -469,7 +475,7 @@ class custom_vjp(CustomFunction[P, R]):
         statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = OutputSignature(self._name)
-        what = f"the forward rule {fun_name(fwd)} of {self._name}"
+        what = f"the forward rule {fun_label(fwd)} of {self._name}"
 
         @derive(fwd, self, bwd, *statics.key, in_tree, symbolic)
         @user_code_boundary(self._name)
@@ -550,14 +556,14 @@ class _BackwardRule:
         """Calls the backward rule, and returns the checked cotangents of all argument leaves."""
         ct = self.out_tree.unflatten([_to_user_tangent(t, self.symbolic) for t in cts])
         result_cts = self.bwd(*self.statics, self.residuals.unflatten(residuals), ct)
-        what = f"the backward rule {fun_name(self.bwd)} of {self.name}"
+        what = f"the backward rule {fun_label(self.bwd)} of {self.name}"
         count = len(self.in_tree.children())
         if isinstance(result_cts, list):
             result_cts = tuple(result_cts)
         if not isinstance(result_cts, tuple) or len(result_cts) != count:
             raise TypeError(
-                f"{what} must return a tuple with one cotangent per argument: the arguments are {self.in_tree}, but it "
-                f"returned {trees.structure(result_cts)}"
+                f"{what} must return a tuple with one cotangent for each of the {count} arguments, but it returned "
+                f"{trees.show_structure(trees.structure(result_cts), 'one array')}"
             )
         try:
             entries = trees.broadcast_prefix(

@@ -190,7 +190,9 @@ def _stop_gradients(x: PyTree) -> Any:
 def require_pair(what: str, out: object, parts: str) -> tuple[Any, Any]:
     """Returns the two elements of `out`; raises TypeError unless it is a pair. `parts` names them in the message."""
     if not isinstance(out, tuple | list) or len(out) != 2:
-        raise TypeError(f"{what} must return a pair ({parts}), got {out!r}")
+        raise TypeError(
+            f"{what} must return a pair ({parts}), got {trees.show_structure(trees.structure(out), 'one array')}"
+        )
     first, second = out
     return first, second
 

@@ -16,7 +16,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, fun_name, output_label, require_callable, to_arrays
 from tracefx.transforms.custom_derivatives import custom_vjp
 from tracefx.transforms.custom_functions import call_untyped, require_pair
 
@@ -49,19 +49,19 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
 
     @functools.wraps(fun)
     def output(*args: P.args, **kwargs: P.kwargs) -> R:
-        out: R = require_pair(f"custom_gradient of {fun_name(fun)}: the function", fun(*args, **kwargs), _PAIR)[0]
+        out: R = require_pair(f"custom_gradient of {fun_label(fun)}: the function", fun(*args, **kwargs), _PAIR)[0]
         return out
 
     def fwd(*args: Any) -> tuple[Any, trees.Partial[Any]]:
-        out, pull = require_pair(f"custom_gradient of {fun_name(fun)}: the function", call_untyped(fun, args), _PAIR)
-        values, out_tree = flatten_values(out, f"the output of {fun_name(fun)}")
+        out, pull = require_pair(f"custom_gradient of {fun_label(fun)}: the function", call_untyped(fun, args), _PAIR)
+        values, out_tree = flatten_values(out, output_label(fun))
         in_tree: TreeDef | None = None
 
         def pulled(*cts: Value) -> list[Value]:
             nonlocal in_tree
             result_cts = pull(out_tree.unflatten(to_arrays(cts)))
             result_cts = result_cts if isinstance(result_cts, tuple | list) else (result_cts,)
-            leaves, in_tree = flatten_values(tuple(result_cts), f"the result of the backward pass of {fun_name(fun)}")
+            leaves, in_tree = flatten_values(tuple(result_cts), f"the result of the backward pass of {fun_label(fun)}")
             return leaves
 
         jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current())

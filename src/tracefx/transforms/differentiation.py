@@ -17,7 +17,7 @@ from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
-from tracefx.errors import CotangentError
+from tracefx.errors import TangentError
 from tracefx.interpreters.jvp import JVP, JVPTracer
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
@@ -27,9 +27,10 @@ from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import (
     AnyFunction,
     flatten_values,
-    fun_name,
+    fun_label,
     leaf_value,
     normalize_argnums,
+    output_label,
     require_callable,
     to_arrays,
 )
@@ -134,7 +135,8 @@ def jvp(
     flat, treedef = flatten_values(tuple(primals), "jvp: primals")
     flat_tangents, tangent_tree = flatten_tangents(tuple(tangents), "jvp: tangents")
     trees.require_same_structure("jvp: tangents", treedef, tangent_tree, "primals", "tangents")
-    checked = [_tangent("jvp", p.aval, t) for p, t in zip(flat, flat_tangents, strict=True)]
+    types = [p.aval.tangent() for p in flat]
+    checked = _convert_tangents("jvp: tangents", flat_tangents, "primals", types, treedef)
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
         return _flatten_output(fun, has_aux, fun(*treedef.unflatten(to_arrays(values))))
@@ -238,7 +240,7 @@ def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> 
     """
     require_callable("linearize", fun)
     linear, in_tree, out_tree, aux = _linearize(
-        fun, primals, has_aux, f"linearize of {fun_name(fun)}: primals", lambda xs: fun(*xs)
+        fun, primals, has_aux, f"linearize of {fun_label(fun)}: primals", lambda xs: fun(*xs)
     )
 
     push = Pushforward.of(linear, in_tree, out_tree)
@@ -292,7 +294,7 @@ def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[
 
     Raises:
         TypeError: If `fun` is not callable or an argument is not a pytree of arrays.
-        CotangentError: When `pull` is called, if the cotangent does not fit the output. It is a TypeError and a
+        TangentError: When `pull` is called, if the cotangent does not fit the output. It is a TypeError and a
             ValueError.
 
     >>> y, pull = vjp(lambda x, y: x * y, 3.0, 4.0)
@@ -308,7 +310,7 @@ def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[
     """
     require_callable("vjp", fun)
     linear, in_tree, out_tree, aux = _linearize(
-        fun, primals, has_aux, f"vjp of {fun_name(fun)}: primals", lambda xs: fun(*xs)
+        fun, primals, has_aux, f"vjp of {fun_label(fun)}: primals", lambda xs: fun(*xs)
     )
 
     pull = Pullback.of(linear, in_tree, out_tree)
@@ -353,9 +355,10 @@ class Pushforward(LinearFunction):
 
     @api_boundary
     def __call__(self, *tangents: Any) -> Any:
-        flat, tree = flatten_tangents(tangents, "the linear map: tangents")
-        trees.require_same_structure("the linear map: tangents", self.in_tree, tree, "the primals", "the tangents")
-        checked = [_tangent("the linear map", a, t) for a, t in zip(self.in_avals, flat, strict=True)]
+        what = "the function of linearize: the tangents"
+        flat, tree = flatten_tangents(tangents, what)
+        trees.require_same_structure(what, self.in_tree, tree, "the primals", "the tangents")
+        checked = _convert_tangents(what, flat, "the primals", [a.tangent() for a in self.in_avals], tree)
         return self.out_tree.unflatten([tangent_to_array(t) for t in self.push(checked)])
 
 
@@ -367,14 +370,19 @@ class Pullback(LinearFunction):
 
     @api_boundary
     def __call__(self, cotangents: Any, /) -> Any:
-        flat, tree = flatten_tangents(cotangents, "the vjp function: cotangents")
-        what = "the vjp function: cotangents"
+        what = "the function of vjp: the cotangent"
+        flat, tree = flatten_tangents(cotangents, what)
         try:
-            trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
+            trees.require_same_structure(what, self.out_tree, tree, "the output", "the cotangent")
         except TypeError as error:
-            raise CotangentError(str(error)) from None
-        checked = [_cotangent(a, t) for a, t in zip(self.out_avals, flat, strict=True)]
-        self.unreduced.require("the vjp function", checked, self.out_avals)
+            raise TangentError(str(error)) from None
+        types = [a.tangent() for a in self.out_avals]
+        # The cotangent of an integer or boolean output is always zero, whatever its dtype.
+        given = [
+            Zero(a) if a.dtype == float0 and t.aval.shape == a.shape else t for a, t in zip(types, flat, strict=True)
+        ]
+        checked = _convert_tangents(what, given, "the output", types, tree)
+        self.unreduced.require("the function of vjp", checked, self.out_avals)
         return self.in_tree.unflatten([tangent_to_array(ct) for ct in self.pull(checked)])
 
 
@@ -386,10 +394,10 @@ class TransposedFunction(LinearFunction):
 
     @api_boundary
     def __call__(self, cotangents: Any, /) -> Any:
-        what = "the transposed function"
-        flat, tree = flatten_tangents(cotangents, f"{what}: cotangents")
-        trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
-        checked = [_check_tangent(what, a, t) for a, t in zip(self.out_avals, flat, strict=True)]
+        what = "the transposed function: the cotangent"
+        flat, tree = flatten_tangents(cotangents, what)
+        trees.require_same_structure(what, self.out_tree, tree, "the output", "the cotangent")
+        checked = _convert_tangents(what, flat, "the output", self.out_avals, tree)
         self.unreduced.require(what, checked, self.out_avals)
         operands = [UndefinedPrimal(a) for a in self.in_avals]
         output_cts = self.unreduced.split(checked, self.out_avals)
@@ -440,7 +448,7 @@ def linear_transpose(fun: Callable[..., R], *primals: PyTree) -> Callable[[R | A
 
     def called(*values: Value) -> list[Value]:
         nonlocal out_tree
-        outs, out_tree = flatten_values(fun(*in_tree.unflatten(to_arrays(values))), f"the output of {fun_name(fun)}")
+        outs, out_tree = flatten_values(fun(*in_tree.unflatten(to_arrays(values))), output_label(fun))
         return outs
 
     jaxpr, consts = stage(called, avals, current())
@@ -465,10 +473,11 @@ def _flatten_output(fun: AnyFunction, has_aux: bool, out: Any) -> tuple[list[Val
     if has_aux:
         if not isinstance(out, tuple) or len(out) != 2:
             raise TypeError(
-                f"{fun_name(fun)}: with has_aux=True the function must return a pair (output, aux), got {out!r}"
+                f"{fun_label(fun)}: with has_aux=True the function must return a pair (output, aux), got "
+                f"{trees.show_structure(trees.structure(out), 'one array')}"
             )
         out, aux = out
-    values, tree = flatten_values(out, f"the output of {fun_name(fun)}")
+    values, tree = flatten_values(out, output_label(fun))
     return values, (tree, aux)
 
 
@@ -533,7 +542,7 @@ class ArgumentDerivative(TransformOf[K]):
         """
         positions = normalize_argnums(self.argnums, len(args), title, fun)
         is_single = isinstance(self.argnums, int)
-        what = f"{title} of {fun_name(fun)}: the differentiated arguments{'[0]' if is_single else ''}"
+        what = f"{title} of {fun_label(fun)}: the differentiated arguments{'[0]' if is_single else ''}"
 
         def call(given: Any) -> Any:
             full_args = list(args)
@@ -570,30 +579,20 @@ def leaf_tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
     return leaf_value(leaf, i, tree, what)
 
 
-def _tangent(what: str, primal: ShapedArray, tangent: Tangent) -> Tangent:
-    """Checks and converts the tangent of an argument."""
-    return _check_tangent(what, primal.tangent(), tangent)
+def _convert_tangents(
+    what: str, tangents: Sequence[Tangent], like: str, avals: Sequence[ShapedArray], tree: TreeDef
+) -> list[Tangent]:
+    """Returns tangents or cotangents converted to the types `avals`; raises TangentError if shapes or dtypes differ.
 
-
-def _cotangent(primal: ShapedArray, given: Tangent) -> Tangent:
-    """Checks and converts the cotangent of an output; for an integer or boolean output it is always zero."""
-    expected = primal.tangent()
-    if expected.dtype == float0 and given.aval.shape == expected.shape:
-        return Zero(expected)
-    try:
-        return _check_tangent("the vjp function", expected, given)
-    except TypeError as error:
-        raise CotangentError(str(error)) from None
-
-
-def _check_tangent(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
-    """Returns the tangent converted to the type `expected`; raises TypeError if shape or dtype differ."""
-    if not is_valid_tangent(tangent.aval, expected):
-        raise TypeError(
-            f"{what}: a tangent or cotangent of type {expected} is needed, got {tangent.aval}; it must have the "
-            "shape of its primal value, and its dtype (float0 if that is an integer or boolean)"
-        )
-    return convert_tangent(tangent, expected)
+    `what` is the name of their pytree in messages, `like` that of the primals or outputs; `tree` is the structure.
+    """
+    for i, (tangent, aval) in enumerate(zip(tangents, avals, strict=True)):
+        if not is_valid_tangent(tangent.aval, aval):
+            path = trees.keystr(trees.flatten_with_path(tree.unflatten(range(tree.num_leaves)))[0][i][0])
+            is_integer = aval.dtype == float0
+            why = f"since {like}{path} is an integer or boolean" if is_integer else f"the type of {like}{path}"
+            raise TangentError(f"{what}{path} must be of type {aval}, {why}, but it is of type {tangent.aval}")
+    return [convert_tangent(t, a) for t, a in zip(tangents, avals, strict=True)]
 
 
 def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
@@ -603,7 +602,7 @@ def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
     if aval.dtype == expected.dtype:
         return True
     complexes = dtypes.is_complex(aval.dtype) and not dtypes.is_complex(expected.dtype)
-    return aval.weak_type and dtypes.is_inexact(expected.dtype) and not complexes
+    return aval.weak_type and dtypes.is_inexact(aval.dtype) and dtypes.is_inexact(expected.dtype) and not complexes
 
 
 def convert_tangent(tangent: Tangent, aval: ShapedArray) -> Tangent:
@@ -630,7 +629,7 @@ def check_differentiable(
     """Raises TypeError unless an argument of this dtype may be differentiated."""
     if dtypes.is_float(dtype) and not holomorphic:
         return
-    where = f"{transform} of {fun_name(fun)}"
+    where = f"{transform} of {fun_label(fun)}"
     if holomorphic and not dtypes.is_complex(dtype):
         raise TypeError(f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)}")
     if not dtypes.is_inexact(dtype) and not allow_int:
@@ -643,13 +642,14 @@ def check_differentiable(
 def require_scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
     """Returns the only output of a function; raises TypeError unless it is a scalar that `grad` can differentiate."""
     if len(outs) != 1 or tree != trees.leaf():
-        raise TypeError(
-            f"grad of {fun_name(fun)}: the function must return one scalar, got {tree}; use vjp for other outputs"
-        )
+        got = trees.show_structure(tree, "one array")
+        is_pair = len(tree.children()) == 2
+        remedy = "for a pair of a scalar and auxiliary data, pass has_aux=True" if is_pair else "use vjp for others"
+        raise TypeError(f"grad of {fun_label(fun)}: the function must return one scalar, got {got}; {remedy}")
     (out,) = outs
     if out.aval.shape:
         raise TypeError(
-            f"grad of {fun_name(fun)}: the function must return a scalar, got {out.aval}; sum it, or use vjp or jacrev"
+            f"grad of {fun_label(fun)}: the function must return a scalar, got {out.aval}; sum it, or use vjp or jacrev"
         )
     check_output("grad", fun, out.aval, holomorphic)
     return out
@@ -659,7 +659,7 @@ def check_output(transform: str, fun: AnyFunction, aval: ShapedArray, holomorphi
     """Raises TypeError unless an output of this type may be differentiated."""
     if dtypes.is_float(aval.dtype) and not holomorphic:
         return
-    where = f"{transform} of {fun_name(fun)}"
+    where = f"{transform} of {fun_label(fun)}"
     if holomorphic and not dtypes.is_complex(aval.dtype):
         raise TypeError(f"{where}: with holomorphic=True the output must be complex, got {aval}")
     if not holomorphic:

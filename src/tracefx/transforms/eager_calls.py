@@ -41,7 +41,7 @@ from tracefx.core.source_location import SOURCE
 from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.core.values import ConcreteArray, Value, from_numpy, get_aval
 from tracefx.interpreters.stage import stage
-from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_name, output_label, to_arrays
 from tracefx.transforms.jit import jit
 from tracefx.transforms.kernel_replay import Kernel, converted_dtype, replay_kernels
 
@@ -308,7 +308,7 @@ def _trace_call(f: Callable[..., object], types: _ArgumentTypes, options: Mappin
         if isinstance(out, list | tuple) and all(isinstance(x, Array) for x in out):
             rebuild = getattr(type(out), "_make", type(out))
             return out
-        leaves, tree = flatten_values(out, f"the output of {fun_name(f)}")
+        leaves, tree = flatten_values(out, output_label(f))
         rebuild = tree.unflatten
         return leaves
 

@@ -21,7 +21,7 @@ from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.structural import convert, instantiate, move_axis, reshape
-from tracefx.transforms.arguments import fun_name, require_callable
+from tracefx.transforms.arguments import fun_label, require_callable
 from tracefx.transforms.differentiation import ArgumentDerivative, check_differentiable, check_output
 from tracefx.transforms.function_types import (
     GradientFunction,
@@ -406,7 +406,7 @@ def _jacobian(
         if dtypes.is_complex(aval.dtype) and not holomorphic and isinstance(options, JacFwd):
             # In forward mode a complex argument has two independent directions.
             raise TypeError(
-                f"{title} of {fun_name(fun)}: complex arguments need holomorphic=True, for a holomorphic "
+                f"{title} of {fun_label(fun)}: complex arguments need holomorphic=True, for a holomorphic "
                 "function; otherwise use jacrev, or differentiate with respect to real and imaginary parts"
             )
 

@@ -32,6 +32,7 @@ from tracefx.transforms.arguments import (
     argument_names,
     fun_name,
     require_callable,
+    show_object,
     to_arrays,
     to_inputs,
     to_values,
@@ -89,8 +90,8 @@ class Jit(TransformOf[Preserving]):
 
 
 _STATIC_OR_TREE: Final = (
-    "; list the argument in static_argnums or static_argnames (for `self`, static_argnums=0) if the program may depend "
-    "on it, or register its type as a pytree"
+    "; if the program may depend on its value, mark the argument as static, by static_argnums or static_argnames (for "
+    "`self`, static_argnums=0); if it is a container of arrays, register its type as a pytree node"
 )
 
 
@@ -283,9 +284,8 @@ class Jitted(Generic[P, R]):
         for i, leaf in enumerate(leaves):
             if not is_arraylike(leaf):
                 raise TypeError(
-                    f"jit: {self._argument_names(dynamic, count)[i]} must be an array or a number, got {leaf!r} of "
-                    "type "
-                    f"{type(leaf).__name__}" + (jax_hint(leaf) or _STATIC_OR_TREE)
+                    f"jit: {self._argument_names(dynamic, count)[i]} must be an array or a number, got "
+                    f"{show_object(leaf)}{jax_hint(leaf) or _STATIC_OR_TREE}"
                 )
 
     def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace[R], Runnable]:

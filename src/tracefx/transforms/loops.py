@@ -21,7 +21,7 @@ from tracefx.ops.elementwise.comparison import lt
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.structural import convert_value
 from tracefx.pytrees import trees
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, trace_body, trace_step
 from tracefx.transforms.function_types import NamedTupleLike
 from tracefx.transforms.scans import scan_adapted
@@ -128,7 +128,7 @@ def while_loop(
     """
     require_callable("while_loop", cond_fun)
     require_callable("while_loop", body_fun)
-    where = f"while_loop of {fun_name(body_fun)}"
+    where = f"while_loop of {fun_label(body_fun)}"
     if max_steps is None:
         return _adapted_while_loop(cond_fun, None, body_fun, None, where, init_val, None)
     if isinstance(max_steps, bool) or not hasattr(max_steps, "__index__") or max_steps < 1:
@@ -327,7 +327,7 @@ def fori_loop(
     [1.0, 2.0, 4.0, 8.0, 16.0]
     """
     require_callable("fori_loop", body_fun)
-    where = f"fori_loop of {fun_name(body_fun)}"
+    where = f"fori_loop of {fun_label(body_fun)}"
     first, end = [_check_bound(where, name, x) for name, x in (("lower", lower), ("upper", upper))]
     if dtypes.is_integer(first.aval.dtype) != dtypes.is_integer(end.aval.dtype):
         raise TypeError(f"{where}: lower and upper must be of one dtype, got {first.aval} and {end.aval}")

@@ -27,7 +27,7 @@ from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import convert, reduce_sum
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import convert_outputs, raise_structure_mismatch, trace_body
 
 
@@ -193,7 +193,10 @@ def _flatten_operands(
     arrays, tree = flatten_values(operands, f"{name}: operands")
     given, start_tree = trees.flatten(init_values)
     if tree != start_tree:
-        raise ReductionError(f"{name}: init_values must have the structure of operands, {tree}, got {start_tree}")
+        raise ReductionError(
+            f"{name}: init_values must have the structure of operands, "
+            f"{trees.show_structure(tree)}, got {trees.show_structure(start_tree)}"
+        )
     if not arrays:
         raise ValueError(f"{name}: there must be at least one operand, got none")
     starts, _ = flatten_values(
@@ -231,7 +234,7 @@ def _generic_reduction(
     operation: Callable[[Jaxpr], ReductionPrimitive],
 ) -> Any:
     """Traces the computation, and binds the reduction primitive that `operation` makes of it."""
-    where = f"{name} of {fun_name(computation)}"
+    where = f"{name} of {fun_label(computation)}"
     if any(start.aval.shape for start in starts):
         raise ReductionError(f"{name}: initial values must have no axes, got {show_avals([s.aval for s in starts])}")
     avals = [

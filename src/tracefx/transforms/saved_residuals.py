@@ -14,7 +14,7 @@ from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.source_location import at_location
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr, unzip_jaxpr
-from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable
+from tracefx.transforms.arguments import argument_names, flatten_values, fun_label, fun_name, require_callable
 from tracefx.transforms.tracing import trace
 
 
@@ -51,7 +51,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
     ['f32[] from the argument `x` of <lambda>']
     """
     require_callable("saved_residuals", f)
-    values, in_tree = flatten_values((args, kwargs), f"saved_residuals of {fun_name(f)}: arguments")
+    values, in_tree = flatten_values((args, kwargs), f"saved_residuals of {fun_label(f)}: arguments")
     names = argument_names(f, fun_name(f), args, kwargs, range(len(args)))
     traced = trace(f, in_tree, tuple([v.aval for v in values]), names, fun_name(f))
     active = tuple([dtypes.is_inexact(a.dtype) for a in traced.jaxpr.in_avals])

@@ -17,7 +17,7 @@ from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.structural import reshape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, trace_step
 from tracefx.transforms.function_types import NamedTupleLike
 from tracefx.transforms.tracing import Trace
@@ -175,7 +175,7 @@ def scan(
     0.0
     """
     require_callable("scan", f)
-    return scan_adapted(f, None, f"scan of {fun_name(f)}", init, xs, length, reverse, unroll, checkpoint)
+    return scan_adapted(f, None, f"scan of {fun_label(f)}", init, xs, length, reverse, unroll, checkpoint)
 
 
 def scan_adapted(
@@ -258,7 +258,7 @@ def map(f: Callable[[Any], Y], xs: PyTree, *, batch_size: int | None = None) -> 
     [4.0, 4.0, 4.0, 4.0, 4.0]
     """
     require_callable("map", f)
-    where = f"map of {fun_name(f)}"
+    where = f"map of {fun_label(f)}"
     if batch_size is not None and (isinstance(batch_size, float) or not hasattr(batch_size, "__index__")):
         raise TypeError(f"{where}: batch_size must be an integer or None, got {batch_size!r}")
     if not batch_size:
@@ -331,8 +331,8 @@ def _check_length(where: str, arrays: list[Value], xs: PyTree, length: int | Non
         n = length.__index__()
     except TracerIntegerConversionError as error:
         raise TracerIntegerConversionError(
-            f"{where}: length must be known when the program is traced, got {length}. {error.detail}For a number of "
-            "steps that is known only when the program runs, use fori_loop or while_loop",
+            f"{where}: length must be a concrete integer, but {error.detail} For a traced number of steps, use "
+            "fori_loop or while_loop",
             error.detail,
         ) from error
     if n < 0 or any(size != n for size in sizes.values()):
@@ -357,7 +357,8 @@ def _split_out_tree(where: str, traced: Trace) -> tuple[TreeDef, TreeDef]:
     """Returns the structures of the carry and of the results of a step."""
     out = _index_tree(traced.out_tree)
     if not isinstance(out, tuple | list) or len(out) != 2:
-        raise TypeError(f"{where}: the function must return a pair (carry, result), got {traced.out_tree}")
+        got = trees.show_structure(traced.out_tree, "one array")
+        raise TypeError(f"{where}: the function must return a pair (carry, result), got {got}")
     carry, results = out
     return trees.structure(carry), trees.structure(results)
 

@@ -27,7 +27,15 @@ from tracefx.ops.shape.shape import expand_dims, squeeze
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, Mesh, PartitionSpec, Unconstrained
-from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    argument_names,
+    flatten_values,
+    fun_label,
+    fun_name,
+    output_label,
+    require_callable,
+    to_arrays,
+)
 from tracefx.transforms.jit import Jit
 from tracefx.transforms.linearization import COTANGENT_COLLECTIVES, CotangentCollectives
 from tracefx.transforms.tracing import TRACES, cache_trace, trace, trace_key
@@ -41,7 +49,7 @@ from tracefx.transforms.transform import (
     validate_flag,
 )
 from tracefx.transforms.transformed_function import wrap_transformed
-from tracefx.transforms.vmap import mapped_axis_size, mapped_dim
+from tracefx.transforms.vmap import ArgumentNames, mapped_axis_size, mapped_input_axis, mapped_output_axis
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -374,7 +382,7 @@ class Pmap(TransformOf[Preserving]):
         )
 
     def _run(self, fun: Callable[..., Any], axis: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        where = f"pmap of {fun_name(fun)}"
+        where = f"pmap of {fun_label(fun)}"
         positions = [i for i in range(len(args)) if i not in self.static_broadcasted_argnums]
         dynamic = tuple([args[i] for i in positions]), kwargs
         values, tree = flatten_values(dynamic, f"{where}: arguments")
@@ -386,11 +394,14 @@ class Pmap(TransformOf[Preserving]):
                     "arguments; pass one entry per argument, or one integer for all"
                 )
             in_axes = tuple([in_axes[i] for i in positions])
-        entries = trees.broadcast_prefix(
-            (in_axes, 0), tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
+        args_tree, kwargs_tree = tree.children()
+        entries = (
+            trees.broadcast_prefix(in_axes, args_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments")
+            + [0] * kwargs_tree.num_leaves
         )
-        dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
-        mesh = self._mesh(where, axis, mapped_axis_size(where, values, dims, self.axis_size, dynamic))
+        names = ArgumentNames(fun, *dynamic, positions)
+        dims = [mapped_input_axis(where, e, v, names, i) for i, (e, v) in enumerate(zip(entries, values, strict=True))]
+        mesh = self._mesh(where, axis, mapped_axis_size(where, values, dims, self.axis_size, names))
 
         def each(*parts: Any) -> Any:
             leaves = trees.leaves(parts)
@@ -400,12 +411,12 @@ class Pmap(TransformOf[Preserving]):
             positional, named = element_args
             given: dict[int, Any] = dict(zip(positions, positional, strict=True))
             outs, out_tree = flatten_values(
-                fun(*[given.get(i, arg) for i, arg in enumerate(args)], **named), f"the output of {fun_name(fun)}"
+                fun(*[given.get(i, arg) for i, arg in enumerate(args)], **named), output_label(fun)
             )
             entries = trees.broadcast_prefix(
                 self.out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
             )
-            out_dims = [mapped_dim(where, "out_axes", e, x.aval.ndim + 1) for e, x in zip(entries, outs, strict=True)]
+            out_dims = [mapped_output_axis(where, e, x.aval.ndim + 1) for e, x in zip(entries, outs, strict=True)]
             return out_tree.unflatten(
                 [as_array(x) if d is None else expand_dims(x, (d,)) for x, d in zip(outs, out_dims, strict=True)]
             )

@@ -17,7 +17,7 @@ from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.pytrees.trees import PyTree
-from tracefx.transforms.arguments import argument_names, check_argnums, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import argument_names, check_argnums, fun_label, fun_name, require_callable, to_arrays
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.static_arguments import StaticArguments
@@ -237,7 +237,7 @@ def _trace_abstractly(
     transform: str, fun: Callable[..., Any], static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Trace:
     """Traces `fun` for the types of its arguments."""
-    where = f"{transform} of {fun_name(fun)}: arguments"
+    where = f"{transform} of {fun_label(fun)}: arguments"
     dynamic, _ = static.split(where, args, kwargs)
     avals, in_tree = flatten_avals(dynamic, where)
     origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias, TypeVar, final
 from attrs import field, frozen
 
 from tracefx.core.equality import strict_key
-from tracefx.transforms.arguments import fun_name
+from tracefx.transforms.arguments import fun_label
 
 R = TypeVar("R")
 DynamicArguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -57,13 +57,13 @@ class StaticArguments:
         for n in numbers:
             if not has_var_positional and not -count <= n < count:
                 raise ValueError(
-                    f"jit of {fun_name(fun)}: {option}_argnums names argument {n}, but the function takes "
+                    f"jit of {fun_label(fun)}: {option}_argnums names argument {n}, but the function takes "
                     f"{count} positional argument{'s' if count != 1 else ''}"
                 )
         for name in names:
             if name not in by_keyword and all(p.kind is not p.VAR_KEYWORD for p in parameters):
                 raise ValueError(
-                    f"jit of {fun_name(fun)}: {option}_argnames names {name!r}, which the function does not "
+                    f"jit of {fun_label(fun)}: {option}_argnames names {name!r}, which the function does not "
                     f"take by keyword; it takes {', '.join(sorted(by_keyword)) or 'none'}"
                 )
         positions = {n % count if n < 0 else n for n in numbers}
@@ -84,8 +84,9 @@ class StaticArguments:
                 hash(static)
             except TypeError as error:
                 raise ValueError(
-                    f"{where}: the static argument {static.key!r} must be hashable, since it is part of the "
-                    f"cache key, but {static.value!r} of type {type(static.value).__name__} is not"
+                    f"{where.removesuffix(': arguments')}: the static argument {static.key!r} must be hashable, since "
+                    f"it is part of the cache key, but {static.value!r} of type {type(static.value).__name__} is not; "
+                    "pass a tuple instead of a list, a Python number instead of an array"
                 ) from error
         dynamic_args = tuple([args[i] for i in self.dynamic_positions(len(args))])
         return (dynamic_args, {k: v for k, v in kwargs.items() if k not in self.names}), tuple(statics)

@@ -17,9 +17,9 @@ from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.stage import stage
-from tracefx.pytrees.trees import TreeDef
+from tracefx.pytrees.trees import TreeDef, show_structure
 from tracefx.shardings.meshes import MESH, Mesh
-from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
+from tracefx.transforms.arguments import flatten_values, output_label, to_arrays
 from tracefx.transforms.static_arguments import StaticArgument
 
 R = TypeVar("R", default=Any)
@@ -71,7 +71,8 @@ class TraceKey(NamedTuple):
         """Describes how `new` differs from this key; `names` are the names of the leaves of the arguments."""
         parts = []
         if self.in_tree != new.in_tree:
-            parts.append(f"the structure of the arguments was {self.in_tree} and is {new.in_tree}")
+            old_structure, new_structure = show_structure(self.in_tree), show_structure(new.in_tree)
+            parts.append(f"the structure of the arguments was {old_structure} and is {new_structure}")
         else:
             leaves = zip(names, self.avals, new.avals, strict=True)
             parts += [f"{name} was {a!r} and is {b!r}" for name, a, b in leaves if a != b]
@@ -132,7 +133,7 @@ def trace(
     def flat(*values: Value) -> list[Value]:
         nonlocal out_tree
         args, kwargs = in_tree.unflatten(to_arrays(values))
-        outs, out_tree = flatten_values(f(*args, **kwargs), f"the output of {fun_name(f)}")
+        outs, out_tree = flatten_values(f(*args, **kwargs), output_label(f))
         return outs
 
     # The caller may be a rule, with the location of an equation; and scopes belong to the call, not to the trace.

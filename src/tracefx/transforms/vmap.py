@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -16,11 +16,14 @@ from tracefx.core.values import Value, as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees
-from tracefx.pytrees.trees import PyTree, keystr
+from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
+    argument_names,
     flatten_values,
+    fun_label,
     fun_name,
+    output_label,
     require_callable,
     to_arrays,
     to_values,
@@ -180,22 +183,29 @@ class Vmap(HandlerTransform[Preserving]):
 
         @wrap_transformed(self, fun)
         def batched(*args: Any, **kwargs: Any) -> Any:
-            where = f"vmap of {fun_name(fun)}"
+            where = f"vmap of {fun_label(fun)}"
             if isinstance(in_axes, tuple) and len(in_axes) != len(args):
                 raise ValueError(
                     f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
                     "arguments; pass one entry per argument, or one integer for all"
                 )
             leaves, in_tree = trees.flatten_with_known_types((args, kwargs), LEAF_TYPES)
-            entries = trees.broadcast_prefix(
-                (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
+            args_tree, kwargs_tree = in_tree.children()
+            entries = (
+                trees.broadcast_prefix(
+                    in_axes, args_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
+                )
+                + [0] * kwargs_tree.num_leaves
             )
             # Unmapped arguments are passed on unchanged: they may be functions, strings or the integers of a shape.
             unmapped = {i: leaf for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)) if entry is None}
             arrays = [0 if i in unmapped else leaf for i, leaf in enumerate(leaves)] if unmapped else leaves
             values = to_values(arrays, (args, kwargs), f"{where}: arguments")
-            dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
-            size = mapped_axis_size(where, values, dims, axis_size, (args, kwargs))
+            names = ArgumentNames(fun, args, kwargs, range(len(args)))
+            dims = [
+                mapped_input_axis(where, e, v, names, i) for i, (e, v) in enumerate(zip(entries, values, strict=True))
+            ]
+            size = mapped_axis_size(where, values, dims, axis_size, names)
             axis = MappedAxis(size, axis_name, self.spmd_axis_name)
             handler = Batch(CURRENT.get(), axis)
             mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
@@ -205,7 +215,7 @@ class Vmap(HandlerTransform[Preserving]):
                 for i, leaf in unmapped.items():
                     given[i] = leaf
                 call_args, call_kwargs = in_tree.unflatten(given)
-                outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {fun_name(fun)}")
+                outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), output_label(fun))
             finally:
                 CURRENT.reset(token)
             out_entries = trees.broadcast_prefix(
@@ -220,18 +230,49 @@ class Vmap(HandlerTransform[Preserving]):
         return batched
 
 
-def mapped_dim(where: str, option: str, entry: object, ndim: int) -> int | None:
-    """Returns the axis that an entry of `in_axes` or `out_axes` names, as a non-negative integer, or None."""
+@final
+@frozen
+class ArgumentNames:
+    """The names of the leaves of a call's arguments, which are computed when a message needs them.
+
+    `positions` are the positions of `args`, which may be only some of the arguments, in the call of `fun`.
+    """
+
+    fun: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    positions: Sequence[int]
+
+    def __getitem__(self, leaf: int) -> str:
+        return argument_names(self.fun, fun_name(self.fun), self.args, self.kwargs, self.positions)[leaf]
+
+
+def mapped_input_axis(where: str, entry: object, x: Value, names: ArgumentNames, leaf: int) -> int | None:
+    """Returns the axis of an argument that an entry of `in_axes` names, as a non-negative integer, or None."""
+    if entry is None:
+        return None
+    assert isinstance(entry, int)
+    ndim = x.aval.ndim
+    if not -ndim <= entry < ndim:
+        raise ValueError(
+            f"{where}: in_axes maps axis {entry} of {names[leaf]}, but that has {ndim} axes, {x.aval}; for an argument "
+            "that is the same for all elements of the batch, pass None in in_axes"
+        )
+    return entry % ndim
+
+
+def mapped_output_axis(where: str, entry: object, ndim: int) -> int | None:
+    """Returns the axis that an entry of `out_axes` names, as a non-negative integer, or None."""
     if entry is None:
         return None
     assert isinstance(entry, int)
     if not -ndim <= entry < ndim:
-        raise ValueError(f"{where}: {option} names axis {entry} of an array with {ndim} axes")
+        raise ValueError(f"{where}: out_axes names axis {entry} of an output with {ndim} axes, the batch axis included")
     return entry % ndim
 
 
 def mapped_axis_size(
-    where: str, values: Sequence[Value], dims: Sequence[int | None], given: int | None, args: PyTree
+    where: str, values: Sequence[Value], dims: Sequence[int | None], given: int | None, names: ArgumentNames
 ) -> int:
     """Returns the size of the batch: the common size of the mapped axes, or the size that was given."""
     sizes = [(i, v.aval.shape[d]) for i, (v, d) in enumerate(zip(values, dims, strict=True)) if d is not None]
@@ -241,10 +282,9 @@ def mapped_axis_size(
         return given
     size = sizes[0][1] if given is None else given
     if any(n != size for _, n in sizes):
-        paths = [path for path, _ in trees.flatten_with_path(args)[0]]
-        sizes_text = ", ".join(f"{n} at args{keystr(paths[i][1:])}" for i, n in sizes)
-        size_text = "" if given is None else f" and axis_size is {given}"
-        raise ValueError(f"{where}: the mapped axes must have the same size, but they have {sizes_text}{size_text}")
+        lines = [f"  axis {dims[i]} of {names[i]} has size {n}" for i, n in sizes]
+        lines += [] if given is None else [f"  axis_size is {given}"]
+        raise ValueError("\n".join([f"{where}: the mapped axes must have the same size, but", *lines]))
     return size
 
 
@@ -257,7 +297,7 @@ def _move_out_axis(where: str, axis: MappedAxis, x: Value, dim: int | None, entr
             )
         return as_array(x)
     rank = x.aval.ndim + (dim is None)
-    target = mapped_dim(where, "out_axes", entry, rank)
+    target = mapped_output_axis(where, entry, rank)
     assert target is not None
     if dim is None:
         shape = (*x.aval.shape[:target], axis.size, *x.aval.shape[target:])

@@ -24,7 +24,14 @@ from tracefx.handlers.laplacians.laplacian_array import (
 from tracefx.ops.shape.slicing import slice_axis
 from tracefx.ops.structural import constant_like_aval, move_axis, reshape
 from tracefx.pytrees.trees import TreeDef
-from tracefx.transforms.arguments import flatten_values, fun_name, normalize_argnums, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    flatten_values,
+    fun_label,
+    normalize_argnums,
+    output_label,
+    require_callable,
+    to_arrays,
+)
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.transform import SameArguments, TransformOf, to_argnums, validate_argnums
 from tracefx.transforms.transformed_function import wrap_transformed
@@ -141,12 +148,12 @@ class _LaplacianTransform(TransformOf[SameArguments]):
             indices = normalize_argnums(argnums, len(args), title, fun)
             differentiated = args[indices[0]] if isinstance(argnums, int) else tuple([args[i] for i in indices])
             values, in_tree = flatten_values(
-                differentiated, f"{title} of {fun_name(fun)}: the differentiated arguments"
+                differentiated, f"{title} of {fun_label(fun)}: the differentiated arguments"
             )
             for x in values:
                 if not dtypes.is_float(x.aval.dtype):
                     raise TypeError(
-                        f"{title} of {fun_name(fun)}: differentiated arguments must be floats, got {x.aval}; convert "
+                        f"{title} of {fun_label(fun)}: differentiated arguments must be floats, got {x.aval}; convert "
                         "them, or name others by argnums"
                     )
             size = sum([x.aval.size for x in values])
@@ -156,7 +163,7 @@ class _LaplacianTransform(TransformOf[SameArguments]):
             for i, x in zip(indices, [inputs] if isinstance(argnums, int) else inputs, strict=True):
                 full_args[i] = x
             with handling(handler.frame):
-                outs, out_tree = flatten_values(fun(*full_args, **kwargs), f"the output of {fun_name(fun)}")
+                outs, out_tree = flatten_values(fun(*full_args, **kwargs), output_label(fun))
             results = [_checked_output(title, fun, handler.unwrap(out), size) for out in outs]
             return self._result(results, out_tree, [x.aval for x in values], in_tree)
 
@@ -188,7 +195,7 @@ def _checked_output(title: str, fun: Callable[..., object], out: LaplacianOrValu
     if isinstance(out, LaplacianArray):
         return out
     if not dtypes.is_inexact(out.aval.dtype):
-        raise TypeError(f"{title} of {fun_name(fun)}: outputs must be floats or complex numbers, got {out.aval}")
+        raise TypeError(f"{title} of {fun_label(fun)}: outputs must be floats or complex numbers, got {out.aval}")
     return constant_laplacian_array(out, size)
 
 

@@ -24,7 +24,7 @@ from tracefx.handlers.sparsity.detection import (
 )
 from tracefx.handlers.sparsity.matrices import SparseMatrix, SparsityPattern
 from tracefx.ops.structural import convert, instantiate, reshape
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
+from tracefx.transforms.arguments import flatten_values, fun_label, require_callable
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.linearization import Linearization, linearize_values
 from tracefx.transforms.transform import SameArguments, TransformOf
@@ -181,8 +181,8 @@ class _SparseDerivative(TransformOf[SameArguments]):
         @wrap_transformed(self, fun)
         def matrix(*args: Any, **kwargs: Any) -> SparseMatrix:
             types = argument_types(title, fun, args, kwargs)
-            values, _ = flatten_values(args[0], f"{title} of {fun_name(fun)}: the first argument")
-            others, _ = flatten_values((tuple(args[1:]), dict(kwargs)), f"{title} of {fun_name(fun)}: other arguments")
+            values, _ = flatten_values(args[0], f"{title} of {fun_label(fun)}: the first argument")
+            others, _ = flatten_values((tuple(args[1:]), dict(kwargs)), f"{title} of {fun_label(fun)}: other arguments")
             plan = plans.get(types)
             if plan is None:
                 plan = plans.insert(types, self._plan(title, fun, types))
@@ -190,7 +190,7 @@ class _SparseDerivative(TransformOf[SameArguments]):
             linear, _, _ = linearize_values(function, values)
             m, n = sum([o.aval.size for o in linear.outs]), types.size
             if plan.pattern.shape != (m, n):
-                raise ValueError(f"{title} of {fun_name(fun)}: the matrix is {m} x {n}, the pattern {plan.pattern}")
+                raise ValueError(f"{title} of {fun_label(fun)}: the matrix is {m} x {n}, the pattern {plan.pattern}")
             return SparseMatrix(_compute_entries(plan, linear), plan.pattern)
 
         return matrix
@@ -201,7 +201,7 @@ class _SparseDerivative(TransformOf[SameArguments]):
             pattern = detect_sparsity(title, fun, types, self.hessian)
         if self.hessian:
             if pattern != pattern.T:
-                raise ValueError(f"{title} of {fun_name(fun)}: {pattern} is not symmetric")
+                raise ValueError(f"{title} of {fun_label(fun)}: {pattern} is not symmetric")
             return SparsePlan(pattern, star_colour_matrix(pattern.rows, pattern.cols, pattern.shape[0]))
         return SparsePlan(pattern, colour_matrix(pattern.rows, pattern.cols, pattern.shape))
 

@@ -19,7 +19,7 @@ from tracefx.handlers.sparsity.propagation import SparsityPropagation, constant_
 from tracefx.interpreters.stage import stage
 from tracefx.passes.dce import dce
 from tracefx.pytrees.trees import TreeDef
-from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_label, output_label, to_arrays
 from tracefx.transforms.gradients import Grad
 from tracefx.transforms.linearization import FlatFunctionWithAux, jvp_values
 from tracefx.transforms.shape_dtype_struct import flatten_avals
@@ -46,13 +46,13 @@ class ArgumentTypes:
 def argument_types(title: str, fun: Fun, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ArgumentTypes:
     """Returns the types of arguments, which may be arrays or `ShapeDtypeStruct`s."""
     if not args:
-        raise TypeError(f"{title} of {fun_name(fun)}: derivatives are by the first argument, but there is none")
-    avals, tree = flatten_avals(args[0], f"{title} of {fun_name(fun)}: the first argument")
+        raise TypeError(f"{title} of {fun_label(fun)}: derivatives are by the first argument, but there is none")
+    avals, tree = flatten_avals(args[0], f"{title} of {fun_label(fun)}: the first argument")
     for a in avals:
         if not dtypes.is_float(a.dtype):
-            raise TypeError(f"{title} of {fun_name(fun)}: the first argument must be made of floats, got {a}")
+            raise TypeError(f"{title} of {fun_label(fun)}: the first argument must consist of floats, got {a}")
     others, others_tree = flatten_avals(
-        (tuple(args[1:]), dict(kwargs)), f"{title} of {fun_name(fun)}: the other arguments"
+        (tuple(args[1:]), dict(kwargs)), f"{title} of {fun_label(fun)}: the other arguments"
     )
     return ArgumentTypes(tree, tuple(avals), others_tree, tuple(others))
 
@@ -66,11 +66,11 @@ def function_of_first_argument(
 
     def flat_function(values: Sequence[Value]) -> tuple[list[Value], None]:
         outs, _ = flatten_values(
-            derived(types.tree.unflatten(to_arrays(values)), *positional, **named), f"the output of {fun_name(fun)}"
+            derived(types.tree.unflatten(to_arrays(values)), *positional, **named), output_label(fun)
         )
         for out in outs:
             if not dtypes.is_float(out.aval.dtype):
-                raise TypeError(f"{title} of {fun_name(fun)}: outputs must be floats, got {out.aval}")
+                raise TypeError(f"{title} of {fun_label(fun)}: outputs must be floats, got {out.aval}")
         return outs, None
 
     return flat_function
@@ -106,7 +106,7 @@ def detect_sparsity(title: str, fun: Fun, types: ArgumentTypes, hessian: bool) -
             total += int(walk.sets.sizes(ids).sum())
             if total > MAX_ENTRIES:
                 raise ValueError(
-                    f"{title} of {fun_name(fun)}: the {sum([n for n, _ in rows])} x {types.size} matrix has more than "
+                    f"{title} of {fun_label(fun)}: the {sum([n for n, _ in rows])} x {types.size} matrix has more than "
                     f"{MAX_ENTRIES:,} entries: it is not sparse. Use jacfwd, jacrev, hessian, or jvp and vjp"
                 )
             row, column = walk.sets.members(ids)

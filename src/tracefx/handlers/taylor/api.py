@@ -18,7 +18,7 @@ from tracefx.handlers.taylor.series import Coefficient, Series, cast_term, insta
 from tracefx.ops.structural import constant_like_aval, convert_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr
-from tracefx.transforms.arguments import flatten_values, fun_name, leaf_value, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, leaf_value, output_label, require_callable, to_arrays
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -117,7 +117,7 @@ def derivatives(fun: Callable[[Any], R], order: int) -> Callable[..., tuple[R, .
 
 def _evaluate_series(handler: Taylor, fun: Callable[..., object], args: Sequence[Any]) -> tuple[list[Series], TreeDef]:
     with handling(handler.frame):
-        values, tree = flatten_values(fun(*args), f"the output of {fun_name(fun)}")
+        values, tree = flatten_values(fun(*args), output_label(fun))
     return [handler.as_series(handler.unwrap(x)) for x in values], tree
 
 

@@ -34,7 +34,7 @@ from tracefx.interop.jax.tracefx_primitive import export_fallback
 from tracefx.interop.jax.values import as_jax, type_from_jax
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, keystr
-from tracefx.transforms.arguments import LEAF_TYPES, argument_names, require_callable
+from tracefx.transforms.arguments import LEAF_TYPES, argument_names, require_callable, show_object
 from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
 from tracefx.transforms.tracing import TRACES, Trace, TraceKey, cache_trace, trace, trace_key
 
@@ -185,6 +185,6 @@ def _to_jax_array(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:
         return jnp.asarray(leaf)
     path, _ = trees.flatten_with_path(tree)[0][i]
     raise TypeError(
-        f"{where}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}; list the "
-        "argument in static_argnums or static_argnames if it is static"
+        f"{where}{keystr(path)} must be an array or a number, got {show_object(leaf)}; list the argument in "
+        "static_argnums or static_argnames if it is static"
     )

@@ -213,9 +213,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     try:
         exponent = y.__index__()
     except (AttributeError, TypeError):
-        raise TypeError(
-            f"integer_pow: y must be an integer known when the program is traced, got {y!r}; use pow for others"
-        ) from None
+        raise TypeError(f"integer_pow: y must be a Python integer, got {y!r}; use pow for others") from None
     return bind1(_integer_pow(exponent), x)
 
 

@@ -93,7 +93,7 @@ class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
         ):
             raise TypeError(
                 f"dynamic_slice: slice_sizes {self.slice_sizes} must have one entry for each axis of {x}, from 0 to "
-                "the size of the axis"
+                "the size of the axis: a slice cannot be larger than its operand"
             )
         _check_starts("dynamic_slice", starts, x.ndim)
         return x.update(shape=self.slice_sizes)
@@ -189,11 +189,11 @@ def _starts(
     indices = list(start_indices)
     ndim = x.aval.ndim
     allowed = [allow_negative] * ndim if isinstance(allow_negative, bool) else list(allow_negative)
-    if len(indices) != ndim or len(allowed) != ndim:
-        raise ValueError(
-            f"{name}: start_indices and allow_negative_indices must have one entry for each axis of {x.aval}, got "
-            f"{len(indices)} and {len(allowed)}"
-        )
+    for argument, entries in (("start_indices", indices), ("allow_negative_indices", allowed)):
+        if len(entries) != ndim:
+            raise ValueError(
+                f"{name}: {argument} must have one entry for each of the {ndim} axes of {x.aval}, got {len(entries)}"
+            )
     return [
         _normalize_index(name, i, n, allow)
         for i, n, allow in zip(operands(*indices) if indices else [], x.aval.shape, allowed, strict=True)

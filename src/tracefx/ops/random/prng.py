@@ -88,7 +88,7 @@ class RandomWrap(KeyOperation, Lowerable, HasJaxParams):
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         words, count = self.single_aval(avals), dtypes.key_data_size(self.dtype)
         if words.dtype != dtypes.uint32:
-            raise TypeError(f"{dtypes.name(self.dtype)} is made of u32 words, got {words}")
+            raise TypeError(f"{dtypes.name(self.dtype)} consists of u32 words, got {words}")
         if words.shape[-1:] != (count,):
             raise ShapeError(f"{dtypes.name(self.dtype)} has {count} words along the last axis, got {words}")
         return [ShapedArray(words.shape[:-1], self.dtype)]

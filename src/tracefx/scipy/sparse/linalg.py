@@ -227,7 +227,8 @@ def _solve_iteratively(
     guess = trees.map(fnp.zeros_like, rhs_tree) if x0 is None else trees.map(fnp.asarray, x0)
     if trees.structure(guess) != raveler.structure:
         raise ValueError(
-            f"{name}: x0 and b must have one structure, got {trees.structure(guess)} and {raveler.structure}"
+            f"{name}: x0 and b must have one structure, got {trees.show_structure(trees.structure(guess))} and "
+            f"{trees.show_structure(raveler.structure)}"
         )
     shapes = [x.shape for x in _arrays(guess)]
     if shapes != raveler.shapes:

@@ -512,7 +512,10 @@ def native_devices(xs: tuple[object, ...]) -> tuple[Device, ...]:
 
 
 def deleted_error(buffer: Buffer) -> DeletedBufferError:
-    return DeletedBufferError(f"{buffer.aval!r} was deleted, or donated to a program: keep a copy before that")
+    return DeletedBufferError(
+        f"an array of type {buffer.aval!r} is used after it was deleted, or donated to a program by donate_argnums: "
+        "use the output of that program, or pass a copy to it"
+    )
 
 
 def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> ExecutionError:
