@@ -126,7 +126,9 @@ def problems(definitions: Sequence[ast.FunctionDef], *, is_method: bool = False)
     is_described = bool(sections.keys() & {"Returns", "Yields"}) or (is_method and docstring.startswith("Returns "))
     if returns not in ("None", "NoReturn") and not is_described:
         yield "no Returns"
-    if "Raises" not in sections and any(isinstance(node, ast.Raise) for node in ast.walk(function)):
+    if "Raises" not in sections and any(
+        isinstance(node, ast.Raise) and node.exc is not None for node in ast.walk(function)
+    ):
         yield "no Raises"
     if not is_method and not re.search(rf"^ *(>>>|\.\.\.) .*\b{function.name}\b", docstring, re.MULTILINE):
         yield "no example that calls it"

@@ -20,13 +20,22 @@ import tracefx
 ROOT: Final = Path(__file__).parent.parent
 NO_REGISTRY: Final = re.compile(r"No matching distribution|Could not fetch|Connection|Temporary failure|Max retries")
 
-README_BLOCK: Final = """
+README_BLOCKS: Final = """
 import doctest, pathlib, sys
 text = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
-block = text.split("```python\\n", 1)[1].split("```", 1)[0]
-test = doctest.DocTestParser().get_doctest(block, {}, "README", "README.md", 0)
-results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test)
-assert results.attempted > 5 and not results.failed, results
+parts = text.split("```python\\n")
+namespace, line, attempted = {}, 0, 0
+for before, part in zip(parts[:3], parts[1:4]):  # definitions, then two examples
+    line += before.count("\\n") + 1
+    block = part.split("```", 1)[0]
+    if ">>>" not in block:
+        exec(compile("\\n" * line + block, "README.md", "exec"), namespace)
+        continue
+    test = doctest.DocTestParser().get_doctest(block, namespace, "README", "README.md", line)
+    results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, clear_globs=False)
+    assert not results.failed, results
+    attempted += results.attempted
+assert attempted > 5, attempted
 """
 
 
@@ -58,8 +67,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)  # pytest would keep three copies of hundreds of megabytes
 
 
-def test_first_block_of_the_readme_runs(installed: Path, tmp_path: Path) -> None:
-    done = run(installed / "python", "-W", "error", "-c", README_BLOCK, ROOT / "README.md", cwd=tmp_path)
+def test_first_blocks_of_the_readme_run(installed: Path, tmp_path: Path) -> None:
+    done = run(installed / "python", "-W", "error", "-c", README_BLOCKS, ROOT / "README.md", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 

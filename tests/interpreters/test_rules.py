@@ -518,7 +518,7 @@ class Wrong(Interpreter):
 
 PROGRAMS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "alone": fnp.sin,
-    "jit": fx.jit(fnp.sin),
+    "jit": fx.jit(lambda x: fnp.sin(x)),  # with a location in this file, unlike `fnp.sin` itself
     "scan": lambda x: lax.scan(lambda c, _: (fnp.sin(c), None), x, None, length=2)[0],
     "fori_loop": lambda x: lax.fori_loop(0, 2, lambda i, c: fnp.sin(c), x),
     "cond": lambda x: lax.cond((x > 0).all(), lambda x: fnp.sin(x), lambda x: x, x),

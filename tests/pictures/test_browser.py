@@ -104,8 +104,8 @@ def test_hover_highlights_lines_variables_and_sources(visit: Any) -> None:
     assert "from" in page.locator(".told").inner_text()
     stablehlo = page.locator('.step[data-pane="3"] .r.same')
     assert "stablehlo.tanh" in " ".join(stablehlo.all_text_contents())
-    source(page, "nn.relu(x @ w + b)").hover()
-    assert {"on", "same"} <= classes(source(page, "nn.relu(x @ w + b)"))
+    source(page, "fnp.maximum(x @ w + b, 0.0)").hover()
+    assert {"on", "same"} <= classes(source(page, "fnp.maximum(x @ w + b, 0.0)"))
     assert "same" in classes(row(page, "max"))
     assert "same" not in classes(tanh)
     name = row(page, "max").locator("code > b").first
@@ -303,7 +303,7 @@ def test_panes_are_side_by_side_or_in_tabs(visit: Any) -> None:
     row(narrow, "max").locator("u").tap()
     assert "pin" in classes(row(narrow, "max"))
     narrow.locator(".told a", has_text="examples.py").click()
-    assert source(narrow, "nn.relu").is_visible()
+    assert source(narrow, "fnp.maximum").is_visible()
 
 
 @pytest.mark.parametrize("width", [320, 390])

@@ -58,6 +58,8 @@ class Careful(Interpreter):
     def too_narrow(self, op: ops.Expm1, x: Value) -> Value:
         return x
 
+
+class Narrower(Interpreter):
     @rule(family=LinearOperation)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     def narrower_than_the_family(self, op: ops.Neg, x: Value) -> Value:
         return x

@@ -284,6 +284,9 @@ def traceback_filtering(mode: TracebackFiltering) -> Override[TracebackFiltering
         mode: `"filtered"` removes the frames of tracefx from the tracebacks of errors that leave its functions, except
             for one entry, which says so; `"off"` keeps them.
 
+    Returns:
+        The context manager.
+
     Raises:
         ValueError: If `mode` is neither of these.
 

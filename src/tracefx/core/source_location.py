@@ -150,6 +150,9 @@ def here() -> SourceLocation:
     derived for an outer transformation has its own alone. A program without source locations has the file `""` and the
     line 0.
 
+    Returns:
+        The location; its `scope` holds the names of the scopes.
+
     >>> import tracefx as fx
     >>> from tracefx import lax, ops
     >>> from tracefx.extend import Interpreter, Value, bind1, here, rule

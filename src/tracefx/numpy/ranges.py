@@ -60,7 +60,7 @@ def arange(
     if type(start) is int and stop is None and step is None and dtype is None:
         return place_on_device(shape.iota(dtypes.default_int(), max(0, start)), device)
     given = {"stop": start, "step": step} if stop is None else {"start": start, "stop": stop, "step": step}
-    bounds = {name: x for name, x in given.items() if x is not None}
+    bounds = {name: x for name, x in given.items() if x is not None or x is start}
     numbers = {name: _static_number(f"arange: {name}", x) for name, x in bounds.items()}
     new = result_type(*bounds.values()) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
     first, last, by = numbers.get("start", 0), numbers["stop"], numbers.get("step", 1)

@@ -42,7 +42,7 @@ from tracefx.transforms.custom_functions import (
     require_pair,
     user_code_boundary,
 )
-from tracefx.transforms.differentiation import convert_tangent, is_valid_tangent, leaf_tangent, tangent_to_array
+from tracefx.transforms.derivative_checks import convert_tangent, is_valid_tangent, leaf_tangent, tangent_to_array
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -5,35 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self, TypeVar, final, overload
 
-import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.dtypes import NDArray, float0
+from tracefx.core.dtypes import float0
 from tracefx.core.handler import Handler, as_array, current
-from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import UndefinedPrimal, Zero
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.errors import TangentError
 from tracefx.interpreters.jvp import JVP, JVPTracer
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
-from tracefx.ops.structural import convert_value, instantiate
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import (
     AnyFunction,
     flatten_values,
     fun_label,
-    leaf_value,
     normalize_argnums,
     output_label,
     require_callable,
     to_arrays,
 )
+from tracefx.transforms.derivative_checks import convert_tangents, flatten_tangents, tangent_to_array
 from tracefx.transforms.function_types import PullbackFunction, Untyped
 from tracefx.transforms.linearization import (
     Linearization,
@@ -136,7 +134,7 @@ def jvp(
     flat_tangents, tangent_tree = flatten_tangents(tuple(tangents), "jvp: tangents")
     trees.require_same_structure("jvp: tangents", treedef, tangent_tree, "primals", "tangents")
     types = [p.aval.tangent() for p in flat]
-    checked = _convert_tangents("jvp: tangents", flat_tangents, "primals", types, treedef)
+    checked = convert_tangents("jvp: tangents", flat_tangents, "primals", types, treedef)
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
         return _flatten_output(fun, has_aux, fun(*treedef.unflatten(to_arrays(values))))
@@ -358,7 +356,7 @@ class Pushforward(LinearFunction):
         what = "the function of linearize: the tangents"
         flat, tree = flatten_tangents(tangents, what)
         trees.require_same_structure(what, self.in_tree, tree, "the primals", "the tangents")
-        checked = _convert_tangents(what, flat, "the primals", [a.tangent() for a in self.in_avals], tree)
+        checked = convert_tangents(what, flat, "the primals", [a.tangent() for a in self.in_avals], tree)
         return self.out_tree.unflatten([tangent_to_array(t) for t in self.push(checked)])
 
 
@@ -381,7 +379,7 @@ class Pullback(LinearFunction):
         given = [
             Zero(a) if a.dtype == float0 and t.aval.shape == a.shape else t for a, t in zip(types, flat, strict=True)
         ]
-        checked = _convert_tangents(what, given, "the output", types, tree)
+        checked = convert_tangents(what, given, "the output", types, tree)
         self.unreduced.require("the function of vjp", checked, self.out_avals)
         return self.in_tree.unflatten([tangent_to_array(ct) for ct in self.pull(checked)])
 
@@ -397,7 +395,7 @@ class TransposedFunction(LinearFunction):
         what = "the transposed function: the cotangent"
         flat, tree = flatten_tangents(cotangents, what)
         trees.require_same_structure(what, self.out_tree, tree, "the output", "the cotangent")
-        checked = _convert_tangents(what, flat, "the output", self.out_avals, tree)
+        checked = convert_tangents(what, flat, "the output", self.out_avals, tree)
         self.unreduced.require(what, checked, self.out_avals)
         operands = [UndefinedPrimal(a) for a in self.in_avals]
         output_cts = self.unreduced.split(checked, self.out_avals)
@@ -561,111 +559,3 @@ def _strip_tangents(aux: PyTree, handler: JVP) -> Any:
         return as_array(x.primal) if isinstance(x, JVPTracer) and x.handler is handler else x
 
     return trees.map(primal, aux)
-
-
-# ------------------------------------------------------------------ tangents and cotangents of users
-
-
-def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
-    """Flattens a pytree of tangents; NumPy arrays of dtype `float0` become symbolic zeros."""
-    leaves, treedef = trees.flatten(tree)
-    return [leaf_tangent(leaf, i, tree, what) for i, leaf in enumerate(leaves)], treedef
-
-
-def leaf_tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
-    """Converts leaf number `i` of a pytree of tangents; raises like `leaf_value`."""
-    if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
-        return Zero(ShapedArray(leaf.shape, float0))
-    return leaf_value(leaf, i, tree, what)
-
-
-def _convert_tangents(
-    what: str, tangents: Sequence[Tangent], like: str, avals: Sequence[ShapedArray], tree: TreeDef
-) -> list[Tangent]:
-    """Returns tangents or cotangents converted to the types `avals`; raises TangentError if shapes or dtypes differ.
-
-    `what` is the name of their pytree in messages, `like` that of the primals or outputs; `tree` is the structure.
-    """
-    for i, (tangent, aval) in enumerate(zip(tangents, avals, strict=True)):
-        if not is_valid_tangent(tangent.aval, aval):
-            path = trees.keystr(trees.flatten_with_path(tree.unflatten(range(tree.num_leaves)))[0][i][0])
-            is_integer = aval.dtype == float0
-            why = f"since {like}{path} is an integer or boolean" if is_integer else f"the type of {like}{path}"
-            raise TangentError(f"{what}{path} must be of type {aval}, {why}, but it is of type {tangent.aval}")
-    return [convert_tangent(t, a) for t, a in zip(tangents, avals, strict=True)]
-
-
-def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
-    """Whether a value of the type `aval`, perhaps a Python number, can be a tangent of the type `expected`."""
-    if aval.shape != expected.shape:
-        return False
-    if aval.dtype == expected.dtype:
-        return True
-    complexes = dtypes.is_complex(aval.dtype) and not dtypes.is_complex(expected.dtype)
-    return aval.weak_type and dtypes.is_inexact(aval.dtype) and dtypes.is_inexact(expected.dtype) and not complexes
-
-
-def convert_tangent(tangent: Tangent, aval: ShapedArray) -> Tangent:
-    """Converts a tangent to the dtype and weak type of `aval`."""
-    if isinstance(tangent, Zero) or aval.dtype == float0:
-        return Zero(aval)
-    return tangent if tangent.aval == aval else convert_value(tangent, aval.dtype, aval.weak_type)
-
-
-def tangent_to_array(ct: Tangent) -> object:
-    """Returns a tangent as an array: a symbolic zero becomes an array of zeros, a NumPy array for `float0`."""
-    if isinstance(ct, Zero) and ct.aval.dtype == float0:
-        zeros: NDArray = np.zeros(ct.aval.shape, float0)
-        return zeros
-    return as_array(instantiate(ct))
-
-
-# ------------------------------------------------------------------ checks of arguments and outputs
-
-
-def check_differentiable(
-    transform: str, fun: AnyFunction, dtype: dtypes.DType, holomorphic: bool, allow_int: bool
-) -> None:
-    """Raises TypeError unless an argument of this dtype may be differentiated."""
-    if dtypes.is_float(dtype) and not holomorphic:
-        return
-    where = f"{transform} of {fun_label(fun)}"
-    if holomorphic and not dtypes.is_complex(dtype):
-        raise TypeError(f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)}")
-    if not dtypes.is_inexact(dtype) and not allow_int:
-        raise TypeError(
-            f"{where}: differentiated arguments must be floats, got {dtypes.short_name(dtype)}; convert them, or "
-            "pass allow_int=True to get gradients of dtype float0"
-        )
-
-
-def require_scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
-    """Returns the only output of a function; raises TypeError unless it is a scalar that `grad` can differentiate."""
-    if len(outs) != 1 or tree != trees.leaf():
-        got = trees.show_structure(tree, "one array")
-        is_pair = len(tree.children()) == 2
-        remedy = "for a pair of a scalar and auxiliary data, pass has_aux=True" if is_pair else "use vjp for others"
-        raise TypeError(f"grad of {fun_label(fun)}: the function must return one scalar, got {got}; {remedy}")
-    (out,) = outs
-    if out.aval.shape:
-        raise TypeError(
-            f"grad of {fun_label(fun)}: the function must return a scalar, got {out.aval}; sum it, or use vjp or jacrev"
-        )
-    check_output("grad", fun, out.aval, holomorphic)
-    return out
-
-
-def check_output(transform: str, fun: AnyFunction, aval: ShapedArray, holomorphic: bool) -> None:
-    """Raises TypeError unless an output of this type may be differentiated."""
-    if dtypes.is_float(aval.dtype) and not holomorphic:
-        return
-    where = f"{transform} of {fun_label(fun)}"
-    if holomorphic and not dtypes.is_complex(aval.dtype):
-        raise TypeError(f"{where}: with holomorphic=True the output must be complex, got {aval}")
-    if not holomorphic:
-        way = (
-            "; pass holomorphic=True if the function is holomorphic, or use vjp"
-            if dtypes.is_complex(aval.dtype)
-            else ""
-        )
-        raise TypeError(f"{where}: the output must be a float, got {aval}{way}")

@@ -14,12 +14,8 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.ops.structural import constant_like_aval
 from tracefx.transforms.arguments import require_callable
-from tracefx.transforms.differentiation import (
-    ArgumentDerivative,
-    check_differentiable,
-    require_scalar_output,
-    tangent_to_array,
-)
+from tracefx.transforms.derivative_checks import check_differentiable, require_scalar_output, tangent_to_array
+from tracefx.transforms.differentiation import ArgumentDerivative
 from tracefx.transforms.function_types import (
     GradientAndAux,
     GradientFunction,

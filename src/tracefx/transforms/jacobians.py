@@ -22,7 +22,8 @@ from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.structural import convert, instantiate, move_axis, reshape
 from tracefx.transforms.arguments import fun_label, require_callable
-from tracefx.transforms.differentiation import ArgumentDerivative, check_differentiable, check_output
+from tracefx.transforms.derivative_checks import check_differentiable, check_output
+from tracefx.transforms.differentiation import ArgumentDerivative
 from tracefx.transforms.function_types import (
     GradientFunction,
     HessianFunction,

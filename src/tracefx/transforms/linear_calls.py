@@ -21,7 +21,7 @@ from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import user_code_boundary
-from tracefx.transforms.differentiation import is_valid_tangent
+from tracefx.transforms.derivative_checks import is_valid_tangent
 
 Res = TypeVar("Res")
 X = TypeVar("X")

@@ -26,7 +26,8 @@ from tracefx.transforms.body_tracing import (
     require_matching_types,
 )
 from tracefx.transforms.custom_derivatives import custom_jvp
-from tracefx.transforms.differentiation import jvp, linear_transpose, tangent_to_array
+from tracefx.transforms.derivative_checks import tangent_to_array
+from tracefx.transforms.differentiation import jvp, linear_transpose
 from tracefx.transforms.tracing import Trace, trace
 
 T = TypeVar("T")

@@ -64,9 +64,10 @@ class PlainBars:
 def _bar(report: Report, seconds: float) -> str:
     """Draws one bar.
 
-    >>> loop = LoopSite("scan", None, 0)
+    >>> from tracefx.core.source_location import SourceLocation
+    >>> loop = LoopSite("scan", SourceLocation("train.py", 7, "train"), 0)
     >>> _bar(Report(loop, 50, 200, False), 61.0), _bar(Report(loop, 128, None, False), 0.5)
-    ('scan [#####---------------] 50/200 0:01:01', 'scan 128 0:00:00')
+    ('scan train.py:7 [#####---------------] 50/200 0:01:01', 'scan train.py:7 128 0:00:00')
     """
     elapsed = f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02}:{int(seconds) % 60:02}"
     total = report.done if report.finished else report.total
