@@ -286,7 +286,7 @@ class Jitted(Generic[P, R]):
                 raise TypeError(
                     f"jit: {self._argument_names(dynamic, count)[i]} must be an array or a number, got "
                     f"{show_object(leaf)}{jax_hint(leaf) or _STATIC_OR_TREE}"
-                )
+                ) from None  # the error that led here gives a path instead of the argument's name
 
     def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace[R], Runnable]:
         traced = self._trace(key, args, kwargs)
