@@ -320,6 +320,15 @@ def test_check_batchable_needs_a_batch_rule_and_arguments() -> None:
 # ------------------------------------------------------------------ derivatives by forward and reverse mode
 
 
+def test_tolerance_of_check_grads_holds_for_the_transpose() -> None:
+    def inexact(x: Any) -> Any:
+        return fx.custom_derivatives.linear_call(lambda _, x: x * 3.0, lambda _, ct: ct * (3.0 + 1e-9), (), x)
+
+    with pytest.raises(testing.LawError, match="Jᵀ"):
+        testing.check_grads(inexact, X, order=1)
+    testing.check_grads(inexact, X, order=1, ulps=testing.Ulps(f64=1e9, f32=1e9))
+
+
 def test_check_grads_in_forward_and_reverse_mode() -> None:
     for modes in (("fwd",), ("rev",), ("fwd", "rev")):
         testing.check_grads(lambda x, y: fnp.sum(x * fnp.exp(y)) * y[0], X, X / 2, order=3, modes=modes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -454,3 +455,17 @@ def test_error_messages_contain_the_function_name() -> None:
     for call in calls:
         with pytest.raises((TypeError, ValueError), match="of loss"):
             call(fx, fnp)
+
+
+def test_partial_function_has_the_name_of_its_function() -> None:
+    def power(x: Any, n: int) -> Any:
+        return x**n
+
+    assert "@jit_power" in fx.jit(functools.partial(power, n=2)).lower(1.0).as_text()
+    with pytest.raises(TypeError, match="of power"):
+        fx.grad(functools.partial(power, n=2))(1)
+
+
+def test_message_names_few_of_many_arguments() -> None:
+    with pytest.raises(TypeError, match=r"depends on the argument `p\['a'\]` of .* and 3 more\."):
+        fx.jit(lambda p: float(sum(p.values())))(dict.fromkeys("abcdef", 1.0))

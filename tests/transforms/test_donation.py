@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tracefx.errors import DeletedArrayError
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -167,3 +168,10 @@ def test_transformed_calls_do_not_donate() -> None:
     fx.vmap(f)(x)
     fx.jit(lambda x: f(x) + 1)(x)
     np.testing.assert_array_equal(np.asarray(x), X)
+
+
+def test_donated_array_raises_the_public_error() -> None:
+    x = fx.device_put(X)
+    fx.jit(lambda x: x + 1.0, donate_argnums=0)(x)
+    with pytest.raises(DeletedArrayError):
+        np.asarray(x)

@@ -215,7 +215,9 @@ class Tracer(Array):
         need = use or error.use
         require_not_escaped(self, f"by {need.strip(',')}")
         arguments = self.jit_arguments()
-        depends = "" if not arguments or self.origin in arguments else f" It depends on {' and '.join(arguments)}."
+        names = list(arguments)
+        shown = [*names[:3], f"{len(names) - 3} more"] if len(names) > 4 else names
+        depends = "" if not arguments or self.origin in arguments else f" It depends on {' and '.join(shown)}."
         static = " Or mark the argument as static, by static_argnums, so that jit compiles for each of its values."
         is_static_possible = bool(arguments) and all(not aval.shape for aval in arguments.values())  # arrays: no hash
         detail = f"{self.description} {self.why_abstract}.{depends}"

@@ -243,7 +243,8 @@ def transpose_is_adjoint(self: Law, subject: Subject) -> None:
             cts = random_cotangents(at, linear, f"cotangents {chosen}")
             pulled = linear.pull(cts)
             if at is wide:
-                require_adjoint(self, wide, tangents, cts, linear.push(tangents), pulled)
+                pushed = linear.push(tangents)
+                require_adjoint(self, wide, tangents, cts, pushed, pulled, _derivative_tolerance(subject))
             else:
                 _require_types(self, subject, tangents, pulled)
 

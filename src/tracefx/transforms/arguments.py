@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
@@ -29,8 +30,9 @@ LEAF_TYPES: Final[frozenset[type]] = frozenset(
 
 
 def fun_name(f: object) -> str:
-    """Returns the name of a function in messages and programs."""
-    return getattr(f, "__name__", None) or type(f).__name__
+    """Returns the name of a function in messages and programs; for a `functools.partial`, that of its function."""
+    name = getattr(f, "__name__", None)
+    return name or (fun_name(f.func) if isinstance(f, functools.partial) else type(f).__name__)
 
 
 def fun_label(f: object) -> str:

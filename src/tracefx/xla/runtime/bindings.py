@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import Shape
 from tracefx.core.bounded_cache import memoize
+from tracefx.errors import DeletedArrayError
 from tracefx.jaxlib_support import import_jaxlib, jaxlib_version
 from tracefx.xla.runtime.jaxlib_versions import SKIP_CHECKS
 
@@ -39,8 +40,8 @@ class ExecutionError(RuntimeError):
     """Raised when a compiled program fails or cannot be run; the message has its name and XLA's text."""
 
 
-class DeletedBufferError(ExecutionError, ValueError):
-    """Raised when a deleted or donated buffer is used. A `ValueError` too, as JAX raises one in some cases."""
+class DeletedBufferError(ExecutionError, DeletedArrayError):
+    """Raised when a deleted or donated buffer is used."""
 
 
 class DonationError(ExecutionError, ValueError):
