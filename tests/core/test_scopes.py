@@ -15,6 +15,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.core.device import DEFAULT_DEVICE
 from tracefx.core.settings import COMPILATION_CACHE, DISABLE_JIT, X64
+from tracefx.core.source_location import SOURCE
 from tracefx.shardings.meshes import MESH
 
 SETTINGS: Final[dict[str, tuple[Callable[[int], Any], Callable[[], object]]]] = {
@@ -104,3 +105,12 @@ def test_override_can_be_reentered_after_exit_out_of_order() -> None:
     seen.append(X64.value)
     other.__exit__(None, None, None)
     assert [*seen, X64.value] == [True, False, False]
+
+
+def test_scope_leaves_the_context_as_it_was() -> None:
+    assert SOURCE.get() is None
+    with fx.named_scope("outer"):
+        with fx.named_scope("inner"):
+            pass
+        assert SOURCE.get() == ("outer",)
+    assert SOURCE.get() is None

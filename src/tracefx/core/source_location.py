@@ -235,4 +235,4 @@ class named_scope:
     ) -> None:
         source = SOURCE.get()
         if isinstance(source, tuple):
-            SOURCE.set(source[:-1])
+            SOURCE.set(source[:-1] or None)
