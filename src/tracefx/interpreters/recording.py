@@ -61,6 +61,7 @@ class StageTracer(Tracer):
 
 
 _SAMPLE_SIZE: Final = 64
+"""About how many elements of a constant are part of its key."""
 
 
 def _content_key(aval: ShapedArray, host: NDArray) -> Hashable:

@@ -19,7 +19,7 @@ from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.transforms.custom_derivatives import custom_jvp
 
 
-def _as_float_array(name: str, x: ArrayLike) -> Array:
+def _to_array(name: str, x: ArrayLike) -> Array:
     """Converts the argument of the function `name` to an array."""
     return as_array(as_value(x, f"{name}: x"))
 
@@ -36,7 +36,7 @@ def identity(x: ArrayLike) -> Array:
     >>> identity(2.0)
     Array(2., dtype=float32, weak_type=True)
     """
-    return _as_float_array("identity", x)
+    return _to_array("identity", x)
 
 
 def relu(x: ArrayLike) -> Array:
@@ -51,7 +51,7 @@ def relu(x: ArrayLike) -> Array:
     >>> relu(fnp.array([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
-    value = _as_float_array("relu", x)
+    value = _to_array("relu", x)
     return _relu(value) if dtypes.is_inexact(value.dtype) else fnp.maximum(value, 0)
 
 
@@ -157,7 +157,7 @@ def relu6(x: ArrayLike) -> Array:
     >>> relu6(fnp.array([-1.0, 2.0, 7.0])).tolist()
     [0.0, 2.0, 6.0]
     """
-    value = _as_float_array("relu6", x)
+    value = _to_array("relu6", x)
     return _relu6(value) if dtypes.is_inexact(value.dtype) else fnp.minimum(fnp.maximum(value, 0), 6.0)
 
 
@@ -182,7 +182,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> leaky_relu(fnp.array([-1.0, 2.0]), 0.25).tolist()
     [-0.25, 2.0]
     """
-    value = _as_float_array("leaky_relu", x)
+    value = _to_array("leaky_relu", x)
     return fnp.where(value >= 0, value, fnp.multiply(negative_slope, value))
 
 
@@ -199,7 +199,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> elu(fnp.array([-1e3, 2.0])).tolist()
     [-1.0, 2.0]
     """
-    value = _as_float_array("elu", x)
+    value = _to_array("elu", x)
     below = fnp.where(value > 0, 0.0, value)
     return fnp.where(value > 0, value, fnp.multiply(alpha, fnp.expm1(below)))
 
@@ -219,7 +219,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> celu(fnp.array([-1e3, 2.0]), 2.0).tolist()
     [-2.0, 2.0]
     """
-    value = _as_float_array("celu", x)
+    value = _to_array("celu", x)
     below = fnp.where(value > 0, 0.0, value)
     return fnp.where(value > 0, value, fnp.multiply(alpha, fnp.expm1(fnp.true_divide(below, alpha))))
 
@@ -258,7 +258,7 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     >>> glu(fnp.array([2.0, 0.0])).tolist()
     [1.0]
     """
-    value = _as_float_array("glu", x)
+    value = _to_array("glu", x)
     canonical_axis = canonicalize_axis("glu", axis, value.ndim)
     if value.shape[canonical_axis] % 2:
         raise ValueError(f"glu: the size of axis {axis} of {value.aval} must be even")
@@ -278,7 +278,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> sparse_plus(fnp.array([-2.0, 0.0, 2.0])).tolist()
     [0.0, 0.25, 2.0]
     """
-    value = _as_float_array("sparse_plus", x)
+    value = _to_array("sparse_plus", x)
     return fnp.where(value <= -1.0, 0.0, fnp.where(value >= 1.0, value, fnp.square(value + 1.0) / 4))
 
 
@@ -320,7 +320,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     >>> log_sigmoid(-1000.0)
     Array(-1000., dtype=float32, weak_type=True)
     """
-    return fnp.negative(softplus(fnp.negative(_as_float_array("log_sigmoid", x))))
+    return fnp.negative(softplus(fnp.negative(_to_array("log_sigmoid", x))))
 
 
 def hard_sigmoid(x: ArrayLike) -> Array:
@@ -335,7 +335,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> hard_sigmoid(fnp.array([-9.0, 0.0, 9.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return relu6(_as_float_array("hard_sigmoid", x) + 3.0) / 6.0
+    return relu6(_to_array("hard_sigmoid", x) + 3.0) / 6.0
 
 
 def hard_silu(x: ArrayLike) -> Array:
@@ -350,7 +350,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> hard_silu(fnp.array([-9.0, 9.0])).tolist()
     [-0.0, 9.0]
     """
-    value = _as_float_array("hard_silu", x)
+    value = _to_array("hard_silu", x)
     return value * hard_sigmoid(value)
 
 
@@ -369,7 +369,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> sparse_sigmoid(fnp.array([-9.0, 0.0, 9.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return 0.5 * fnp.clip(_as_float_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+    return 0.5 * fnp.clip(_to_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
 def soft_sign(x: ArrayLike) -> Array:
@@ -384,7 +384,7 @@ def soft_sign(x: ArrayLike) -> Array:
     >>> soft_sign(fnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    value = _as_float_array("soft_sign", x)
+    value = _to_array("soft_sign", x)
     return value / (fnp.abs(value) + 1)
 
 
@@ -400,7 +400,7 @@ def hard_tanh(x: ArrayLike) -> Array:
     >>> hard_tanh(fnp.array([-2.0, 0.5])).tolist()
     [-1.0, 0.5]
     """
-    value = _as_float_array("hard_tanh", x)
+    value = _to_array("hard_tanh", x)
     return fnp.where(value > 1, 1, fnp.where(value < -1, -1, value))
 
 
@@ -416,7 +416,7 @@ def mish(x: ArrayLike) -> Array:
     >>> mish(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    value = _as_float_array("mish", x)
+    value = _to_array("mish", x)
     return value * fnp.tanh(softplus(value))
 
 
@@ -434,7 +434,7 @@ def log1mexp(x: ArrayLike) -> Array:
     >>> log1mexp(1e-10)
     Array(-23.02585, dtype=float32, weak_type=True)
     """
-    value = as_array(to_inexact(fnp.negative(_as_float_array("log1mexp", x)), "log1mexp: x"))
+    value = as_array(to_inexact(fnp.negative(_to_array("log1mexp", x)), "log1mexp: x"))
     is_small = value > -math.log(2)
     # Each formula is evaluated only where it is accurate, so that no derivative is infinity times 0.
     small = fnp.log(fnp.negative(fnp.expm1(fnp.where(is_small, value, -0.5))))
