@@ -1,4 +1,4 @@
-"""Methods that are rules, the options of interpreters, the check of what rules return, and `here()`."""
+"""Methods that are rules, the options of interpreters, and the check of what rules return."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Never, final
+from typing import Any, ClassVar, Final, NamedTuple, final
 
 import attrs
 import numpy as np
@@ -26,12 +26,10 @@ from tracefx.extend import (
     Primitive,
     Rules,
     ShapedArray,
-    SourceLocation,
     Value,
     as_array,
     bind,
     bind1,
-    here,
     rule,
 )
 from tracefx.ops.elementwise.transcendental import Transcendental
@@ -591,108 +589,3 @@ def test_own_values_are_compared_by_their_type() -> None:
             fnp.cos(x)
         with pytest.raises(TypeError, match=r"WrongPairs.tan .* returned 'not a pair' of type str, expected f32\[3\]"):
             fnp.tan(x)
-
-
-# ------------------------------------------------------------------ here
-
-
-class Lines(Interpreter[Never, None, Any]):
-    """Records where sines are applied while the program is traced."""
-
-    seen: list[SourceLocation] = field(factory=list)
-
-    @rule(ops.Sin)
-    def sin(self, op: ops.Sin, x: Value) -> Value:
-        self.seen.append(here())
-        return bind1(op, x)
-
-
-def scoped(x: Any) -> Any:
-    def step(c: Any, _: Any) -> Any:
-        with fx.named_scope("step"):
-            c = lax.cond(c > 0, lambda c: inner(c), lambda c: c, c)
-        return c, None
-
-    def inner(c: Any) -> Any:
-        with fx.named_scope("branch"):
-            return fnp.sin(c)
-
-    with fx.named_scope("first"):
-        x = fnp.sin(x)
-    with fx.named_scope("loop"):
-        x, _ = lax.scan(step, x, None, length=2)
-    return fnp.sin(x)
-
-
-@pytest.mark.parametrize("inside", [lambda f: f, fx.jit, fx.checkpoint], ids=["", "jit", "checkpoint"])
-@pytest.mark.parametrize("outside", [lambda f: f, fx.jit, fx.grad], ids=["", "jit outside", "grad outside"])
-def test_here_is_the_line_with_all_scopes(inside: Callable[..., Any], outside: Callable[..., Any]) -> None:
-    lines = Lines()
-
-    def f(x: Any) -> Any:
-        with fx.named_scope("model"):
-            return inside(scoped)(x)
-
-    outside(fx.handle(f, lines))(0.5)
-    scopes = [location.scope for location in lines.seen]
-    assert scopes == [("model", "first"), ("model", "loop", "step", "branch"), ("model",)]
-    first = scoped.__code__.co_firstlineno
-    assert [location.file for location in lines.seen] == [__file__] * 3
-    assert [location.line - first for location in lines.seen] == [11, 8, 14]
-    assert [location.function.rpartition(".")[2] for location in lines.seen] == ["scoped", "inner", "scoped"]
-
-
-def with_jvp(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    g = fx.custom_jvp(f)
-    g.defjvps(lambda t, ans, x: t)
-    return g
-
-
-def with_vjp(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    g = fx.custom_vjp(f)
-    g.defvjp(lambda x: (f(x), None), lambda _, ct: (ct,))
-    return g
-
-
-@pytest.mark.parametrize("custom", [with_jvp, with_vjp])
-def test_here_in_functions_with_custom_rules(custom: Callable[..., Any]) -> None:
-    lines, g = Lines(), custom(scoped)
-
-    def f(x: Any) -> Any:
-        with fx.named_scope("model"):
-            return fx.jit(lambda x: g(x))(x)
-
-    fx.handle(f, lines)(0.5)
-    scopes = [location.scope for location in lines.seen]
-    assert scopes == [("model", "first"), ("model", "loop", "step", "branch"), ("model",)]
-
-
-class ByScope(Interpreter):
-    """Scales sines by the number of scopes around them."""
-
-    @rule(ops.Sin)
-    def sin(self, op: ops.Sin, x: Value) -> Value:
-        return bind1(op, x) * float(len(here().scope))
-
-
-def test_cached_bodies_are_separate_for_each_scope() -> None:
-    compiled = fx.jit(fnp.sin)
-
-    def f(x: Any) -> Any:
-        with fx.named_scope("a"):
-            y = compiled(x)
-            with fx.named_scope("b"):
-                return y, compiled(x), compiled(x)
-
-    assert_near(fx.handle(f, ByScope())(0.5), np.sin(0.5) * np.array([1, 2, 2]), ELEMENTARY)
-
-
-def test_here_outside_of_rules_is_the_line_of_the_call() -> None:
-    with fx.named_scope("a"):
-        location = here()
-    assert location.scope == ("a",)
-    assert (location.file, location.line) == (
-        __file__,
-        test_here_outside_of_rules_is_the_line_of_the_call.__code__.co_firstlineno + 2,
-    )
-    assert str(SourceLocation("", 0, "")) == "an unknown line"
