@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -46,7 +45,6 @@ from tracefx.passes.rebuilding import renumber
 from tracefx.serialization.digest import executable_key
 from tracefx.text.parser import parse_jaxpr
 
-ROOT: Final = Path(__file__).parent.parent.parent
 NAN: Final = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 
 

@@ -27,9 +27,6 @@ from tracefx.programs import deserialize
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import runtime
 
-ROOT: Final = Path(__file__).parent.parent.parent
-
-
 # ------------------------------------------------------------------ serialize and load
 
 
@@ -225,9 +222,6 @@ def test_callbacks_cannot_be_exported() -> None:
         SerializationError, match="PureCallback.callback: it is the function sin, and functions can't be serialized"
     ):
         fx.export(fx.jit(lambda x: fx.pure_callback(np.sin, x, x)))(X)
-
-
-KEPT: Final = fx.checkpoint_policies.dots_saveable
 
 
 @fx.custom_jvp
