@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, handling
 from tracefx.core.primitive import Primitive, UndefinedPrimal, Zero
@@ -51,7 +51,7 @@ def data_movement_sparsity(
     sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
 ) -> Sequence[SetIds]:
     """Moves the sets as the operation moves elements."""
-    return [np.asarray(out) for out in prim.impl(*[a.sets() for a in args])]
+    return apply_to_set_ids(prim, *[a.sets() for a in args])
 
 
 def elementwise_sparsity(
@@ -227,16 +227,10 @@ def dynamic_slice_sparsity(
     sets: IndexSets, prim: DynamicSlice, outs: Sequence[ShapedArray], x: Dependence, *starts: Dependence
 ) -> Sequence[SetIds]:
     """Slices sets if the starts are known; otherwise any element along the sliced axes may be taken."""
-    values = [s.value() for s in starts]
-    known = [p for p in values if p is not None]
-    if len(known) == len(starts):
+    known = _known_starts(starts)
+    if known is not None:
         return apply_to_set_ids(prim, x.sets(), *known)
-    ids = x.sets()
-    for d, (n, size) in enumerate(zip(x.aval.shape, outs[0].shape, strict=True)):
-        if n != size:
-            rows = np.moveaxis(ids, d, -1)
-            ids = np.expand_dims(_union_of_rows(sets, rows.reshape(-1, n)).reshape(rows.shape[:-1]), d)
-    return [np.broadcast_to(ids, outs[0].shape)]
+    return [_union_along_sliced_axes(sets, x.sets(), outs[0].shape)]
 
 
 def dynamic_update_slice_sparsity(
@@ -248,16 +242,25 @@ def dynamic_update_slice_sparsity(
     *starts: Dependence,
 ) -> Sequence[SetIds]:
     """Updates sets if the starts are known; otherwise any element may have been updated."""
-    values = [s.value() for s in starts]
-    known = [p for p in values if p is not None]
-    if len(known) == len(starts):
+    known = _known_starts(starts)
+    if known is not None:
         return apply_to_set_ids(prim, x.sets(), y.sets(), *known)
-    ids = y.sets()
-    for d, (n, size) in enumerate(zip(x.aval.shape, y.aval.shape, strict=True)):
+    return [sets.join(x.sets(), _union_along_sliced_axes(sets, y.sets(), x.aval.shape))]
+
+
+def _known_starts(starts: Sequence[Dependence]) -> list[NDArray] | None:
+    values = [s.value() for s in starts]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(starts) else None
+
+
+def _union_along_sliced_axes(sets: IndexSets, ids: SetIds, shape: Shape) -> SetIds:
+    """Returns sets of the given shape: along each axis whose size differs, all are the union of the sets there."""
+    for d, (n, size) in enumerate(zip(ids.shape, shape, strict=True)):
         if n != size:
             rows = np.moveaxis(ids, d, -1)
-            ids = np.expand_dims(_union_of_rows(sets, rows.reshape(-1, size)).reshape(rows.shape[:-1]), d)
-    return [sets.join(x.sets(), np.broadcast_to(ids, x.aval.shape))]
+            ids = np.expand_dims(_union_of_rows(sets, rows.reshape(-1, n)).reshape(rows.shape[:-1]), d)
+    return np.broadcast_to(ids, shape)
 
 
 def scatter_sparsity(
@@ -305,17 +308,13 @@ def _scatter_targets(
     return to_numpy(targets).astype(np.int64) - 1
 
 
-def identity_sparsity(
-    sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
-) -> Sequence[SetIds]:
-    """Each result is the operand with the same index."""
-    return [a.sets() for a in args]
-
-
 SPARSITY_RULES: Final[Mapping[type[Primitive], SparsityRule]] = MappingProxyType(
     {
         **dict.fromkeys(
-            (Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Unstack, Pad),
+            (
+                *(Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Unstack),
+                *(Pad, OptimizationBarrier),
+            ),
             data_movement_sparsity,
         ),
         ConvertElementType: elementwise_sparsity,
@@ -334,7 +333,6 @@ SPARSITY_RULES: Final[Mapping[type[Primitive], SparsityRule]] = MappingProxyType
         ReduceWindowSum: reduce_window_sparsity,
         SelectAndGatherAdd: select_and_gather_add_sparsity,
         Scatter: scatter_sparsity,
-        OptimizationBarrier: identity_sparsity,
     }
 )
 
