@@ -22,6 +22,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.differential.scipy_stats import FORMS
+from tests.errors import assert_errors
 from tracefx import random
 from tracefx.scipy import stats
 from tracefx.scipy.stats.distributions import DistributionFunctions
@@ -123,9 +124,8 @@ def test_mode_and_rankdata_of_empty_and_nan_data() -> None:
 MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_invalid_arguments_raise() -> None:
+    assert_errors(
         (lambda: stats.norm.logpdf(1j), TypeError, "not defined for complex numbers"),
         (lambda: stats.dirichlet.pdf(MATRIX, MATRIX), ValueError, "alpha must have one axis"),
         (lambda: stats.dirichlet.pdf(MATRIX[:1], np.ones(3)), ValueError, "x must have 3 or 2 components"),
@@ -146,8 +146,4 @@ MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
         (lambda: stats.rankdata(MATRIX, nan_policy="omit"), NotImplementedError, "nan_policy='omit'"),
         (lambda: stats.rankdata(MATRIX, "other"), ValueError, "method must be"),
         (lambda: stats.sem(MATRIX, nan_policy="raise"), ValueError, "nan_policy must be"),
-    ],
-)
-def test_invalid_arguments_raise(call: Callable[[], object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        call()
+    )
