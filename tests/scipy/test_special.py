@@ -14,6 +14,7 @@ import scipy.special
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import assert_errors
 from tracefx.scipy import special
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM, Ulps
 
@@ -58,18 +59,14 @@ def test_comb_factorial_sph_harm_zeta_and_bernoulli() -> None:
 
 
 def test_invalid_arguments_raise() -> None:
-    with pytest.raises(NotImplementedError, match="exact=True"):
-        special.factorial(3, exact=True)
-    with pytest.raises(ValueError, match="n must not be negative"):
-        special.bernoulli(-1)
-    with pytest.raises(ValueError, match="between 0 and 30"):
-        special.log_ndtr(1.0, 31)
-    with pytest.raises(ValueError, match="v must not be negative"):
-        special.bessel_jn(1.0, v=-1)
-    with pytest.raises(TypeError, match="n_max must be given"):
-        fx.jit(lambda n: special.sph_harm_y(n, 0, 0.5, 0.5))(2)
-    with pytest.raises(TypeError, match="expi is not defined for complex numbers"):
-        special.expi(1j)
+    assert_errors(
+        (lambda: special.factorial(3, exact=True), NotImplementedError, "exact=True"),
+        (lambda: special.bernoulli(-1), ValueError, "n must not be negative"),
+        (lambda: special.log_ndtr(1.0, 31), ValueError, "between 0 and 30"),
+        (lambda: special.bessel_jn(1.0, v=-1), ValueError, "v must not be negative"),
+        (lambda: fx.jit(lambda n: special.sph_harm_y(n, 0, 0.5, 0.5))(2), TypeError, "n_max must be given"),
+        (lambda: special.expi(1j), TypeError, "expi is not defined for complex numbers"),
+    )
 
 
 def test_16_bit_floats_are_computed_in_float32() -> None:
