@@ -28,6 +28,7 @@ from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
 from tracefx.serialization.digest import executable_key
+from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
@@ -363,12 +364,26 @@ class XlaBackend:
         # The functions that a primitive holds bind their own primitives again.
         if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
             return prim.evaluate(args)
+        placements = {x.placed for x in args if type(x) is ShardedArray}
+        host = single_device_sharding(runtime.devices()[0])
+        if placements == {host} and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
+            return self._evaluate_on_host(prim, args, host)
         avals = tuple([x.aval for x in args])
 
         def program() -> ShardingDispatcher:
             return self._dispatcher(_operation_jaxpr(prim, avals), prim.name)
 
         return self.operations.compute_once((prim, avals), program)(args)
+
+    def _evaluate_on_host(self, prim: Primitive, args: Sequence[Value], host: Sharding) -> list[ConcreteArray]:
+        """Evaluates a primitive with NumPy; the results are placed on the host's first device like the operands."""
+        committed = any(type(x) is ShardedArray and x.committed for x in args)
+        outs = prim.evaluate([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
+        buffers = [out.buffer if isinstance(out, ConcreteArray) else None for out in outs]
+        return [
+            ShardedArray(out.aval, self.put(to_numpy(out), None) if buffer is None else buffer, host, committed)
+            for out, buffer in zip(outs, buffers, strict=True)
+        ]
 
     def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
         assert isinstance(x, ShardedArray)
