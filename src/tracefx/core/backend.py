@@ -148,6 +148,10 @@ class Backend(Memory, ArrayImporter, Protocol):
         """Lowers the program, without the cache, so that it has its own names and source lines."""
         ...
 
+    def unusable_donations(self, jaxpr: Jaxpr, donated: tuple[int, ...], keep_unused: bool) -> tuple[int, ...]:
+        """Returns the indices of donated inputs that the program uses, but whose memory no result can reuse."""
+        ...
+
     def lower_for(
         self,
         jaxpr: Jaxpr,

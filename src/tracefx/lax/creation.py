@@ -77,7 +77,7 @@ def full_like(
     return _with_sharding("full_like", out, sharding_like(x, out.shape) if sharding is None else sharding)
 
 
-def sharding_like(x: object, shape: Shape) -> Sharding | None:
+def sharding_like(x: ArrayLike | DuckTypedArray, shape: Shape) -> Sharding | None:
     """Returns the sharding of `x` for a new array of the given shape; None if `x` has none or it does not apply.
 
     Arrays that are committed and types such as `ShapeDtypeStruct` have one.

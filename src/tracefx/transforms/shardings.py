@@ -162,6 +162,8 @@ def put_with_sharding(x: Array, sharding: Sharding, what: str) -> Array:
         return sharding_constraint(x, sharding) if isinstance(sharding, NamedSharding) else x
     require_shardable(x.aval, sharding, what)
     if isinstance(x, ShardedArray):
+        if x.is_deleted():
+            raise x.deleted_error()
         if x.placed == sharding:
             return x
         if x.placed.device_set == sharding.device_set or (

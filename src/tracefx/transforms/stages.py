@@ -218,7 +218,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
         """
         folder = None if cache is None else as_compilation_cache(cache)
         program = self.program.compile(compiler_options or {}, folder)
-        return CompiledCall(program, self.trace, self.in_tree, self.donated, self.flatten)
+        return CompiledCall(program, self.trace.with_aliased_consts(), self.in_tree, self.donated, self.flatten)
 
 
 @final

@@ -46,6 +46,7 @@ from tracefx.xla.spmd import (
     UncommittedRunner,
     assign_shardings,
     assign_shardings_for,
+    distinct,
     meshes_of,
     resharded_outputs,
     single_device_assignment,
@@ -135,14 +136,14 @@ class SingleDeviceProgram(InspectableProgram):
         arrays = self._run(buffers)
         if self.donated:
             self._delete_donated(args, buffers)
-        return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
+        return arrays if self.direct else distinct([self._output(o, args, arrays) for o in self.outputs])
 
     def _select_inputs(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
         """Returns the arguments that are parameters of the executable."""
         for index in self.donated:
             x = args[index]
             if isinstance(x, ConcreteArray):
-                x.drop_host_view()
+                x.prepare_donation()
         return [args[index] for index in self.kept_inputs]
 
     def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
@@ -150,7 +151,7 @@ class SingleDeviceProgram(InspectableProgram):
         for i, index, aliased in self._donations:
             x = args[index]
             if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[i]))):
-                x.delete()
+                x.delete_donated(self.executable.name)
 
     def _buffers(self, args: Sequence[Value | NDArray]) -> list[Buffer]:
         inputs: list[object] = [
@@ -172,7 +173,7 @@ class SingleDeviceProgram(InspectableProgram):
         if isinstance(value, Literal):
             return ConcreteArray(value.aval, value.numpy())
         assert isinstance(value, ConcreteArray)
-        return value
+        return value.alias()
 
     def named(self, name: str) -> SingleDeviceProgram:
         """Returns the same program under another name for error messages: equal programs share their executable."""
@@ -301,6 +302,9 @@ class XlaBackend:
             return LoweredModule(job, job.lower())
         host_job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(host_job, host_job.lower())
+
+    def unusable_donations(self, jaxpr: Jaxpr, donated: tuple[int, ...], keep_unused: bool) -> tuple[int, ...]:
+        return plan(jaxpr, donated, keep_unused).unusable_donations
 
     def lower_for(
         self,

@@ -35,10 +35,10 @@ from tracefx.xla.runtime.bindings import (
     ResultSpec,
     client_lock,
     device_list,
-    execution_error,
     new_compile_options,
     new_device_assignment,
     pjrt_single_device_sharding,
+    raise_execution_error,
     register_custom_call_target,
     result_handler,
     single_device_put,
@@ -197,7 +197,7 @@ class Executable(CompiledExecutable):
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
-            raise execution_error(self.name, error, buffers) from error
+            raise_execution_error(self.name, error, buffers)
 
     def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
         """Returns `execute` as a closure: attribute lookups are a large part of the call of a small program."""
@@ -207,7 +207,7 @@ class Executable(CompiledExecutable):
             try:
                 return run(buffers).consume_with_handlers(handlers)
             except JaxRuntimeError as error:
-                raise execution_error(name, error, buffers) from error
+                raise_execution_error(name, error, buffers)
 
         return execute
 
@@ -283,7 +283,7 @@ def run_with_ffi_callbacks(
     except JaxRuntimeError as error:
         raised = functions.pop_error(str(error))
         if raised is None:
-            raise execution_error(name, error, buffers) from error
+            raise_execution_error(name, error, buffers)
     finally:
         functions.end()
     try:

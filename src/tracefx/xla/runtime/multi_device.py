@@ -31,13 +31,13 @@ from tracefx.xla.runtime.bindings import (
     ResultSpec,
     deleted_error,
     device_list,
-    execution_error,
     hlo_sharding,
     hlo_sharding_from_proto,
     multi_device_put,
     native_devices,
     new_device_assignment,
     pjrt_single_device_sharding,
+    raise_execution_error,
     result_handler,
 )
 from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
@@ -199,7 +199,7 @@ class SpmdExecutable(CompiledExecutable):
         try:
             return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
-            raise execution_error(self.name, error, buffers) from error
+            raise_execution_error(self.name, error, buffers)
 
     @classmethod
     def load(
