@@ -57,6 +57,10 @@ class CompiledProgram(Runnable, Protocol):
         """Returns the compiler's estimates for one run, e.g. `flops` and `bytes accessed`."""
         ...
 
+    def runtime_executable(self) -> object:
+        """Returns the executable as an object of the compiler's bindings."""
+        ...
+
     def memory_analysis(self) -> object:
         """Returns the sizes in bytes of what the compiler allocates for one run."""
         ...

@@ -23,6 +23,7 @@ from tracefx.core.host_memory import read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.late_binding import LateBound
+from tracefx.core.layouts import Format, format_of
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.settings import X64
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
@@ -158,6 +159,11 @@ class ConcreteArray(Array):
     @override
     def sharding(self) -> Sharding:
         return SingleDeviceSharding(self.device)
+
+    @property
+    @override
+    def format(self) -> Format:
+        return format_of(self.sharding, self.aval.ndim)
 
     @property
     @override

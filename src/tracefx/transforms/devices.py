@@ -14,6 +14,7 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
+from tracefx.core.layouts import without_layout
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.pytrees import trees
@@ -235,9 +236,9 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
 
     Args:
         x: A pytree of arrays or numbers.
-        device: A device, a `Sharding`, a `PartitionSpec` of the mesh in use, or a pytree of these that is a prefix of
-            `x`. None, the default, leaves committed arrays where they are, and puts others on the default device,
-            uncommitted.
+        device: A device, a `Sharding`, a `Format`, a `PartitionSpec` of the mesh in use, or a pytree of these that is
+            a prefix of `x`. None, the default, leaves committed arrays where they are, and puts others on the default
+            device, uncommitted.
 
     Returns:
         A pytree of arrays with the same values.
@@ -264,6 +265,7 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
 
 
 def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
+    to = without_layout(to, "device_put: device")
     if isinstance(to, Sharding | PartitionSpec):
         sharding = as_sharding(to, "device_put")
         if type(given) is np.ndarray:

@@ -195,9 +195,9 @@ class SpmdExecutable(CompiledExecutable):
         if buffers and buffers[0].is_deleted():  # XLA compares the numbers of shards, and aborts if all are missing
             raise deleted_error(buffers[0])
         if self._functions is not None:
-            return run_with_ffi_callbacks(self._functions, self._loaded, self._handlers, buffers, self.name)
+            return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
         try:
-            return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
+            return self.loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
             raise_execution_error(self.name, error, buffers)
 
