@@ -190,10 +190,12 @@ USES: Final[dict[str, Any]] = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("committed", [False, True])
-def test_use_of_a_donated_array_names_the_function_it_was_donated_to(use: str, committed: bool) -> None:
+def test_use_of_a_donated_array_names_the_argument_that_it_was(use: str, committed: bool) -> None:
     x = fx.device_put(X, fx.devices()[0] if committed else None)
     fx.jit(_step, donate_argnums=0)(x)
-    with pytest.raises(DeletedArrayError, match=r"f32\[3\] is used after it was donated to _step: use") as caught:
+    with pytest.raises(
+        DeletedArrayError, match=r"f32\[3\] is used after it was donated as the argument `x` of _step"
+    ) as caught:
         USES[use](x)
     error: BaseException = caught.value
     assert error.__cause__ is None

@@ -54,12 +54,12 @@ class ConcreteArray(Array):
     are instances of the only subclass, `ShardedArray`. Hot paths test `type(x) is ConcreteArray`, which excludes them.
     """
 
-    __slots__ = ("__weakref__", "aval", "device_copy", "donated_to", "buffer", "host", "shares_buffer")
+    __slots__ = ("__weakref__", "aval", "device_copy", "donated_as", "buffer", "host", "shares_buffer")
     aval: ShapedArray  # slots instead of properties: every dispatch reads them
     buffer: Buffer | None  # the device buffer, if one has been made
     host: NDArray | None  # the host copy, if there is one; `numpy()` makes it
     device_copy: tuple[Sharding, Buffer]  # a copy on the device that a program runs on; unset if there is none
-    donated_to: str  # the function that it was donated to; unset if there is none
+    donated_as: str  # the argument that it was donated as; unset if there is none
     shares_buffer: bool  # whether another array has the same buffer; unset if none has
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
@@ -87,9 +87,9 @@ class ConcreteArray(Array):
 
     def deleted_error(self) -> DeletedArrayError:
         """Returns the error for a use of this array after it was deleted or donated."""
-        if hasattr(self, "donated_to"):
+        if hasattr(self, "donated_as"):
             return DeletedArrayError(
-                f"an array of type {self.aval} is used after it was donated to {self.donated_to}: use the output of "
+                f"an array of type {self.aval} is used after it was donated as {self.donated_as}: use the output of "
                 "that function, pass a copy to it, or do not donate the argument"
             )
         return DeletedArrayError(
@@ -146,7 +146,7 @@ class ConcreteArray(Array):
     def delete_donated(self, function: str) -> None:
         """Deletes the array after a call of the function to which it was donated."""
         self.delete()
-        self.donated_to = function
+        self.donated_as = f"an argument of {function}"
 
     @property
     @override

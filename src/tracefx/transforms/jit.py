@@ -37,7 +37,7 @@ from tracefx.transforms.arguments import (
     to_inputs,
     to_values,
 )
-from tracefx.transforms.fast_path import FastPathProgram
+from tracefx.transforms.fast_path import DonatingProgram, FastPathProgram
 from tracefx.transforms.shape_dtype_struct import flatten_avals
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
@@ -303,6 +303,9 @@ class Jitted(Generic[P, R]):
             program = lowered.compile(options.compiler_options)
         else:
             program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, requested, any_sharded)
+        if donated:
+            names = self._leaf_names(key)
+            program = DonatingProgram(program, {i: names[i - len(traced.consts)] for i in donated})
         return self._programs.insert(key, (traced.with_aliased_consts(), program))
 
     def _requested_shardings_for_call(
