@@ -21,7 +21,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tracefx import lax
 from tracefx.errors import MissingRuleError
-from tracefx.extend import HasSubjaxprs, NDArray, Primitive, ShapedArray, bind
+from tracefx.extend import HasSubjaxprs, Jaxpr, NDArray, Primitive, ShapedArray, bind
 from tracefx.handlers import ErrorKind, all_checks, check, checkify, div_checks, float_checks, nan_checks, user_checks
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
@@ -255,7 +255,7 @@ def test_results_of_user_primitives_are_checked() -> None:
 
         @override
         def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-            return [avals[0], ShapedArray(avals[0].shape, np.int32)]
+            return [avals[0], ShapedArray(avals[0].shape, np.dtype(np.int32))]
 
     f = lambda x: bind(Undefined(), x)[1]  # noqa: E731
     error, _ = checkify(f, nan_checks)(f32(1, 2))
@@ -266,6 +266,15 @@ def test_results_of_user_primitives_are_checked() -> None:
 def test_a_primitive_with_bodies_and_without_a_rule_is_an_error() -> None:
     class Twice(Primitive, HasSubjaxprs):
         name = "twice"
+
+        @property
+        @override
+        def jaxprs(self) -> tuple[Jaxpr, ...]:
+            return ()
+
+        @override
+        def with_jaxprs(self, jaxprs: Sequence[Jaxpr]) -> Twice:
+            return self
 
     for kinds in (div_checks, nan_checks):
         with pytest.raises(MissingRuleError, match="checkify"):

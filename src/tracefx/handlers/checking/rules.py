@@ -236,8 +236,7 @@ def check_rules(kinds: ErrorKinds) -> Rules[Checkify, Value]:
             rules = rules.on(cls, CheckedRule(checks, checks_nan))
     if nan:
         rules = rules.family(Primitive, _check_any).on(PSum, CheckedRule((), True))
-        for passing in (DataMovement, Identity):
-            rules = rules.capable(passing, CheckedRule())
+        rules = rules.capable(DataMovement, CheckedRule()).capable(Identity, CheckedRule())
         for family in _PASSES_NAN:
             rules = rules.family(family, CheckedRule())
     return rules
