@@ -47,7 +47,7 @@ def check_grads(
 
     With only `"rev"` among the modes, reverse mode is checked against finite differences. Derivatives of higher order
     are derivatives of derivatives, in every sequence of the modes. Finite differences are computed in float64 if the
-    function accepts it.
+    function accepts it and computes in it throughout, otherwise in float32 with a wider tolerance.
 
     Args:
         f: a function of trees of arrays, or a primitive.
@@ -58,7 +58,7 @@ def check_grads(
             programs of many operations for functions.
 
     Raises:
-        Inapplicable: if no argument is differentiable.
+        Inapplicable: if no argument is differentiable, or the function computes with floats of fewer than 32 bits.
         LawError: if a derivative is wrong.
         ValueError: if `order` or `modes` is invalid.
 
@@ -79,8 +79,8 @@ def check_grads(
     try:
         check(subject)
     except LawError as error:
-        options = f"order={order}, modes={tuple(modes)!r}"
-        raise error.with_reproducer(lambda: find_reproducer(check, "check_grads", subject, options)) from None
+        found, options = error, f"order={order}, modes={tuple(modes)!r}"
+        raise found.with_reproducer(lambda: find_reproducer(check, "check_grads", subject, found, options)) from None
 
 
 def _check(subject: Subject, order: int, modes: Sequence[DerivativeMode]) -> None:
