@@ -267,13 +267,12 @@ def test_a_primitive_with_bodies_and_without_a_rule_is_an_error() -> None:
     class Twice(Primitive, HasSubjaxprs):
         name = "twice"
 
-        @property
         @override
         def jaxprs(self) -> tuple[Jaxpr, ...]:
             return ()
 
         @override
-        def with_jaxprs(self, jaxprs: Sequence[Jaxpr]) -> Twice:
+        def with_jaxprs(self, *jaxprs: Jaxpr) -> Twice:
             return self
 
     for kinds in (div_checks, nan_checks):

@@ -166,9 +166,9 @@ def test_smallest_program_violates_the_law_in_the_same_manner() -> None:
     def f(x: Any) -> Any:
         return bind1(planted.WrongJvp(), fnp.log(x)) * fnp.ones(3)
 
-    wrong_value = law_error(lambda: check_grads(f, np.float32([1.0, 2.0, 3.0]), order=1))
+    wrong_value = law_error(lambda: check_grads(f, np.array([1.0, 2.0, 3.0], np.float32), order=1))
     assert "scale a" in str(wrong_value.reproducer)
-    undefined = law_error(lambda: check_grads(f, np.float32([-1.0, -2.0, -3.0]), order=1))
+    undefined = law_error(lambda: check_grads(f, np.array([-1.0, -2.0, -3.0], np.float32), order=1))
     assert undefined.manner is ViolationManner.NAN
     assert "log a in" in str(undefined.reproducer)
     assert fails_again(undefined).manner is ViolationManner.NAN

@@ -19,10 +19,9 @@ from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_meshes import SPECS, on
 from tracefx import P
 from tracefx.core.dtypes import NDArray
-from tracefx.errors import ConcretizationError
+from tracefx.errors import ConcretizationError, DeletedArrayError
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.xla.runtime import DeletedBufferError
 
 X: Final = np.arange(64, dtype=np.float32).reshape(8, 8)
 DTYPES: Final = (
@@ -256,7 +255,7 @@ def test_use_of_deleted_arrays_raises_an_error() -> None:
     x = put(TRACEFX, "x")
     x.delete()
     for use_deleted in (lambda x: x.addressable_shards, lambda x: fx.device_put(x, on(TRACEFX, "y"))):
-        with pytest.raises(DeletedBufferError, match=r"float32\[8, 8\] is used after it was deleted"):
+        with pytest.raises(DeletedArrayError, match=r"float32\[8, 8\] is used after it was deleted"):
             use_deleted(x)
 
 

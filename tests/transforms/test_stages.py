@@ -91,10 +91,12 @@ def test_peak_memory_includes_arguments_results_and_intermediate_results(donated
 
     x = np.ones((64, 64), np.float32)
     memory = fx.jit(f, donate_argnums=donated).lower(x).compile().memory_analysis()
-    jax_memory = jax.jit(lambda x: jnp.tanh(jnp.fft.fft2(x).real @ x) @ x, donate_argnums=donated).lower(x).compile()
+    jax_compiled = jax.jit(lambda x: jnp.tanh(jnp.fft.fft2(x).real @ x) @ x, donate_argnums=donated).lower(x).compile()
+    jax_analysis = jax_compiled.memory_analysis()
+    assert jax_analysis is not None
     assert memory.temp_bytes > 0
     assert memory.peak_bytes == memory.temp_bytes + x.nbytes * (1 if donated else 2)
-    assert memory.peak_bytes >= jax_memory.memory_analysis().peak_memory_in_bytes
+    assert memory.peak_bytes >= jax_analysis.peak_memory_in_bytes
     assert memory.alias_bytes == (x.nbytes if donated else 0)
 
 

@@ -23,8 +23,9 @@ from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.errors import UnitError
 from tracefx.extend import here
-from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit, UnitError
+from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops import fourier, structural

@@ -227,8 +227,8 @@ class _JaxprComparison:
         shared = set(self.values[0]) & set(self.values[1])
         by_operands, by_inputs = [
             [
-                [numbers.setdefault(key, len(numbers)) for key in _operand_keys(jaxpr, *keys, known)]
-                for jaxpr, *keys in zip((self.a, self.b), local, self.values, strict=True)
+                [numbers.setdefault(key, len(numbers)) for key in _operand_keys(jaxpr, own, values, known)]
+                for jaxpr, own, values in zip((self.a, self.b), local, self.values, strict=True)
             ]
             for known in (shared, set[int]())
         ]

@@ -15,9 +15,9 @@ from tracefx.core.handler import Tracer, bind
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.errors import CheckError
 from tracefx.handlers.checking.check_sites import (
     FLAT_INDEX_AVAL,
-    CheckError,
     CheckSite,
     ErrorKind,
     InBatch,
@@ -298,7 +298,7 @@ def check_error(error: Error) -> None:
     >>> error, y = root(-4.0)
     >>> check_error(error)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tracefx.handlers.checking.check_sites.CheckError: -4.0 has no real root, in ...
+    tracefx.errors.CheckError: -4.0 has no real root, in ...
     """
     if not isinstance(error, Error):
         raise TypeError(f"check_error takes the Error that a checkified function returns, got {error!r}")

@@ -117,6 +117,11 @@ class CheckedRule:
         return outs
 
 
+def _bind_unchecked(handler: Checkify, op: DataMovement | Identity, *operands: Value) -> Sequence[Value]:
+    assert isinstance(op, Primitive)
+    return bind(op, *operands)
+
+
 def _check_any(handler: Checkify, op: Primitive, *operands: Value) -> Sequence[Value]:
     """Binds a primitive that has no rule of its own and checks its results for NaN."""
     if isinstance(op, HasSubjaxprs):
@@ -236,7 +241,7 @@ def check_rules(kinds: ErrorKinds) -> Rules[Checkify, Value]:
             rules = rules.on(cls, CheckedRule(checks, checks_nan))
     if nan:
         rules = rules.family(Primitive, _check_any).on(PSum, CheckedRule((), True))
-        rules = rules.capable(DataMovement, CheckedRule()).capable(Identity, CheckedRule())
+        rules = rules.capable(DataMovement, _bind_unchecked).capable(Identity, _bind_unchecked)
         for family in _PASSES_NAN:
             rules = rules.family(family, CheckedRule())
     return rules

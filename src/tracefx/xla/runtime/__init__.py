@@ -31,11 +31,8 @@ from tracefx.xla.runtime.bindings import (
     ArraySpec,
     Buffer,
     Client,
-    CompilationError,
     CompilerOption,
-    DeletedBufferError,
     Device,
-    ExecutionError,
     InvalidModuleError,
     LoadError,
     donation_error,
@@ -247,9 +244,6 @@ __all__ = [
     "portable_text",
     "read_portable",
     # errors
-    "CompilationError",
-    "DeletedBufferError",
-    "ExecutionError",
     "InvalidModuleError",
     "LoadError",
 ]

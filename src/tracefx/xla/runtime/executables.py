@@ -14,6 +14,7 @@ from attrs import frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.errors import CompilationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib
 from tracefx.xla.runtime.bindings import (
     COPY_NOW,
@@ -22,11 +23,9 @@ from tracefx.xla.runtime.bindings import (
     AnyArray,
     ArraySpec,
     Buffer,
-    CompilationError,
     CompileOptions,
     CompilerOption,
     Device,
-    ExecutionError,
     InvalidModuleError,
     JaxRuntimeError,
     LoadedExecutable,
@@ -221,7 +220,7 @@ class Executable(CompiledExecutable):
         A donated argument is deleted, unless something else still views its memory.
 
         Raises:
-            DeletedBufferError: if an argument was deleted.
+            DeletedArrayError: if an argument was deleted.
             ExecutionError: for a wrong number or size of arguments, or if the program fails.
         """
         try:
