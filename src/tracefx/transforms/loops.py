@@ -306,8 +306,8 @@ def fori_loop(
             return val
 
     Inside `body_fun` the index is traced: it can index arrays but not Python lists, and it cannot be a shape. The loop
-    variable keeps its structure, shapes and dtypes; Python numbers in `init_val` take the dtypes that `body_fun` returns
-    for them.
+    variable keeps its structure, shapes and dtypes; Python numbers in `init_val` take the dtypes that `body_fun`
+    returns for them.
 
     With concrete bounds it is a `scan`, and differentiable in both modes. With traced bounds it is a `while_loop`, and
     differentiable in forward mode.
