@@ -26,7 +26,7 @@ from tracefx.testing.subjects import (
     evaluate_jvp,
     instantiate_zeros,
     linearize_function,
-    promote_to_64_bits,
+    promote_to_computed_precision,
     random_like,
 )
 from tracefx.testing.tolerances import Ulps
@@ -99,7 +99,7 @@ def _check(subject: Subject, order: int, modes: Sequence[DerivativeMode]) -> Non
 def _vjp_is_the_derivative(self: Law, subject: Subject) -> None:
     """Checks cotangents against finite differences."""
     require_derivatives(subject)
-    wide = promote_to_64_bits(subject)
+    wide = promote_to_computed_precision(subject)
     directions, at = random_tangents(wide, wide.differentiable_args, "directions"), wide.outs()
     slopes, ulps = finite_differences(wide, directions, at)
     linear = linearize_function(wide.run, wide.args, [i in wide.differentiable_args for i in range(len(wide.args))])

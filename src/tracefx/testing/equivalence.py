@@ -36,6 +36,7 @@ from tracefx.testing.subjects import (
     staged,
 )
 from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps
+from tracefx.transforms.arguments import fun_label
 from tracefx.transforms.jit import jit
 from tracefx.transforms.staging import make_jaxpr
 from tracefx.transforms.transform import Transform
@@ -210,7 +211,7 @@ def check_equivalent(
     >>> check_equivalent(lambda x: x * 2, lambda x: x + 2, 2.0)
     Traceback (most recent call last):
         ...
-    tracefx.testing.errors.LawError: the functions are equivalent: violated by <lambda> and <lambda> of (2.0), over...
+    tracefx.testing.errors.LawError: the functions are equivalent: violated by <lambda> at ..., over...
     """
     tolerance = PROGRAM if ulps is None else ulps
 
@@ -261,7 +262,7 @@ def _equivalent_at(
     if difference is None:
         return
     where, text = difference
-    call = f"{display_name(f)} and {display_name(g)} of ({', '.join(map(source_of, args))})"
+    call = f"{message_label(f)} and {message_label(g)} of ({', '.join(map(source_of, args))})"
     error = LawError(f"the functions are equivalent: violated by {call}{where}\n{text}")
     raise error.with_reproducer(lambda: _reproducer(f, g, args, transforms, ulps))
 
@@ -302,6 +303,11 @@ def _transform_title(t: FunctionTransform) -> str:
 def display_name(f: object) -> str:
     """Returns the name of a function or transformation."""
     return repr(f) if isinstance(f, Transform | SubjectTransform) else getattr(f, "__name__", type(f).__name__)
+
+
+def message_label(f: object) -> str:
+    """Returns the name of a function in messages; of a lambda with its line, because many have that name."""
+    return fun_label(f) if display_name(f) == "<lambda>" else display_name(f)
 
 
 def _reproducer(

@@ -53,7 +53,7 @@ from tracefx.testing.subjects import (
     instantiate_zeros,
     linearize_function,
     narrowest_bits,
-    promote_to_64_bits,
+    promote_to_computed_precision,
     random_like,
     staged,
     subsets,
@@ -166,7 +166,7 @@ def _derivative_tolerance(subject: Subject) -> Ulps:
 def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
     """Checks tangents against finite differences, with respect to subsets of the arguments."""
     require_derivatives(subject)
-    wide = promote_to_64_bits(subject)
+    wide = promote_to_computed_precision(subject)
     at = wide.outs()
     for chosen in subsets(wide.differentiable_args):
         tangents = random_tangents(wide, chosen, f"direction {chosen}")
@@ -238,7 +238,7 @@ def linearize_is_jvp(self: Law, subject: Subject) -> None:
 def transpose_is_adjoint(self: Law, subject: Subject) -> None:
     """Checks that the transpose is the adjoint of the linearized function, and the avals of cotangents."""
     require_derivatives(subject)
-    wide = promote_to_64_bits(subject)
+    wide = promote_to_computed_precision(subject)
     for chosen in subsets(wide.differentiable_args):
         for at in (wide, *([] if wide is subject else [subject])):
             linear = linearize_function(at.run, at.args, [i in chosen for i in range(len(at.args))])

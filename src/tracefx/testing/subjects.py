@@ -180,7 +180,7 @@ def instantiate_zeros(t: Tangent) -> Value:
 
 
 def promote_to_64_bits(subject: Subject) -> Subject:
-    """Returns the subject with 64-bit arguments if the function accepts them and computes in 64 bits, else itself."""
+    """Returns the subject with 64-bit arguments if the function accepts them, else itself."""
     args = [
         array_of_type(to_numpy(a), ShapedArray(a.aval.shape, _dtype_64_bits(a.aval.dtype)))
         if i in subject.differentiable_args
@@ -192,6 +192,12 @@ def promote_to_64_bits(subject: Subject) -> Subject:
         wide.outs()
     except (TypeError, ValueError):  # the function accepts narrower numbers only
         return subject
+    return wide
+
+
+def promote_to_computed_precision(subject: Subject) -> Subject:
+    """Returns the subject with 64-bit arguments if the function accepts them and computes in 64 bits, else itself."""
+    wide = promote_to_64_bits(subject)
     return wide if narrowest_bits(wide) == 64 else subject
 
 
