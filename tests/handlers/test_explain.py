@@ -136,6 +136,21 @@ def test_first_nan_of_a_loop_is_located_in_the_step_that_made_it() -> None:
     assert (log.first_inf_run, log.first_nan_run, log.count) == (0, 3, 4)
 
 
+def test_conditions_that_are_not_functions_are_refused() -> None:
+    report = explain(fnp.sin)(0.5)
+    with pytest.raises(TypeError, match=r"Explanation.first takes a function, got 'sin' of type str"):
+        report.first("sin")  # type: ignore[arg-type]  # the error is the point
+    with pytest.raises(TypeError, match=r"Explanation.where takes a function, got True of type bool"):
+        report.where(True)  # type: ignore[arg-type]  # the error is the point
+
+
+def test_report_as_the_output_of_a_transformed_function_is_named_in_one_line() -> None:
+    for transform in (fx.jit, fx.vmap, fx.grad):
+        with pytest.raises(TypeError) as failure:
+            transform(explain(fnp.sum))(fnp.ones((2, 3)))
+        assert str(failure.value).endswith("got an object of type Explanation")
+
+
 def test_operations_of_branches_that_do_not_run_are_found_last() -> None:
     def f(x: Any) -> Any:
         y = lax.cond(x[0] > 9, fnp.exp, lambda x: x + 1, x)

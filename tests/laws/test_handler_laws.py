@@ -359,6 +359,8 @@ def test_meaning_and_transparent_are_mutually_exclusive() -> None:
 def test_check_handler_refuses_arguments_that_are_not_callables() -> None:
     with pytest.raises(TypeError, match="check_handler takes a function from the inner handler"):
         check_handler(IdentityHandler(fx.current()))  # type: ignore[arg-type]  # the error is the point
+    with pytest.raises(TypeError, match="must return a function for a function, got 3; check_handler takes classes"):
+        check_interpretation(lambda f: 3)  # type: ignore[arg-type,return-value]  # the error is the point
     with pytest.raises(TypeError, match="check_interpretation takes a function"):
         check_interpretation(3)  # type: ignore[arg-type]  # the error is the point
 

@@ -349,6 +349,29 @@ def test_check_grads_uses_the_tolerance_of_the_precision_of_the_function(modes: 
             testing.check_grads(wrong, x, modes=modes)
 
 
+def test_check_grads_refuses_functions_without_float_results() -> None:
+    for f in (lambda x: None, lambda x: fnp.argmax(x)):
+        with pytest.raises(testing.Inapplicable, match="returns no floats to differentiate"):
+            testing.check_grads(f, X)
+    with pytest.raises(ValueError, match=r'modes must be a sequence of "fwd" and "rev", e.g. \("fwd",\), got \'fwd\''):
+        testing.check_grads(fnp.sin, X, modes="fwd")  # type: ignore[arg-type]  # the error is the point
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda ulps: testing.check_grads(fnp.sin, X, ulps=ulps),
+        lambda ulps: testing.check_equivalent(fnp.sin, fnp.sin, X, ulps=ulps),
+        lambda ulps: testing.check_handler(testing.IdentityHandler, fnp.sin, X, ulps=ulps),
+        lambda ulps: testing.jit_changes_nothing(fnp.sin, X, ulps=ulps),
+    ],
+    ids=["check_grads", "check_equivalent", "check_handler", "law"],
+)
+def test_tolerance_that_is_a_number_is_refused(check: Any) -> None:
+    with pytest.raises(TypeError, match=r"ulps must be a tolerance such as Ulps\(f64=4, f32=4\) or None, got 4"):
+        check(4)
+
+
 def test_check_grads_does_not_judge_programs_with_half_precision() -> None:
     with pytest.raises(testing.Inapplicable, match="16 bits"):
         testing.check_grads(lambda x: fnp.sin(x.astype("bfloat16")).astype("float32"), fnp.ones(3))

@@ -294,6 +294,7 @@ class Explanation(Generic[R_co]):
         >>> found.name, found.first_nan_run
         ('sqrt', 1)
         """
+        require_callable("Explanation.first", condition)
         matches = [
             (op.has_bodies, past.time < 0, past.time, index)
             for index, op in enumerate(self.operations)
@@ -311,6 +312,7 @@ class Explanation(Generic[R_co]):
         Returns:
             The operations, in program order.
         """
+        require_callable("Explanation.where", condition)
         return tuple([op for op in self.operations if condition(op)])
 
     @override

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from tracefx.core import dtypes
+from tracefx.core.avals import show_avals
 from tracefx.core.primitive import Primitive, Tangent, Zero
 from tracefx.core.values import Value, to_numpy
-from tracefx.testing.errors import LawError
+from tracefx.testing.errors import Inapplicable, LawError
 from tracefx.testing.law import Law, law
 from tracefx.testing.laws import (
     finite_differences,
@@ -58,7 +59,8 @@ def check_grads(
             programs of many operations for functions.
 
     Raises:
-        Inapplicable: if no argument is differentiable, or the function computes with floats of fewer than 32 bits.
+        Inapplicable: if no argument or no result is a float, or the function computes with floats of fewer than 32
+            bits.
         LawError: if a derivative is wrong.
         ValueError: if `order` or `modes` is invalid.
 
@@ -68,10 +70,14 @@ def check_grads(
     >>> check_grads(fnp.sinh, 0.5, order=4, modes=["fwd"])
     """
     if not modes or not set(modes) <= set(MODES):
-        raise ValueError(f'check_grads: modes must be "fwd", "rev" or both, got {modes!r}')
+        raise ValueError(f'check_grads: modes must be a sequence of "fwd" and "rev", e.g. ("fwd",), got {modes!r}')
     if order < 1:
         raise ValueError(f"check_grads: order must be at least 1, got {order}")
     subject = Subject.of(f, args, ulps)
+    require_derivatives(subject)
+    out_avals = [o.aval for o in subject.outs()]
+    if not any(dtypes.is_inexact(a.dtype) for a in out_avals):
+        raise Inapplicable(f"check_grads: {subject.name} returns no floats to differentiate: {show_avals(out_avals)}")
 
     def check(subject: Subject) -> None:
         _check(subject, order, modes)

@@ -35,7 +35,7 @@ from tracefx.testing.subjects import (
     random_like,
     staged,
 )
-from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps, tolerance_or
 from tracefx.transforms.arguments import fun_label
 from tracefx.transforms.jit import jit
 from tracefx.transforms.staging import make_jaxpr
@@ -213,7 +213,7 @@ def check_equivalent(
         ...
     tracefx.testing.errors.LawError: the functions are equivalent: violated by <lambda> at ..., over...
     """
-    tolerance = PROGRAM if ulps is None else ulps
+    tolerance = tolerance_or(ulps, PROGRAM)
 
     def at(*args: PyTree) -> None:
         _equivalent_at(f, g, args, transforms, tolerance)
@@ -221,6 +221,8 @@ def check_equivalent(
     if any(map(_is_strategy, arguments)):
         _for_all(at, arguments, max_examples)
     else:
+        if not arguments:
+            f()  # raises TypeError if arguments are missing, which would count as an equal result
         at(*arguments)
 
 
@@ -332,6 +334,9 @@ def _reproducer(
     definitions: list[str | None]
     if all(imports):
         definitions, names = imports, [display_name(f), display_name(g)]
+        if names[0] == names[1] and imports[0] != imports[1]:
+            names[1] = f"other_{names[0]}"
+            definitions = [imports[0], f"{imports[1]} as {names[1]}"]
         argument_sources = list(map(source_of, args))
     else:
         names = ["f", "g"]
@@ -391,7 +396,7 @@ def assert_transforms_commute(
     names = (f"{display_name(a)} of {display_name(b)}", f"{display_name(b)} of {display_name(a)}")
     orders = (a(b(function)), b(a(function)))
     got, want = [Outcome.of(order, args) for order in orders]
-    difference = describe_outcome_difference(got, want, names, DERIVATIVE.widen_to(PROGRAM if ulps is None else ulps))
+    difference = describe_outcome_difference(got, want, names, DERIVATIVE.widen_to(tolerance_or(ulps, PROGRAM)))
     if difference is None:
         return
     call = f"{display_name(f)}({', '.join(map(source_of, args))})"
@@ -409,7 +414,7 @@ def assert_transforms_commute(
             line,
             "assert_transforms_commute",
             [*map(str, transform_sources), display_name(f), *map(source_of, args)],
-            PROGRAM if ulps is None else ulps,
+            tolerance_or(ulps, PROGRAM),
         )
         return Reproducer("\n".join(texts), python)
 

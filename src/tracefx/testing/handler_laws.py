@@ -23,7 +23,7 @@ from tracefx.testing.generated_programs import AnyCallable, SourceFunction
 from tracefx.testing.laws import LAWS, jvp_is_the_derivative, text_round_trips
 from tracefx.testing.reproducer import import_of, indented_text, script, source_of
 from tracefx.testing.subjects import Subject, staged
-from tracefx.testing.tolerances import DERIVATIVE, EXACT, PROGRAM, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, EXACT, PROGRAM, Ulps, tolerance_or
 from tracefx.testing.wrappers import CONTROL_FLOW_WRAPPERS
 
 HandlerFactory: TypeAlias = Callable[[Handler], Handler]
@@ -446,7 +446,17 @@ def check_interpretation(
     """
     if not callable(interpret):
         raise TypeError(f"check_interpretation takes a function from functions to functions, got {interpret!r}")
-    return _check_laws("check_interpretation", interpret, interpret, f, args, meaning, transparent, laws, ulps)
+
+    def handled(g: AnyCallable) -> AnyCallable:
+        out: object = interpret(g)
+        if not callable(out):
+            raise TypeError(
+                f"check_interpretation: {message_label(interpret)} must return a function for a function, got {out!r}; "
+                "check_handler takes classes of handlers"
+            )
+        return out
+
+    return _check_laws("check_interpretation", interpret, handled, f, args, meaning, transparent, laws, ulps)
 
 
 def _check_laws(
@@ -468,7 +478,7 @@ def _check_laws(
     examples: list[tuple[AnyCallable, tuple[PyTree, ...]]] = (
         [(_ONE_OPERATION, (x,)), (_SEVERAL_OPERATIONS, (x,))] if f is None else [(f, args)]
     )
-    tolerance = PROGRAM if ulps is None else ulps
+    tolerance = tolerance_or(ulps, PROGRAM)
     cases = [HandlerCase(check, given, handled, g, xs, meaning, is_transparent, tolerance) for g, xs in examples]
     passed: list[str] = []
     skipped: dict[str, str] = {}

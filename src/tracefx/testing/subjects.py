@@ -26,7 +26,7 @@ from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.testing.generated_programs import SourceFunction
-from tracefx.testing.tolerances import PROGRAM, Ulps, ulps_of
+from tracefx.testing.tolerances import PROGRAM, Ulps, tolerance_or, ulps_of
 from tracefx.transforms.linearization import Linearization, linearize_values
 
 ValueFunction: TypeAlias = Callable[..., list[Value]]
@@ -74,7 +74,7 @@ class Subject:
         """
         if isinstance(f, Primitive):
             values = tuple([as_value(a, f"operand {i} of {f.name}") for i, a in enumerate(args)])
-            return Subject(f.name, _binding(f), values, ulps_of(f.name) if ulps is None else ulps, f)
+            return Subject(f.name, _binding(f), values, tolerance_or(ulps, ulps_of(f.name)), f)
         if not callable(f):
             raise TypeError(f"a law is about a function or a primitive, got {f!r}")
         flat_args, tree = trees.flatten(tuple(args))
@@ -86,7 +86,7 @@ class Subject:
         name = getattr(f, "__name__", type(f).__name__)
         values = tuple([as_value(leaf) for leaf in flat_args])
         source_function = f if isinstance(f, SourceFunction) else None
-        return Subject(name, run, values, PROGRAM if ulps is None else ulps, source_function=source_function)
+        return Subject(name, run, values, tolerance_or(ulps, PROGRAM), source_function=source_function)
 
     def outs(self) -> list[Value]:
         """Evaluates the function at the arguments."""

@@ -20,6 +20,18 @@ from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.vocabulary import OPERATIONS
 
 
+def tolerance_or(ulps: Ulps | None, default: Ulps) -> Ulps:
+    """Returns the tolerance that a user gave, or the default for None.
+
+    Raises:
+        TypeError: If it is neither an `Ulps` nor None.
+    """
+    given: object = ulps
+    if given is not None and not isinstance(given, Ulps):
+        raise TypeError(f"ulps must be a tolerance such as Ulps(f64=4, f32=4) or None, got {given!r}")
+    return default if ulps is None else ulps
+
+
 @final
 @frozen(repr=False)
 class Ulps:
