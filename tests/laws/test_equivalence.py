@@ -361,7 +361,7 @@ def test_check_grads_of_a_complex_function() -> None:
 
 def test_check_grads_refuses_invalid_arguments() -> None:
     assert_errors(
-        (lambda: testing.check_grads(fnp.sin, X, modes=["forward"]), ValueError, 'modes must be a sequence of "fwd" and "rev"'),  # type: ignore[list-item]  # the error is the point
+        (lambda: testing.check_grads(fnp.sin, X, modes=["forward"]), ValueError, "modes must be a sequence of"),  # type: ignore[list-item]  # the error is the point
         (lambda: testing.check_grads(fnp.sin, X, order=0), ValueError, "order must be at least 1, got 0"),
         (
             lambda: testing.check_grads(lambda x: x, np.arange(3)),
