@@ -87,3 +87,12 @@ def test_names_of_jax_have_a_hint(name: str) -> None:
     )
     for path in re.findall(r"`(tracefx\.[\w.]+)", message):
         assert operator.attrgetter(path.removeprefix("tracefx."))(tracefx) is not None
+
+
+@each_package
+def test_public_exceptions_are_in_one_module(package: str) -> None:
+    module = importlib.import_module(package)
+    found = [getattr(module, name) for name in exports(package)]
+    for each in found:
+        if isinstance(each, type) and issubclass(each, Exception) and not issubclass(each, Warning):
+            assert getattr(tracefx.errors, each.__name__, None) is each
