@@ -5,9 +5,10 @@ from __future__ import annotations
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.values import Value
+from tracefx.errors import BroadcastError
 from tracefx.numpy.creation import NestedArrayLike, asarray
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
-from tracefx.numpy.operand_promotion import BroadcastError, convert_operand, promote_args_inexact
+from tracefx.numpy.operand_promotion import convert_operand, promote_args_inexact
 from tracefx.numpy.reductions import all
 from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
 from tracefx.ops import structural

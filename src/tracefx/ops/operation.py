@@ -32,9 +32,9 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
-from tracefx.errors import ConcretizationError
+from tracefx.errors import AxisError, ConcretizationError, ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
-from tracefx.ops.static_integers import AxisError, ShapeError, concretize
+from tracefx.ops.static_integers import concretize
 
 VARIADIC: Final = -1
 

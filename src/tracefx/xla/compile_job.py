@@ -11,6 +11,7 @@ from attrs import frozen
 
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
+from tracefx.errors import CompilationError
 from tracefx.xla import runtime
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule
@@ -84,7 +85,7 @@ class CompileJob(ABC, Generic[C]):
         module = lowered or self.lower()
         program = self._compile(module, options)
         if not module.calls_host:
-            with suppress(runtime.CompilationError):  # XLA cannot serialize all executables
+            with suppress(CompilationError):  # XLA cannot serialize all executables
                 self.disk.store(cache, key, program.executable.serialize(module.calls_kernels))
         return program
 

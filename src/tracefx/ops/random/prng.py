@@ -22,6 +22,7 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value
+from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
 from tracefx.ops.operation import arity_error, run_compiled
@@ -30,7 +31,6 @@ from tracefx.ops.random.threefry import threefry2x32
 from tracefx.ops.shape.array_creation import iota
 from tracefx.ops.shape.shape import concatenate, squeeze, stack
 from tracefx.ops.shape.slicing import slice
-from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, reshape
 from tracefx.text.printer import HasJaxParams
 
