@@ -114,7 +114,7 @@ class Elementwise(Operation):
         if arity == 1:
             if aval.dtype not in self.domain.plain:
                 return self._evaluate_slow_path(args)
-            kernel = self.ufunc
+            kernel: Callable[..., NDArray] | None = self.ufunc
             if kernel is None:
                 if self.compiles_large and (outs := self._evaluate_if_large(aval, args)) is not None:
                     return outs
