@@ -16,7 +16,7 @@ from benchmarks.compiled import EVERYDAY, Case, compiled_by, counts, kernels, mo
 from benchmarks.libraries import JAX, OURS, Library
 from tests.comparison import assert_near
 from tests.versions import LARGER_PROGRAMS
-from tracefx import nn, random
+from tracefx import image, nn, random
 from tracefx.core.values import ConcreteArray
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 from tracefx.xla import runtime
@@ -108,6 +108,11 @@ def test_draws_of_one_shape_share_a_function_that_is_not_inlined_on_the_cpu() ->
 def test_remainders_of_the_span_of_integers_are_computed_once() -> None:
     text = fx.jit(lambda key: random.randint(key, (100,), 0, 7)).lower(random.key(0)).as_text()
     assert len(re.findall("stablehlo.remainder.*tensor<100xui32>", text)) == 3
+
+
+def test_resized_leading_axis_of_an_image_stays_in_place() -> None:
+    program = fx.make_jaxpr(lambda x: image.resize(x, (4, 9, 3), "linear"))(np.ones((8, 9, 3), np.float32))
+    assert [eqn.prim.name for eqn in program.jaxpr.eqns] == ["dot_general"]
 
 
 def test_constants_of_rules_are_literals() -> None:
