@@ -147,6 +147,23 @@ def test_calls_with_large_arrays_are_compiled_and_repeat_the_result(name: str) -
     assert all(a.buffer is not None for a in fx.tree.leaves(second))
 
 
+@pytest.mark.parametrize("dtype", dtypes.ALL_DTYPES, ids=dtypes.name)
+def test_large_arrays_of_all_dtypes_give_the_results_of_small_ones(dtype: dtypes.DType) -> None:
+    def calls(x: Array) -> list[Any]:
+        mask, y = fnp.arange(x.size) % 4 == 1, x[::-1]
+        functions = [lambda: fx.lax.select(mask, x, y), lambda: fnp.where(mask, x, 1), lambda: fx.lax.max(x, y)]
+        functions += [lambda: fx.lax.clamp(x, y, x), lambda: fnp.clip(x, 1, y), lambda: fnp.isclose(x, y)]
+        return [attempt(lambda _, f=f: f(), x) for f in functions]
+
+    numbers = np.array([0, 1, 2, 1]).astype(np.float32)
+    host = np.zeros(4, dtype) if dtype == dtypes.float0 else numbers.astype(dtype)
+    expected = calls(fnp.asarray(host))
+    x = fnp.asarray(np.tile(host, MAX_REPLAY_SIZE // 2))
+    for _ in range(3):
+        for got, want in zip(calls(x), expected, strict=True):
+            assert same_outcome(got if isinstance(got, type) else got[:4], want)
+
+
 def test_calls_with_large_arrays_are_not_compiled_where_jit_is_disabled() -> None:
     x = fnp.asarray(np.tile(MIXED, (MAX_REPLAY_SIZE // 4, 1)))
     with fx.disable_jit():

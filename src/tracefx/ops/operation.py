@@ -216,11 +216,13 @@ def run_compiled_if_repeated(prim: Primitive, args: Sequence[Value]) -> Sequence
     """Like `run_compiled`, but returns None for the first operands with their avals, which may also be the last.
 
     It is for primitives with a NumPy kernel that returns the same results, but is slower on arrays of more than
-    `MAX_KERNEL_SIZE` elements.
+    `MAX_KERNEL_SIZE` elements. For operands of dtype `float0`, which XLA does not have, it returns None too.
     """
     key = prim, tuple([a.aval for a in args])
     if key in SINGLE_OPERATIONS:
         return run_compiled(prim, args)
+    if any(aval.dtype == dtypes.float0 for aval in key[1]):
+        return None
     SINGLE_OPERATIONS.insert(key, single_eqn_jaxpr(*key))
     return None
 

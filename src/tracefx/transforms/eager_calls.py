@@ -343,10 +343,10 @@ class _Planner:
 
     def find_or_make(self, key: CacheKey, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Plan | None:
         """Returns the plan for a cache key; None if there is none."""
-        # Such plans may give other last bits than the function.
-        immediately = self.compiled or self.kernel is not None
-        if self.fused == "at the first call" and not immediately:
-            immediately = any(a.size > MAX_REPLAY_SIZE for a in args if isinstance(a, Array | np.ndarray))
+        if self.fused and any(a.size > MAX_REPLAY_SIZE for a in args if isinstance(a, Array | np.ndarray)):
+            immediately = self.fused == "at the first call"
+        else:  # such plans may give other last bits than the function
+            immediately = self.compiled or self.kernel is not None
         return ROOT.eager_cache.find_or_make(key, lambda: self._make(args, kwargs), immediately)
 
     def _make(self, args: tuple[object, ...], options: Mapping[str, object]) -> Plan | None:
@@ -360,11 +360,9 @@ class _Planner:
         if not traced.jaxpr.outs:
             return None
         numbers = {i: types.avals[i] for i in types.numbers}
-        if (
-            self.fused
-            and types.are_rounded_once
-            and any(aval.size > MAX_REPLAY_SIZE for aval in (*types.avals, *traced.jaxpr.out_avals))
-        ):
+        avals = (*types.avals, *traced.jaxpr.out_avals)
+        is_large = any(aval.size > MAX_REPLAY_SIZE for aval in avals)
+        if self.fused and is_large and types.are_rounded_once and all(a.dtype != dtypes.float0 for a in avals):
             return _compiled_plan(traced, fun_name(self.f), numbers)
         if (plan := self._handwritten(traced, types, options)) is not None:
             return plan

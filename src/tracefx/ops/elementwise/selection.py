@@ -264,6 +264,13 @@ class Clamp(Smooth):
         return minimum(maximum(x, low), high)
 
     @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        if not dtypes.is_bool(out.dtype):
+            return super().emit_elementwise(builder, out, *operands)
+        low, x, high = operands  # XLA's clamp does not support booleans
+        return builder.emit("stablehlo.minimum", [*builder.emit("stablehlo.maximum", [x, low], [out]), high], [out])[0]
+
+    @override
     def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         low, x, high = primals
         if i == 0:
