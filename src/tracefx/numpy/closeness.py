@@ -17,7 +17,7 @@ from tracefx.ops.shape.array_creation import full
 from tracefx.transforms.eager_calls import eager_cached
 
 
-@eager_cached
+@eager_cached(fused="at the second call")
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -55,7 +55,7 @@ def _broadcast_le(x: Value, bound: Value) -> Array:
     return comparison.le(structural.broadcast_to(x, shape), structural.broadcast_to(bound, shape))
 
 
-@eager_cached
+@eager_cached(fused="at the second call")
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:

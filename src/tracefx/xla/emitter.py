@@ -21,7 +21,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.core.source_location import SOURCE, LazySourceLocation
 from tracefx.core.values import Value
-from tracefx.interpreters.stage import stage
+from tracefx.interpreters.stage import stage, stage_expansion
 from tracefx.lowering import (
     Attr,
     Builder,
@@ -33,6 +33,7 @@ from tracefx.lowering import (
     MlirText,
     Region,
     RegionBuilder,
+    SharedExpansion,
 )
 from tracefx.shardings.meshes import Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding
@@ -327,6 +328,10 @@ class Emitter(MultiPlatformEmitter):
 
     def expand(self, eqn: Eqn, operands: Sequence[IrValue]) -> Sequence[IrValue]:
         prim = eqn.prim
+        if isinstance(prim, SharedExpansion):
+            jaxpr, consts = stage_expansion(prim, tuple([x.aval for x in operands]))
+            operands = [*[self.constant(np.asarray(c)) for c in consts], *operands]
+            return self.call(prim.name, jaxpr, operands, inlined=False)
         if isinstance(prim, Expandable):
             return self.lower_fun(prim.expand, operands)
         raise missing_rule_error(
@@ -339,9 +344,8 @@ class Emitter(MultiPlatformEmitter):
             body, consts = stage(function, [x.aval for x in operands])
         finally:
             SOURCE.reset(token)
-        captured = [self.constant(np.asarray(c)) for c in consts]
         self._eqn = None  # the inlined equations have its scopes already
-        return self.inline(body.closed(), [*captured, *operands])
+        return self.inline(body.closed(), [*[self.constant(np.asarray(c)) for c in consts], *operands])
 
     @override
     def emit(
@@ -436,7 +440,7 @@ class Emitter(MultiPlatformEmitter):
         dims = DenseI64Array(tuple(range(len(sizes))))
         return self.emit("stablehlo.broadcast_in_dim", reshaped, [x.aval], {"broadcast_dimensions": dims})[0]
 
-    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
+    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True) -> list[IrValue]:
         if not operands and any_ordered(jaxpr.effects):
             # The function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a function with control
             # dependencies on its constants, and aborts the process in common-subexpression elimination.
@@ -448,10 +452,11 @@ class Emitter(MultiPlatformEmitter):
         _, symbol, extra = self._functions[key]
         operands = [*operands, *self._extra_operands(extra)]
         callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
+        if not inlined and self._platforms == ("cpu",) and not self.devices:
+            callee["mhlo.frontend_attributes"] = runtime.dict_attr({"inlineable": runtime.string_attr("false")})
         if any_ordered(jaxpr.effects):
-            return self._emit_ordered(
-                "func.call", [self._last_token(), *unwrap_values(operands)], jaxpr.out_avals, callee
-            )[1]
+            values = [self._last_token(), *unwrap_values(operands)]
+            return self._emit_ordered("func.call", values, jaxpr.out_avals, callee)[1]
         return self.emit("func.call", operands, jaxpr.out_avals, callee)
 
     def composite(
