@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -227,6 +228,7 @@ def test_error_names_the_missing_rule(kind: type[Primitive], rule: str, call: Ca
         call(square_add(kind()))
     assert isinstance(failed.value, NotImplementedError)
     assert f"define {rule}(" in str(failed.value), "the message says what to write"
+    assert re.search(r" at \S*test_primitives\.py:\d+ \(", str(failed.value)), "the message names the user's line"
     assert isinstance(current(), Eval), "a failed call leaves the handler as it was"
 
 

@@ -26,6 +26,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict_key
 from tracefx.core.fast_init import slot_setter
+from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import MissingRuleError, NotLinearError
 
@@ -243,14 +244,16 @@ def _check_output(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
 def missing_rule_error(prim: object, rule: str, remedy: str) -> MissingRuleError:
     """Returns the error for a rule that a primitive lacks, whether or not it declares the capability."""
     name = prim.name if isinstance(prim, Primitive) else "?"
-    return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
+    source = current_provenance()
+    applied = "" if source is None else f" (applied{at_location(source)})"
+    return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}{applied}")
 
 
 def not_linear_error(prim: Primitive) -> NotLinearError:
     """Returns the error of a transpose rule for operands in which the primitive is not jointly linear."""
     return NotLinearError(
-        f"the transposed function is not linear in its inputs: {prim.name} is not linear in all of the "
-        "operands that depend on them here"
+        f"the transposed function is not linear in its inputs: {prim.name}{at_location(current_provenance())} is not "
+        "linear in all of the operands that depend on them"
     )
 
 
