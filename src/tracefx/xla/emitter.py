@@ -285,21 +285,30 @@ class Emitter(MultiPlatformEmitter):
         if self._eqn is not None:
             self._prefix += scoped_name(self._eqn) + "/"
         single = len(self._platforms) == 1
-        for eqn in jaxpr.eqns:
-            self._eqn = eqn
-            prim, binders = eqn.prim, eqn.outs
-            self._line = self.line(eqn)
-            operands = []
-            for a in eqn.inputs:
-                operands.append(env[a.index] if type(a) is Var else self.constant(a))
-            avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
-            outs = self._apply_rule(eqn, avals, operands) if single else self._lower_per_platform(eqn, avals, operands)
-            if len(outs) != len(binders):
-                raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
-            if len(outs) == 1:  # the most frequent case
-                env[binders[0].index] = outs[0]
-            else:
-                env.update(zip([v.index for v in binders], outs, strict=True))
+        token = SOURCE.set(None)
+        try:
+            for eqn in jaxpr.eqns:
+                self._eqn = eqn
+                SOURCE.set(eqn.source)  # for messages, and for the equations of expansions
+                prim, binders = eqn.prim, eqn.outs
+                self._line = self.line(eqn)
+                operands = []
+                for a in eqn.inputs:
+                    operands.append(env[a.index] if type(a) is Var else self.constant(a))
+                avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
+                outs = (
+                    self._apply_rule(eqn, avals, operands) if single else self._lower_per_platform(eqn, avals, operands)
+                )
+                if len(outs) != len(binders):
+                    raise TypeError(
+                        f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs"
+                    )
+                if len(outs) == 1:  # the most frequent case
+                    env[binders[0].index] = outs[0]
+                else:
+                    env.update(zip([v.index for v in binders], outs, strict=True))
+        finally:
+            SOURCE.reset(token)
         self._line, self._eqn, self._prefix = outer
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
 
@@ -339,11 +348,7 @@ class Emitter(MultiPlatformEmitter):
         )
 
     def lower_fun(self, function: Callable[..., Sequence[Value]], operands: Sequence[IrValue]) -> list[IrValue]:
-        token = SOURCE.set(None if self._eqn is None else self._eqn.source)
-        try:
-            body, consts = stage(function, [x.aval for x in operands])
-        finally:
-            SOURCE.reset(token)
+        body, consts = stage(function, [x.aval for x in operands])
         self._eqn = None  # the inlined equations have its scopes already
         return self.inline(body.closed(), [*[self.constant(np.asarray(c)) for c in consts], *operands])
 
