@@ -28,7 +28,14 @@ from tracefx.pytrees.trees import PyTree
 
 @final
 class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lowerable):
-    """Returns its operands, any number of them, all of which are computed before any of them is used."""
+    """Returns its operands, any number of them, all of which are computed before any of them is used.
+
+    `x: f32[n, m], y: i32[k], ... -> f32[n, m], i32[k], ...`, of any types. Bound by `lax.optimization_barrier`.
+
+    >>> from tracefx import bind, ops
+    >>> bind(ops.OptimizationBarrier(), 1.0, 2)
+    [Literal(val=1.0, aval=f32[]*), Literal(val=2, aval=i32[]*)]
+    """
 
     __slots__ = ()
     name = "optimization_barrier"

@@ -71,7 +71,32 @@ _MAX_NUMPY_COPIES: Final = 2**15
 @final
 @frozen(eq=False)
 class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
-    """A convolution. Groups of features, or of the batch, are convolved independently and concatenated."""
+    """A convolution (cross-correlation) over any number of spatial axes.
+
+    With one spatial axis, `out[n, o, y] = sum(lhs[n, i, y * stride + k * dilation - low] * rhs[o, i, k] for i, k)`.
+    Groups of features, or of the batch, are convolved independently and concatenated.
+
+    Args:
+        window_strides: The step of the window along each spatial axis.
+        padding: The zeros before and after each spatial axis of `lhs`, `(low, high)`; negative ones remove elements.
+        lhs_dilation: The spacing of the elements of `lhs` along each spatial axis, with zeros between them.
+        rhs_dilation: The spacing of the elements of the window along each spatial axis.
+        dimension_numbers: The batch, feature and spatial axes of `lhs`, `rhs` and the result.
+        feature_group_count: The number of groups of input features; 1 by default.
+        batch_group_count: The number of groups of the batch; 1 by default.
+        precision: How accurately accelerators multiply, a pair of `Precision`; None, the default, means their default.
+        preferred_element_type: The dtype of the result; None, the default, means the dtype of the operands.
+
+    `lhs: f32[n, i, x], rhs: f32[o, i // feature_group_count, k] -> f32[n // batch_group_count, o, y]` for axes in this
+    order, with `y = (low + high + lhs_dilation * (x - 1) - rhs_dilation * (k - 1)) // stride + 1`; numbers. Bound by
+    `lax.conv_general_dilated` and `lax.conv`.
+
+    >>> from tracefx import bind, lax, numpy, ops
+    >>> numbers = lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
+    >>> prim = ops.ConvGeneralDilated((1,), ((0, 0),), (1,), (1,), numbers)
+    >>> bind(prim, numpy.array([[[1.0, 2.0, 4.0]]]), numpy.array([[[-1.0, 1.0]]]))
+    [Array([[[1., 2.]]], dtype=float32)]
+    """
 
     name = "conv_general_dilated"
     arity = 2

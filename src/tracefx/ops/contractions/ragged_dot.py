@@ -86,7 +86,27 @@ class _RaggedMode(Enum):
 @final
 @frozen(eq=False)
 class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
-    """Contracts `lhs`, `rhs` and group sizes: `[groups]`, or such a vector for each index before the ragged axis."""
+    """A contraction of two arrays with an axis of `lhs`, the ragged axis, that is partitioned into consecutive groups.
+
+    `group_sizes` are the sizes of the groups: one vector, or one for each index before the ragged axis. If the ragged
+    axis is a free axis, as in the type below, each group is multiplied with its own entry of `rhs`; if it is
+    contracted, each group is summed separately, along a new first axis of the result; if it is a batch axis, groups
+    have no effect.
+
+    Args:
+        ragged_dot_dimension_numbers: The axes to contract and to map over, the ragged axis, and the group axis of
+            `rhs`.
+        precision: How accurately accelerators multiply; None, the default, means the platform's default.
+        preferred_element_type: The dtype of the result; None, the default, means the common dtype of the operands.
+
+    `lhs: f32[b, m, k], rhs: f32[g, k, n], group_sizes: i32[b, g] -> f32[b, m, n]`, any dtypes; `group_sizes` are
+    integers. Bound by `lax.ragged_dot_general` and `lax.ragged_dot`.
+
+    >>> from tracefx import bind, lax, numpy, ops
+    >>> prim = ops.RaggedDotGeneral(lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,)))
+    >>> bind(prim, numpy.array([[1.0], [2.0]]), numpy.array([[[3.0]], [[5.0]]]), numpy.array([1, 1]))[0].tolist()
+    [[3.0], [10.0]]
+    """
 
     name = "ragged_dot_general"
     ragged_dot_dimension_numbers: RaggedDotDimensionNumbers

@@ -122,7 +122,22 @@ def _flip_negative_bits(builder: Builder, bits: IrValue) -> IrValue:
 @final
 @frozen(eq=False)
 class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
-    """Sorts several arrays of one shape along an axis, by the first `num_keys` of them."""
+    """Sorts several arrays of one shape along an axis, in the lexicographic order of the first `num_keys` of them.
+
+    NaN comes last. Complex numbers are ordered by their real, then by their imaginary parts.
+
+    Args:
+        dimension: The axis.
+        is_stable: Whether elements with equal keys keep their order.
+        num_keys: The number of operands that are compared; the others are permuted along.
+
+    `keys: f32[n, m], *more: i32[n, m] -> f32[n, m], *i32[n, m]`, booleans or numbers. Bound by `lax.sort` and
+    `lax.sort_key_val`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Sort(0, True, 1), numpy.array([3, 1, 2]))
+    [Array([1, 2, 3], dtype=int32)]
+    """
 
     name = "sort"
     dimension: int
