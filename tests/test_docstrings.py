@@ -62,14 +62,8 @@ COMPLETE: Final = (
 )
 """The modules whose public functions all have complete docstrings."""
 INCOMPLETE_CLASSES: Final = (
-    "tracefx",
     "tracefx.extend",
     "tracefx.handlers",
-    "tracefx.ops",
-    "tracefx.pictures",
-    "tracefx.rewriting",
-    "tracefx.tree",
-    "tracefx.tree_util",
 )
 """Those of them with classes whose methods are described in less detail, each in one sentence."""
 

@@ -63,7 +63,14 @@ class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lo
         return [ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(results, args, strict=True)]
 
     def bind_nonzero(self, tangents: Sequence[Tangent]) -> list[Tangent]:
-        """Applies one barrier to all tangents that are not `Zero`."""
+        """Returns the tangents after one barrier for all that are not `Zero`.
+
+        Args:
+            tangents: The tangents of the operands.
+
+        Returns:
+            The tangents of the results.
+        """
         nonzero = [t for t in tangents if not isinstance(t, Zero)]
         results = iter(bind(self, *nonzero) if nonzero else ())
         return [t if isinstance(t, Zero) else next(results) for t in tangents]

@@ -261,7 +261,16 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         return Pad(((0, 0, 0), (0, 0, 0), *pads)).kernel(x, np.asarray(fill, x.dtype)) if any(map(any, pads)) else x
 
     def rows(self, lhs: NDArray, window: Shape, fill: int) -> NDArray:
-        """Returns the windows of `lhs` as `[groups, positions, elements]`, with `fill` as padding."""
+        """Returns the windows of `lhs` as the rows of matrices.
+
+        Args:
+            lhs: The input, with the axes of `dimension_numbers`.
+            window: The spatial shape of the window.
+            fill: The value of the padding.
+
+        Returns:
+            An array `[groups, positions, elements]`.
+        """
         x = self._padded(lhs, fill)
         wide = [dilate_dim(k, b) for k, b in zip(window, self.rhs_dilation, strict=True)]
         sizes = [stride_dim(m, k, s) for m, k, s in zip(x.shape[2:], wide, self.window_strides, strict=True)]
@@ -276,12 +285,27 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         return view.reshape(self.groups, n * math.prod(sizes), -1)
 
     def columns(self, rhs: NDArray) -> NDArray:
-        """Returns the kernels as `[groups, outputs, elements]`."""
+        """Returns the kernels as the rows of matrices.
+
+        Args:
+            rhs: The kernels, with the axes of `dimension_numbers`.
+
+        Returns:
+            An array `[groups, outputs, elements]`.
+        """
         w = rhs.transpose(self.dimension_numbers.rhs_spec)
         return w.reshape(self.groups, w.shape[0] // self.groups, -1)
 
     def arranged(self, products: NDArray, shape: Shape) -> NDArray:
-        """Returns products `[groups, positions, outputs]` as a result of the given shape."""
+        """Returns products of windows and kernels as a result of the convolution.
+
+        Args:
+            products: An array `[groups, positions, outputs]`.
+            shape: The shape of the result.
+
+        Returns:
+            The result, with the axes of `dimension_numbers`.
+        """
         spec = self.dimension_numbers.out_spec
         n, outs, *sizes = take_dims(shape, spec)
         view = products.reshape(self.groups, n, *sizes, outs // self.groups)

@@ -143,13 +143,28 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
         )
 
     def free_axes(self, side: int, ndim: int) -> list[int]:
-        """Returns the free axes of operand `side` (0 or 1)."""
+        """Returns the axes of an operand that are neither contracted, nor batch axes, nor the group axis.
+
+        Args:
+            side: The operand: 0 for `lhs`, 1 for `rhs`.
+            ndim: Its rank.
+
+        Returns:
+            The axes in increasing order.
+        """
         contracted, mapped = self.ragged_dot_dimension_numbers.dot_dimension_numbers
         used = {*contracted[side], *mapped[side], *(self.ragged_dot_dimension_numbers.rhs_group_dimensions * side)}
         return [d for d in range(ndim) if d not in used]
 
     def group_size_axes(self, ndim: int) -> list[int]:
-        """Returns the axes of `lhs` (of rank `ndim`) for each index of which group sizes may differ."""
+        """Returns the axes of `lhs` for each index of which group sizes may differ.
+
+        Args:
+            ndim: The rank of `lhs`.
+
+        Returns:
+            The batch axes, then those before the ragged axis.
+        """
         (lc, _), (lb, _) = self.ragged_dot_dimension_numbers.dot_dimension_numbers
         axes: Sequence[int]
         match self.mode:
@@ -169,6 +184,19 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
 
     @memoize_aval("ragged_dot_dimension_numbers", "precision", "preferred_element_type")
     def out_aval(self, lhs: ShapedArray, rhs: ShapedArray, sizes: ShapedArray) -> ShapedArray:
+        """Returns the type of the result.
+
+        Args:
+            lhs: The type of the operand with the ragged axis.
+            rhs: The type of the other operand.
+            sizes: The type of the group sizes.
+
+        Returns:
+            The type.
+
+        Raises:
+            TypeError: The dimension numbers or the group sizes do not fit the operands.
+        """
         numbers = self.ragged_dot_dimension_numbers
         if not dtypes.is_integer(sizes.dtype):
             raise TypeError(f"ragged_dot_general: group_sizes must be integers, got {sizes}")

@@ -113,7 +113,14 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
     fill_value: Scalar | None
 
     def windows(self, operand: Shape) -> IndexedWindows:
-        """Returns the windows into an operand of this shape."""
+        """Returns the windows into an operand.
+
+        Args:
+            operand: The shape of the operand.
+
+        Returns:
+            The geometry of the windows.
+        """
         n = self.dimension_numbers
         return IndexedWindows(
             operand,
@@ -195,6 +202,14 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
         return 0 if self.fill_value is None else self.fill_value
 
     def with_fill_value(self, fill: Scalar) -> Gather:
+        """Returns the primitive with another fill value, or itself if its mode has none.
+
+        Args:
+            fill: The fill value.
+
+        Returns:
+            The primitive.
+        """
         return self if self.fill_value is None else evolve(self, fill_value=fill)
 
     @override

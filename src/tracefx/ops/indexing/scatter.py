@@ -107,6 +107,14 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
         """Returns masks of the operand's elements that stay and of the updates that win.
 
         They are computed by scattering the numbers of the updates.
+
+        Args:
+            indices: The start indices.
+            x: The type of the operand.
+            updates: The type of the updates.
+
+        Returns:
+            Two boolean arrays, of the shapes of the operand and of the updates.
         """
         count = updates.size
         dtype = dtypes.uint32 if count < 2**32 - 1 else dtypes.uint64

@@ -173,7 +173,14 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return [call_kernel(self.sort_single, *args)] if len(args) == 1 else call_kernel(self.sort_operands, *args)
 
     def sort_operands(self, *args: NDArray) -> list[NDArray]:
-        """Sorts several operands in NumPy."""
+        """Returns several operands sorted by NumPy.
+
+        Args:
+            *args: The operands, the keys first.
+
+        Returns:
+            The sorted operands.
+        """
         order = self.argsort(*args[: self.num_keys])
         if args[0].ndim == 1:
             return [x.take(order) for x in args]
@@ -186,9 +193,15 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return out
 
     def sort_single(self, x: NDArray) -> NDArray:
-        """Sorts one operand in NumPy.
+        """Returns one operand sorted by NumPy.
 
         Stability matters only where equal elements differ, that is, for zeros and NaNs with different signs.
+
+        Args:
+            x: The operand.
+
+        Returns:
+            The sorted operand.
         """
         if dtypes.is_complex(x.dtype) and np.isnan(x).any():  # NumPy orders them differently
             return np.take_along_axis(x, self.argsort(x), self.dimension)
@@ -198,7 +211,14 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return cast(ordered, x.dtype)
 
     def argsort(self, *args: NDArray) -> NDArray:
-        """Returns the indices that sort the keys."""
+        """Returns the indices that sort the keys.
+
+        Args:
+            *args: The keys, the most significant one first.
+
+        Returns:
+            Indices along the sorted axis, of the shape of the keys.
+        """
         keys = [key for x in args for key in sort_keys(x)]
         if len(keys) == 1:
             return np.asarray(np.argsort(keys[0], self.dimension, kind="stable"))
@@ -251,6 +271,13 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
 
         XLA's CPU backend sorts integers in an eighth of the time, though it takes three times as long to compile. -0.0
         comes before 0.0, which an unstable sort permits.
+
+        Args:
+            builder: The builder of the program.
+            x: The operand.
+
+        Returns:
+            The sorted operand.
         """
         aval = ShapedArray(x.aval.shape, x.aval.dtype)
         bits = ShapedArray(aval.shape, _BITS[aval.dtype])
@@ -265,7 +292,15 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return builder.emit("stablehlo.bitcast_convert", [_flip_negative_bits(builder, result)], [aval])[0]
 
     def emit_comparator(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
-        """Emits whether the first of two elements comes before the second, for the keys of all operands."""
+        """Emits whether the first of two elements comes before the second, for the keys of all operands.
+
+        Args:
+            builder: The builder of the region.
+            args: For each operand, its elements at both positions.
+
+        Returns:
+            One boolean.
+        """
         truth = ShapedArray((), dtypes.bool_)
         count = 2 * self.num_keys
         xs = [key for x in args[0:count:2] for key in _emit_key(builder, x)]

@@ -348,7 +348,15 @@ class ApproxTopK(TopKOperation):
         return [builder.emit("stablehlo.slice", [y], [aval], window)[0] for y, aval in zip(found, outs, strict=True)]
 
     def emit_comparator(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
-        """Emits whether the first of two elements comes before the second."""
+        """Emits whether the first of two elements comes before the second.
+
+        Args:
+            builder: The builder of the region.
+            args: The two elements, then their two indices.
+
+        Returns:
+            One boolean.
+        """
         x, y = [canonicalize_zero_nan(builder, a) for a in args[:2]]
         return [emit_total_order_compare(builder, "GT" if self.is_max_k else "LT", x, y)]
 

@@ -296,7 +296,14 @@ class ReduceProd(Reduction, Differentiable):
         return [out], [match_aval(out_t, aval)]
 
     def flatten_axes(self, x: Value) -> Array:
-        """Returns `x` with the reduced axes merged into one leading axis."""
+        """Returns the operand with the reduced axes merged into one leading axis.
+
+        Args:
+            x: The operand.
+
+        Returns:
+            An array of rank one more than that of the result.
+        """
         kept = [i for i in range(x.aval.ndim) if i not in self.axes]
         moved = transpose(x, [*self.axes, *kept])
         count = 1

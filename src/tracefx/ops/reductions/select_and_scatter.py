@@ -125,6 +125,15 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
 
     @staticmethod
     def from_windows(windows: SlidingWindows, selecting: SelectComparator) -> SelectAndGatherAdd:
+        """Returns the primitive for windows that are given as one value.
+
+        Args:
+            windows: The windows.
+            selecting: The comparison that selects an element.
+
+        Returns:
+            The primitive.
+        """
         w = windows
         return SelectAndGatherAdd(selecting, w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
 
@@ -223,7 +232,16 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
         return self.windows.emit(builder, [x, source], starts, out.shape, body)[1]
 
     def emit_unrolled(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """Emits the selection unrolled over window positions, where XLA can't reduce windows of two arrays together."""
+        """Emits the selection unrolled over window positions, where XLA can't reduce windows of two arrays together.
+
+        Args:
+            builder: The builder of the program.
+            out: The type of the result.
+            *operands: The two operands.
+
+        Returns:
+            The result.
+        """
         source, x = operands
         windows = self.windows
         start = self.select_prim.start(x.aval.dtype)

@@ -229,7 +229,14 @@ class Tile(UnaryOperation, LinearOperation, DataMovement):
         return np.tile(args[0], self.reps)
 
     def copies(self, x: ShapedArray) -> Shape:
-        """Returns the output's shape with each axis split in two: the repetitions, and the operand's axis."""
+        """Returns the output's shape with each axis split in two: the repetitions, and the operand's axis.
+
+        Args:
+            x: The type of the operand.
+
+        Returns:
+            A shape of twice the rank.
+        """
         return tuple([size for pair in zip(self.reps, x.shape, strict=True) for size in pair])
 
     @override

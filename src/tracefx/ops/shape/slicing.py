@@ -276,7 +276,14 @@ class Pad(LinearOperation, DataMovement):
         return [x_ct, value_ct]
 
     def inside(self, shape: Shape) -> Array:
-        """Returns a mask of the output elements that come from an operand of this shape."""
+        """Returns a mask of the output elements that come from an operand.
+
+        Args:
+            shape: The shape of the operand.
+
+        Returns:
+            A boolean array of the shape of the result.
+        """
         return pad(structural.full_like_aval(ShapedArray(shape, dtypes.bool_), True), False, self.padding_config)
 
     @override
