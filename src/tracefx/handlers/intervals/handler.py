@@ -56,7 +56,17 @@ class BoundsRule:
 
     @abstractmethod
     def interval(self, *operands: Interval) -> Sequence[Interval]:
-        """Returns intervals that contain the results for all operands in `operands`, including rounding errors."""
+        """Returns intervals that contain the results for all operands in `operands`, including rounding errors.
+
+        Args:
+            *operands: One interval for each operand.
+
+        Returns:
+            One interval for each result.
+
+        Raises:
+            MissingRuleError: The class does not define the method.
+        """
         raise missing_rule_error(self, "interval", "define interval(self, *operands)")
 
 
