@@ -56,7 +56,15 @@ class UnsortableKeysError(ValueError, TypeError):
 
     @classmethod
     def at(cls, tree: Mapping[Any, object], path: KeyPath = ()) -> Self:
-        """Returns the error for a dict at a path."""
+        """Returns the error for a dict at a path.
+
+        Args:
+            tree: The dict whose keys cannot be sorted.
+            path: The path of the dict in the pytree; empty, the default, for the pytree itself.
+
+        Returns:
+            The error, whose message lists the keys.
+        """
         place = f" at {keystr(path)}" if path else ""
         return cls(
             f"the keys of the {type(tree).__name__}{place} cannot be sorted: {list(tree)}. Leaves come in the order of"

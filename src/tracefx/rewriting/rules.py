@@ -54,7 +54,14 @@ class RewriteRule:
     roots: tuple[type, ...] = field(default=(), validator=_check_roots)
 
     def matches(self, kind: type) -> bool:
-        """Whether the rule is tried on primitives of the class `kind`."""
+        """Returns whether the rule is tried on primitives of a class.
+
+        Args:
+            kind: A primitive class.
+
+        Returns:
+            True if `kind` is a subclass of one of `roots`, or if the rule has none.
+        """
         return not self.roots or issubclass(kind, self.roots)
 
     @override
