@@ -39,7 +39,7 @@ gc.set_threshold(20_000, 20, 20)
 
 @final
 class Examples:
-    """Runs an example of a docstring again if it fails, with XLA's optimizations: the last digits may depend on them."""
+    """Runs an example of a docstring again if it fails, with XLA's optimizations: last digits may depend on them."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
