@@ -152,7 +152,7 @@ class Primitive:
         Returns:
             The results.
         """
-        avals = self.result_avals([a.aval for a in args])
+        avals = self.expected_avals([a.aval for a in args])
         results = self.impl(*[to_numpy(a) for a in args])
         if isinstance(results, list | tuple):
             outs = [np.asarray(out) for out in results]
@@ -162,7 +162,7 @@ class Primitive:
                 return [ConcreteArray(aval, out) for aval, out in zip(avals, outs, strict=True)]
         raise wrong_results_error(self.impl, self.name, show_result(results), f"the list {show_avals_or_any(avals)}")
 
-    def result_avals(self, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray] | None:
+    def expected_avals(self, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray] | None:
         """Returns what `abstract_eval` returns, or None if the class does not define it."""
         return None if type(self).abstract_eval is Primitive.abstract_eval else self.abstract_eval(*avals)
 

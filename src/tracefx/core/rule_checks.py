@@ -29,7 +29,7 @@ class HasResultAvals(Protocol):
     @property
     def name(self) -> str: ...
 
-    def result_avals(self, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray] | None: ...
+    def expected_avals(self, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray] | None: ...
 
 
 _Check: TypeAlias = Callable[..., str | None]
@@ -138,7 +138,7 @@ def _check_abstract_eval(prim: HasResultAvals, results: object, *avals: ShapedAr
 def _check_jvp(
     prim: HasResultAvals, results: object, primals: Sequence[Value], tangents: Sequence[Tangent]
 ) -> str | None:
-    avals = prim.result_avals(without_vma([x.aval for x in primals]))
+    avals = prim.expected_avals(without_vma([x.aval for x in primals]))
     if isinstance(results, list | tuple) and len(results) == 2:
         outs, out_tangents = results
         if _all_fit(outs, avals) and isinstance(out_tangents, list | tuple) and len(out_tangents) == len(outs):
@@ -169,7 +169,7 @@ def _check_batch(
     prim: HasResultAvals, results: object, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
 ) -> str | None:
     unbatched = [x.aval if dim is None else x.aval.without_axis(dim) for x, dim in zip(args, dims, strict=True)]
-    avals = prim.result_avals(without_vma(unbatched))
+    avals = prim.expected_avals(without_vma(unbatched))
     if isinstance(results, list | tuple) and len(results) == 2:
         outs, out_dims = results
         if _all_fit(outs, None) and isinstance(out_dims, list | tuple) and len(out_dims) == len(outs):
@@ -194,7 +194,7 @@ def _unbatched_shape(aval: ShapedArray, dim: object, axis: MappedAxis) -> tuple[
 
 
 def _check_expand(prim: HasResultAvals, results: object, *args: Value) -> str | None:
-    avals = prim.result_avals(without_vma([x.aval for x in args]))
+    avals = prim.expected_avals(without_vma([x.aval for x in args]))
     return None if _all_fit(results, avals) else f"the list {show_avals_or_any(avals)}"
 
 
@@ -206,7 +206,7 @@ def _check_lower(
 
 def _check_kernel(prim: HasResultAvals, result: object, *args: NDArray) -> str | None:
     """The check of an `Operation`, which converts the result of its kernel to the dtype of `abstract_eval`."""
-    (aval,) = prim.result_avals([ShapedArray(x.shape, x.dtype) for x in args]) or (None,)
+    (aval,) = prim.expected_avals([ShapedArray(x.shape, x.dtype) for x in args]) or (None,)
     if aval is None or np.asarray(result).shape == aval.shape:
         return None
     return f"a NumPy array of shape {aval.shape}"
