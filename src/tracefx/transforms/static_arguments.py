@@ -105,29 +105,24 @@ class StaticArguments:
         """Splits the arguments of a call into the traced ones and the static ones."""
         if self is NO_STATIC_ARGUMENTS:
             return (args, kwargs), ()
-        numbers, count, statics = self.numbers, len(args), []
-        for i in numbers:
-            if i < count:
-                statics.append(self._static(i, args[i], where))
-        if kwargs:
-            for name in self.names:
-                if name in kwargs:
-                    statics.append(self._static(name, kwargs[name], where))
-            kwargs = {k: v for k, v in kwargs.items() if k not in self.names}
+        numbers, names = self.numbers, self.names
+        given: list[tuple[int | str, Any]] = [(i, args[i]) for i in numbers if i < len(args)]
+        if kwargs and names:
+            given += [(name, kwargs[name]) for name in names if name in kwargs]
+            kwargs = {k: v for k, v in kwargs.items() if k not in names}
+        statics = []
+        for key, value in given:
+            try:
+                statics.append(
+                    _plain_static(key, value) if type(value) in COMPARED_BY_VALUE else StaticArgument(key, value)
+                )
+            except TypeError as error:
+                raise ValueError(
+                    f"{where.removesuffix(': arguments')}: the static argument {key!r} must be hashable, since "
+                    f"it is part of the cache key, but {value!r} of type {type(value).__name__} is not; "
+                    "pass a tuple instead of a list, a Python number instead of an array"
+                ) from error
         return (tuple([x for i, x in enumerate(args) if i not in numbers]), kwargs), tuple(statics)
-
-    @staticmethod
-    def _static(key: int | str, value: Any, where: str) -> StaticArgument:
-        if type(value) in COMPARED_BY_VALUE:
-            return _plain_static(key, value)
-        try:
-            return StaticArgument(key, value)
-        except TypeError as error:
-            raise ValueError(
-                f"{where.removesuffix(': arguments')}: the static argument {key!r} must be hashable, since "
-                f"it is part of the cache key, but {value!r} of type {type(value).__name__} is not; "
-                "pass a tuple instead of a list, a Python number instead of an array"
-            ) from error
 
     def dynamic_positions(self, count: int) -> list[int]:
         """Returns the positions of the traced arguments among `count` positional arguments."""

@@ -171,15 +171,18 @@ class SingleDeviceProgram(InspectableProgram):
             return self.executable.put(parameter, x)
         if isinstance(x, Tracer):
             raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
-        assert isinstance(x, ConcreteArray | Literal)
         is_donated = i in self.donated
-        if x.buffer is not None and not (is_donated and isinstance(x, Literal)):
+        if isinstance(x, Literal):
+            if is_donated:
+                return self.executable.put(parameter, x.numpy())
+            if x.buffer is None:
+                x.attach_buffer(self.executable.put(parameter, x.numpy()))
             return x.buffer
-        # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
-        buffer = runtime.buffer_from_numpy(x.numpy(), self.executable.device, copy=is_donated)
-        if not (is_donated and isinstance(x, Literal)):
-            x.attach_buffer(buffer)
-        return buffer
+        assert isinstance(x, ConcreteArray)
+        if x.buffer is None:
+            # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
+            x.attach_buffer(runtime.buffer_from_numpy(x.numpy(), self.executable.device, copy=is_donated))
+        return x.buffer
 
     def _output(
         self, output: Output, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
