@@ -138,7 +138,7 @@ class FastPathProgram(Generic[Out]):
     def call_elsewhere(self, arrays: list[ConcreteArray]) -> Out:
         """Runs the program on the devices of its arguments."""
         inputs = [*self.consts, *arrays]
-        if (uncommitted := self.program.uncommitted_run) is not None:
+        if DEFAULT_DEVICE.value is None and (uncommitted := self.program.uncommitted_run) is not None:
             placements, run = uncommitted
             buffers = [buffer for x in inputs if (buffer := _uncommitted_buffer(x, placements)) is not None]
             if len(buffers) == len(inputs):
