@@ -353,3 +353,25 @@ def test_executable_loads_in_another_process(device: Device) -> None:
     """
     data = doubling(device).serialize().hex()
     assert run_without_jax(f"DATA = {data!r}\n" + textwrap.dedent(code)) == "2.0\n"
+
+
+def test_asynchronous_executions_leave_no_memory_behind() -> None:
+    """A loop that frees as much as it allocates never runs Python's garbage collector."""
+    program = textwrap.dedent(
+        """
+        import resource
+        import numpy as np
+        import tracefx as fx
+        increment = fx.jit(lambda x: x + 1)
+        def peak_after(x, steps):
+            for _ in range(steps):
+                x = increment(x)
+            x.block_until_ready()
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        x = increment(np.zeros(1000, np.float32))
+        start = peak_after(x, 5_000)
+        print(peak_after(x, 50_000) - start)
+        """
+    )
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert int(process.stdout) < 1_000  # KiB; without `collect_garbage`, 5,000

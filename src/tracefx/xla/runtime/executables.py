@@ -34,6 +34,7 @@ from tracefx.xla.runtime.bindings import (
     ResultHandler,
     ResultSpec,
     client_lock,
+    collect_garbage,
     device_list,
     execution_error,
     new_compile_options,
@@ -103,6 +104,10 @@ class MemoryAnalysis:
             generated_code_bytes=stats.generated_code_size_in_bytes,
             peak_bytes=stats.peak_memory_in_bytes,
         )
+
+
+COLLECTION_INTERVAL: Final = 64
+"""After how many executions of a program `collect_garbage` runs, which takes 1% of a small execution."""
 
 
 class CompiledExecutable:
@@ -189,6 +194,7 @@ class Executable(CompiledExecutable):
             DeletedBufferError: if an argument was deleted.
             ExecutionError: for a wrong number or size of arguments, or if the program fails.
         """
+        collect_garbage()
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
@@ -196,9 +202,13 @@ class Executable(CompiledExecutable):
 
     def execute_function(self, wrap: Callable[[list[Buffer]], T]) -> Callable[[Sequence[Buffer]], T]:
         """Returns `execute`, followed by `wrap`, as a closure: lookups are a large part of a small program's call."""
-        run, handlers, name = self._run, self._handlers, self.name
+        run, handlers, name, calls = self._run, self._handlers, self.name, 0
 
         def execute(buffers: Sequence[Buffer]) -> T:
+            nonlocal calls
+            calls += 1
+            if not calls % COLLECTION_INTERVAL:
+                collect_garbage()
             try:
                 return wrap(run(buffers).consume_with_handlers(handlers))
             except JaxRuntimeError as error:
@@ -266,6 +276,7 @@ def run_with_ffi_callbacks(
     name: str,
 ) -> list[Buffer]:
     """Executes a program with Python callbacks until it has finished; raises the exception of a callback as it is."""
+    collect_garbage()
     functions.begin()
     try:
         running = loaded.execute_sharded(buffers, with_tokens=True)
