@@ -90,7 +90,11 @@ class Literal(StrictlyEqual):
         return host
 
     def attach_buffer(self, buffer: Buffer) -> None:
-        """Stores the device buffer that the first compiled use made."""
+        """Stores the device buffer that the first compiled use made.
+
+        Args:
+            buffer: The buffer, on the first host device.
+        """
         _set_buffer(self, buffer)
 
     @override
