@@ -178,7 +178,7 @@ class RepeatedCall(Generic[P, Out]):
         try:
             if CURRENT.get() is ROOT:
                 settings, static = SETTINGS.get().values, self._static
-                flattened: list[object] = []
+                flattened: Sequence[object] = ()
                 in_tree: TreeDef | None = None
                 traced_args: tuple[Any, ...] = args
                 traced_kwargs: dict[str, Any] = kwargs
