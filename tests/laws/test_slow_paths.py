@@ -6,7 +6,7 @@ results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,6 @@ from tests.laws.samples import SAMPLES
 from tests.laws.test_operations import is_first_with_its_bases, values
 from tracefx import testing
 from tracefx.core.array import Array
-from tracefx.core.device import Buffer
 from tracefx.core.handler import CURRENT, ROOT, Eval, as_array, bind1, handling
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, as_value
@@ -83,13 +82,9 @@ def wrong_bind1(prim: Primitive, *args: Any) -> Array:
     return as_array(out)
 
 
-def wrong_fast_path_program(avals: Any, traced: Any, program: Any) -> FastPathProgram:
+def wrong_fast_path_program(in_tree: Any, avals: Any, *others: Any) -> FastPathProgram:
     """A fast-path program that returns its first argument."""
-
-    def on_buffers(buffers: Sequence[Buffer]) -> list[ConcreteArray]:
-        return [ConcreteArray(avals[0], None, buffers[0])]
-
-    return evolve(of(avals, traced, program), on_buffers=on_buffers)
+    return evolve(of(in_tree, avals, *others), run=lambda buffers: ConcreteArray(avals[0], None, buffers[0]))
 
 
 of: Final = FastPathProgram.of

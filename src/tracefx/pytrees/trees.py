@@ -160,6 +160,15 @@ def flatten_with_known_types(
     return flat, treedef
 
 
+def flatten_registered(tree: PyTree) -> tuple[list[object], TreeDef]:
+    """Flattens a tree without adopting types: instances of types that another library registered are leaves."""
+    native = NODE_REGISTRY.native or NODE_REGISTRY.load()
+    try:
+        return native.registry.flatten(tree, None)
+    except ValueError as error:
+        raise _explain_flatten_error(error, tree, None) from error.__cause__
+
+
 def _explain_flatten_error(error: ValueError, tree: PyTree, is_leaf: IsLeaf | None) -> ValueError:
     """Returns a better error if the keys of a dict cannot be sorted; else `error`."""
     if isinstance(error, UnsortableKeysError) or "sorting pytree dictionary keys" in str(error):
