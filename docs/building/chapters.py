@@ -289,7 +289,7 @@ TYPES: Final[Sequence[str]] = (
 )
 """Types that are common in signatures but not public; one page documents them."""
 
-WITH_INHERITED: Final = frozenset({"tracefx.core.array.Array"})
+WITH_INHERITED: Final = frozenset({"tracefx.core.array.Array", "tracefx.interpreters.interpreter.Interpreter"})
 """Classes whose entries also have the members of their base classes, which are not public."""
 
 GUIDES: Final[Mapping[str, str]] = MappingProxyType(
