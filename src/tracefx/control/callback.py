@@ -154,7 +154,9 @@ def _is_of_kind(leaf: object, aval: ShapedArray) -> bool:
 class CallbackBatch:
     """One level of `vmap` around a callback: the function is called for each batch element.
 
-    `size` is the size of the batch, `batched` tells which operands are batched.
+    Args:
+        size: The size of the batch.
+        batched: For each operand, whether it is batched.
     """
 
     size: int
@@ -165,7 +167,10 @@ class CallbackBatch:
 class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
     """Base of callback primitives: calls `callback` once for each element of the batches in `batches`.
 
-    The first of the batches is the outermost loop; the last one is the first axis of operands and results.
+    Args:
+        callback: The function on the host.
+        batches: The first of the batches is the outermost loop; the last one is the first axis of operands and
+            results. None by default.
     """
 
     callback: FlatCallback
@@ -236,7 +241,11 @@ def move_batch_axes_first(args: Sequence[Value], dims: BatchDims) -> list[Value]
 
 @frozen(eq=False)
 class ValueCallback(CallbackPrimitive, Transposable):
-    """A callback whose results programs use, and which has no derivative."""
+    """A callback whose results programs use, and which has no derivative.
+
+    Args:
+        result_avals: The avals of the results of one call.
+    """
 
     result_avals: tuple[ShapedArray, ...]
 
