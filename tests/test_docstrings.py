@@ -187,7 +187,17 @@ def described_fields(cls: type) -> set[str]:
     return {name for match in sections if match[1] == "Args" for name in _ENTRY.findall(match[2])}
 
 
-@pytest.mark.parametrize("module", ["tracefx.control", "tracefx.ops"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tracefx.control",
+        "tracefx.control.callback",
+        "tracefx.control.custom_batching",
+        "tracefx.control.custom_jvp",
+        "tracefx.control.custom_vjp",
+        "tracefx.ops",
+    ],
+)
 def test_docstrings_of_primitives_describe_their_fields(module: str) -> None:
     here = importlib.import_module(module)
     exported = [getattr(here, name) for name in sorted(dir(here))]

@@ -49,9 +49,14 @@ from tracefx.text.printer import callable_name
 class FlatCallback(StrictlyEqual):
     """A user's function of pytrees, with the structures needed to call it with a list of arrays.
 
-    Two are equal if they hold the same function with the same structures. With `out_tree` `None` the result is ignored.
-    `static` holds the leaves of the arguments that are not arrays, by index. `x64` is the setting `enable_x64` for the
-    call.
+    Two are equal if they hold the same function with the same structure of the arguments.
+
+    Args:
+        function: The user's function.
+        in_tree: The structure of its arguments.
+        out_tree: The structure of its result; `None` if the result is ignored.
+        x64: The setting `enable_x64` for the call.
+        static: The leaves of the arguments that are not arrays, with their indices. None by default.
     """
 
     function: Callable[..., object]
@@ -275,7 +280,11 @@ VmapMethod: TypeAlias = OneOf["sequential", "sequential_unrolled", "expand_dims"
 @final
 @frozen(eq=False)
 class PureCallback(ValueCallback):
-    """A callback without side effects, which may therefore be called more than once or not at all."""
+    """A callback without side effects, which may therefore be called more than once or not at all.
+
+    Args:
+        vmap_method: How the callback is batched, as in `pure_callback`. By default, `None`: `vmap` is an error.
+    """
 
     name = "pure_callback"
     vmap_method: VmapMethod | None = None
@@ -306,7 +315,11 @@ def _broadcast_batch(x: Value, size: int) -> Value:
 @final
 @frozen(eq=False)
 class IOCallback(ValueCallback):
-    """A callback with side effects, which is called each time the program reaches it."""
+    """A callback with side effects, which is called each time the program reaches it.
+
+    Args:
+        ordered: Whether the calls happen in the order of the program. False by default.
+    """
 
     name = "io_callback"
     ordered: bool = False
@@ -338,7 +351,12 @@ class DebugPrimitive(CallbackPrimitive):
 @final
 @frozen(eq=False)
 class DebugCallback(DebugPrimitive):
-    """Calls a function with the values of its operands, for debugging."""
+    """Calls a function with the values of its operands, for debugging.
+
+    Args:
+        effect: The debug effect, which may be ordered.
+        partitioned: Whether each device calls the function with its shards. False by default.
+    """
 
     name = "debug_callback"
     effect: DebugEffect
@@ -358,7 +376,14 @@ class DebugCallback(DebugPrimitive):
 @final
 @frozen(eq=False)
 class DebugPrint(DebugPrimitive):
-    """Prints its operands by the format string `fmt`."""
+    """Prints its operands.
+
+    Args:
+        callback: The function that prints.
+        fmt: The format string.
+        ordered: Whether the lines are printed in the order of the program. False by default.
+        partitioned: Whether each device prints its shards. False by default.
+    """
 
     name = "debug_print"
     callback: FlatCallback = field(metadata={"jax": False})
