@@ -18,7 +18,7 @@ from tracefx.core.device import DEFAULT_DEVICE
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, SETTINGS, X64
+from tracefx.core.settings import DISABLE_JIT, REPEATS, SETTINGS, X64, RepeatsMode, checked_repeats
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 from tracefx.core.values import ConcreteArray, Value, jax_hint
@@ -60,6 +60,11 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
+def _validate_repeats(_: Jit, __: object, mode: object) -> None:
+    if mode is not None:
+        checked_repeats("jit: repeats", mode)
+
+
 @final
 @frozen(eq=False, repr=False, kw_only=True)
 class Jit(TransformOf[Preserving]):
@@ -79,6 +84,7 @@ class Jit(TransformOf[Preserving]):
     in_shardings: PyTree = None
     out_shardings: PyTree = None
     compiler_options: CompilerOptions | None = None
+    repeats: RepeatsMode | None = field(default=None, validator=_validate_repeats)
 
     @override
     def __call__(self, fun: Callable[P, R], /) -> Jitted[P, R]:
@@ -297,12 +303,15 @@ class Jitted(Generic[P, R]):
         any_sharded = any(type(leaf) is ShardedArray for leaf in leaves)
         backend, options = BACKEND.value, self._options
         program: Runnable
-        if options.compiler_options:
-            requested_shardings = self._requested_shardings_for_call(key, traced, args, kwargs)
-            lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, requested_shardings)
-            program = lowered.compile(options.compiler_options)
-        else:
-            program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, requested, any_sharded)
+        with REPEATS.override(options.repeats or REPEATS.value):
+            if options.compiler_options:
+                requested_shardings = self._requested_shardings_for_call(key, traced, args, kwargs)
+                lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, requested_shardings)
+                program = lowered.compile(options.compiler_options)
+            else:
+                program = backend.compiled(
+                    traced.jaxpr, traced.name, donated, options.keep_unused, requested, any_sharded
+                )
         return self._programs.insert(key, (traced, program))
 
     def _requested_shardings_for_call(
@@ -374,6 +383,7 @@ class Jitted(Generic[P, R]):
             self._options.keep_unused,
             self._requested_shardings_for_call(key, traced, args, kwargs),
             flatten,
+            self._options.repeats,
         )
 
     @api_boundary
@@ -519,6 +529,7 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
+    repeats: RepeatsMode | None = None,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -532,6 +543,7 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
+    repeats: RepeatsMode | None = None,
 ) -> Jit: ...
 def jit(
     fun: Callable[P, R] | None = None,
@@ -545,6 +557,7 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
+    repeats: RepeatsMode | None = None,
 ) -> Jitted[P, R] | Jit:
     """Compiles `fun` with XLA for the shapes and dtypes of its arguments.
 
@@ -589,6 +602,9 @@ def jit(
             pytree of them that is a prefix of the arguments. None, the default and a valid leaf, leaves it open.
         out_shardings: The shardings of the output, likewise.
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
+        repeats: `"share"` compiles runs of equal blocks of operations once, such as the layers of a network, where that
+            saves enough (on the CPU); `"inline"` compiles each block. For the outermost `jit` only. None, the default,
+            means the setting `tracefx.repeats`, which is `"share"` unless it is changed.
 
     Returns:
         A function with the signature of `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give
@@ -637,5 +653,6 @@ def jit(
         in_shardings=in_shardings,
         out_shardings=out_shardings,
         compiler_options=compiler_options,
+        repeats=repeats,
     )
     return transform if fun is None else transform(fun)

@@ -77,7 +77,7 @@ class Emitter(MultiPlatformEmitter):
             "_symbols",
             "_token",
         ),
-        *("calls_kernels", "devices", "host_functions", "host_results", "targets"),
+        *("calls_kernels", "devices", "host_functions", "host_results", "shared_bodies", "targets"),
     )
 
     def __init__(
@@ -90,6 +90,8 @@ class Emitter(MultiPlatformEmitter):
         self._first_device_mesh = self._all_devices_mesh = ""
         """Symbols of the meshes of the first device alone and of all devices; created when needed."""
         self._channels = 0
+        self.shared_bodies: frozenset[int] = frozenset()
+        """The identities of the functions that are compiled on their own. If there are any, other calls are inlined."""
         self.targets: set[str] = set()
         """Targets of custom calls, except jaxlib's kernels."""
         self.calls_kernels = False
@@ -263,7 +265,9 @@ class Emitter(MultiPlatformEmitter):
             result_attributes=results,
         )
         outer = self._token, self._eqn, self._prefix, self._body, self._index, self._manual_axes, self._extra_parameters
-        self._token, self._eqn, self._prefix = None, None, ""  # XLA prefixes the name of the call
+        self._token, self._eqn = None, None
+        if not self.shared_bodies:
+            self._prefix = ""  # XLA prefixes the name of the call when it inlines it; not so after fusion
         takes_index = name == "main" and len(self._all) > 1
         self._body, self._index = block, EmittedValue(block.arguments[0], jaxpr.in_avals[0]) if takes_index else None
         self._manual_axes, self._extra_parameters = (
@@ -440,6 +444,8 @@ class Emitter(MultiPlatformEmitter):
         if not operands and any_ordered(jaxpr.effects):
             # The function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a function with control
             # dependencies on its constants, and aborts the process in common-subexpression elimination.
+            return self.inline(jaxpr, operands)
+        if self.shared_bodies and id(jaxpr) not in self.shared_bodies:
             return self.inline(jaxpr, operands)
         key = id(jaxpr), self._platforms, tuple([(name, mesh) for name, (mesh, _) in self._manual_axes.items()])
         if key not in self._functions:

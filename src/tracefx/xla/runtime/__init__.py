@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from tracefx.xla.runtime import jaxlib_versions as jaxlib_versions
 from tracefx.xla.runtime.bindings import (
+    JAXLIB_VERSION,
     ArraySpec,
     Buffer,
     Client,
@@ -68,6 +69,7 @@ from tracefx.xla.runtime.executables import (
     compilation_identity,
     compile_host_calling_module,
     compile_module,
+    compiles_functions_once,
     is_lapack_kernel,
     lapack_kernel,
     load_executable,
@@ -140,6 +142,7 @@ from tracefx.xla.runtime.platforms import (
     process_index,
 )
 from tracefx.xla.runtime.portable import portable_artifact, portable_text, read_portable
+from tracefx.xla.runtime.shared_functions import FLATTEN_AFTER_FUSION
 
 __all__ = [
     # devices
@@ -182,6 +185,9 @@ __all__ = [
     "compilation_identity",
     "compile_host_calling_module",
     "compile_module",
+    "compiles_functions_once",
+    "FLATTEN_AFTER_FUSION",
+    "JAXLIB_VERSION",
     "compile_spmd",
     "SpmdExecutable",
     "put_tiles",
