@@ -220,6 +220,18 @@ def _equal_blocks(uses: Uses, start: int, period: int, count: int) -> Repeat:
     return Repeat(first, period, best[1], separate, (best[1] - 1) * body)
 
 
+def has_equal_blocks(uses: Uses, repeat: Repeat) -> bool:
+    """Whether the blocks of a run are equal, apart from the equations in `repeat.separate`."""
+    blocks = [uses.eqns[start : start + repeat.period] for start in range(repeat.start, repeat.stop, repeat.period)]
+    signatures = {_signature(uses, repeat.start + b * repeat.period, repeat.period) for b in range(repeat.count)}
+    return len(signatures) == 1 and all(
+        block[q].prim == first.prim
+        for block in blocks
+        for q, first in enumerate(blocks[0])
+        if q < len(block) and q not in repeat.separate
+    )
+
+
 def _signature(uses: Uses, start: int, period: int) -> tuple[object, ...]:
     """Returns what must be equal between blocks: where operands come from, and parameters that cannot differ.
 

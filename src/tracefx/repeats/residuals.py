@@ -26,7 +26,7 @@ from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.shape.shape import Squeeze
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
-from tracefx.repeats.blocks import Repeat, Slot, Uses
+from tracefx.repeats.blocks import Repeat, Slot, Uses, has_equal_blocks
 
 _Node: TypeAlias = tuple[int, int]
 
@@ -63,12 +63,20 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr,
     recomputation = _Recomputation(jaxpr, repeats)
     units = list(_units(repeats, len(jaxpr.eqns)))
     prefixes = [recomputation.prefix(unit) for unit in units]
-    # The blocks of a run stay equal only if they recompute the same; otherwise they read the stored values.
-    for i in range(len(repeats)):
-        own = [k for k, unit in enumerate(units) if unit.run == i]
-        if len({tuple([e.prim for e in prefixes[k].eqns]) for k in own}) > 1:
-            for k in own:
-                prefixes[k] = _Prefix()
+    while True:
+        new, new_repeats = _assemble(jaxpr, repeats, units, prefixes)
+        uses = Uses.of(new)
+        unequal = {i for i, repeat in enumerate(new_repeats) if not has_equal_blocks(uses, repeat)}
+        if not unequal:
+            return new, new_repeats
+        # The blocks of these runs would recompute different values: they read the stored ones.
+        prefixes = [_Prefix() if unit.run in unequal else prefix for unit, prefix in zip(units, prefixes, strict=True)]
+
+
+def _assemble(
+    jaxpr: Jaxpr, repeats: Sequence[Repeat], units: Sequence[_Unit], prefixes: Sequence[_Prefix]
+) -> tuple[Jaxpr, list[Repeat]]:
+    """Returns the program with the prefix of each unit before it, and its runs with the prefix of their first block."""
     eqns: list[Eqn] = []
     new_repeats: list[Repeat] = []
     for unit, prefix in zip(units, prefixes, strict=True):

@@ -18,7 +18,7 @@ from tracefx.core.device import DEFAULT_DEVICE
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, REPEATS, SETTINGS, X64, RepeatsMode, checked_repeats
+from tracefx.core.settings import DISABLE_JIT, REPEATS, SETTINGS, X64, RepeatsMode
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 from tracefx.core.values import ConcreteArray, Value, jax_hint
@@ -51,6 +51,7 @@ from tracefx.transforms.transform import (
     validate_argnames,
     validate_argnums,
     validate_flag,
+    validate_repeats,
 )
 from tracefx.transforms.transformed_function import importable_name
 
@@ -58,11 +59,6 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
-
-
-def _validate_repeats(_: Jit, __: object, mode: object) -> None:
-    if mode is not None:
-        checked_repeats("jit: repeats", mode)
 
 
 @final
@@ -84,7 +80,7 @@ class Jit(TransformOf[Preserving]):
     in_shardings: PyTree = None
     out_shardings: PyTree = None
     compiler_options: CompilerOptions | None = None
-    repeats: RepeatsMode | None = field(default=None, validator=_validate_repeats)
+    repeats: RepeatsMode | None = field(default=None, validator=validate_repeats)
 
     @override
     def __call__(self, fun: Callable[P, R], /) -> Jitted[P, R]:
@@ -302,16 +298,13 @@ class Jitted(Generic[P, R]):
         leaves = (*traced.consts, *trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0])
         any_sharded = any(type(leaf) is ShardedArray for leaf in leaves)
         backend, options = BACKEND.value, self._options
-        program: Runnable
+        parts = traced.jaxpr, traced.name, donated, options.keep_unused
         with REPEATS.override(options.repeats or REPEATS.value):
             if options.compiler_options:
                 requested_shardings = self._requested_shardings_for_call(key, traced, args, kwargs)
-                lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, requested_shardings)
-                program = lowered.compile(options.compiler_options)
+                program: Runnable = backend.lower(*parts, requested_shardings).compile(options.compiler_options)
             else:
-                program = backend.compiled(
-                    traced.jaxpr, traced.name, donated, options.keep_unused, requested, any_sharded
-                )
+                program = backend.compiled(*parts, requested, any_sharded)
         return self._programs.insert(key, (traced, program))
 
     def _requested_shardings_for_call(
@@ -602,9 +595,8 @@ def jit(
             pytree of them that is a prefix of the arguments. None, the default and a valid leaf, leaves it open.
         out_shardings: The shardings of the output, likewise.
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
-        repeats: `"share"` compiles runs of equal blocks of operations once, such as the layers of a network, where that
-            saves enough (on the CPU); `"inline"` compiles each block. For the outermost `jit` only. None, the default,
-            means the setting `tracefx.repeats`, which is `"share"` unless it is changed.
+        repeats: `"share"` compiles runs of equal blocks, such as layers, once; `"inline"` compiles each block. For the
+            outermost `jit` only. None, the default, means the setting `tracefx.repeats`, normally `"share"`.
 
     Returns:
         A function with the signature of `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give

@@ -441,11 +441,11 @@ class Emitter(MultiPlatformEmitter):
         return self.emit("stablehlo.broadcast_in_dim", reshaped, [x.aval], {"broadcast_dimensions": dims})[0]
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
-        if not operands and any_ordered(jaxpr.effects):
-            # The function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a function with control
-            # dependencies on its constants, and aborts the process in common-subexpression elimination.
-            return self.inline(jaxpr, operands)
-        if self.shared_bodies and id(jaxpr) not in self.shared_bodies:
+        if (not operands and any_ordered(jaxpr.effects)) or (
+            self.shared_bodies and id(jaxpr) not in self.shared_bodies
+        ):
+            # In the first case the function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a
+            # function with control dependencies on its constants, and aborts the process in its CSE.
             return self.inline(jaxpr, operands)
         key = id(jaxpr), self._platforms, tuple([(name, mesh) for name, (mesh, _) in self._manual_axes.items()])
         if key not in self._functions:
