@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
-REFUSE = """
-import sys
-
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in REFUSED:
-            raise ImportError(f"{name} must not be imported")
-
-sys.meta_path.insert(0, Refuse())
-"""
+from tests.subprocesses import output_of, refusing
 
 
 def run(refused: set[str], program: str) -> str:
     """Runs a program in a new process in which importing any of `refused` fails, and returns its output."""
-    text = f"REFUSED = {refused!r}\n{REFUSE}\n{textwrap.dedent(program)}"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of(refusing(refused) + textwrap.dedent(program))
 
 
 def test_tracing_transforming_compiling_and_running_never_import_jax() -> None:

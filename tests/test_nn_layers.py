@@ -18,9 +18,6 @@ from tracefx.nn import initializers
 
 GEN: Final = np.random.default_rng(0)
 Q, K, V = [GEN.normal(size=(2, n, h, 4)).astype(np.float32) for n, h in ((3, 4), (5, 2), (5, 2))]
-BIAS: Final = GEN.normal(size=(1, 4, 3, 5)).astype(np.float32)
-MASK: Final = GEN.random((2, 1, 3, 5)) > 0.3
-LENGTHS: Final = np.array([2, 3], np.int32)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.control.libraries import JAX, TRACEFX, Library
+from tests.errors import assert_errors
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce
 from tracefx.transforms.conditionals import cond
@@ -493,9 +494,8 @@ CALLBACK: Final[Any] = fx.debug.callback
 PRINT: Final[Any] = fx.debug.print
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_invalid_arguments_are_rejected() -> None:
+    assert_errors(
         (lambda: PURE(3, shape(), 1.0), TypeError, "takes a function"),
         (lambda: IO(np.sin, "text", 1.0), TypeError, "io_callback: result_shape_dtypes"),
         (lambda: IO(np.sin, shape(), "text"), TypeError, r"io_callback: arguments\[0\]\[0\]"),
@@ -504,8 +504,4 @@ PRINT: Final[Any] = fx.debug.print
         (lambda: IO(np.sin, shape(), 1.0, ordered=1), TypeError, "ordered must be True or False"),
         (lambda: CALLBACK(3), TypeError, "takes a function"),
         (lambda: PRINT("", ordered=None), TypeError, "ordered must be True or False"),
-    ],
-)
-def test_invalid_arguments_are_rejected(call: Callable[[], object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        call()
+    )

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import struct
-import subprocess
-import sys
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -39,6 +35,7 @@ from tests.core.programs import (
     nested_calls,
     programs,
 )
+from tests.subprocesses import output_of
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs_postorder
 from tracefx.core.literal import Literal
@@ -48,7 +45,6 @@ from tracefx.passes.rebuilding import renumber
 from tracefx.serialization.digest import executable_key
 from tracefx.text.parser import parse_jaxpr
 
-ROOT: Final = Path(__file__).parent.parent.parent
 NAN: Final = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 
 
@@ -202,11 +198,7 @@ def test_the_key_is_the_same_in_another_process(seed: str) -> None:
     (x,) = p(Scale((frozenset({"a", "b", "c"}), *plain)), x)
     (x,) = p(Many(dims=Dims((1,), mode=Mode.FILL), window=Window(0, 1), dtype=np.dtype("int8")), x)
     jaxpr = p.returns(x, Literal(math.nan, WEAK))
-    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=str(jaxpr), env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == key(jaxpr).hex()
+    assert output_of(SCRIPT, input=str(jaxpr), PYTHONHASHSEED=seed) == key(jaxpr).hex() + "\n"
 
 
 @given(st.frozensets(st.text(max_size=3), max_size=5))

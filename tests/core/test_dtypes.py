@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import contextvars
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, Final
@@ -21,6 +19,7 @@ import pytest
 from jax._src import core as jax_core
 from jax._src import dtypes as jax_dtypes
 
+from tests.subprocesses import run_python
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, DTypeKind, as_dtype
 from tracefx.core.settings import DISABLE_JIT, X64, Setting, disable_jit, enable_x64, parse_bool
@@ -339,8 +338,7 @@ def _run_with_variable(variable: str, text: str) -> subprocess.CompletedProcess[
         "from tracefx.core import dtypes, settings;"
         "print(dtypes.default_float(), settings.X64.value, settings.DISABLE_JIT.value)"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), variable: text}
-    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    return run_python("-c", program, **{variable: text})
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
 import sys
 from collections.abc import Hashable, Sequence
 from enum import Flag
@@ -38,6 +36,7 @@ from tests.core.programs import (
     permuted_programs,
     programs,
 )
+from tests.subprocesses import output_of
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
@@ -216,14 +215,7 @@ def test_bytes_are_deterministic_across_processes() -> None:
         "many = Many(things=frozenset({'a', 'b', ('c', 1), None, 2.5}), dims=Dims((1,)))\n"
         "print(write(program_with(many)).hex())"
     )
-    outputs = set()
-    for seed in ("1", "2"):
-        environ = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
-        )
-        outputs.add(done.stdout)
-    assert len(outputs) == 1
+    assert output_of(script, PYTHONHASHSEED="1") == output_of(script, PYTHONHASHSEED="2")
 
 
 # ------------------------------------------------------------------ provenance

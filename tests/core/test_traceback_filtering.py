@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
 import sys
 import threading
 import traceback
@@ -18,6 +16,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+from tests.subprocesses import run_python
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core.handler import CURRENT, ROOT
@@ -372,11 +371,7 @@ def run_script(folder: Path, mode: str | None, *args: str) -> str:
     """Runs the script in a new process and returns what it writes to standard error."""
     file = folder / "script.py"
     file.write_text(SCRIPT)
-    env = {name: value for name, value in os.environ.items() if name != "TRACEFX_TRACEBACK_FILTERING"}
-    if mode is not None:
-        env["TRACEFX_TRACEBACK_FILTERING"] = mode
-    done = subprocess.run([sys.executable, file, *args], env=env, capture_output=True, text=True, check=False)
-    return done.stderr
+    return run_python(file, *args, TRACEFX_TRACEBACK_FILTERING=mode).stderr
 
 
 def test_uncaught_error_of_a_script(tmp_path: Path) -> None:

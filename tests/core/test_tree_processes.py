@@ -7,15 +7,13 @@ import copy
 import dataclasses
 import functools
 import pickle
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 
 from tests.core.forest import TREES, ExternalNode, Point, jax_tree, register_with_jax, tree_util
+from tests.subprocesses import output_of
 from tracefx.pytrees import trees
 
 # --- adoption ---------------------------------------------------------------------------------------------------------
@@ -115,12 +113,6 @@ def test_description_of_a_jax_structure() -> None:
     assert trees.describe(jax_tree.structure(tree)).build() == trees.structure(tree)
 
 
-def run_python(program: str) -> str:
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 # Pickled in one process, loaded in another. `SimpleNamespace` stands for a type that both processes register.
 SENDER = """
     import collections, pickle, sys, types
@@ -135,7 +127,7 @@ SENDER = """
 
 
 def test_description_pickles_between_processes_without_jax() -> None:
-    data = run_python(
+    data = output_of(
         SENDER
         + """
     assert not any(m.partition(".")[0] in ("jax", "jaxlib") for m in sys.modules)
@@ -143,7 +135,7 @@ def test_description_pickles_between_processes_without_jax() -> None:
     assert "jax" not in sys.modules
     """
     ).strip()
-    run_python(
+    output_of(
         SENDER
         + f"""
     description = pickle.loads(bytes.fromhex("{data}"))
@@ -153,7 +145,7 @@ def test_description_pickles_between_processes_without_jax() -> None:
     assert "jax" not in sys.modules
     """
     )
-    run_python(f"""
+    output_of(f"""
     import pickle
     try:
         pickle.loads(bytes.fromhex("{data}")).build()
@@ -168,7 +160,7 @@ def test_description_pickles_between_processes_without_jax() -> None:
 
 
 def test_import_and_registration_load_neither_jax_nor_jaxlib() -> None:
-    run_python("""
+    output_of("""
     import dataclasses, sys
     import tracefx.pytrees.trees as trees, tracefx.tree as tree
     @tree.register_dataclass
@@ -183,7 +175,7 @@ def test_import_and_registration_load_neither_jax_nor_jaxlib() -> None:
 
 
 def test_jax_can_be_imported_after_first_use() -> None:
-    run_python("""
+    output_of("""
     import collections, sys
     from tracefx.pytrees import trees
     tree = collections.OrderedDict(b=1, a=collections.defaultdict(int, c=2))
@@ -195,7 +187,7 @@ def test_jax_can_be_imported_after_first_use() -> None:
 
 
 def test_first_use_from_many_threads() -> None:
-    run_python("""
+    output_of("""
     import collections, importlib, sys, threading, time
     sys.setswitchinterval(1e-6)
     from tracefx.pytrees import trees
@@ -221,7 +213,7 @@ def test_first_use_from_many_threads() -> None:
 
 
 def test_adoption_from_many_threads() -> None:
-    run_python("""
+    output_of("""
     import sys, threading
     import jax
     from jax import tree_util

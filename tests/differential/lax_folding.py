@@ -26,7 +26,6 @@ X: Final = grid(3, 4)
 Y: Final = grid(3, 4, seed=1)
 POSITIVE: Final = grid(3, 4, low=0.5)
 INDICES: Final = np.broadcast_to(np.arange(4, dtype=np.int32), (3, 4)).copy()
-SOME: Final = ("bool", "int8", "uint32", "bfloat16", "float64", "complex64")
 SAME: Final = (2, 2), (1, 2), "SAME"
 DILATED: Final = (2, 2), (1, 2), ((0, 1), (1, 1)), (2, 1), (1, 2)
 

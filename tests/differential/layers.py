@@ -16,7 +16,6 @@ MANY: Final = [np.concatenate([x, x[:, ::-1]]) for x in (QUERY, KEY, VALUE)]
 BIAS: Final = grid(1, 4, 2, 3, seed=3)
 MASK: Final = bools([[[True, False, True], [True, True, False]]])[:, None].reshape(1, 1, 2, 3)
 LENGTHS: Final = i32(1, 2)
-BLOCKS: Final = [grid(2, 3, 8), grid(2, 4, 8, seed=1), grid(2, 3, 2, low=0.5), grid(2, 4, 2, low=0.5, seed=1)]
 
 
 def attention(*calls: Call, **kw: Any) -> Record:

@@ -21,11 +21,12 @@ import tracefx.numpy as fnp
 from tests.errors import assert_errors
 from tracefx import lax
 from tracefx.control.call import Call
-from tracefx.handlers import OperationInfo, Summary, log
+from tracefx.handlers import OperationInfo, Summary, log, operation_log
 from tracefx.handlers.array_summary import format_array
 from tracefx.handlers.instrumentation import Instrument
 from tracefx.handlers.operation_log import _LogHooks
 from tracefx.testing import HANDLER_LAWS, check_handler
+from tracefx.transforms.handle import handle
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 
@@ -296,6 +297,15 @@ def test_summaries_merge() -> None:
     assert both == Summary(5, 1, 1, 1.0, 9.0, 4.0)
     assert Summary.of(np.zeros(0)) | Summary.of(a) == Summary.of(a)
     assert (both.finite, Summary().text()) == (3, "empty")
+
+
+def test_a_logged_function_keeps_a_bounded_number_of_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation_log, "MAX_LINES", 16)
+    hooks = _LogHooks(print, None)
+    logged = handle(lambda x: x + 1, Instrument("log", hooks, True))
+    for n in range(40):
+        fx.make_jaxpr(logged)(np.zeros(n))
+    assert len(hooks.callbacks) <= 16
 
 
 def test_threads_have_separate_step_counters() -> None:

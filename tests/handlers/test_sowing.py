@@ -172,7 +172,7 @@ def test_sow_reap_and_plant_obey_the_laws() -> None:
     check_function(plant(network), {"step": XS}, np.float32(0.5))
     everything = tuple(law.name for law in HANDLER_LAWS)
     assert check_handler(_Reaper("tag", None)).passed == everything
-    assert check_handler(_Planter("plant", False, "tag", {}, set[str]().add)).passed == everything
+    assert check_handler(_Planter("plant", "tag", {}, set[str]().add, False)).passed == everything
 
 
 # ------------------------------------------------------------------ reap

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -15,6 +11,7 @@ import numpy as np
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.subprocesses import run_python
 from tracefx.testing.tolerances import FINITE_DIFFERENCES
 
 Call: TypeAlias = Callable[[Any], Any]
@@ -87,15 +84,7 @@ def outcome(call: Call, x: Any) -> Outcome:
 
 def outcomes_in_subprocess(module: str) -> dict[str, Outcome]:
     """Returns the outcomes of the `CALLS` of a module, run in a process with SCIPY_ARRAY_API=1."""
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", module],
-        env={**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    process = run_python("-W", "ignore", "-m", module, SCIPY_ARRAY_API="1")
     assert process.returncode == 0, process.stderr
     return {name: tuple(outcome_) for name, outcome_ in json.loads(process.stdout).items()}
 

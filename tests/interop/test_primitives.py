@@ -33,11 +33,9 @@ from tests.comparison import assert_same
 from tests.compiling import compile_with_fallback
 from tests.differential.records import INF, NAN, f32
 from tests.interop.hi_primitives import Tripled
+from tests.jaxprs import all_equations
 from tests.laws.samples import SAMPLES, jax_function
 from tests.versions import OTHER_PRIMITIVES, RUNS_RELAYOUT, STAGED_EVAL_JAXPR
-from tracefx.core import primitive
-from tracefx.core.jaxpr import HasSubjaxprs
-from tracefx.core.jaxpr import Jaxpr as FxJaxpr
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax import from_jax
 from tracefx.interop.jax.importing import RULES
@@ -274,14 +272,6 @@ _UNUSED_PRIMITIVES: Final = frozenset({"empty2", "eval_jaxpr", *_EXCLUDED} - {ST
 """Primitives that JAX no longer binds."""
 
 
-def all_primitives_in(jaxpr: FxJaxpr) -> Iterator[primitive.Primitive]:
-    for eqn in jaxpr.eqns:
-        yield eqn.prim
-        if isinstance(eqn.prim, HasSubjaxprs):
-            for body in eqn.prim.jaxprs():
-                yield from all_primitives_in(body)
-
-
 def primitive_names_in(jaxpr: Jaxpr) -> Iterator[str]:
     for eqn in jaxpr.eqns:
         yield eqn.primitive.name
@@ -326,7 +316,7 @@ def test_primitives_are_imported_with_their_parameters(name: str) -> None:
     for sample in SAMPLES[name]:
         f = jax_function(sample.prim)
         operands = [fx.numpy.array(x, dtype=x.dtype) if isinstance(x, np.ndarray) else x for x in sample.operands[0]]
-        prims = list(all_primitives_in(fx.make_jaxpr(from_jax(f))(*operands).jaxpr))
+        prims = [eqn.prim for eqn in all_equations(fx.make_jaxpr(from_jax(f))(*operands).jaxpr)]
         if name in _OTHER_PARAMETERS:
             assert any(type(prim) is type(sample.prim) for prim in prims)
         else:

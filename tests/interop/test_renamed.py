@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 
 from tests.comparison import assert_near
+from tests.subprocesses import run_python
 from tracefx.testing.tolerances import PROGRAM
 
 PROGRAM_OF_OPTIMIZERS = "tests.interop.optimizers"
 
 
 def _run_and_parse(*command: str) -> Any:
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", *command], capture_output=True, text=True, timeout=120, check=False
-    )
+    process = run_python("-W", "ignore", "-m", *command)
     assert process.returncode == 0, process.stderr[-3000:]
     return json.loads(process.stdout.splitlines()[-1])
 

@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_same
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.host_memory import aligned_empty
@@ -49,22 +50,13 @@ def address_of(x: Any) -> int:
     return address
 
 
-def assert_same_bytes(fx_array: fx.Array, jax_array: jax.Array) -> None:
-    assert (fx_array.shape, fx_array.dtype, fx_array.weak_type) == (
-        jax_array.shape,
-        jax_array.dtype,
-        jax_array.aval.weak_type,
-    )
-    assert fx_array.tobytes() == np.asarray(jax_array).tobytes()
-
-
 @pytest.mark.parametrize("dtype", NUMERIC_DTYPES, ids=dtypes.name)
 def test_all_dtypes_roundtrip(dtype: Any) -> None:
     fx_array = ones(dtype, 2, 3)
     jax_array = as_jax(fx_array)
-    assert_same_bytes(fx_array, jax_array)
+    assert_same(fx_array, jax_array)
     back = as_tracefx(jax_array)
-    assert_same_bytes(back, jax_array)
+    assert_same(back, jax_array)
     if dtype in BYTE_SIZED_DTYPES:
         assert address_of(jax_array) == address_of(fx_array) == address_of(back)
     assert as_jax(ones(dtype, 0, 2)).shape == as_tracefx(as_jax(ones(dtype, 0, 2))).shape == (0, 2)
@@ -95,15 +87,15 @@ def test_donation_in_jax_does_not_change_the_tracefx_array() -> None:
 
 @pytest.mark.parametrize("x", [1.5, 2, fnp.float32(3), np.ones((2, 2), np.float32)])
 def test_as_jax_of_numbers(x: Any) -> None:
-    assert_same_bytes(fnp.asarray(x), as_jax(x))
+    assert_same(fnp.asarray(x), as_jax(x))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "complex64", "float64"])
 def test_weak_types_roundtrip(dtype: str) -> None:
     weak = ConcreteArray(ShapedArray((2,), np.dtype(dtype), weak_type=True), np.ones(2, dtype))
     jax_array = as_jax(weak)
-    assert_same_bytes(weak, jax_array)
-    assert_same_bytes(as_tracefx(jax_array), jax_array)
+    assert_same(weak, jax_array)
+    assert_same(as_tracefx(jax_array), jax_array)
     assert type_from_jax(jax.typeof(jax_array)) == weak.aval
 
 

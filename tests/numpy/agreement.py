@@ -24,7 +24,6 @@ DTYPES: Final = (
     *("bool", "int8", "uint8", "int32", "uint32", "int64"),
     *("bfloat16", "float16", "float32", "float64", "complex64"),
 )
-NARROW: Final = frozenset({"bfloat16", "float16"})
 
 
 def numbers(dtype: str, shape: Sequence[int], seed: int = 0) -> npt.NDArray[Any]:

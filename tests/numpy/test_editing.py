@@ -13,8 +13,6 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 
-SIZES = st.integers(0, 5)
-
 
 @st.composite
 def insertions(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], Any, int | None]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_calls_agree
+from tests.errors import assert_errors
 from tests.numpy.agreement import both, check, f32, i32, numbers
 from tracefx.core.array import Array
 from tracefx.testing.strategies import index_expressions, shapes
@@ -189,18 +190,14 @@ def test_traced_masks_and_slice_bounds_raise() -> None:
 def test_invalid_arguments_of_take_raise() -> None:
     x = fnp.array(X)
     untyped: Any = fnp
-    with pytest.raises(TypeError, match="take: indices must be integers"):
-        fnp.take(x, 1.5)
-    with pytest.raises(ValueError, match="take: axis 3"):
-        fnp.take(x, 0, 3)
-    with pytest.raises(ValueError, match="mode"):
-        fnp.take(x, 0, mode="raise")
-    with pytest.raises(TypeError, match="take: a must be an array"):
-        untyped.take([1, 2], 0)
-    with pytest.raises(ValueError, match="equally many axes"):
-        fnp.take_along_axis(x, fnp.array([0]), 1)
-    with pytest.raises(IndexError, match="no elements"):
-        fnp.take(fnp.zeros((0,)), 0)
+    assert_errors(
+        (lambda: fnp.take(x, 1.5), TypeError, "take: indices must be integers"),
+        (lambda: fnp.take(x, 0, 3), ValueError, "take: axis 3"),
+        (lambda: fnp.take(x, 0, mode="raise"), ValueError, "mode"),
+        (lambda: untyped.take([1, 2], 0), TypeError, "take: a must be an array"),
+        (lambda: fnp.take_along_axis(x, fnp.array([0]), 1), ValueError, "equally many axes"),
+        (lambda: fnp.take(fnp.zeros((0,)), 0), IndexError, "no elements"),
+    )
 
 
 def test_index_may_contain_tracefx_arrays() -> None:

@@ -13,6 +13,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import JAX_TOLERANCE, assert_agree, assert_calls_agree, assert_same
+from tests.errors import assert_errors
 from tests.numpy.agreement import DTYPES, numbers
 
 REDUCTIONS: Final = ("sum", "prod", "max", "min", "mean", "var", "std", "all", "any", "count_nonzero", "ptp")
@@ -102,18 +103,14 @@ def test_invalid_arguments_raise_with_the_parameter_name(name: str) -> None:
 def test_invalid_where_and_initial_raise() -> None:
     x = fnp.ones((2, 3))
     untyped: Any = fnp
-    with pytest.raises(ValueError, match="where needs initial"):
-        fnp.max(x, where=x > 0)
-    with pytest.raises(TypeError, match="sum: where must be an array of bools"):
-        fnp.sum(x, where=x)
-    with pytest.raises(TypeError, match="sum: where must be an array"):
-        untyped.sum(x, where=[True, False, True])
-    with pytest.raises(ValueError, match="sum: initial must have no axes"):
-        fnp.sum(x, initial=fnp.ones(3))
-    with pytest.raises(TypeError, match="dtype"):
-        fnp.sum(x, dtype="nonsense")
-    with pytest.raises(ValueError, match="no elements"):
-        fnp.max(fnp.ones((0, 3)))
+    assert_errors(
+        (lambda: fnp.max(x, where=x > 0), ValueError, "where needs initial"),
+        (lambda: fnp.sum(x, where=x), TypeError, "sum: where must be an array of bools"),
+        (lambda: untyped.sum(x, where=[True, False, True]), TypeError, "sum: where must be an array"),
+        (lambda: fnp.sum(x, initial=fnp.ones(3)), ValueError, "sum: initial must have no axes"),
+        (lambda: fnp.sum(x, dtype="nonsense"), TypeError, "dtype"),
+        (lambda: fnp.max(fnp.ones((0, 3))), ValueError, "no elements"),
+    )
 
 
 # ------------------------------------------------------------------ cumulative sums, weighted means

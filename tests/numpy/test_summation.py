@@ -15,6 +15,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_calls_agree, assert_near
+from tests.errors import assert_errors
 from tests.numpy.agreement import both, check, f32, numbers
 
 # Subscripts with the shapes of the operands.
@@ -127,7 +128,7 @@ def test_einsum_chooses_small_intermediate_products() -> None:
 
 def test_invalid_arguments_of_einsum_raise() -> None:
     untyped_einsum: Any = fnp.einsum
-    cases: Any = (
+    assert_errors(
         (lambda: untyped_einsum(f32([1])), TypeError, "takes subscripts .a string such as"),
         (lambda: untyped_einsum(f32([1]), "i"), TypeError, "takes subscripts .a string such as"),
         (lambda: untyped_einsum(f32([1]), [0], f32([1])), TypeError, "takes subscripts .a string such as"),
@@ -145,9 +146,6 @@ def test_invalid_arguments_of_einsum_raise() -> None:
         (lambda: untyped_einsum("i1", f32([[1]])), ValueError, "must consist of letters"),
         (lambda: untyped_einsum("i,i", f32([1, 2, 3]), f32([1, 2])), ValueError, "'i' in 'i,i' has sizes 3 and 2"),
     )
-    for call, error, says in cases:
-        with pytest.raises(error, match=says):
-            call()
 
 
 NEAR: Final = f32([1, 1.00001, 1.1, np.nan, np.inf, -np.inf, 0, 1e-9])

@@ -18,6 +18,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_same
+from tests.errors import assert_errors
 from tracefx.testing.tolerances import ELEMENTARY
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -86,9 +87,8 @@ def untyped(x: object) -> Any:
     return x
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_invalid_arguments_of_ufunc_methods_raise() -> None:
+    assert_errors(
         (lambda: fnp.add.at(X, 0, 1), NotImplementedError, "arrays are immutable; pass inplace=False"),
         (lambda: fnp.add.at(X, 0, inplace=False), TypeError, "add takes 2 arrays, so b must be given"),
         (lambda: fnp.maximum.reduce(X, where=MASK), ValueError, "has no identity, so where needs initial"),
@@ -100,13 +100,7 @@ def untyped(x: object) -> Any:
         (lambda: fnp.frompyfunc(abs, 1, 1).reduce(X), ValueError, "needs a function with two operands and one result"),
         (lambda: fnp.frompyfunc(divmod, 2, 2).outer(X, X), ValueError, "gives 2"),
         (lambda: fnp.frompyfunc(abs, 1, 1)(X, X), TypeError, "takes 1 arrays, got 2"),
-    ],
-)
-def test_invalid_arguments_of_ufunc_methods_raise(
-    call: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        call()
+    )
 
 
 def test_frompyfunc_results_compare_by_their_arguments() -> None:

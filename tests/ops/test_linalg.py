@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +16,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.subprocesses import output_of
 from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg
 from tracefx.testing.tolerances import FINITE_DIFFERENCES, PROGRAM
@@ -276,11 +274,7 @@ def test_compilation_cache_of_lapack_programs(tmp_path: Path) -> None:
             f = fx.jit(lambda k, y: linalg.triangular_solve(linalg.cholesky(k), y, left_side=True, lower=True))
             print(f(np.array({K.tolist()}, np.float32), np.array({Y.tolist()}, np.float32)).tolist())
     """
-    processes = [
-        subprocess.run([sys.executable, "-c", textwrap.dedent(text), which], capture_output=True, text=True, check=True)
-        for which in ("first", "second")
-    ]
-    assert processes[0].stdout == processes[1].stdout == "[[0.5], [1.25]]\n"
+    assert output_of(text, "first") == output_of(text, "second") == "[[0.5], [1.25]]\n"
     assert list(tmp_path.rglob("*"))
 
 

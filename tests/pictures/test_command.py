@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import webbrowser
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tracefx
+from tests.subprocesses import run_python
 from tracefx.command import main
 
 PROGRAM = """
@@ -141,8 +140,6 @@ def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_command_as_python_module(folder: Path) -> None:
-    command_line = [sys.executable, "-m", "tracefx", "show", "shown_here:Model.call", "f32[2]", "-o", "y.html"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(tracefx.__file__).parents[1])}
-    process = subprocess.run(command_line, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+    process = run_python("-m", "tracefx", "show", "shown_here:Model.call", "f32[2]", "-o", "y.html", cwd=folder)
     assert (process.returncode, process.stdout) == (0, "y.html\n"), process.stderr
     assert (folder / "y.html").exists()

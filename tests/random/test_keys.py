@@ -17,6 +17,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near, host_of
+from tests.errors import assert_errors
 from tracefx import lax, random
 from tracefx.core.array import Array
 from tracefx.core.values import as_value, to_numpy
@@ -215,9 +216,8 @@ def test_arithmetic_and_conversion_of_keys_raise(name: str) -> None:
         UNSUPPORTED[name](KEYS)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_invalid_arguments_raise() -> None:
+    assert_errors(
         (lambda: random.key(1.5), TypeError, "single integer as the seed, got f32"),
         (lambda: random.key(fnp.arange(2)), TypeError, "for several keys use tracefx.vmap"),
         (lambda: random.key(random.key(0)), TypeError, "got a key"),
@@ -232,11 +232,7 @@ def test_arithmetic_and_conversion_of_keys_raise(name: str) -> None:
         (lambda: random.uniform(random.key(0), (2,), int), ValueError, "must be a float dtype, got int32"),
         (lambda: random.gamma(random.key(0), fnp.ones(3), (2,)), ValueError, "don't broadcast to shape"),
         (lambda: random.choice(random.key(0), 3, (4,), replace=False), ValueError, "4 elements can't be drawn from 3"),
-    ],
-)
-def test_invalid_arguments_raise(call: Callable[[], Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        call()
+    )
 
 
 def test_derivatives_of_gamma_match_jax() -> None:

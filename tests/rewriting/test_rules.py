@@ -51,9 +51,9 @@ bitwise_with_constant: a:bool[]. let b:bool[] = xor a False:bool[] in (b,) => a:
 idempotent_binary: a:f32[]. let b:f32[] = max a a in (b,) => a:f32[]. let in (a,)
 reassociate_integer_constants: a:i8[]. let b:i8[] = mul a 100:i8[]; c:i8[] = mul 3:i8[] b in (c,)
     => a:i8[]. let b:i8[] = mul a 44:i8[] in (b,)
-cancel_double_negation: a:c64[]. let b:c64[] = neg a; c:c64[] = neg b in (c,) => a:c64[]. let in (a,)
-cancel_double_not: a:i32[]. let b:i32[] = not a; c:i32[] = not b in (c,) => a:i32[]. let in (a,)
-cancel_double_conjugate: a:c64[]. let b:c64[] = conj[input_dtype=complex64] a;
+cancel_involution: a:c64[]. let b:c64[] = neg a; c:c64[] = neg b in (c,) => a:c64[]. let in (a,)
+cancel_involution: a:i32[]. let b:i32[] = not a; c:i32[] = not b in (c,) => a:i32[]. let in (a,)
+cancel_involution: a:c64[]. let b:c64[] = conj[input_dtype=complex64] a;
     c:c64[] = conj[input_dtype=complex64] b in (c,) => a:c64[]. let in (a,)
 real_imag_of_complex: a:f32[] b:f32[]. let c:c64[] = complex a b; d:f32[] = imag c; e:f32[] = real c in (d, e)
     => a:f32[] b:f32[]. let in (b, a)

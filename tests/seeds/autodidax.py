@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.jaxprs import all_equations
 from tracefx.extend import (
     Handler,
     HasSubjaxprs,
@@ -79,12 +80,4 @@ def first_order(prim: Primitive) -> list[Primitive]:
 
 def print_and_parse(jaxpr: Jaxpr) -> Jaxpr:
     """Prints and parses a jaxpr."""
-    return parse_jaxpr(str(jaxpr), {prim.name: type(prim) for prim in all_primitives(jaxpr)})
-
-
-def all_primitives(jaxpr: Jaxpr) -> Iterator[Primitive]:
-    for eqn in jaxpr.eqns:
-        yield eqn.prim
-        if isinstance(eqn.prim, HasSubjaxprs):
-            for body in eqn.prim.jaxprs():
-                yield from all_primitives(body)
+    return parse_jaxpr(str(jaxpr), {eqn.prim.name: type(eqn.prim) for eqn in all_equations(jaxpr)})

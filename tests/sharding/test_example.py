@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ from demo.parallel.__main__ import main
 from demo.parallel.model import Sizes, loss
 from demo.parallel.training import by_hand, new_state, step_of, train
 from tests.comparison import assert_near
+from tests.subprocesses import run_python
 from tracefx.testing.tolerances import DERIVATIVE
 
 SMALL = Sizes(blocks=2, heads=2, head=4, hidden=16, context=8)
@@ -60,11 +59,7 @@ def test_losses_in_two_processes_match_one_process(
     monkeypatch.setenv("XLA_FLAGS", " ".join(flags))  # the program adds its own flags
     main(["--steps", "2", "--alone"])
     expected = losses(capsys.readouterr().out)
-    command = [sys.executable, "-m", "demo.parallel", "--steps", "2", "--processes", "2", "--by-hand"]
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src"), "XLA_FLAGS": " ".join(flags)}
-    run = subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    run = run_python("-m", "demo.parallel", "--steps", "2", "--processes", "2", "--by-hand", cwd=PROJECT)
     assert run.returncode == 0, run.stderr
     actual = losses(run.stdout)
     assert len(expected) == len(actual) == 3

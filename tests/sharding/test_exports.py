@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +19,7 @@ from tests.comparison import assert_near, assert_same
 from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
+from tests.subprocesses import output_of
 from tracefx import P
 from tracefx.testing.tolerances import SUMMED
 from tracefx.xla.runtime import read_portable
@@ -204,8 +202,4 @@ except fx.errors.ParseError as error:
 def test_load_with_too_few_devices_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "function"
     path.write_bytes(fx.export(shard_mapped(TRACEFX))(X).serialize())
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    process = subprocess.run(
-        [sys.executable, "-c", ONE_DEVICE, str(path)], stdout=subprocess.PIPE, text=True, env=environment, check=True
-    )
-    assert "the mesh is of 8 devices, but there are 1" in process.stdout
+    assert "the mesh is of 8 devices, but there are 1" in output_of(ONE_DEVICE, path, XLA_FLAGS=None)

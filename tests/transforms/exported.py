@@ -49,12 +49,3 @@ X: Final = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
 
 def exported() -> fx.Exported[..., dict[str, Any]]:
     return fx.export(model)(PARAMS, fx.ShapeDtypeStruct((4, 3), "float32"), scale=2.0)
-
-
-def same(got: object, want: object) -> None:
-    """Asserts equal tree structures, dtypes and bits."""
-    a, b = fx.tree.leaves(got), fx.tree.leaves(want)
-    assert fx.tree.structure(got) == fx.tree.structure(want)
-    for x, y in zip(a, b, strict=True):
-        assert (x.aval if isinstance(x, fx.Array) else x) == (y.aval if isinstance(y, fx.Array) else y)
-        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))

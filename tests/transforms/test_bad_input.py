@@ -33,10 +33,6 @@ class Bad:
     after: bool = False
 
 
-def total(f: Any) -> Any:
-    return lambda *args, **kwargs: fnp.sum(f(*args, **kwargs))
-
-
 NOT_FUNCTIONS: Final[dict[str, Callable[[Any], object]]] = {
     "grad": lambda x: fx.grad(x),
     "value_and_grad": lambda x: fx.value_and_grad(x),

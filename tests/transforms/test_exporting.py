@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import pickle
 import re
-import subprocess
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +18,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near, assert_same
 from tests.core.programs import Scale
+from tests.subprocesses import output_of, run_python
 from tests.transforms.exported import PARAMS, Pair, Scaled, X, exported, model
 from tracefx import handlers
 from tracefx.core.array import ArrayLike
@@ -28,9 +26,6 @@ from tracefx.errors import SerializationError
 from tracefx.programs import deserialize
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import runtime
-
-ROOT: Final = Path(__file__).parent.parent.parent
-
 
 # ------------------------------------------------------------------ serialize and load
 
@@ -229,9 +224,6 @@ def test_callbacks_cannot_be_exported() -> None:
         fx.export(fx.jit(lambda x: fx.pure_callback(np.sin, x, x)))(X)
 
 
-KEPT: Final = fx.checkpoint_policies.dots_saveable
-
-
 @fx.custom_jvp
 def with_custom_jvp(x: fx.Array) -> fx.Array:
     return fnp.sin(x)
@@ -353,20 +345,11 @@ print("jax" in sys.modules)
 """
 
 
-def run_in_subprocess(script: str, *args: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": "7"}
-    return subprocess.run(
-        [sys.executable, "-c", script, *args], env=environ, capture_output=True, text=True, check=False
-    )
-
-
 def test_exported_function_runs_in_another_process(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(exported().serialize())
     np.savez(tmp_path / "args.npz", b=np.asarray(PARAMS["b"]), x=X)
     files = [str(tmp_path / name) for name in ("model", "args.npz", "out.npz")]
-    process = run_in_subprocess(LOAD_AND_CALL.replace("REGISTER", ""), *files)
-    assert process.returncode == 0, process.stderr
-    assert process.stdout == "False\n"
+    assert output_of(LOAD_AND_CALL.replace("REGISTER", ""), *files) == "False\n"
     out, want = np.load(tmp_path / "out.npz"), model(PARAMS, X, scale=2.0)
     np.testing.assert_array_equal(out["h"], want["h"])
     np.testing.assert_array_equal(out["total"], want["rest"][0])
@@ -385,7 +368,7 @@ def test_unregistered_node_classes_raise(tmp_path: Path) -> None:
         (Pair(1.0, 2.0), r"there is no named tuple .*exported.Pair here: import the module that defines it"),
     ):
         path.write_bytes(fx.export(fx.jit(lambda x: x))(tree).serialize())
-        process = run_in_subprocess(script, str(path))
+        process = run_python("-c", script, path)
         assert process.returncode == 1
         assert "ParseError: an exported function, byte " in process.stderr
         assert re.search(message, process.stderr)
@@ -398,4 +381,4 @@ def test_serialized_bytes_are_the_same_in_every_process(tmp_path: Path) -> None:
         "print(f.serialize().hex())"
     )
     expected = fx.export(fx.jit(lambda x: {"a": fnp.sin(x), "b": x}))(fx.ShapeDtypeStruct((3,), "float32"))
-    assert run_in_subprocess(script).stdout == expected.serialize().hex() + "\n"
+    assert output_of(script, PYTHONHASHSEED="7") == expected.serialize().hex() + "\n"

@@ -5,10 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +14,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.subprocesses import output_of
 from tracefx.core.handler import ROOT, Eval, NamedAxis
 from tracefx.core.values import as_value
 from tracefx.interpreters.batch import Batch
@@ -24,8 +22,6 @@ from tracefx.interpreters.jvp import JVP
 from tracefx.pytrees import trees
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.transforms.jit import Jitted
-
-SOURCE = Path(fx.__file__).parent.parent
 
 
 class Weights(NamedTuple):
@@ -234,23 +230,11 @@ def test_pickled_and_copied_transforms_are_equal(transform: fx.Transform) -> Non
         assert hash(duplicate) == hash(transform)
 
 
-def in_a_new_process(program: str, pickled: bytes) -> str:
-    """Returns the output of a new Python process that gets `pickled` on standard input."""
-    run = subprocess.run(
-        [sys.executable, "-c", f"import sys\nsys.path.insert(0, {str(SOURCE)!r})\n{program}"],
-        input=pickled,
-        capture_output=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr.decode()
-    return run.stdout.decode().strip()
-
-
 def test_pipeline_is_unpickled_in_a_new_process() -> None:
     pipeline = fx.Jit() @ fx.Vmap(in_axes=({"w": None, "b": 0}, 0), axis_name="i") @ fx.Grad(argnums=1)
     program = """
 import pickle
-p, f = pickle.load(sys.stdin.buffer)
+p, f = pickle.loads(bytes.fromhex(input()))
 import numpy as np
 import tracefx as fx
 assert p == fx.Jit() @ fx.Vmap(in_axes=({"b": 0, "w": None}, 0), axis_name="i") @ fx.Grad(1)
@@ -259,7 +243,8 @@ one = np.float32(1)
 print(p(lambda d, x: d["w"] * d["b"] * x * x)({"w": 2 * one, "b": np.array([1, 2], "f")}, np.array([3, 4], "f")))
 print(f(np.array([1, 4], "f")))
 """
-    assert in_a_new_process(program, pickle.dumps((pipeline, fx.jit(fnp.sqrt)))) == "[12. 32.]\n[1. 2.]"
+    pickled = pickle.dumps((pipeline, fx.jit(fnp.sqrt))).hex()
+    assert output_of(program, input=pickled) == "[12. 32.]\n[1. 2.]\n"
 
 
 def test_decorated_function_is_pickled_by_reference() -> None:

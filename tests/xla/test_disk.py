@@ -23,6 +23,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Printing
+from tests.errors import assert_errors
 from tests.xla.caching import SPY, files, in_new_process, log_builds
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import CompilationCache, as_compilation_cache
@@ -149,17 +150,12 @@ def test_enabled_by_an_argument(tmp_path: Path, compile_log: list[str]) -> None:
     assert all("sine" in text for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_invalid_cache_arguments() -> None:
+    assert_errors(
         (lambda: fx.compilation_cache(3), TypeError, "path of a directory, got 3 of type int"),  # type: ignore[arg-type]  # deliberately wrong
         (lambda: fx.compilation_cache("x", max_bytes=-1), ValueError, "number of bytes for max_bytes, got -1"),
         (lambda: fx.compilation_cache("x", max_bytes=True), ValueError, "number of bytes for max_bytes, got True"),
-    ],
-)
-def test_invalid_cache_arguments(call: Callable[[], object], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        call()
+    )
 
 
 def test_cache_key_components(monkeypatch: pytest.MonkeyPatch) -> None:

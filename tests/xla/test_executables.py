@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.errors import assert_errors
+from tests.subprocesses import refusing, run_python
 from tests.xla.samples import address, compiled, doubling, same
 from tracefx.core.host_memory import aligned_empty
 from tracefx.xla import runtime
@@ -274,26 +272,7 @@ def test_eight_threads_build_and_compile(device: Device) -> None:
 
 def run_without_jax(code: str, **environment: str) -> str:
     """Runs code in a new process in which importing jax raises, and returns what it prints."""
-    refuse = """
-        import sys
-        class RefuseJax:
-            def find_spec(self, name, path=None, target=None):
-                if name == "jax" or name.startswith("jax."):
-                    tried.append(name)
-                    raise ImportError(name)
-        tried = []
-        sys.meta_path.insert(0, RefuseJax())
-    """
-    source = textwrap.dedent(refuse) + textwrap.dedent(code)
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", refusing({"jax"}) + textwrap.dedent(code), **environment)
     return done.stdout + done.stderr
 
 

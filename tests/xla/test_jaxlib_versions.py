@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import textwrap
 import tomllib
@@ -14,21 +13,11 @@ from typing import Final
 
 import pytest
 
+from tests.subprocesses import output_of
 from tests.versions import JAXLIB
 from tracefx import jaxlib_support
 
 ROOT: Final = Path(__file__).parents[2]
-
-
-def run_python(code: str, *, before: Path | None = None, **variables: str) -> str:
-    """Runs Python code in a new process and returns its output. The folder `before` precedes others in `sys.path`."""
-    path = [*([str(before)] if before else []), str(ROOT / "src"), str(ROOT)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_package_metadata_matches_the_accepted_versions() -> None:
@@ -89,7 +78,8 @@ def test_unsupported_jaxlib_raises_at_first_use(case: str, tmp_path: Path) -> No
     (tmp_path / "jaxlib").mkdir()
     for name, text in files.items():
         (tmp_path / "jaxlib" / f"{name}.py").write_text(text)
-    output = run_python(TWICE, before=tmp_path, CACHE=str(tmp_path / "cache"))
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    output = output_of(TWICE, CACHE=str(tmp_path / "cache"), PYTHONPATH=path)
     assert re.fullmatch(message + NEEDED, output), output
 
 
@@ -107,13 +97,13 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutJaxlib
 
 
 def test_missing_jaxlib_raises(tmp_path: Path) -> None:
-    output = run_python(MISSING + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
+    output = output_of(MISSING + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
     assert re.fullmatch("jaxlib is not installed" + NEEDED, output), output
 
 
 def test_jaxlib_without_required_names_raises(tmp_path: Path) -> None:
     missing = "import jaxlib._jax; del jaxlib._jax.batched_device_put\n"
-    output = run_python(missing + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
+    output = output_of(missing + textwrap.dedent(TWICE), CACHE=str(tmp_path / "cache"))
     incomplete = r"the installed jaxlib \S+ is incomplete \(.*no attribute 'batched_device_put'\)"
     assert re.fullmatch(incomplete + NEEDED, output), output
 
@@ -150,4 +140,4 @@ def theirs():
 def test_sharded_programs_of_tracefx_and_jax_in_one_process(order: str) -> None:
     flags = "--xla_force_host_platform_device_count=8"
     calls = order.replace("; ", "\n")
-    assert run_python(f"{OURS}\n{THEIRS}\n{calls}\nprint('done')", XLA_FLAGS=flags) == "done\n"
+    assert output_of(f"{OURS}\n{THEIRS}\n{calls}\nprint('done')", XLA_FLAGS=flags) == "done\n"

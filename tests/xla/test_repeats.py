@@ -13,7 +13,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import SUMMED, assert_same
 from tests.repeats.programs import deep_network
-from tests.subprocesses import run_python
+from tests.subprocesses import output_of
 from tracefx.core.settings import REPEATS, parse_repeats
 from tracefx.repeats import sharing
 from tracefx.xla import lower, runtime
@@ -84,7 +84,7 @@ def test_setting_and_argument() -> None:
 
 def test_environment_variable() -> None:
     code = "import tracefx as fx; from tracefx.core.settings import REPEATS; print(REPEATS.value)"
-    assert run_python(code, TRACEFX_REPEATS="inline").strip() == "inline"
+    assert output_of(code, TRACEFX_REPEATS="inline").strip() == "inline"
 
 
 def test_an_option_without_effect_turns_sharing_off(monkeypatch: pytest.MonkeyPatch) -> None:

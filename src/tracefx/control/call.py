@@ -16,6 +16,7 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     MappedAxis,
     Primitive,
@@ -107,9 +108,7 @@ class CallPrimitive(
         ]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         derived = batch_jaxpr(self.jaxpr, axis, tuple(dims))
         return bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *args), derived.out_dims
 

@@ -21,7 +21,14 @@ from tracefx.core.equality import StrictlyEqual
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import (
+    BatchDims,
+    MappedAxis,
+    Primitive,
+    Tangent,
+    UndefinedPrimal,
+    Zero,
+)
 from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
@@ -35,8 +42,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 FlatFunction: TypeAlias = Callable[..., Sequence[Value]]
 """A function from values to a sequence of values."""
-BatchDims: TypeAlias = Sequence[int | None]
-"""The batch axis of each value, or `None` for a value that is not batched."""
 
 # ------------------------------------------------------------------ derived functions with equality
 

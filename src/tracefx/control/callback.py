@@ -25,6 +25,7 @@ from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.host_memory import aligned_empty, read_only_copy
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     MappedAxis,
     Primitive,
@@ -222,15 +223,13 @@ class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
         return ConcreteArray(aval, np.asarray(x.numpy()[index]))
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         each = CallbackBatch(axis.size, tuple([d is not None for d in dims]))
         outs = bind(evolve(self, batches=(*self.batches, each)), *move_batch_axes_first(args, dims))
         return outs, [0] * len(outs)
 
 
-def move_batch_axes_first(args: Sequence[Value], dims: Sequence[int | None]) -> list[Value]:
+def move_batch_axes_first(args: Sequence[Value], dims: BatchDims) -> list[Value]:
     """Returns the operands with their batch axes, if any, first."""
     return [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
 
@@ -273,9 +272,7 @@ class PureCallback(ValueCallback):
     vmap_method: VmapMethod | None = None
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         method = self.vmap_method
         if method is None:
             raise NotImplementedError(
@@ -311,9 +308,7 @@ class IOCallback(ValueCallback):
         return frozenset({IOEffect(self.ordered)})
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         if self.ordered:
             raise ValueError(
                 f"vmap of io_callback of {callable_name(self.callback.function)}: the elements of a batch have no "

@@ -15,7 +15,7 @@ from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Recorder, Tangent
+from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, unzip_jaxpr
 from tracefx.interpreters.stage import stage
@@ -72,9 +72,7 @@ class CheckpointName(Identity, Primitive, Differentiable, Batchable):
         return bind(self, *primals), tangents
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *args), dims
 
 

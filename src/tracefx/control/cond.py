@@ -45,7 +45,7 @@ from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
+from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, to_numpy
 from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import (
@@ -183,9 +183,7 @@ class Cond(ControlFlowPrimitive, Rematerializable):
     # -------------------------------------------------------------- batching
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         (index, *operands), (index_dim, *operand_dims) = args, dims
         if index_dim is not None:
             return self._batch_all(axis, index, index_dim, operands, tuple(operand_dims))
@@ -202,7 +200,7 @@ class Cond(ControlFlowPrimitive, Rematerializable):
 
     def _batch_all(
         self, axis: MappedAxis, index: Value, index_dim: int, operands: Sequence[Value], dims: tuple[int | None, ...]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    ) -> tuple[Sequence[Value], BatchDims]:
         """Batches a `cond` whose index is batched: computes all branches, selects the results per batch element."""
         effects = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
         if effects:

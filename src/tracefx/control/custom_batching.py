@@ -39,7 +39,7 @@ from tracefx.core.dtypes import is_inexact
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr
@@ -79,8 +79,8 @@ class CustomVmapCall(CustomRuleCall):
 
     @override
     def batch_callables(
-        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        self, mapper: BatchRunner, args: Sequence[Value], dims: BatchDims
+    ) -> tuple[Sequence[Value], BatchDims]:
         if any(d is not None for d in dims):
             return _apply_batch_rule(self.rule, mapper.axis, args, dims)
         out = OutDims(self.label, mapper.axis, False)
@@ -142,9 +142,7 @@ class CustomVmap(CustomRuleProgram):
         return merge_masked(mask, in_cts, [None] * len(known))
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return _apply_batch_rule(self.rule, axis, args, dims)
 
 
@@ -153,8 +151,8 @@ def _inexact_mask(outs: Sequence[Value]) -> Mask:
 
 
 def _apply_batch_rule(
-    rule: BatchRule, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-) -> tuple[Sequence[Value], Sequence[int | None]]:
+    rule: BatchRule, axis: MappedAxis, args: Sequence[Value], dims: BatchDims
+) -> tuple[Sequence[Value], BatchDims]:
     fronted = [x if d is None else batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
     outs, batched = rule(axis, tuple([d is not None for d in dims]), fronted)
     return outs, [0 if b else None for b in batched]

@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from tracefx.control.callables import (
     EMPTY_CLOSURE,
-    BatchDims,
     JVPRule,
     OutDims,
     batch_jvp_rule,
@@ -26,7 +25,7 @@ from tracefx.core.callables import BatchRunner
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import Tangent
+from tracefx.core.primitive import BatchDims, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
 

@@ -10,7 +10,6 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.callables import (
-    BatchDims,
     FlatFunction,
     OutDims,
     batch_function,
@@ -32,6 +31,7 @@ from tracefx.core.handler import ROOT, Handler, bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     Expandable,
     MappedAxis,
@@ -178,8 +178,8 @@ class CustomDerivativeCall(CustomRuleCall):
 
     @override
     def batch_callables(
-        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        self, mapper: BatchRunner, args: Sequence[Value], dims: BatchDims
+    ) -> tuple[Sequence[Value], BatchDims]:
         out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
         prim = evolve(self, fun=batch_function(mapper, self.fun, dims, out)).batch_rule(mapper, dims, out)
         outs = bind(prim, *args)
@@ -212,9 +212,7 @@ class CustomDerivativeProgram(CustomRuleProgram, Prunable, HasJaxParams):
         return evolve(prim, jaxpr=jaxpr), (True,) * len(jaxpr.invars), used_outs
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
         derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
         prim = self.batch_rule(Batch(ROOT, axis), dims, OutDims(self.label, axis, derived.out_dims))

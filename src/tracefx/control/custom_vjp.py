@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from tracefx.control.callables import (
     EMPTY_CLOSURE,
-    BatchDims,
     ClosureScope,
     FlatFunction,
     OutDims,
@@ -45,6 +44,7 @@ from tracefx.core.handler import CURRENT, Handler, Tracer, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import (
+    BatchDims,
     Differentiable,
     Expandable,
     MappedAxis,
@@ -518,8 +518,8 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
     @override
     def batch_callables(
-        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        self, mapper: BatchRunner, args: Sequence[Value], dims: BatchDims
+    ) -> tuple[Sequence[Value], BatchDims]:
         n, size = self.residuals, mapper.axis.size
         remaining = iter(dims[n:])
         in_dims = [next(remaining) if m else None for m in self.in_nonzero]

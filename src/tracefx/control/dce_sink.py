@@ -11,7 +11,7 @@ from typing_extensions import override
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import DebugEffect, Effects
 from tracefx.core.handler import bind
-from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent
+from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.pytrees import trees
@@ -46,9 +46,7 @@ class DceSink(Primitive, Differentiable, Batchable, Lowerable):
         return bind(self, *primals), ()
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *args), ()
 
     @override

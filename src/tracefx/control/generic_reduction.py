@@ -21,7 +21,7 @@ from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
-from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.interpreters.stage import stage
@@ -122,9 +122,7 @@ class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batc
         return [as_array(x) for x in eval_jaxpr(derived.jaxpr, (), [*derived.consts, *consts, *pairs])]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         n = len(args) // 2
         if all(dim is None for dim in dims[n:]):
             arrays = [batch_first(x, dim, axis) for x, dim in zip(args[:n], dims, strict=False)]

@@ -27,7 +27,7 @@ from tracefx.core.body_transform import BodyInterpreter, BodyName, TransformedBo
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
@@ -173,9 +173,7 @@ class LinearSolve(ControlFlowPrimitive):
     # -------------------------------------------------------------- batching
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         n = self.num_consts
         op, extra, batched, out_dims = self._batch(axis, tuple(dims))
         sides = zip(args[n:], dims[n:], batched, strict=True)

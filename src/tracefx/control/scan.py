@@ -42,7 +42,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
+from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
@@ -228,9 +228,7 @@ class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
     # -------------------------------------------------------------- batching
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         consts, carry, arrays = self.split_operands(args)
         const_dims, carry_dims, array_dims = self.split_operands(dims)
         # The first axis of an array is the axis of steps; a batch axis there moves behind it.

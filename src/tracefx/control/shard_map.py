@@ -25,7 +25,7 @@ from tracefx.core.effects import Effects, NamedAxisEffect, any_ordered
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.errors import MissingRuleError
@@ -263,9 +263,7 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         ]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         along: PartitionEntry = axis.spmd_name
         count = self._batch_shards(entry_axis_names(along), axis.size)
         if count > 1 and axis.name is not None and NamedAxisEffect(axis.name) in self.jaxpr.effects:

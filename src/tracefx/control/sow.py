@@ -23,6 +23,7 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     Expandable,
     MappedAxis,
@@ -104,9 +105,7 @@ class Plantable(Identity, _Labelled, Expandable, Differentiable, Transposable, B
         return tangents if isinstance(tangent, Zero) else bind(evolve(self, derivative=True), tangent)
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *_move_batch_axes_first(args, dims)), [None if d is None else 0 for d in dims]
 
 
@@ -140,9 +139,7 @@ class Sow(_Labelled, Differentiable, Batchable, Lowerable):
         return bind(self, *primals), ()
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *_move_batch_axes_first(args, dims)), ()
 
     @override
@@ -150,7 +147,7 @@ class Sow(_Labelled, Differentiable, Batchable, Lowerable):
         return ()
 
 
-def _move_batch_axes_first(args: Sequence[Value], dims: Sequence[int | None]) -> list[Value]:
+def _move_batch_axes_first(args: Sequence[Value], dims: BatchDims) -> list[Value]:
     return [move_axis(x, d, 0) if d else x for x, d in zip(args, dims, strict=True)]
 
 

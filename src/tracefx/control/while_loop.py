@@ -41,7 +41,7 @@ from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
+from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
@@ -302,9 +302,7 @@ class While(ControlFlowPrimitive):
     # -------------------------------------------------------------- batching
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         plan = self._batch(axis, tuple(dims))
         (cond_consts, body_consts, carry), (_, _, carry_dims) = self.split_operands(args), self.split_operands(dims)
         carry = [batch_first(x, d, axis) if b else x for x, d, b in zip(carry, carry_dims, plan.carry, strict=True)]

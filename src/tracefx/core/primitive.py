@@ -95,6 +95,10 @@ class MappedAxis:
     """The mesh axes that sharding annotations inside the batched function get for this axis."""
 
 
+BatchDims: TypeAlias = Sequence[int | None]
+"""The position of the batch axis of each value; `None` if it is not batched."""
+
+
 class Recorder(Protocol):
     """The interface of partial evaluation that a primitive's `partial_eval` rule calls."""
 
@@ -368,9 +372,7 @@ class Batchable:
     __slots__ = ()
 
     @abstractmethod
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         """Applies the primitive to batched operands.
 
         Args:

@@ -12,22 +12,19 @@ from typing import Any, ClassVar, Concatenate, Final, Never, ParamSpec, TypeAlia
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.custom_rules import CustomRuleProgram
-from tracefx.control.scan import Scan
-from tracefx.control.sow import Plantable, Sow, SowMode, sown_names
+from tracefx.control.sow import Plantable, Sow, SowMode
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import CURRENT, bind, bind1
+from tracefx.core.handler import bind, bind1
 from tracefx.core.promotion import promote
 from tracefx.core.values import Value
 from tracefx.extend import SourceLocation, here
+from tracefx.handlers.replacement import Replacement, ReplacingHandler
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule
-from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.structural import constant_like_aval, convert_value
 from tracefx.pytrees import trees
-from tracefx.pytrees.trees import keystr
 from tracefx.transforms.arguments import flatten_values, require_callable, to_arrays
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.transform import SameArguments, Transform, TransformOf
@@ -303,9 +300,9 @@ class _PlantTransform(Transform):
             replacements = {}
             for name, value in values.items():
                 leaves, tree = flatten_values(value, f"{self.title}: the value {name!r}")
-                replacements[name] = _PlantedValue(tuple(leaves), tree)
+                replacements[name] = Replacement(tuple(leaves), tree)
             sown = set[str]()
-            planter = _Planter(self.title, self.adds, self.tag, replacements, sown.add)
+            planter = _Planter(self.title, self.tag, replacements, sown.add, self.adds)
             with planter.running():
                 out = fun(*args, **kwargs)
             planter.require_all_used(sown)
@@ -333,33 +330,13 @@ class Perturb(_PlantTransform):
 
 
 @final
-@frozen(eq=False)
-class _PlantedValue:
-    """A replacement value; `sliced` counts the leading axes that enclosing scans have already sliced."""
-
-    leaves: tuple[Value, ...]
-    tree: trees.TreeDef
-    sliced: int = 0
-
-    def path(self, i: int) -> str:
-        return keystr(trees.flatten_with_path(self.tree.unflatten(range(len(self.leaves))))[0][i][0])
-
-    def slice_once_more(self, leaves: Sequence[Value]) -> _PlantedValue:
-        return _PlantedValue(tuple(leaves), self.tree, self.sliced + 1)
-
-
-@final
-class _Planter(Interpreter[Never, None], eq=False):
+class _Planter(ReplacingHandler, eq=False):
     """Replaces the values that are sown with one tag, or adds to them."""
 
-    title: str
     adds: bool
-    tag: str
-    given: Mapping[str, _PlantedValue]
-    record_name: Callable[[str], None]
-    """Called with each name that is sown with the tag."""
 
-    has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
+    named = "sown"
+    noun = "replacement"
 
     @rule(Plantable)
     def plant_rule(self, op: Plantable, x: Value) -> Sequence[Value]:
@@ -390,7 +367,7 @@ class _Planter(Interpreter[Never, None], eq=False):
                 self.require_structure(op, self.given[op.label])
         return bind(op, *operands)
 
-    def require_structure(self, op: Plantable | Sow, replacement: _PlantedValue) -> None:
+    def require_structure(self, op: Plantable | Sow, replacement: Replacement) -> None:
         tree = trees.leaf() if op.tree is None else op.tree
         if replacement.tree != tree:
             raise TypeError(
@@ -398,7 +375,7 @@ class _Planter(Interpreter[Never, None], eq=False):
                 f"is sown at {here()} is {trees.show_structure(tree)}"
             )
 
-    def cast_leaf(self, leaf: Value, aval: ShapedArray, replacement: _PlantedValue, i: int, name: str) -> Value:
+    def cast_leaf(self, leaf: Value, aval: ShapedArray, replacement: Replacement, i: int, name: str) -> Value:
         """Returns a replacement leaf converted to the dtype and weak type of the sown value."""
         if leaf.aval == aval:
             return leaf
@@ -412,46 +389,6 @@ class _Planter(Interpreter[Never, None], eq=False):
                 f"sown at {here()} is {aval}"
             )
         return convert_value(leaf, aval.dtype, aval.weak_type)
-
-    @rule(Scan)
-    def scan_rule(self, op: Scan, *operands: Value) -> Sequence[Value]:
-        """Passes each iteration of a scan its slices of the replacement values."""
-        names = [name for name in sown_names(op.jaxpr, self.tag) if name in self.given]
-        if not names:
-            return op.transform_bodies(self, operands)
-        replacements = [self.given[name] for name in names]
-        for name, each in zip(names, replacements, strict=True):
-            for i, leaf in enumerate(each.leaves):
-                if not leaf.aval.ndim or leaf.aval.shape[0] != op.length:
-                    raise TypeError(
-                        f"{self.title}: {name!r} is sown at {here()} in a scan of "
-                        f"{op.length} steps, so its replacement must have {op.length} elements along axis "
-                        f"{each.sliced}, one for each step, but the value {name!r}{each.path(i)} has the shape "
-                        f"{leaf.aval.shape}{' in one step of the scan around it' if each.sliced else ''}"
-                    )
-        leaves = [leaf for each in replacements for leaf in each.leaves]
-        n = len(operands)
-
-        def run(*xs: Value) -> Sequence[Value]:
-            slices = iter(xs[n:])
-            inside = {
-                name: g.slice_once_more([next(slices) for _ in g.leaves])
-                for name, g in zip(names, replacements, strict=True)
-            }
-            return evolve(self, given=inside).start(CURRENT.get()).interpret(op.jaxpr, xs[:n])
-
-        jaxpr, consts = stage(
-            run, [*op.jaxpr.in_avals, *[leaf.aval.without_axis(0) for leaf in leaves]], self.inner, title=self.title
-        )
-        inner = evolve(op, jaxpr=jaxpr.closed(), num_consts=op.num_consts + len(consts))
-        return bind(inner, *consts, *operands, *leaves)
-
-    @rule(capability=CustomRuleProgram)
-    def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
-        """Interprets the body instead of the custom rule if a value in it is replaced: the rule no longer holds."""
-        if sown_names(op.jaxpr, self.tag).keys() & self.given.keys():
-            return self.interpret(op.jaxpr, operands)
-        return op.transform_bodies(self, operands)
 
     def require_all_used(self, sown: Collection[str]) -> None:
         """Raises `ValueError` unless all names that have a replacement are among those that were sown."""

@@ -14,6 +14,7 @@ from tracefx.control.scan import Scan
 from tracefx.core.array import Array
 from tracefx.core.avals import show_avals
 from tracefx.core.body_transform import BodyKind, BodyName
+from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.handlers.array_summary import format_array
 from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path
@@ -23,6 +24,8 @@ from tracefx.transforms.handle import handle
 P = ParamSpec("P")
 R = TypeVar("R")
 INDENT: Final = "  "
+MAX_LINES: Final = 4096
+"""How many different lines a logged function keeps callbacks for: each shape of an operand is another line."""
 
 
 def log(
@@ -76,8 +79,10 @@ class _LogHooks:
 
     sink: Callable[[str], object]
     where: Callable[[OperationInfo], object] | None
-    callbacks: dict[Hashable, RuntimeCallback] = field(factory=dict, eq=False, repr=False)
-    """The callbacks made so far, reused so that retracing a program gives an equal one."""
+    callbacks: BoundedCache[Hashable, RuntimeCallback] = field(
+        factory=lambda: BoundedCache(MAX_LINES), eq=False, repr=False
+    )
+    """The callbacks by what they print, reused so that retracing a program gives an equal one."""
 
     @override
     def __reduce__(self) -> tuple[object, ...]:
@@ -85,7 +90,7 @@ class _LogHooks:
 
     def _line(self, text: str, place: str) -> RuntimeCallback:
         key = text, place
-        return self.callbacks.get(key) or self.callbacks.setdefault(key, _PrintOperation(self.sink, text, place))
+        return self.callbacks.get(key) or self.callbacks.insert(key, _PrintOperation(self.sink, text, place))
 
     @property
     def counts_steps(self) -> bool:
@@ -107,7 +112,7 @@ class _LogHooks:
 
     def enter_body(self, body: BodyName, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
         if body.kind is BodyKind.STEP:
-            return self.callbacks.get(depth) or self.callbacks.setdefault(depth, _PrintStep(self.sink, INDENT * depth))
+            return self.callbacks.get(depth) or self.callbacks.insert(depth, _PrintStep(self.sink, INDENT * depth))
         if body.kind is BodyKind.CALLED:
             return None
         name = "condition" if body.kind is BodyKind.CONDITION else f"branch {body.index}"

@@ -22,6 +22,7 @@ from tracefx.core.jaxpr import Jaxpr, single_eqn_jaxpr
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     MappedAxis,
     Primitive,
@@ -71,7 +72,7 @@ class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
         raise NotImplementedError
 
     @abstractmethod
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Value, int | None]:
         """Returns the output for the whole batch, and the position of its batch axis (None if it is not batched).
 
         `dims` holds the position of each operand's batch axis, or None.
@@ -114,9 +115,7 @@ class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
         return self.kernel if type(self).evaluate is Operation.evaluate else None
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         out, dim = self.batched(axis, args, dims)
         return [out], [dim]
 
@@ -147,7 +146,7 @@ class UnaryOperation(Operation):
         raise NotImplementedError
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Value, int | None]:
         (x,), (dim,) = args, dims
         assert dim is not None
         return self.batch_operand(axis, x, dim)

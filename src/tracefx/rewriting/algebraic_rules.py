@@ -38,8 +38,7 @@ def splat(x: Term) -> Literal | None:
         case Apply(BroadcastInDim(), (Literal() as number,)):
             return number
         case _:
-            pass
-    return None
+            return None
 
 
 def splat_value(x: Term) -> Scalar | None:
@@ -77,6 +76,18 @@ def evaluate_literals(prim: Primitive, *numbers: Literal) -> Literal:
     """Evaluates an operation on literals."""
     (out,) = prim.evaluate(numbers)
     return Literal(to_numpy(out).item(), out.aval)
+
+
+def combine_constants(term: Apply) -> Replacement:
+    """Rewrites `(x + 1) + 2` as `x + 3`, for any commutative and associative operation."""
+    for x, y in commuted_operands(term):
+        outer = splat(y)
+        if outer is not None and isinstance(x, Apply) and type(x.prim) is type(term.prim):
+            for operand, z in commuted_operands(x):
+                inner = splat(z)
+                if inner is not None and splat(operand) is None:
+                    return first_of_type(term, bind1(term.prim, operand, evaluate_literals(term.prim, inner, outer)))
+    return None
 
 
 # ------------------------------------------------------------------ identity elements
@@ -156,8 +167,7 @@ def power_of_one(term: Apply) -> Replacement:
         case Apply(IntegerPow(1), (x,)):
             return first_of_type(term, x)
         case _:
-            pass
-    return None
+            return None
 
 
 # ------------------------------------------------------------------ integers and bools
@@ -206,49 +216,17 @@ def idempotent_binary(term: Apply) -> Replacement:
 @rule(Add, Mul, And, Or, Xor)
 def reassociate_integer_constants(term: Apply) -> Replacement:
     """`(x + 1) + 2` is `x + 3`: exact for integers, since they wrap around."""
-    for x, y in commuted_operands(term):
-        outer = splat(y)
-        if outer is None or not has_exact_arithmetic(outer.aval.dtype):
-            continue
-        if isinstance(x, Apply) and type(x.prim) is type(term.prim):
-            for operand, z in commuted_operands(x):
-                inner = splat(z)
-                if inner is not None and splat(operand) is None:
-                    return first_of_type(term, bind1(term.prim, operand, evaluate_literals(term.prim, inner, outer)))
-    return None
+    return combine_constants(term) if has_exact_arithmetic(term.aval.dtype) else None
 
 
 # ------------------------------------------------------------------ operations that cancel
 
 
-@rule(Neg)
-def cancel_double_negation(term: Apply) -> Replacement:
-    match term:
-        case Apply(Neg(), (Apply(Neg(), (x,)),)):
-            return x
-        case _:
-            pass
-    return None
-
-
-@rule(Not)
-def cancel_double_not(term: Apply) -> Replacement:
-    match term:
-        case Apply(Not(), (Apply(Not(), (x,)),)):
-            return x
-        case _:
-            pass
-    return None
-
-
-@rule(Conj)
-def cancel_double_conjugate(term: Apply) -> Replacement:
-    match term:
-        case Apply(Conj(), (Apply(Conj(), (x,)),)):
-            return first_of_type(term, x)
-        case _:
-            pass
-    return None
+@rule(Neg, Not, Conj)
+def cancel_involution(term: Apply) -> Replacement:
+    """Cancels two nested negations, complements or conjugations."""
+    (x,) = term.operands
+    return first_of_type(term, *x.operands) if isinstance(x, Apply) and type(x.prim) is type(term.prim) else None
 
 
 @rule(Real, Imag)
@@ -257,8 +235,7 @@ def real_imag_of_complex(term: Apply) -> Replacement:
         case Apply(Real(), (Apply(Complex(), (x, _)),)) | Apply(Imag(), (Apply(Complex(), (_, x)),)):
             return first_of_type(term, x)
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Complex)
@@ -267,8 +244,7 @@ def complex_of_real_imag(term: Apply) -> Replacement:
         case Apply(Complex(), (Apply(Real(), (x,)), Apply(Imag(), (y,)))) if x is y:
             return first_of_type(term, x)
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Floor, Ceil, Round, Abs, StopGradient)
@@ -299,8 +275,7 @@ def subtract_the_negative(term: Apply) -> Replacement:
         case (x, Apply(Neg(), (z,))):
             return first_of_type(term, add(x, z))
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Mul)
@@ -309,8 +284,7 @@ def multiply_negatives(term: Apply) -> Replacement:
         case (Apply(Neg(), (x,)), Apply(Neg(), (y,))):
             return first_of_type(term, mul(x, y))
         case _:
-            pass
-    return None
+            return None
 
 
 # ------------------------------------------------------------------ comparisons and selection
@@ -347,8 +321,7 @@ def select_negated_predicate(term: Apply) -> Replacement:
         case (Apply(Not(), (predicate,)), x, y) if dtypes.is_bool(predicate.aval.dtype):
             return first_of_type(term, select_n(predicate, y, x))
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Cond)
@@ -364,8 +337,7 @@ def cond_known_index(term: Apply) -> Replacement:
                 return None
             return None if term.prim.effects else eval_jaxpr(branch, (), operands)
         case _:
-            pass
-    return None
+            return None
 
 
 ALGEBRAIC_RULES: Final[tuple[RewriteRule, ...]] = (
@@ -381,9 +353,7 @@ ALGEBRAIC_RULES: Final[tuple[RewriteRule, ...]] = (
     bitwise_with_constant,
     idempotent_binary,
     reassociate_integer_constants,
-    cancel_double_negation,
-    cancel_double_not,
-    cancel_double_conjugate,
+    cancel_involution,
     real_imag_of_complex,
     complex_of_real_imag,
     idempotent_unary,

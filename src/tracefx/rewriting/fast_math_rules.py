@@ -15,6 +15,7 @@ from tracefx.ops.elementwise.powers import Square
 from tracefx.ops.elementwise.transcendental import Exp, Log, Sqrt
 from tracefx.ops.structural import constant_like_aval
 from tracefx.rewriting.algebraic_rules import (
+    combine_constants,
     commuted_operands,
     evaluate_literals,
     first_of_type,
@@ -70,14 +71,7 @@ def divide_by_itself(term: Apply) -> Replacement:
 @rule(Add, Mul)
 def reassociate_constants(term: Apply) -> Replacement:
     """`(x * 3) * 0.1` becomes `x * 0.3`, up to rounding."""
-    for x, y in commuted_operands(term):
-        outer = splat(y)
-        if outer is not None and isinstance(x, Apply) and type(x.prim) is type(term.prim):
-            for rest, z in commuted_operands(x):
-                inner = splat(z)
-                if inner is not None and splat(rest) is None:
-                    return first_of_type(term, bind1(term.prim, rest, evaluate_literals(term.prim, inner, outer)))
-    return None
+    return combine_constants(term)
 
 
 @rule(Div)
@@ -97,8 +91,7 @@ def negative_of_a_difference(term: Apply) -> Replacement:
         case Apply(Neg(), (Apply(Sub(), (x, y)),)):
             return first_of_type(term, sub(y, x))
         case _:
-            pass
-    return None
+            return None
 
 
 def _inverse(outer: type[Primitive], inner: type[Primitive], term: Apply) -> Replacement:
@@ -106,8 +99,7 @@ def _inverse(outer: type[Primitive], inner: type[Primitive], term: Apply) -> Rep
         case Apply(prim, (Apply(inner_prim, (x,)),)) if isinstance(prim, outer) and isinstance(inner_prim, inner):
             return first_of_type(term, x)
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Log)
@@ -130,8 +122,7 @@ def root_of_square(term: Apply) -> Replacement:
         case Apply(Sqrt(), (Apply(Square(), (x,)),)) if dtypes.is_float(x.aval.dtype):
             return first_of_type(term, bind1(ABS, x))
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Mul)

@@ -39,8 +39,7 @@ def _reshape_operand(term: Term) -> Term | None:
         case Apply(BroadcastInDim(), (x,)) if x.aval.size == term.aval.size and x.aval.shape:
             return x
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Reshape, Squeeze, BroadcastInDim)
@@ -61,8 +60,7 @@ def _broadcast_scalar(term: Term) -> Term | None:
         case Apply(BroadcastInDim() | Reshape(), (x,)) if not x.aval.shape:
             return x
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Reshape, Squeeze, Transpose, BroadcastInDim, Slice, Rev)
@@ -80,8 +78,7 @@ def merge_transposes(term: Apply) -> Replacement:
         case Apply(Transpose(outer), (Apply(Transpose(inner), (x,)),)):
             return transpose(x, [inner[i] for i in outer])
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(BroadcastInDim)
@@ -90,8 +87,7 @@ def merge_broadcasts(term: Apply) -> Replacement:
         case Apply(BroadcastInDim(shape, outer), (Apply(BroadcastInDim(_, inner), (x,)),)):
             return broadcast_in_dim(x, shape, [outer[d] for d in inner])
         case _:
-            pass
-    return None
+            return None
 
 
 # ------------------------------------------------------------------ slices and concatenation
@@ -161,8 +157,7 @@ def pad_by_zero(term: Apply) -> Replacement:
         case Apply(Pad(config), (x, _)) if not any(low or high for low, high, _ in config):
             return first_of_type(term, x)
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Rev)
@@ -194,8 +189,7 @@ def dynamic_slice_at_literal(term: Apply) -> Replacement:
                 clamped.append(min(max(int(i.numpy()), 0), n - size))
             return slice(x, clamped, [i + size for i, size in zip(clamped, sizes, strict=True)])
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(Reduction, ReduceSum)
@@ -204,8 +198,7 @@ def reduce_over_no_axes(term: Apply) -> Replacement:
         case Reduction(()) | ReduceSum(()):
             return first_of_type(term, *term.operands)
         case _:
-            pass
-    return None
+            return None
 
 
 # ------------------------------------------------------------------ dtypes
@@ -253,8 +246,7 @@ def merge_conversions(term: Apply) -> Replacement:
         ):
             return convert(x, dtype, weak)
         case _:
-            pass
-    return None
+            return None
 
 
 @rule(ConvertElementType)
@@ -263,8 +255,7 @@ def convert_literal(term: Apply) -> Replacement:
         case Apply(ConvertElementType(dtype, weak), (Literal() as number,)):
             return convert_value(number, dtype, weak)
         case _:
-            pass
-    return None
+            return None
 
 
 SHAPE_RULES: Final[tuple[RewriteRule, ...]] = (

@@ -13,7 +13,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.effects import DebugEffect, Effect, Effects
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent
+from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.handlers.checking.check_sites import (
     FLAT_INDEX_AVAL,
@@ -258,9 +258,7 @@ class Check(Primitive, Differentiable, Batchable, Lowerable):
         return bind(self, *primals), []
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *[batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]), []
 
     @override

@@ -64,9 +64,7 @@ class Expansions:
 
 def only_body(prim: Primitive) -> Jaxpr | None:
     """Returns the single body of an operation that runs exactly this one, once; otherwise None."""
-    if isinstance(prim, CallPrimitive):
-        return prim.jaxpr
-    if isinstance(prim, CustomRuleProgram):
+    if isinstance(prim, CallPrimitive | CustomRuleProgram):
         return prim.jaxpr
     return prim.solve if isinstance(prim, LinearSolve) else None
 

@@ -18,7 +18,7 @@ from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import as_value
-from tracefx.handlers.intervals.elementwise import FUNCTION_ULPS, interval_product, is_float_interval
+from tracefx.handlers.intervals.elementwise import FUNCTION_ULPS, Results, interval_product, is_float_interval
 from tracefx.handlers.intervals.interval import (
     ComparisonInterval,
     Interval,
@@ -46,9 +46,7 @@ from tracefx.pytrees import trees
 IntervalInterpreter: TypeAlias = Interpreter[Interval | ComparisonInterval]
 
 
-def gather_interval(
-    handler: object, op: Primitive, operand: IntervalOrValue, *indices: IntervalOrValue
-) -> list[IntervalOrValue]:
+def gather_interval(handler: object, op: Primitive, operand: IntervalOrValue, *indices: IntervalOrValue) -> Results:
     """Bounds of indexing operations, whose indices must be concrete or at least not intervals."""
     x, concrete = as_interval(operand), _concrete_indices(op, indices)
     return [Interval(bind1(op, x.lo, *concrete), bind1(op, x.hi, *concrete))]
@@ -56,21 +54,21 @@ def gather_interval(
 
 def dynamic_update_slice_interval(
     handler: object, op: Primitive, operand: IntervalOrValue, update: IntervalOrValue, *indices: IntervalOrValue
-) -> list[IntervalOrValue]:
+) -> Results:
     x, y, concrete = as_interval(operand), as_interval(update), _concrete_indices(op, indices)
     return [Interval(bind1(op, x.lo, y.lo, *concrete), bind1(op, x.hi, y.hi, *concrete))]
 
 
 def scatter_interval(
     handler: object, op: Primitive, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
-) -> list[IntervalOrValue]:
+) -> Results:
     x, y, concrete = as_interval(operand), as_interval(update), _concrete_indices(op, [indices])
     return [Interval(bind1(op, x.lo, *concrete, y.lo), bind1(op, x.hi, *concrete, y.hi))]
 
 
 def scatter_add_interval(
     handler: object, op: ScatterAdd, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
-) -> list[IntervalOrValue]:
+) -> Results:
     x, y, concrete = as_interval(operand), as_interval(update), _concrete_indices(op, [indices])
 
     def sums(a: Array, b: Array) -> Array:
@@ -81,7 +79,7 @@ def scatter_add_interval(
 
 def scatter_sub_interval(
     handler: object, op: ScatterSub, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
-) -> list[IntervalOrValue]:
+) -> Results:
     y = as_interval(update)
     scatter_add = ScatterAdd(op.dimension_numbers, op.indices_are_sorted, op.unique_indices, op.mode)
     return scatter_add_interval(handler, scatter_add, operand, indices, Interval(-y.hi, -y.lo))
@@ -115,9 +113,7 @@ def _round_sum_outward(lo: Array, hi: Array, size: Array, terms: int) -> Interva
     return round_outward(lo, hi, FUNCTION_ULPS, size * (eps * max(terms, 1)))
 
 
-def sum_interval(
-    handler: object, op: ReduceSum | CumSum | ReduceWindowSum, operand: IntervalOrValue
-) -> list[IntervalOrValue]:
+def sum_interval(handler: object, op: ReduceSum | CumSum | ReduceWindowSum, operand: IntervalOrValue) -> Results:
     x = as_interval(operand)
     if isinstance(op, ReduceWindowSum):
         terms = op.windows.size
@@ -132,7 +128,7 @@ def sum_interval(
     return [select_interval(fits, Interval(lo, hi), full_range(lo.aval))]
 
 
-def reduce_prod_interval(handler: object, op: ReduceProd, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def reduce_prod_interval(handler: object, op: ReduceProd, operand: IntervalOrValue) -> Results:
     """Multiplies the two halves of the elements, repeatedly."""
     x = as_interval(operand)
     remaining = [a for a in range(x.lo.ndim) if a not in op.axes]
@@ -155,7 +151,7 @@ def reduce_prod_interval(handler: object, op: ReduceProd, operand: IntervalOrVal
 
 def contraction_interval(
     handler: object, op: DotGeneral | ConvGeneralDilated, left: IntervalOrValue, right: IntervalOrValue
-) -> list[IntervalOrValue]:
+) -> Results:
     """Computes with midpoints and radii, at the cost of three ordinary contractions.
 
     Source: Rump, Fast and parallel interval arithmetic (1999). The rounding error of the midpoints is bounded by that
@@ -190,7 +186,7 @@ def _midpoint_and_radius(x: Interval) -> tuple[Array, Array]:
     return middle, round_outward(middle, fnp.maximum(x.hi - middle, middle - x.lo), 4.0).hi
 
 
-def argextremum_interval(handler: object, op: ArgExtremum, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def argextremum_interval(handler: object, op: ArgExtremum, operand: IntervalOrValue) -> Results:
     """The index of an extremum may be anywhere along the axis."""
     out = bind1(op, as_interval(operand).lo)
     axis = op.axes[0]
@@ -231,9 +227,7 @@ def top_k_interval(handler: object, op: TopKOperation, operand: IntervalOrValue)
 # ------------------------------------------------------------------ selection
 
 
-def select_n_interval(
-    handler: object, op: SelectN, index: IntervalOrValue, *cases: IntervalOrValue
-) -> list[IntervalOrValue]:
+def select_n_interval(handler: object, op: SelectN, index: IntervalOrValue, *cases: IntervalOrValue) -> Results:
     xs = list(map(as_interval, cases))
     if isinstance(index, (Array, Literal)):
         return [Interval(bind1(op, index, *[x.lo for x in xs]), bind1(op, index, *[x.hi for x in xs]))]

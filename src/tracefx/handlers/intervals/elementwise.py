@@ -33,6 +33,8 @@ ARITHMETIC_ULPS: Final = 1.5
 """The error bound of correctly rounded operations in ulp, with a margin because the widening itself is rounded."""
 FUNCTION_ULPS: Final = 64.0
 """The error bound of elementary functions in ulp."""
+Results: TypeAlias = list[IntervalOrValue]
+"""What a rule returns: the results of the primitive."""
 IntervalRule: TypeAlias = Callable[..., Sequence[IntervalOrValue]]
 
 
@@ -43,7 +45,7 @@ def is_float_interval(x: Interval) -> bool:
 # ------------------------------------------------------------------ monotone functions
 
 
-def exact_monotone_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> list[IntervalOrValue]:
+def exact_monotone_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> Results:
     """Bounds of operations that are increasing in all operands and exact: data movement, extrema, rounding."""
     xs = list(map(as_interval, operands))
     return [Interval(bind1(op, *[x.lo for x in xs]), bind1(op, *[x.hi for x in xs]))]
@@ -52,7 +54,7 @@ def exact_monotone_interval(handler: object, op: Primitive, *operands: IntervalO
 def increasing(least: float = -np.inf, most: float = np.inf) -> IntervalRule:
     """Returns the rule of an increasing function with the domain from `least` to `most`."""
 
-    def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+    def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
         x = clip_to_domain(as_interval(operand), least, most)
         return [round_outward(bind1(op, x.lo), bind1(op, x.hi), FUNCTION_ULPS)]
 
@@ -62,7 +64,7 @@ def increasing(least: float = -np.inf, most: float = np.inf) -> IntervalRule:
 def decreasing(least: float = -np.inf, most: float = np.inf) -> IntervalRule:
     """Returns the rule of a decreasing function with the domain from `least` to `most`."""
 
-    def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+    def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
         x = clip_to_domain(as_interval(operand), least, most)
         return [round_outward(bind1(op, x.hi), bind1(op, x.lo), FUNCTION_ULPS)]
 
@@ -77,12 +79,12 @@ def clip_to_domain(x: Interval, least: float, most: float) -> Interval:
     return Interval(fnp.where(lo == 0, 0.0, lo), fnp.where(hi == 0, 0.0, hi))  # functions are never evaluated at -0.0
 
 
-def neg_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def neg_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     x = as_interval(operand)
     return [Interval(bind1(op, x.hi), bind1(op, x.lo))]
 
 
-def convert_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def convert_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     x = as_interval(operand)
     y = Interval(bind1(op, x.lo), bind1(op, x.hi))
     if not is_float_interval(y) or dtypes.is_bool(x.lo.aval.dtype):
@@ -95,9 +97,7 @@ def convert_interval(handler: object, op: Primitive, operand: IntervalOrValue) -
 # ------------------------------------------------------------------ arithmetic
 
 
-def add_interval(
-    handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
-) -> list[IntervalOrValue]:
+def add_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     x, y = as_interval(left), as_interval(right)
     return [
         _round_or_overflow(
@@ -106,9 +106,7 @@ def add_interval(
     ]
 
 
-def sub_interval(
-    handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
-) -> list[IntervalOrValue]:
+def sub_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     x, y = as_interval(left), as_interval(right)
     if left is right and is_float_interval(x):
         return [Interval(fnp.zeros_like(x.lo), fnp.zeros_like(x.lo))]
@@ -161,13 +159,13 @@ def _hull_of_arrays(values: list[Array]) -> Interval:
     return Interval(lo, hi)
 
 
-def mul_interval(handler: object, op: Mul, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
+def mul_interval(handler: object, op: Mul, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     if left is right:
         return [even_function(as_interval(left), lambda x: bind1(op, x, x), ARITHMETIC_ULPS)]
     return [interval_product(as_interval(left), as_interval(right))]
 
 
-def div_interval(handler: object, op: Div, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
+def div_interval(handler: object, op: Div, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     x, y = as_interval(left), as_interval(right)
     if not is_float_interval(x):
         corners = _hull_of_arrays([bind1(op, a, b) for a in x for b in y])
@@ -186,9 +184,7 @@ def div_interval(handler: object, op: Div, left: IntervalOrValue, right: Interva
     return [select_interval((y.lo < 0) & (y.hi > 0), full_range(good.lo.aval), good)]
 
 
-def rem_interval(
-    handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
-) -> list[IntervalOrValue]:
+def rem_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     """The remainder has the sign of the dividend, and at most the absolute value of either operand."""
     x, y = as_interval(left), as_interval(right)
     size = fnp.minimum(x.magnitude, y.magnitude)
@@ -213,21 +209,21 @@ def round_outward_clipped(lo: Array, hi: Array, ulps: float, least: float, most:
     return Interval(fnp.maximum(out.lo, least), fnp.minimum(out.hi, most))
 
 
-def square_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def square_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     return [even_function(as_interval(operand), lambda x: bind1(op, x), ARITHMETIC_ULPS)]
 
 
-def abs_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def abs_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     x = as_interval(operand)
     a, b = bind1(op, x.lo), bind1(op, x.hi)
     return [Interval(fnp.where(x.contains(0), fnp.zeros_like(a), fnp.minimum(a, b)), fnp.maximum(a, b))]
 
 
-def cosh_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def cosh_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     return [even_function(as_interval(operand), lambda x: bind1(op, x), FUNCTION_ULPS, 1.0)]
 
 
-def integer_pow_interval(handler: object, op: IntegerPow, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def integer_pow_interval(handler: object, op: IntegerPow, operand: IntervalOrValue) -> Results:
     x, n = as_interval(operand), op.y
     a, b = bind1(op, x.lo), bind1(op, x.hi)
     around = hull(Interval(a, a), Interval(b, b))
@@ -248,7 +244,7 @@ def integer_pow_interval(handler: object, op: IntegerPow, operand: IntervalOrVal
     return [select_interval(x.contains(0), Interval(fnp.maximum(good.lo, 0.0), fnp.full_like(b, np.inf)), good)]
 
 
-def pow_interval(handler: object, op: Pow, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
+def pow_interval(handler: object, op: Pow, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     """For positive bases the extrema are at the corners; otherwise the result is unbounded."""
     x, y = as_interval(left), as_interval(right)
     base = fnp.where(x.lo < 0, 0.0, x.lo), fnp.where(x.hi < 0, 0.0, x.hi)
@@ -275,7 +271,7 @@ def _may_contain_multiple(x: Interval, first: float, period: float) -> Array:
 def sinusoid(top: float) -> IntervalRule:
     """Returns the rule of a sine wave with values from -1 to 1, period 2 pi and a maximum at `top`."""
 
-    def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+    def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
         x = as_interval(operand)
         ends = _hull_of_arrays([bind1(op, x.lo), bind1(op, x.hi)])
         lo = fnp.where(_may_contain_multiple(x, top + np.pi, _TWO_PI), -1.0, ends.lo)
@@ -285,15 +281,13 @@ def sinusoid(top: float) -> IntervalRule:
     return rule
 
 
-def tan_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def tan_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     x = as_interval(operand)
     good = round_outward(bind1(op, x.lo), bind1(op, x.hi), FUNCTION_ULPS)
     return [select_interval(_may_contain_multiple(x, np.pi / 2, np.pi), full_range(good.lo.aval), good)]
 
 
-def atan2_interval(
-    handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
-) -> list[IntervalOrValue]:
+def atan2_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     """The angle has its extrema at the corners if the interval is right of the origin; otherwise it may be any."""
     y, x = as_interval(left), as_interval(right)
     corners = _hull_of_arrays([bind1(op, a, b) for a in y for b in x])
@@ -306,7 +300,7 @@ _NEAR_ROOTS: Final = 2.0**-17
 """The absolute error near the roots of these functions, which are computed as differences of numbers near 1."""
 
 
-def lgamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def lgamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     """Decreasing up to its minimum, -0.12148629 at 1.4616321, then increasing; unbounded for negative arguments."""
     x = as_interval(operand)
     ends = _hull_of_arrays([bind1(op, x.lo), bind1(op, x.hi)])
@@ -315,7 +309,7 @@ def lgamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) ->
     return [select_interval(x.lo > 0, good, full_range(good.lo.aval))]
 
 
-def digamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def digamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     """Increasing for positive arguments; unbounded for negative ones."""
     x = as_interval(operand)
     good = round_outward(bind1(op, x.lo), bind1(op, x.hi), FUNCTION_ULPS, _NEAR_ROOTS)
@@ -325,13 +319,13 @@ def digamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) -
 # ------------------------------------------------------------------ comparisons and logic
 
 
-def lt_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
+def lt_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     """`lo` is whether the comparison holds for all values, `hi` whether it holds for some."""
     x, y = as_interval(left), as_interval(right)
     return [ComparisonInterval(bind1(op, x.hi, y.lo), bind1(op, x.lo, y.hi), x, y)]
 
 
-def gt_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
+def gt_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     x, y = as_interval(left), as_interval(right)
     return [ComparisonInterval(bind1(op, x.lo, y.hi), bind1(op, x.hi, y.lo), y, x)]
 
@@ -347,23 +341,21 @@ def ne_interval(handler: object, op: Primitive, left: IntervalOrValue, right: In
     return [Interval(~same.hi, ~same.lo)]
 
 
-def is_finite_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+def is_finite_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> Results:
     """True for all values if both ends are finite; otherwise it may be true or false."""
     x = as_interval(operand)
     sure = bind1(op, x.lo) & bind1(op, x.hi)
     return [Interval(sure, fnp.ones_like(sure))]
 
 
-def and_or_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> list[IntervalOrValue]:
+def and_or_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> Results:
     """`and` and `or` of booleans are increasing in both operands; of integers the result may be anything."""
     if dtypes.is_bool(as_interval(operands[0]).lo.aval.dtype):
         return exact_monotone_interval(handler, op, *operands)
     return [full_range(as_interval(operands[0]).lo.aval)]
 
 
-def xor_interval(
-    handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
-) -> list[IntervalOrValue]:
+def xor_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> Results:
     if dtypes.is_bool(as_interval(left).lo.aval.dtype):
         return [*ne_interval(handler, op, left, right)]
     return [full_range(as_interval(left).lo.aval)]

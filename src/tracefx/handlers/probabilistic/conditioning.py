@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, Never, ParamSpec, TypeVar, final
 from typing import Literal as OneOf
+from typing import ParamSpec, TypeVar, final
 
 from attrs import evolve
 
-from tracefx.control.custom_rules import CustomRuleProgram
-from tracefx.control.scan import Scan
-from tracefx.control.sow import Sow, sown_names
+from tracefx.control.sow import Sow
 from tracefx.core.array import ArrayLike
-from tracefx.core.handler import CURRENT, bind
+from tracefx.core.handler import bind
 from tracefx.core.values import Value
 from tracefx.extend import here
 from tracefx.handlers.probabilistic.sample_sites import SITES, Sample, SampleTangent, Site, SownSite, cast_to_draw
-from tracefx.interpreters.interpreter import Interpreter
+from tracefx.handlers.replacement import Replacement, ReplacingHandler
 from tracefx.interpreters.rule_methods import rule
-from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import constant_like_aval
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, require_callable
@@ -111,12 +108,12 @@ def _substitute_values(
 
     @functools.wraps(fun)
     def with_values(*args: P.args, **kwargs: P.kwargs) -> R:
-        arrays = {}
+        given = {}
         for name, value in values.items():
-            (x,), _ = flatten_values((value,), f"{title}: the value of {name!r}, ")
-            arrays[name] = x
+            leaves, _ = flatten_values((value,), f"{title}: the value of {name!r}, ")
+            given[name] = Replacement(tuple(leaves), trees.leaf())
         sampled = set[str]()
-        handler = _SubstituteHandler(title, arrays, sampled.add)
+        handler = _SubstituteHandler(title, SITES, given, sampled.add)
         with handler.running():
             out = fun(*args, **kwargs)
         handler.require_all_used(sampled)
@@ -129,83 +126,40 @@ _SubstitutionKind = OneOf["condition", "substitute", "replay"]
 
 
 @final
-class _SubstituteHandler(Interpreter[Never, None], eq=False):
+class _SubstituteHandler(ReplacingHandler, eq=False):
     """Gives values to sites."""
 
-    title: _SubstitutionKind
-    values: Mapping[str, Value]
-    record_name: Callable[[str], None]
-    """Called with the name of each site."""
-    depth: int = 0
-    """The number of enclosing scans, along whose axes the values have been sliced."""
-
-    has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
+    named = "sampled"
+    noun = "value"
 
     @rule(Sample)
     def sample_rule(self, op: Sample, *operands: Value) -> Sequence[Value]:
         self.record_name(op.label)
-        value = self.values.get(op.label)
-        if value is None or (self.title == "replay" and op.origin == "observed"):
+        given = self.given.get(op.label)
+        if given is None or (self.title == "replay" and op.origin == "observed"):
             return bind(op, *operands)
-        step = " in a step" if self.depth else ""
-        value = cast_to_draw(
-            value,
-            op.aval,
-            f"{self.title}: the value of {op.label!r}{step}, sampled at {here()},",
-        )
+        step = " in a step" if given.sliced else ""
+        (value,) = given.leaves
+        value = cast_to_draw(value, op.aval, f"{self.title}: the value of {op.label!r}{step}, sampled at {here()},")
         observed = self.title == "condition" or op.origin == "observed"
         return op.bind_with_value("observed" if observed else "given", op.parameters(operands), value)
 
     @rule(SampleTangent)
     def sample_tangent_rule(self, op: SampleTangent, tangent: Value) -> Sequence[Value]:
         """Replaces the tangent of a given value by zero: the value is a constant inside of the handler."""
-        return [constant_like_aval(tangent.aval, 0)] if op.label in self.values else bind(op, tangent)
+        return [constant_like_aval(tangent.aval, 0)] if op.label in self.given else bind(op, tangent)
 
     @rule(Sow)
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
-        if op.tag == SITES and op.label in self.values and self.title == "condition":
+        if op.tag == SITES and op.label in self.given and self.title == "condition":
             assert op.tree is not None
             sown: SownSite = trees.unflatten(op.tree, operands)
             op = evolve(op, tree=trees.structure(evolve(sown, observed=True)))
         return bind(op, *operands)
 
-    @rule(Scan)
-    def scan_rule(self, op: Scan, *operands: Value) -> Sequence[Value]:
-        """Passes each iteration of a scan its slices of the values."""
-        names = [name for name in sown_names(op.jaxpr, SITES) if name in self.values]
-        if not names:
-            return op.transform_bodies(self, operands)
-        for name in names:
-            aval = self.values[name].aval
-            if not aval.ndim or aval.shape[0] != op.length:
-                raise TypeError(
-                    f"{self.title}: {name!r} is sampled at {here()} in a scan of {op.length} "
-                    f"steps, so its value must have {op.length} elements along axis {self.depth}, one for each step, "
-                    f"but has the shape {aval.shape}{' in one step of the scan around it' if self.depth else ''}"
-                )
-        arrays = [self.values[name] for name in names]
-        n = len(operands)
-
-        def run(*xs: Value) -> Sequence[Value]:
-            values = {**self.values, **dict(zip(names, xs[n:], strict=True))}
-            handler = evolve(self, values=values, depth=self.depth + 1).start(CURRENT.get())
-            return handler.interpret(op.jaxpr, xs[:n])
-
-        avals = [*op.jaxpr.in_avals, *[x.aval.without_axis(0) for x in arrays]]
-        jaxpr, consts = stage(run, avals, self.inner, title=self.title)
-        inner = evolve(op, jaxpr=jaxpr.closed(), num_consts=op.num_consts + len(consts))
-        return bind(inner, *consts, *operands, *arrays)
-
-    @rule(capability=CustomRuleProgram)
-    def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
-        """Interprets the body instead of the custom rule if a value in it is given: the rule no longer holds."""
-        if sown_names(op.jaxpr, SITES).keys() & self.values.keys():
-            return self.interpret(op.jaxpr, operands)
-        return op.transform_bodies(self, operands)
-
     def require_all_used(self, sampled: Collection[str]) -> None:
         """Raises `ValueError` unless all names that have a value are names of sites."""
-        unmet = [name for name in self.values if name not in sampled]
+        unmet = [name for name in self.given if name not in sampled]
         if unmet and self.title != "replay":
             names = ", ".join(map(repr, sorted(sampled))) or "none"
             raise ValueError(

@@ -23,6 +23,7 @@ from tracefx.core.effects import NO_EFFECTS, Effect, Effects
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     Expandable,
     MappedAxis,
@@ -205,9 +206,7 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
     # -------------------------------------------------------------- rules
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         op = evolve(self, batch_shape=(axis.size, *self.batch_shape))
         outs = bind(op, *[batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)])
         return outs, [0] * len(outs)
@@ -290,9 +289,7 @@ class SampleTangent(Identity, Primitive, Expandable, Differentiable, Transposabl
         return [ct if isinstance(ct, Zero) else bind(self, ct)[0] for ct in cts]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *args), dims
 
 

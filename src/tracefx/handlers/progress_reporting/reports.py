@@ -16,7 +16,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.effects import DebugEffect, Effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import Batchable, Differentiable, Expandable, MappedAxis, Primitive, Tangent
+from tracefx.core.primitive import Batchable, BatchDims, Differentiable, Expandable, MappedAxis, Primitive, Tangent
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.extend import SourceLocation
 from tracefx.interpreters.stage import stage
@@ -179,9 +179,7 @@ class Tick(Primitive, Differentiable, Batchable, Expandable):
         return bind(self, *primals), []
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         largest = [
             x if d is None else reduce_max(batch_first(x, d, axis), (0,)) for x, d in zip(args, dims, strict=True)
         ]

@@ -15,6 +15,7 @@ from tracefx.control.scan import Scan
 from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.control.while_loop import While
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
@@ -39,6 +40,17 @@ MAX_FIXED_POINT_ITERATIONS: Final = 12
 """The number of iterations to a fixed point of a loop's carry, before it is taken to depend on all its operands."""
 
 
+@memoize_on_object
+def unrolled_size(jaxpr: Jaxpr) -> int:
+    """Returns the number of equations in a jaxpr, with those of scans multiplied by their lengths."""
+    size = 1
+    for eqn in jaxpr.eqns:
+        prim = eqn.prim
+        inner = sum(map(unrolled_size, prim.jaxprs())) if isinstance(prim, HasSubjaxprs) else 1
+        size += inner * prim.length if isinstance(prim, Scan) else inner
+    return size
+
+
 @final
 class SparsityPropagation:
     """One sparsity analysis for `n` inputs."""
@@ -46,7 +58,6 @@ class SparsityPropagation:
     def __init__(self, n: int) -> None:
         self.sets = IndexSets(n)
         self._steps_left = MAX_UNROLLED_EQUATIONS
-        self._sizes: dict[int, tuple[Jaxpr, int]] = {}
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Dependence]) -> list[Dependence]:
         """Returns the dependences of the outputs of a jaxpr without constants."""
@@ -65,9 +76,7 @@ class SparsityPropagation:
         if isinstance(prim, ShardMapPrimitive):
             body, consts_values = prim.emulated([a.aval for a in args])
             return self.run(body, [*map(constant_dependence, consts_values), *args])
-        if isinstance(prim, CallPrimitive):
-            return self.run(prim.jaxpr, args)
-        if isinstance(prim, CustomRuleProgram):
+        if isinstance(prim, CallPrimitive | CustomRuleProgram):
             return self.run(prim.jaxpr, args)
         if all(a.ids is None for a in args):
             return _evaluate_known(prim, avals, args)
@@ -107,21 +116,9 @@ class SparsityPropagation:
 
     # -------------------------------------------------------------- loops
 
-    def _size(self, jaxpr: Jaxpr) -> int:
-        """Returns the number of equations in a jaxpr, with those of scans multiplied by their lengths."""
-        entry = self._sizes.get(id(jaxpr))
-        if entry is None:
-            size = 1
-            for eqn in jaxpr.eqns:
-                prim = eqn.prim
-                inner = sum([self._size(j) for j in prim.jaxprs()]) if isinstance(prim, HasSubjaxprs) else 1
-                size += inner * prim.length if isinstance(prim, Scan) else inner
-            entry = self._sizes[id(jaxpr)] = jaxpr, size
-        return entry[1]
-
     def _scan(self, prim: Scan, avals: Sequence[ShapedArray], args: Sequence[Dependence]) -> list[Dependence]:
         consts, carry, arrays = [list(part) for part in prim.split_operands(args)]
-        cost = prim.length * self._size(prim.jaxpr)
+        cost = prim.length * unrolled_size(prim.jaxpr)
         if cost <= self._steps_left:
             self._steps_left -= cost
             return self._unroll_scan(prim, avals, consts, carry, arrays)
@@ -172,7 +169,7 @@ class SparsityPropagation:
 
     def _while(self, prim: While, args: Sequence[Dependence]) -> list[Dependence]:
         cond_consts, consts, carry = [list(part) for part in prim.split_operands(args)]
-        cost = self._size(prim.cond_jaxpr) + self._size(prim.body_jaxpr)
+        cost = unrolled_size(prim.cond_jaxpr) + unrolled_size(prim.body_jaxpr)
         while cost <= self._steps_left:
             self._steps_left -= cost
             condition = self.run(prim.cond_jaxpr, [*cond_consts, *carry])[0].value()

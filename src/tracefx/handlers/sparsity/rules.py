@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, handling
 from tracefx.core.primitive import Primitive, UndefinedPrimal, Zero
@@ -34,29 +34,28 @@ from tracefx.ops.shape.shape import Concatenate, Split, Squeeze, Stack, Tile
 from tracefx.ops.shape.slicing import Pad, Rev, Slice
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
 
-SparsityRule: TypeAlias = Callable[..., Sequence[SetIds]]
+Avals: TypeAlias = Sequence[ShapedArray]
+ResultSets: TypeAlias = Sequence[SetIds]
+"""For each result, the index sets of its elements."""
+SparsityRule: TypeAlias = Callable[..., ResultSets]
 """Called with the index sets, the primitive, the types of its results and its operands; returns the results' sets."""
 MAX_PRODUCTS: Final = 20_000_000
 """The largest number of products of a contraction that are considered one by one."""
 
 
-def full_sparsity(sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence) -> Sequence[SetIds]:
+def full_sparsity(sets: IndexSets, prim: Primitive, outs: Avals, *args: Dependence) -> ResultSets:
     """Every result element may depend on everything that any operand depends on."""
     flat = np.concatenate([np.unique(a.sets()) for a in args])
     union = sets.union(np.zeros(len(flat), np.int64), flat, 1)[0]
     return [np.full(aval.shape, union, np.int64) for aval in outs]
 
 
-def data_movement_sparsity(
-    sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
-) -> Sequence[SetIds]:
+def data_movement_sparsity(sets: IndexSets, prim: Primitive, outs: Avals, *args: Dependence) -> ResultSets:
     """Moves the sets as the operation moves elements."""
-    return [np.asarray(out) for out in prim.impl(*[a.sets() for a in args])]
+    return apply_to_set_ids(prim, *[a.sets() for a in args])
 
 
-def elementwise_sparsity(
-    sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
-) -> Sequence[SetIds]:
+def elementwise_sparsity(sets: IndexSets, prim: Primitive, outs: Avals, *args: Dependence) -> ResultSets:
     """Each result element depends on the corresponding elements of all operands."""
     joined: SetIds = np.zeros((), np.int64)
     for a in args:
@@ -65,9 +64,7 @@ def elementwise_sparsity(
     return [np.broadcast_to(joined, outs[0].shape)]
 
 
-def mul_sparsity(
-    sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
-) -> Sequence[SetIds]:
+def mul_sparsity(sets: IndexSets, prim: Primitive, outs: Avals, x: Dependence, y: Dependence) -> ResultSets:
     """Like `elementwise_sparsity`, but a product with a known zero depends on nothing."""
     (joined,) = elementwise_sparsity(sets, prim, outs, x, y)
     for a in (x, y):
@@ -78,8 +75,8 @@ def mul_sparsity(
 
 
 def select_n_sparsity(
-    sets: IndexSets, prim: SelectN, outs: Sequence[ShapedArray], condition: Dependence, *cases: Dependence
-) -> Sequence[SetIds]:
+    sets: IndexSets, prim: SelectN, outs: Avals, condition: Dependence, *cases: Dependence
+) -> ResultSets:
     """Selects sets if the condition is known; otherwise joins those of all cases."""
     known_condition = condition.value()
     if known_condition is not None:
@@ -87,14 +84,12 @@ def select_n_sparsity(
     return elementwise_sparsity(sets, prim, outs, *cases)
 
 
-def apply_to_set_ids(prim: Primitive, *arrays: NDArray) -> Sequence[SetIds]:
+def apply_to_set_ids(prim: Primitive, *arrays: NDArray) -> ResultSets:
     """Applies a primitive that moves elements to arrays of set numbers."""
     return [np.asarray(out) for out in prim.impl(*arrays)]
 
 
-def reduce_sum_sparsity(
-    sets: IndexSets, prim: ReduceSum, outs: Sequence[ShapedArray], x: Dependence
-) -> Sequence[SetIds]:
+def reduce_sum_sparsity(sets: IndexSets, prim: ReduceSum, outs: Avals, x: Dependence) -> ResultSets:
     """Each sum depends on all of its terms."""
     axes = prim.axes
     kept = [d for d in range(x.aval.ndim) if d not in axes]
@@ -111,8 +106,8 @@ def _union_of_rows(sets: IndexSets, rows: SetIds) -> SetIds:
 
 
 def reduce_window_sparsity(
-    sets: IndexSets, prim: ReduceWindowSum | SelectAndGatherAdd, outs: Sequence[ShapedArray], x: Dependence
-) -> Sequence[SetIds]:
+    sets: IndexSets, prim: ReduceWindowSum | SelectAndGatherAdd, outs: Avals, x: Dependence
+) -> ResultSets:
     """Each window depends on all of its elements."""
     joined: SetIds = np.full(outs[0].shape, EMPTY_SET, np.int64)
     for view in prim.windows.views(prim.windows.padded(x.sets(), EMPTY_SET), outs[0].shape):
@@ -121,14 +116,14 @@ def reduce_window_sparsity(
 
 
 def select_and_gather_add_sparsity(
-    sets: IndexSets, prim: SelectAndGatherAdd, outs: Sequence[ShapedArray], x: Dependence, keys: Dependence
-) -> Sequence[SetIds]:
+    sets: IndexSets, prim: SelectAndGatherAdd, outs: Avals, x: Dependence, keys: Dependence
+) -> ResultSets:
     """Each window depends on its selected element if the keys are known, otherwise on all of its elements."""
     known = keys.value()
     return reduce_window_sparsity(sets, prim, outs, x) if known is None else [prim.kernel(x.sets(), known)]
 
 
-def cumsum_sparsity(sets: IndexSets, prim: CumSum, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[SetIds]:
+def cumsum_sparsity(sets: IndexSets, prim: CumSum, outs: Avals, x: Dependence) -> ResultSets:
     """Each partial sum depends on all of its terms."""
     rows = np.moveaxis(x.sets(), prim.axis, 0)
     rows = (rows[::-1] if prim.reverse else rows).copy()
@@ -138,7 +133,7 @@ def cumsum_sparsity(sets: IndexSets, prim: CumSum, outs: Sequence[ShapedArray], 
     return [np.moveaxis(rows, 0, prim.axis)]
 
 
-def fft_sparsity(sets: IndexSets, prim: Fft, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[SetIds]:
+def fft_sparsity(sets: IndexSets, prim: Fft, outs: Avals, x: Dependence) -> ResultSets:
     """Each element depends on all elements of its transform."""
     (out,), lengths = outs, prim.fft_lengths
     before = out.shape[: out.ndim - len(lengths)]
@@ -151,9 +146,7 @@ def fft_sparsity(sets: IndexSets, prim: Fft, outs: Sequence[ShapedArray], x: Dep
 # ------------------------------------------------------------------ contractions
 
 
-def dot_general_sparsity(
-    sets: IndexSets, prim: DotGeneral, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
-) -> Sequence[SetIds]:
+def dot_general_sparsity(sets: IndexSets, prim: DotGeneral, outs: Avals, x: Dependence, y: Dependence) -> ResultSets:
     """Contracts the sets; products with known zeros are left out."""
     (lc, rc), (lb, rb) = prim.dimension_numbers
     left = _as_matrices(x, lb, lc)
@@ -168,9 +161,7 @@ def dot_general_sparsity(
     return [joined.reshape(outs[0].shape)]
 
 
-def conv_sparsity(
-    sets: IndexSets, prim: ConvGeneralDilated, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
-) -> Sequence[SetIds]:
+def conv_sparsity(sets: IndexSets, prim: ConvGeneralDilated, outs: Avals, x: Dependence, y: Dependence) -> ResultSets:
     """Contracts windows with kernels in each group; padding depends on nothing."""
     window = tuple([y.aval.shape[d] for d in prim.dimension_numbers.rhs_spec[2:]])
     if not (x.aval.size and y.aval.size and outs[0].size):
@@ -211,9 +202,7 @@ def _products(sets: IndexSets, ids: SetIds, other: Dependence, arrange: Callable
 # ------------------------------------------------------------------ indexing
 
 
-def gather_sparsity(
-    sets: IndexSets, prim: Gather, outs: Sequence[ShapedArray], x: Dependence, indices: Dependence
-) -> Sequence[SetIds]:
+def gather_sparsity(sets: IndexSets, prim: Gather, outs: Avals, x: Dependence, indices: Dependence) -> ResultSets:
     """Gathers sets if the indices are known; otherwise any element may be taken."""
     known_indices = indices.value()
     return (
@@ -224,50 +213,53 @@ def gather_sparsity(
 
 
 def dynamic_slice_sparsity(
-    sets: IndexSets, prim: DynamicSlice, outs: Sequence[ShapedArray], x: Dependence, *starts: Dependence
-) -> Sequence[SetIds]:
+    sets: IndexSets, prim: DynamicSlice, outs: Avals, x: Dependence, *starts: Dependence
+) -> ResultSets:
     """Slices sets if the starts are known; otherwise any element along the sliced axes may be taken."""
-    values = [s.value() for s in starts]
-    known = [p for p in values if p is not None]
-    if len(known) == len(starts):
+    known = _known_starts(starts)
+    if known is not None:
         return apply_to_set_ids(prim, x.sets(), *known)
-    ids = x.sets()
-    for d, (n, size) in enumerate(zip(x.aval.shape, outs[0].shape, strict=True)):
-        if n != size:
-            rows = np.moveaxis(ids, d, -1)
-            ids = np.expand_dims(_union_of_rows(sets, rows.reshape(-1, n)).reshape(rows.shape[:-1]), d)
-    return [np.broadcast_to(ids, outs[0].shape)]
+    return [_union_along_sliced_axes(sets, x.sets(), outs[0].shape)]
 
 
 def dynamic_update_slice_sparsity(
     sets: IndexSets,
     prim: DynamicUpdateSlice,
-    outs: Sequence[ShapedArray],
+    outs: Avals,
     x: Dependence,
     y: Dependence,
     *starts: Dependence,
-) -> Sequence[SetIds]:
+) -> ResultSets:
     """Updates sets if the starts are known; otherwise any element may have been updated."""
-    values = [s.value() for s in starts]
-    known = [p for p in values if p is not None]
-    if len(known) == len(starts):
+    known = _known_starts(starts)
+    if known is not None:
         return apply_to_set_ids(prim, x.sets(), y.sets(), *known)
-    ids = y.sets()
-    for d, (n, size) in enumerate(zip(x.aval.shape, y.aval.shape, strict=True)):
+    return [sets.join(x.sets(), _union_along_sliced_axes(sets, y.sets(), x.aval.shape))]
+
+
+def _known_starts(starts: Sequence[Dependence]) -> list[NDArray] | None:
+    values = [s.value() for s in starts]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(starts) else None
+
+
+def _union_along_sliced_axes(sets: IndexSets, ids: SetIds, shape: Shape) -> SetIds:
+    """Returns sets of the given shape: along each axis whose size differs, all are the union of the sets there."""
+    for d, (n, size) in enumerate(zip(ids.shape, shape, strict=True)):
         if n != size:
             rows = np.moveaxis(ids, d, -1)
-            ids = np.expand_dims(_union_of_rows(sets, rows.reshape(-1, size)).reshape(rows.shape[:-1]), d)
-    return [sets.join(x.sets(), np.broadcast_to(ids, x.aval.shape))]
+            ids = np.expand_dims(_union_of_rows(sets, rows.reshape(-1, n)).reshape(rows.shape[:-1]), d)
+    return np.broadcast_to(ids, shape)
 
 
 def scatter_sparsity(
     sets: IndexSets,
     prim: ScatterAdd | ScatterSub | Scatter,
-    outs: Sequence[ShapedArray],
+    outs: Avals,
     x: Dependence,
     indices: Dependence,
     updates: Dependence,
-) -> Sequence[SetIds]:
+) -> ResultSets:
     """Scatters sets if the indices are known; otherwise any element may depend on all updates."""
     known_indices = indices.value()
     if known_indices is None:
@@ -305,17 +297,13 @@ def _scatter_targets(
     return to_numpy(targets).astype(np.int64) - 1
 
 
-def identity_sparsity(
-    sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
-) -> Sequence[SetIds]:
-    """Each result is the operand with the same index."""
-    return [a.sets() for a in args]
-
-
 SPARSITY_RULES: Final[Mapping[type[Primitive], SparsityRule]] = MappingProxyType(
     {
         **dict.fromkeys(
-            (Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Unstack, Pad),
+            (
+                *(Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Tile, Rev, Slice, Split, Unstack),
+                *(Pad, OptimizationBarrier),
+            ),
             data_movement_sparsity,
         ),
         ConvertElementType: elementwise_sparsity,
@@ -334,7 +322,6 @@ SPARSITY_RULES: Final[Mapping[type[Primitive], SparsityRule]] = MappingProxyType
         ReduceWindowSum: reduce_window_sparsity,
         SelectAndGatherAdd: select_and_gather_add_sparsity,
         Scatter: scatter_sparsity,
-        OptimizationBarrier: identity_sparsity,
     }
 )
 

@@ -30,6 +30,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     Expandable,
     MappedAxis,
@@ -232,9 +233,7 @@ class ForeignPrimitive(Primitive, Expandable, Differentiable, Transposable, Batc
         return merge_masked(mask, _run(program, [*known, *nonzero_cts]), [None] * len(known))
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         avals = [x.aval for x in args]
         program, out_dims = self.jax_primitive.batch_program(axis.size, tuple(dims), avals, len(self.out_avals))
         return _run(program, args), out_dims

@@ -289,22 +289,15 @@ def _structs(avals: Sequence[Any]) -> list[ShapeDtypeStruct]:
     return [ShapeDtypeStruct(a.shape, a.dtype) for a in struct_avals]
 
 
-def _pure_callback(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    params = eqn.params
-    results = _structs(params["result_avals"])
-    outs: Sequence[Value] = pure_callback(
-        _with_jax_arrays(params["callback"]), results, *_arrays(args), vmap_method=params["vmap_method"]
-    )
-    return outs
+def _callback_rule(call: Callable[..., Any], option: str) -> ImportRule:
+    """Returns the rule of a callback with results; `option` is a parameter with the same name in both libraries."""
 
+    def rule(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+        callback, results = _with_jax_arrays(eqn.params["callback"]), _structs(eqn.params["result_avals"])
+        outs: Sequence[Value] = call(callback, results, *_arrays(args), **{option: eqn.params[option]})
+        return outs
 
-def _io_callback(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    params = eqn.params
-    results = _structs(params["result_avals"])
-    outs: Sequence[Value] = io_callback(
-        _with_jax_arrays(params["callback"]), results, *_arrays(args), ordered=params["ordered"]
-    )
-    return outs
+    return rule
 
 
 def _debug_callback(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
@@ -340,9 +333,9 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         "custom_vmap_call": _custom_vmap,
         "debug_callback": _debug_callback,
         "debug_print": _debug_print,
-        "io_callback": _io_callback,
+        "io_callback": _callback_rule(io_callback, "ordered"),
         "linear_call": _linear_call,
-        "pure_callback": _pure_callback,
+        "pure_callback": _callback_rule(pure_callback, "vmap_method"),
     }
 )
 """Import rules by name of JAX's primitive."""

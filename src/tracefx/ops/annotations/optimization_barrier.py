@@ -12,6 +12,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     MappedAxis,
     Primitive,
@@ -62,9 +63,7 @@ class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lo
         return [t if isinstance(t, Zero) else next(results) for t in tangents]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *args), dims
 
     @override

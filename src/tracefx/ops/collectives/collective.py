@@ -26,6 +26,7 @@ from tracefx.core.handler import as_array, bind1, current
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     MappedAxis,
     Primitive,
@@ -112,9 +113,7 @@ class Collective(Primitive, Batchable, Lowerable):
         return [self.out_aval(*avals)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         # Checks the unbatched avals, so that error messages show these.
         self.abstract_eval(*[a.aval if d is None else a.aval.without_axis(d) for a, d in zip(args, dims, strict=True)])
         (x,), (dim,) = args, dims
@@ -457,9 +456,7 @@ class AxisIndex(Collective):
         return ShapedArray((), dtypes.int32)
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         self.abstract_eval(*[a.aval for a in args])
         return [iota(dtypes.int32, axis.size)], [0]
 

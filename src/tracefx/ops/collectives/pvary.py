@@ -17,6 +17,7 @@ from tracefx.core.avals import MeshAxes, ShapedArray
 from tracefx.core.handler import Tracer, bind, bind1, current
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     Expandable,
     MappedAxis,
@@ -63,9 +64,7 @@ class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batch
         return cts  # unreduced on both sides
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *args), dims
 
 

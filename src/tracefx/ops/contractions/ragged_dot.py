@@ -14,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Dimensions, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Tangent
+from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Tangent
 from tracefx.core.values import Value
 from tracefx.ops.contractions.bilinear import Bilinear
 from tracefx.ops.contractions.contraction import (
@@ -289,9 +289,7 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
     # ------------------------------------------------------------------ batching
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         lhs, rhs, sizes = args
         (lc, rc), (lb, rb) = self.dot.dimension_numbers
         groups = self.ragged_dot_dimension_numbers.rhs_group_dimensions

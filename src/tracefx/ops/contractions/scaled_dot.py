@@ -13,7 +13,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Dimensions, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
 from tracefx.ops.contractions.contraction import DotDimensionNumbers, DotGeneral
 from tracefx.ops.elementwise.arithmetic import mul
@@ -75,9 +75,7 @@ class ScaledDot(Primitive, Batchable, Expandable, HasJaxParams):
         return [bind1(self._dot, *scaled)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         (lc, rc), (lb, rb) = [[tuple([d + 1 for d in axes]) for axes in pair] for pair in self.dimension_numbers]
         prim = ScaledDot(((lc, rc), ((0, *lb), (0, *rb))), self.preferred_element_type)
         return [bind1(prim, *[batch_first(x, dim, axis) for x, dim in zip(args, dims, strict=True)])], [0]

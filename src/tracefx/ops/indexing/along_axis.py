@@ -16,6 +16,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     MappedAxis,
     Primitive,
@@ -141,9 +142,7 @@ class Unstack(Primitive, Differentiable, Transposable, Batchable, Lowerable):
         return [match_aval(stack([instantiate(ct) for ct in cts], self.axis), args[0].aval)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         (dim,) = dims
         assert dim is not None
         outs = bind(Unstack(self.axis + (dim <= self.axis)), *args)

@@ -21,7 +21,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops import stablehlo
@@ -203,9 +203,7 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return outs, out_tangents
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         position = next(dim for dim in dims if dim is not None)
         moved: list[Value] = []
         for x, dim in zip(args, dims, strict=True):

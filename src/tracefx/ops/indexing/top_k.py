@@ -21,7 +21,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo
@@ -91,9 +91,7 @@ class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
         ]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         (x,), (dim,) = args, dims
         assert dim is not None
         along = self.resolve_axis(x.aval.ndim - 1)

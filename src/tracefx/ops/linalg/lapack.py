@@ -16,7 +16,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind
-from tracefx.core.primitive import Batchable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.lowering import Attr, Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops import stablehlo
@@ -89,9 +89,7 @@ class MatrixOperation(Primitive, Batchable):
         return run_compiled(self, args)
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         outs = bind(self, *[batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)])
         return outs, [0] * len(outs)
 

@@ -14,6 +14,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import (
+    BatchDims,
     Differentiable,
     MappedAxis,
     Tangent,
@@ -119,9 +120,7 @@ class TriangularSolve(MatrixKernel, Differentiable, Transposable):
         return [None, bind1(evolve(self, transpose_a=not self.transpose_a), a, ct)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         (a, b), (a_dim, b_dim) = args, dims
         if a_dim is not None or b_dim is None:
             fronted = [batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]

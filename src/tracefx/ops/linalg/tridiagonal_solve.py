@@ -13,6 +13,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import (
+    BatchDims,
     Differentiable,
     MappedAxis,
     Tangent,
@@ -101,9 +102,7 @@ class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
         return [None, None, None, bind1(self, _shifted(du, 1), d, _shifted(dl, -1), ct)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         *diagonals, b = args
         dim = dims[-1]
         if dim is None or any(d is not None for d in dims[:-1]):

@@ -20,7 +20,7 @@ from tracefx.core.array import Array
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
@@ -59,9 +59,7 @@ class KeyOperation(Primitive, Batchable):
         return run_compiled(self, args)
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         operands = [batch_first(x, dim, axis) for x, dim in zip(args, dims, strict=True)]
         outs = bind(self, *operands)
         return outs, [0] * len(outs)

@@ -17,7 +17,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Batchable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, MlirText
 from tracefx.ops import stablehlo
@@ -72,9 +72,7 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
         return run_compiled(self, args)
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         (state,), (dim,) = args, dims
         assert dim is not None
         return bind(self, move_axis(state, dim, 0)), [0, 0]

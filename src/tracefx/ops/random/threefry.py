@@ -15,7 +15,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Batchable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
@@ -52,9 +52,7 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
         return run_compiled(self, args)
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         return bind(self, *[batch_first(x, dim, axis) for x, dim in zip(args, dims, strict=True)]), [0, 0]
 
     @override

@@ -21,6 +21,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import (
     Batchable,
+    BatchDims,
     Differentiable,
     MappedAxis,
     Primitive,
@@ -309,7 +310,7 @@ class Concatenate(JoinOperation):
         return out
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Value, int | None]:
         position = next(d for d in dims if d is not None)
         moved = [batch_at(x, d, axis, position) for x, d in zip(args, dims, strict=True)]
         return bind1(Concatenate(self.dimension + (position <= self.dimension)), *moved), position
@@ -394,7 +395,7 @@ class Stack(JoinOperation):
         ]
 
     @override
-    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Value, int | None]:
         moved = [batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
         return bind1(Stack(self.axis + 1), *moved), 0
 
@@ -475,9 +476,7 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNu
         return [match_aval(concatenate([instantiate(ct) for ct in cts], self.axis), args[0].aval)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         (dim,) = dims
         assert dim is not None
         outs = bind(Split(self.sizes, self.axis + (dim <= self.axis)), *args)

@@ -7,9 +7,8 @@ are differentiated implicitly, by solving another linear system, not through the
 from __future__ import annotations
 
 import functools
-import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
@@ -18,12 +17,12 @@ from attrs import frozen
 from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType
+from tracefx.flatten_util import ravel_pytree
 from tracefx.lax import custom_linear_solve, while_loop
 from tracefx.ops.linalg.qr import qr
 from tracefx.ops.linalg.triangular_solve import triangular_solve
 from tracefx.pytrees import trees
-from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.pytrees.trees import PyTree
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
@@ -150,49 +149,11 @@ def gmres(
     if solve_method not in ("batched", "incremental"):
         raise ValueError(f"gmres: solve_method must be 'batched' or 'incremental', got {solve_method!r}")
     x = _solve_iteratively("gmres", _GMRES(restart, solve_method == "incremental"), A, b, x0, tol, atol, maxiter, M)
-    is_nonfinite = [fnp.any(~fnp.isfinite(leaf)) for leaf in _arrays(x)]
+    is_nonfinite = [fnp.any(~fnp.isfinite(leaf)) for leaf in trees.leaves(x)]
     return x, fnp.where(fnp.any(fnp.stack(is_nonfinite)), -1, 0)
 
 
-# ------------------------------------------------------------------ raveling trees
-
-
-def _arrays(tree: PyTree) -> list[Array]:
-    return [fnp.asarray(leaf) for leaf in trees.leaves(tree)]
-
-
-@final
-@frozen(eq=False)
-class _TreeRaveler:
-    """Converts trees to vectors and back: the leaves are concatenated, in the dtype they promote to."""
-
-    structure: TreeDef
-    shapes: Sequence[tuple[int, ...]]
-    types: Sequence[DType]
-    dtype: DType
-
-    @staticmethod
-    def like(tree: PyTree) -> _TreeRaveler:
-        """Returns the raveler of trees of this structure."""
-        leaves = _arrays(tree)
-        dtype = fnp.result_type(
-            *leaves, np.float32 if not any(dtypes.is_inexact(x.dtype) for x in leaves) else leaves[0]
-        )
-        return _TreeRaveler(trees.structure(tree), [x.shape for x in leaves], [x.dtype for x in leaves], dtype)
-
-    def flat(self, tree: PyTree) -> Array:
-        """Concatenates the leaves of a tree."""
-        parts = [fnp.asarray(fnp.ravel(x), self.dtype) for x in _arrays(tree)]
-        return parts[0] if len(parts) == 1 else fnp.concatenate(parts)
-
-    def tree(self, vector: Array) -> Any:
-        """Splits a vector into the leaves of a tree."""
-        leaves, start = [], 0
-        for shape, dtype in zip(self.shapes, self.types, strict=True):
-            end = start + math.prod(shape)
-            leaves.append(fnp.asarray(vector[start:end].reshape(shape), dtype))
-            start = end
-        return trees.unflatten(self.structure, leaves)
+# ------------------------------------------------------------------ trees and operators
 
 
 def _as_linear_operator(name: str, argument: str, f: LinearOperator | ArrayLike) -> LinearOperator:
@@ -223,34 +184,42 @@ def _solve_iteratively(
 ) -> Any:
     """Runs a solver on raveled vectors, inside `custom_linear_solve`."""
     rhs_tree = trees.map(fnp.asarray, b)
-    raveler = _TreeRaveler.like(rhs_tree)
+    vector, unravel = ravel_pytree(rhs_tree)
+    dtype = vector.dtype if dtypes.is_inexact(vector.dtype) else fnp.result_type(vector, np.float32)
+
+    def flat(tree: PyTree) -> Array:
+        return fnp.asarray(ravel_pytree(tree)[0], dtype)
+
+    def unflatten(x: Array) -> Any:
+        return unravel(fnp.asarray(x, vector.dtype))
+
     guess = trees.map(fnp.zeros_like, rhs_tree) if x0 is None else trees.map(fnp.asarray, x0)
-    if trees.structure(guess) != raveler.structure:
+    structures = [trees.structure(tree) for tree in (guess, rhs_tree)]
+    if structures[0] != structures[1]:
         raise ValueError(
-            f"{name}: x0 and b must have one structure, got {trees.show_structure(trees.structure(guess))} and "
-            f"{trees.show_structure(raveler.structure)}"
+            f"{name}: x0 and b must have one structure, got {' and '.join(map(trees.show_structure, structures))}"
         )
-    shapes = [x.shape for x in _arrays(guess)]
-    if shapes != raveler.shapes:
-        raise ValueError(f"{name}: x0 and b must have the same shapes, got {shapes} and {list(raveler.shapes)}")
+    shapes = [[x.shape for x in trees.leaves(tree)] for tree in (guess, rhs_tree)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"{name}: x0 and b must have the same shapes, got {shapes[0]} and {shapes[1]}")
     product = _as_linear_operator(name, "A", A)
     preconditioner = None if M is None else _as_linear_operator(name, "M", M)
-    start = raveler.flat(guess)
+    start = flat(guess)
     steps = 10 * start.size if maxiter is None else maxiter
 
     def solve(matvec: LinearOperator, rhs: PyTree) -> Any:
-        side = raveler.flat(rhs)
+        side = flat(rhs)
 
         def times(x: Array) -> Array:
-            return raveler.flat(matvec(raveler.tree(x)))
+            return flat(matvec(unflatten(x)))
 
         def preconditioned(x: Array) -> Array:
-            return x if preconditioner is None else raveler.flat(preconditioner(raveler.tree(x)))
+            return x if preconditioner is None else flat(preconditioner(unflatten(x)))
 
         limits = StoppingCriterion(fnp.maximum(tol * _norm(side), atol), steps)
-        return raveler.tree(method(times, side, start, preconditioned, limits))
+        return unflatten(method(times, side, start, preconditioned, limits))
 
-    is_symmetric = is_hermitian and not dtypes.is_complex(raveler.dtype)
+    is_symmetric = is_hermitian and not dtypes.is_complex(dtype)
     return custom_linear_solve(product, rhs_tree, solve, transpose_solve=solve, symmetric=is_symmetric)
 
 
