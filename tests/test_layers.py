@@ -31,7 +31,7 @@ ORDER = (
     "ops",
     "interpreters",
     "control",
-    "repeats",
+    "repeated_blocks",
     "xla",
     "transforms",
     "lax",
@@ -67,7 +67,7 @@ ORDER = (
 RESTRICTED_LAYERS: Mapping[str, frozenset[str]] = {
     # The backend traverses any jaxpr: it refers to no primitive and no control flow by name. It traces the expansion of
     # a primitive that is defined by other primitives.
-    "xla": frozenset({*ORDER[: ORDER.index("ops")], "interpreters", "repeats"}),
+    "xla": frozenset({*ORDER[: ORDER.index("ops")], "interpreters", "repeated_blocks"}),
 }
 
 # Modules, or packages with their modules, that may import jaxlib.

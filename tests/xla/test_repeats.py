@@ -12,10 +12,10 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import SUMMED, assert_same
-from tests.repeats.programs import deep_network
+from tests.repeated_blocks.programs import deep_network
 from tests.subprocesses import output_of
 from tracefx.core.settings import REPEATS, parse_repeats
-from tracefx.repeats import sharing
+from tracefx.repeated_blocks import sharing
 from tracefx.xla import lower, runtime
 from tracefx.xla.runtime import executables, shared_functions
 
@@ -40,10 +40,10 @@ def test_the_option_takes_effect() -> None:
 
 
 def test_large_programs_are_shared_by_default() -> None:
-    f, args = network_gradient(16)
+    f, args = network_gradient(24)
     shared, inline = fx.jit(f).lower(*args), fx.jit(f, repeats="inline").lower(*args)
-    assert [run.count for run in shared.repeats.shared] == [16, 15]
-    assert shared.as_text().count("call @shared_block") == 31
+    assert [run.count for run in shared.repeats.shared] == [24, 23]
+    assert shared.as_text().count("call @shared_block") == 47
     assert len(shared.as_text()) < len(inline.as_text()) / 4
     assert "shared_block" not in inline.as_text()
     assert str(inline.repeats) == "repeated blocks are compiled each time: repeats='inline'"
@@ -52,21 +52,21 @@ def test_large_programs_are_shared_by_default() -> None:
 
 
 def test_temporaries_take_no_more_memory() -> None:
-    f, args = network_gradient(16)
+    f, args = network_gradient(24)
     shared, inline = [fx.jit(f, repeats=mode).lower(*args).compile().memory_analysis() for mode in ("share", "inline")]
     assert shared.temp_bytes <= 1.1 * inline.temp_bytes
 
 
 def test_the_report_names_count_and_line() -> None:
-    f, args = network_gradient(16)
+    f, args = network_gradient(24)
     text = str(fx.jit(f).lower(*args).repeats).splitlines()
-    assert text[0].startswith("16 equal blocks of ")
+    assert text[0].startswith("24 equal blocks of ")
     assert "programs.py:" in text[0]
     assert text[0].endswith(" equations fewer")
 
 
 def test_setting_and_argument() -> None:
-    f, args = network_gradient(16)
+    f, args = network_gradient(24)
     assert REPEATS.value == "share"
     with fx.repeats("inline"):
         assert not fx.jit(f).lower(*args).repeats.shared
@@ -91,7 +91,7 @@ def test_an_option_without_effect_turns_sharing_off(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(executables, "with_flatten_after_fusion", lambda options: options)
     executables.compiles_functions_once.cache_clear()
     try:
-        f, args = network_gradient(16)
+        f, args = network_gradient(24)
         lowered = fx.jit(f).lower(*args)
         assert "has no effect in jaxlib" in str(lowered.repeats)
         assert "shared_block" not in lowered.as_text()
@@ -106,7 +106,7 @@ def test_bytes_of_the_option() -> None:
 
 
 def test_disk_cache(tmp_path: Path) -> None:
-    f, args = network_gradient(16)
+    f, args = network_gradient(24)
     want = fx.jit(f, repeats="inline")(*args)
     with fx.compilation_cache(tmp_path):
         for mode in ("share", "inline"):
@@ -116,7 +116,7 @@ def test_disk_cache(tmp_path: Path) -> None:
 
 
 def test_other_platforms_and_exports_are_not_shared() -> None:
-    f, args = network_gradient(16)
+    f, args = network_gradient(24)
     lowered = fx.jit(f).trace(*args).lower(lowering_platforms=("cuda",))
     assert "supported on one CPU device" in str(lowered.repeats)
     assert "shared_block" not in lowered.as_text()
@@ -124,7 +124,7 @@ def test_other_platforms_and_exports_are_not_shared() -> None:
 
 
 def test_several_devices_are_not_shared() -> None:
-    f, args = network_gradient(16)
+    f, args = network_gradient(24)
     mesh = fx.make_mesh((2,), ("x",), devices=fx.devices()[:2])
     spec = fx.NamedSharding(mesh, fx.P())
     lowered = fx.jit(f, in_shardings=spec).lower(*args)

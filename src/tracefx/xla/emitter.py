@@ -265,9 +265,8 @@ class Emitter(MultiPlatformEmitter):
             result_attributes=results,
         )
         outer = self._token, self._eqn, self._prefix, self._body, self._index, self._manual_axes, self._extra_parameters
-        self._token, self._eqn = None, None
-        if not self.shared_bodies:
-            self._prefix = ""  # XLA prefixes the name of the call when it inlines it; not so after fusion
+        # XLA prefixes the name of the call when it inlines it, but not when it does so after fusion.
+        self._token, self._eqn, self._prefix = None, None, self._prefix if self.shared_bodies else ""
         takes_index = name == "main" and len(self._all) > 1
         self._body, self._index = block, EmittedValue(block.arguments[0], jaxpr.in_avals[0]) if takes_index else None
         self._manual_axes, self._extra_parameters = (

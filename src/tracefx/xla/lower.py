@@ -17,7 +17,7 @@ from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.settings import RepeatsMode
 from tracefx.core.sharding import Sharding
 from tracefx.passes.dce import prune
-from tracefx.repeats.sharing import SharedProgram, share_repeats
+from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
 from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedModule, symbol_name

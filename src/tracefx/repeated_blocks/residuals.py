@@ -26,7 +26,7 @@ from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.shape.shape import Squeeze
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
-from tracefx.repeats.blocks import Repeat, Slot, Uses, has_equal_blocks
+from tracefx.repeated_blocks.blocks import Repeat, Slot, Uses, has_equal_blocks
 
 _Node: TypeAlias = tuple[int, int]
 

@@ -10,10 +10,10 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.repeats.programs import deep_network, trace
+from tests.repeated_blocks.programs import deep_network, trace
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.repeats.blocks import Repeat, find_repeats, join_small_blocks
-from tracefx.repeats.runs import MAX_PERIODS, candidate_periods, codes_of, stretches
+from tracefx.repeated_blocks.blocks import Repeat, find_repeats, join_small_blocks
+from tracefx.repeated_blocks.runs import MAX_PERIODS, candidate_periods, codes_of, stretches
 
 lax: Final = fx.lax
 X: Final = np.linspace(-1.0, 1.0, 6, dtype=np.float32)

@@ -12,7 +12,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import difference
-from tests.repeats.programs import deep_network, trace
+from tests.repeated_blocks.programs import deep_network, trace
 from tests.rewriting.evaluation import results
 from tracefx.control.call import Call
 from tracefx.control.inlining import InlineOptions, inline_calls
@@ -21,8 +21,8 @@ from tracefx.core.literal import Literal
 from tracefx.core.values import from_numpy
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
-from tracefx.repeats.residuals import minimum_cut
-from tracefx.repeats.sharing import SharedBlock, SharedProgram, share_repeats
+from tracefx.repeated_blocks.residuals import minimum_cut
+from tracefx.repeated_blocks.sharing import SharedBlock, SharedProgram, share_repeats
 
 lax: Final = fx.lax
 nn: Final = fx.nn

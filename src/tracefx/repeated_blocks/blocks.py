@@ -12,7 +12,7 @@ from attrs import frozen
 
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.repeats.runs import Stretch, stretches, weight
+from tracefx.repeated_blocks.runs import Stretch, stretches, weight
 
 BORDERS_TRIED: Final = 4
 """How many positions of the first block's border are tried in a stretch, those that fewest bytes cross first."""
@@ -148,7 +148,7 @@ def _divide(uses: Uses, stretch: Stretch, least_count: int, least_saved: int) ->
     effects = {e.prim.name for e in uses.eqns[stretch.start : stretch.start + period] if e.prim.effects}
     if effects:
         return f"they have effects ({', '.join(sorted(effects))})"
-    reason = "they refer to each other in different ways"
+    best_count, best_saved = 1, 0
     most = (stretch.stop - stretch.start) // period
     options: list[tuple[float, Repeat]] = []
     for count in range(most, max(most - 2, least_count - 1), -1):
@@ -156,12 +156,17 @@ def _divide(uses: Uses, stretch: Stretch, least_count: int, least_saved: int) ->
         crossing = _bytes_across_borders(uses, stretch.start, period, room)
         for shift in np.argsort(crossing, kind="stable")[:BORDERS_TRIED].tolist():
             repeat = _equal_blocks(uses, stretch.start + shift, period, count)
+            best_count, best_saved = max(best_count, repeat.count), max(best_saved, repeat.saved)
             if repeat.count < least_count or repeat.saved < least_saved:
                 continue
             cost = (1.0 + float(crossing[shift])) * (1 + 0.15 * (most - repeat.count))
             options.append((cost, repeat))
             break
-    return min(options, key=lambda option: option[0])[1] if options else reason
+    if options:
+        return min(options, key=lambda option: option[0])[1]
+    if best_count < least_count:
+        return "they refer to each other in different ways"
+    return f"sharing the {best_count} equal ones saves {best_saved} equations, fewer than {least_saved}"
 
 
 def join_small_blocks(repeat: Repeat, least_count: int, least_equations: int) -> Repeat:

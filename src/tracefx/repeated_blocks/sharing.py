@@ -17,9 +17,9 @@ from tracefx.core.repeated_blocks import DeclinedRun, RepeatedBlocks, SharedRun
 from tracefx.core.source_location import Provenance
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.passes.rebuilding import map_subjaxprs
-from tracefx.repeats.blocks import Declined, Repeat, Slot, Uses, find_repeats, join_small_blocks
-from tracefx.repeats.residuals import recompute_residuals
-from tracefx.repeats.runs import equation_count
+from tracefx.repeated_blocks.blocks import Declined, Repeat, Slot, Uses, find_repeats, join_small_blocks
+from tracefx.repeated_blocks.residuals import recompute_residuals
+from tracefx.repeated_blocks.runs import equation_count
 
 LEAST_COUNT: Final = 3
 """The least number of equal blocks that are shared."""
