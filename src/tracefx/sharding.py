@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tracefx.core.array import Shard as Shard
+from tracefx.core.layouts import Format as Format
+from tracefx.core.layouts import Layout as Layout
 from tracefx.core.sharding import Sharding as Sharding
 from tracefx.core.sharding import SingleDeviceSharding as SingleDeviceSharding
 from tracefx.shardings.meshes import Mesh as Mesh

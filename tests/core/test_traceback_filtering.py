@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import pickle
 import sys
 import threading
 import traceback
@@ -17,7 +19,7 @@ import pytest
 
 import tracefx as fx
 from tests.subprocesses import run_python
-from tracefx import lax
+from tracefx import lax, scipy
 from tracefx import numpy as fnp
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.settings import SETTINGS, TRACEBACK_FILTERING
@@ -410,3 +412,30 @@ def test_decorated_functions_keep_their_signatures() -> None:
 
     g = api_boundary(f)
     assert (g.__name__, g.__doc__, g(1, y=2)) == ("f", "Adds.", 3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fx.random.normal(0, (3,)),
+        lambda: fx.random.choice(fx.random.key(0), X, (3,), p=W),
+        lambda: scipy.linalg.cho_solve((fnp.ones((3, 3)), True), fnp.ones(4)),
+        lambda: scipy.special.gammaln("a"),  # type: ignore[arg-type]  # not an array
+        lambda: fx.nn.softmax(X, axis=4),
+        lambda: fnp.linalg.norm(X, ord="q"),
+        lambda: fx.device_put("a"),
+        lambda: fx.make_mesh((100,), ("a",)),
+        lambda: fx.devices("abacus"),
+        lambda: fx.jit(3),  # type: ignore[call-overload]  # not a function
+        lambda: X.at["a"].set(1.0),  # type: ignore[index]  # not an index
+        lambda: X.at[0].set(W),
+    ],
+)
+def test_errors_of_public_functions_show_no_internal_frames(call: Callable[[], object]) -> None:
+    assert internal_frames(error_of(call)) == [NOTE]
+
+
+def test_public_functions_with_filtered_tracebacks_can_be_pickled_and_inspected() -> None:
+    for f in (fx.device_put, fx.random.normal, scipy.linalg.cho_solve):
+        assert pickle.loads(pickle.dumps(f)) is f
+        assert inspect.signature(f) == inspect.signature(inspect.unwrap(f))

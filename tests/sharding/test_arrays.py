@@ -19,10 +19,10 @@ from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_meshes import SPECS, on
 from tracefx import P
 from tracefx.core.dtypes import NDArray
-from tracefx.errors import ConcretizationError
+from tracefx.errors import ConcretizationError, DeletedArrayError
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.xla.runtime import DeletedBufferError
+from tracefx.xla.backend import XlaBackend
 
 X: Final = np.arange(64, dtype=np.float32).reshape(8, 8)
 DTYPES: Final = (
@@ -69,6 +69,58 @@ def test_uncommitted_arrays() -> None:
             assert not x.committed
             assert x.sharding.device_set == {library.m.devices()[0]}
     assert fnp.ones(3).sharding == SingleDeviceSharding(fx.devices()[0])
+
+
+PLACEMENTS: Final[dict[str, Any]] = {
+    "NumPy array": lambda F: X,
+    "number": lambda F: np.float32(1.0),
+    "uncommitted": lambda F: F.np.ones(3),
+    "uncommitted, put": lambda F: F.m.device_put(X),
+    "on the first device": lambda F: F.m.device_put(X, F.m.devices()[0]),
+    "on the second device": lambda F: F.m.device_put(X, F.m.devices()[1]),
+    "on a mesh": lambda F: put(F, "x"),
+}
+TARGETS: Final[dict[str, Any]] = {
+    "none": lambda F: None,
+    "the first device": lambda F: F.m.devices()[0],
+    "the second device": lambda F: F.m.devices()[1],
+    "a sharding": lambda F: F.m.device_put(X, F.m.devices()[0]).sharding,
+    "a mesh": lambda F: on(F),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", PLACEMENTS)
+def test_device_put_commits_the_same_arrays_as_jax(source: str, target: str) -> None:
+    def placements(F: Any) -> list[tuple[bool, list[int]]]:
+        x = F.m.device_put([PLACEMENTS[source](F)], TARGETS[target](F))[0]
+        results = [x, x + 1, F.np.sin(x), F.m.jit(lambda x: x * 2)(x), x.copy(), F.np.asarray(x), F.np.zeros_like(x)]
+        with F.m.default_device(F.m.devices()[2]):
+            results += [F.np.cos(x), F.m.jit(lambda x: x / 2)(x)] if x.committed else []
+        return [(y.committed, sorted(d.id for d in y.devices())) for y in results]
+
+    assert placements(TRACEFX) == placements(JAX)
+
+
+@pytest.mark.parametrize("name", ["eager", "jit", "stack"])
+@pytest.mark.parametrize("second", ["on the second device", "on a mesh"])
+def test_operands_committed_to_different_devices_are_rejected(second: str, name: str) -> None:
+    def add(F: Any) -> None:
+        x, y = PLACEMENTS["on the first device"](F), PLACEMENTS[second](F)
+        {"eager": F.np.add, "jit": F.m.jit(lambda x, y: x + y), "stack": lambda *xs: F.np.stack(xs)}[name](x, y)
+
+    with pytest.raises(ValueError, match="incompatible devices"):
+        add(JAX)
+    with pytest.raises(ValueError, match=r"can't run: input 0 is on device 0, but input 1 is on devices? "):
+        add(TRACEFX)
+
+
+def test_operations_on_the_first_device_are_evaluated_without_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fx.device_put(X, fx.devices()[0])
+    monkeypatch.setattr(XlaBackend, "_dispatcher", None)
+    y = fnp.sum(x * 2.0)
+    assert y.committed
+    assert float(y) == X.sum() * 2.0
 
 
 def test_traced_arrays_have_no_sharding() -> None:
@@ -256,7 +308,7 @@ def test_use_of_deleted_arrays_raises_an_error() -> None:
     x = put(TRACEFX, "x")
     x.delete()
     for use_deleted in (lambda x: x.addressable_shards, lambda x: fx.device_put(x, on(TRACEFX, "y"))):
-        with pytest.raises(DeletedBufferError, match=r"float32\[8, 8\] is used after it was deleted"):
+        with pytest.raises(DeletedArrayError, match=r"f32\[8,8\] is used after it was deleted"):
             use_deleted(x)
 
 
@@ -333,6 +385,17 @@ LIKE_FUNCTIONS: Final[dict[str, Any]] = {
     "a type": lambda F, x: F.np.zeros_like(F.m.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)),
     "one device": lambda F, x: F.np.zeros_like(F.m.device_put(X, F.m.devices()[2])),
     "no device": lambda F, x: F.np.zeros_like(F.np.asarray(X)),
+    "replicated, another shape": lambda F, x: F.np.zeros_like(put(F), shape=(3,)),
+    "lax": lambda F, x: F.lax.full_like(x, 2.0),
+    "lax, another dtype": lambda F, x: F.lax.full_like(x, 2.0, dtype="int32"),
+    "lax, another shape": lambda F, x: F.lax.full_like(x, 2.0, shape=(4, 4)),
+    "lax, replicated, another shape": lambda F, x: F.lax.full_like(put(F), 2.0, shape=(3,)),
+    "lax, another sharding": lambda F, x: F.lax.full_like(x, 2.0, sharding=on(F, "y")),
+    "lax, one device": lambda F, x: F.lax.full_like(F.m.device_put(X, F.m.devices()[2]), 1),
+    "lax, a type": lambda F, x: F.lax.full_like(F.m.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), 1),
+    "lax, a number": lambda F, x: F.lax.full_like(2.0, 1, shape=(3,)),
+    "lax.full": lambda F, x: F.lax.full((8,), 1.0, sharding=on(F, "x")),
+    "lax.full on one device": lambda F, x: F.lax.full((8,), 1.0, sharding=F.m.device_put(X, F.m.devices()[0]).sharding),
 }
 
 

@@ -410,14 +410,25 @@ DERIVATIVES: Final[dict[str, Any]] = {
 }
 
 
+BODIES: Final[dict[str, Any]] = {
+    "": lambda lib, f: f,
+    "jit": lambda lib, f: lib.m.jit(f),
+    "checkpoint": lambda lib, f: lib.m.checkpoint(lib.m.jit(f)),
+    "scan": lambda lib, f: lambda x: lib.lax.scan(lambda c, _: (c * lib.np.sum(f(x)), f(c * x)), 2.0, None, 2)[1][1],
+    "cond": lambda lib, f: lambda x: lib.lax.cond(x[0] > 5.0, f, lambda x: f(lib.np.sin(x)), x),
+}
+
+
 @pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("name", DERIVATIVES)
-def test_derivatives_under_vmap_with_spmd_axis_name(name: str, jitted: bool) -> None:
+def test_derivatives_under_vmap_with_spmd_axis_name(name: str, body: str, jitted: bool) -> None:
     def program(lib: Library) -> Any:
         mesh = lib.mesh_of((4, 2), ("v", "i"))
-        f = lib.m.shard_map(
+        shard_mapped = lib.m.shard_map(
             lambda x: lib.np.sum(x**2) * lib.np.ones(1), mesh=mesh, in_specs=lib.P("i"), out_specs=lib.P("i")
         )
+        f = BODIES[body](lib, shard_mapped)
         mapped = lib.m.vmap(lambda x: DERIVATIVES[name](lib, f, x), spmd_axis_name="v")
         return (lib.m.jit(mapped) if jitted else mapped)(np.arange(16, dtype=np.float32).reshape(4, 4))
 

@@ -254,12 +254,14 @@ TABLE: Final[dict[str, Bad]] = {
     "vmap: in_axes beyond": Bad(
         lambda f: fx.vmap(f, in_axes=2)(M),
         ValueError,
-        r"axis 2 of the argument `args\[0\]` of .*, but that has 2 axes",
+        r"the argument `args\[0\]` of .*, f32\[2,3\], has no axis 2 to map over\. For an argument",
     ),
     "vmap: in_axes below": Bad(
-        lambda f: fx.vmap(f, in_axes=-3)(M), ValueError, r"in_axes maps axis -3 of .*, but that has 2 axes"
+        lambda f: fx.vmap(f, in_axes=-3)(M),
+        ValueError,
+        r"the argument `args\[0\]` of .*, f32\[2,3\], has no axis -3 to map over\. For an argument",
     ),
-    "vmap: a scalar": Bad(lambda f: fx.vmap(f)(3.0), ValueError, "axis 0 of .*, but that has 0 axes.* None"),
+    "vmap: a scalar": Bad(lambda f: fx.vmap(f)(3.0), ValueError, r"f32\[\], has no axis 0 .* None"),
     "vmap: in_axes of another length": Bad(
         lambda f: fx.vmap(f, in_axes=(0,))(M, M), ValueError, "in_axes .* 1 entries, but there are 2 positional"
     ),

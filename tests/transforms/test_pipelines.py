@@ -88,6 +88,7 @@ def test_jvp_transform_value() -> None:
     assert len(fx.Jvp(has_aux=True)(lambda x: (x, {"n": 1}))((1.0,), (1.0,))) == 3
 
 
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 @pytest.mark.parametrize(
     ("value", "function"),
     [

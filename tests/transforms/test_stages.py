@@ -12,6 +12,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_agree
+from tracefx.sharding import Format, Layout
 
 
 def _stages(F: Any, N: Any) -> dict[str, Any]:
@@ -155,3 +156,50 @@ def test_representations_are_short() -> None:
     types = ", ".join(["f32[]"] * 6)
     assert repr(fx.jit(many).trace([fnp.ones(())] * 50)) == f"<many traced: ({types}, 44 more) -> (f32[])>"
     assert repr(fx.jit(many).trace([fnp.ones(())] * 7)) == f"<many traced: ({types}, f32[]) -> (f32[])>"
+
+
+def test_formats_and_executables_of_compiled_programs_match_jax() -> None:
+    def formats(F: Any, N: Any) -> list[Any]:
+        call = F.jit(lambda x, k: {"sum": x["a"] + k, "top": x["a"][0]})
+        compiled = call.lower({"a": N.ones((2, 3))}, k=F.ShapeDtypeStruct((3,), "float32")).compile()
+        assert compiled.runtime_executable().get_hlo_text().startswith("HloModule")
+        formats = [*F.tree.leaves(compiled.input_formats), *F.tree.leaves(compiled.output_formats)]
+        assert F.tree.structure(compiled.input_formats) == compiled.in_tree
+        assert F.tree.structure(compiled.output_formats) == compiled.out_tree
+        x = N.ones((2, 3))
+        struct = F.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.format)
+        assert struct.format == x.format
+        assert struct.sharding == x.sharding
+        assert F.ShapeDtypeStruct(x.shape, x.dtype).format == type(x.format)()
+        formats += [
+            x.format,
+            N.asarray(1.0).format,
+            F.device_put(x, x.format).format,
+            struct.update(shape=(2, 4)).format,
+        ]
+        return [(f.layout.major_to_minor, f.layout.tiling, [d.id for d in f.sharding.device_set]) for f in formats]
+
+    assert formats(fx, fnp) == formats(jax, jnp)
+
+
+def test_formats_are_accepted_as_shardings() -> None:
+    x = fx.device_put(np.ones((2, 3), np.float32), fx.devices()[0])
+    f = fx.jit(lambda x: x + 1, in_shardings=Format(Layout.AUTO, x.sharding), out_shardings=x.format)
+    assert f(x).committed
+    assert fx.device_put(x, Format()) is x
+    column_major = Format(Layout((1, 0)), x.sharding)
+    for call in (
+        lambda: fx.device_put(x, column_major),
+        lambda: fx.jit(lambda x: x, out_shardings=column_major)(x),
+        lambda: fx.ShapeDtypeStruct((2, 3), "float32", sharding=column_major),
+    ):
+        with pytest.raises(
+            ValueError, match=r"arrays are row-major, so Layout\(major_to_minor=\(1, 0\).* not supported"
+        ):
+            call()
+    with pytest.raises(ValueError, match="a layout needs a sharding"):
+        Format(Layout((0, 1)))
+    with pytest.raises(TypeError, match="layout must be a Layout"):
+        Format((0, 1))  # type: ignore[arg-type]  # invalid on purpose
+    with pytest.raises(AttributeError, match="has no format: it is traced"):
+        fx.jit(lambda x: x.format)(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import numpy as np
@@ -129,3 +130,14 @@ def test_python_control_flow_on_batched_values_is_refused() -> None:
 
 def test_python_control_flow_on_unbatched_values() -> None:
     assert_agree(lambda F, N: F.vmap(lambda x, y: x if y > 0 else -x, in_axes=(0, None))(X, N.asarray(2.0)))
+
+
+def test_message_for_a_scalar_keyword_argument_gives_advice_that_works() -> None:
+    def scale(x: Any, factor: Any = 1.0) -> Any:
+        return x * factor
+
+    x = np.arange(3, dtype=np.float32)
+    with pytest.raises(ValueError, match=r"`factor` of scale, f32.* has no axis 0 .* by functools.partial, or pass it"):
+        fx.vmap(scale)(x, factor=2.0)
+    np.testing.assert_array_equal(fx.vmap(functools.partial(scale, factor=2.0))(x), x * 2)
+    np.testing.assert_array_equal(fx.vmap(scale, in_axes=(0, None))(x, 2.0), x * 2)

@@ -100,4 +100,5 @@ def solvers(x: Array, state: State) -> None:
     root: Array = lax.custom_root(double, x, newton, newton)
     solution: Array = lax.custom_linear_solve(double, x, newton, symmetric=True)
     assert_type((root, solution), tuple[Array, Array])
-    lax.custom_root(double, state, newton, newton)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    find = lax.custom_root
+    find(double, state, newton, newton)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -6,6 +6,7 @@ type is an annotation: `y: Array = ...`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
@@ -416,7 +417,47 @@ def test_shard_map() -> None:
     mesh = fx.make_mesh((1,), ("x",))
 
     def shifted(x: Array) -> Array:
-        peak: Array = lax.pmax(x.max(), "x")
-        return x - peak
+        return x - lax.pmax(x.max(), "x")
 
     assert_type(fx.shard_map(shifted, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(X), Array)
+
+
+def test_collectives() -> None:
+    def collect(x: Array, params: Params) -> tuple[Array, Params]:
+        assert_type(lax.psum(1, "i"), int)
+        assert_type(lax.pmean((x, x), "i"), tuple[Array, Array])
+        assert_type(lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), Array)
+        assert_type(lax.all_gather(x, "i"), Array)
+        return assert_type(lax.psum(x, "i"), Array), assert_type(lax.pmin(params, "i"), Params)
+
+    total, smallest = fx.vmap(collect, in_axes=(0, None), axis_name="i")(X, PARAMS)
+    assert_type(total, Array)
+    assert_type(smallest, Params)
+
+
+def test_solvers_and_reductions() -> None:
+    def residual(x: Array) -> Array:
+        return x * x - 2.0
+
+    def newton(f: Callable[[Array], Array], guess: Array) -> Array:
+        return guess - f(guess) / (2.0 * guess)
+
+    def divide(g: Callable[[Array], Array], y: Array) -> Array:
+        return y / g(fnp.ones(()))
+
+    def times_two(x: Array) -> Array:
+        return 2.0 * x
+
+    assert_type(lax.custom_root(residual, fnp.asarray(1.5), newton, divide), Array)
+    assert_type(lax.custom_linear_solve(times_two, fnp.asarray(3.0), divide), Array)
+    assert_type(lax.reduce(X, 0.0, lax.add, (0,)), Array)
+    assert_type(lax.reduce_window(X, 0.0, lax.add, (2,)), Array)
+
+
+def test_array_likes_have_operators() -> None:
+    def affine(x: ArrayLike) -> Array:
+        y = 2 * x + 1
+        return fnp.asarray(x**2 - x / 3) + fnp.asarray(y)
+
+    for x in (X, np.ones(3), np.float32(2.0), np.bool_(True), True, 2, 2.0, 2j):
+        assert_type(affine(x), Array)

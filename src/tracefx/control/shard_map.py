@@ -61,6 +61,8 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
     out_specs: Specs
     axis_names: tuple[str, ...]
     label: str = field(default="shard_map", metadata={"erased": True, "jax": False, "hide_default": True})
+    batch_axes: tuple[str, ...] = field(default=(), metadata={"erased": True, "jax": False, "hide_default": True})
+    """The mesh axes over which `vmap`s around the traced function will partition their batches."""
 
     @property
     @override
@@ -103,9 +105,10 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
     def _own_axes(self) -> tuple[str, ...]:
         """Returns the manual axes without those that an enclosing `vmap` partitions its batch over (`spmd_axis_name`).
 
-        Devices along the latter have different elements of the batch, so they have nothing to reduce.
+        Devices along the latter have different elements of the batch, so they have nothing to reduce. While the body
+        of a call or loop is transformed, such a `vmap` is not on the chain; then `batch_axes` has its axes.
         """
-        batch_axes = spmd_axes(current())
+        batch_axes = (*self.batch_axes, *spmd_axes(current()))
         return tuple([name for name in self.axis_names if name not in batch_axes])
 
     # -------------------------------------------------------------- shapes
@@ -280,7 +283,10 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         out_specs = map(
             _insert_axis, self.out_specs, self.jaxpr.out_avals, derived.out_dims, [along] * len(self.out_specs)
         )
-        return bind(self.with_body(derived.jaxpr, in_specs, list(out_specs)), *derived.consts, *args), derived.out_dims
+        partitioned = entry_axis_names(along)
+        batch_axes = tuple([name for name in self.batch_axes if name not in partitioned])
+        prim = evolve(self.with_body(derived.jaxpr, in_specs, list(out_specs)), batch_axes=batch_axes)
+        return bind(prim, *derived.consts, *args), derived.out_dims
 
     def _batch_shards(self, names: tuple[str, ...], size: int) -> int:
         """Returns the number of shards of a batch of `size` elements that is partitioned over the mesh axes `names`.

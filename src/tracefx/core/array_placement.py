@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
+from tracefx.core.layouts import Format
 from tracefx.core.sharding import Sharding
 from tracefx.errors import ConcretizationError
 
@@ -66,6 +67,11 @@ class ArrayPlacement:
     def sharding(self) -> Sharding:
         """How the array is distributed over devices. Raises AttributeError for a tracer."""
         raise self._is_traced("sharding")
+
+    @property
+    def format(self) -> Format:
+        """The layout in memory, which is row-major, and the sharding. Raises AttributeError for a tracer."""
+        raise self._is_traced("format")
 
     @property
     def committed(self) -> bool:

@@ -58,6 +58,10 @@ class CompiledProgram(Runnable, Protocol):
         """Returns the compiler's estimates for one run, e.g. `flops` and `bytes accessed`."""
         ...
 
+    def runtime_executable(self) -> object:
+        """Returns the executable as an object of the compiler's bindings."""
+        ...
+
     def memory_analysis(self) -> object:
         """Returns the sizes in bytes of what the compiler allocates for one run."""
         ...
@@ -152,6 +156,10 @@ class Backend(Memory, ArrayImporter, Protocol):
         requested_shardings: RequestedShardings | None = None,
     ) -> LoweredProgram:
         """Lowers the program, without the cache, so that it has its own names and source lines."""
+        ...
+
+    def unusable_donations(self, jaxpr: Jaxpr, donated: tuple[int, ...], keep_unused: bool) -> tuple[int, ...]:
+        """Returns the indices of donated inputs that the program uses, but whose memory no result can reuse."""
         ...
 
     def lower_for(

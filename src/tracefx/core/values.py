@@ -23,6 +23,7 @@ from tracefx.core.host_memory import read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.late_binding import LateBound
+from tracefx.core.layouts import Format, format_of
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.settings import X64
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
@@ -53,11 +54,13 @@ class ConcreteArray(Array):
     are instances of the only subclass, `ShardedArray`. Hot paths test `type(x) is ConcreteArray`, which excludes them.
     """
 
-    __slots__ = ("__weakref__", "aval", "device_copy", "buffer", "host")
+    __slots__ = ("__weakref__", "aval", "device_copy", "donated_as", "buffer", "host", "shares_buffer")
     aval: ShapedArray  # slots instead of properties: every dispatch reads them
     buffer: Buffer | None  # the device buffer, if one has been made
     host: NDArray | None  # the host copy, if there is one; `numpy()` makes it
     device_copy: tuple[Sharding, Buffer]  # a copy on the device that a program runs on; unset if there is none
+    donated_as: str  # the argument that it was donated as; unset if there is none
+    shares_buffer: bool  # whether another array has the same buffer; unset if none has
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
         self.aval = aval
@@ -68,8 +71,8 @@ class ConcreteArray(Array):
         """Returns the elements as a NumPy array, which must not be written to."""
         host = self.host  # read once: `attach_buffer` in another thread may drop it
         if host is None:
-            if self.buffer is None:
-                raise DeletedArrayError(f"this {self.aval} array was deleted: copy it before `delete` or donation")
+            if self.buffer is None or MEMORY.value.is_deleted(self.buffer):
+                raise self.deleted_error()
             host = self.host = from_key_data(MEMORY.value.read(self.buffer), self.aval.dtype)
         return host
 
@@ -82,10 +85,30 @@ class ConcreteArray(Array):
         if self.aval.nbytes > _WORTH_FREEING:
             self.host = None
 
+    def deleted_error(self) -> DeletedArrayError:
+        """Returns the error for a use of this array after it was deleted or donated."""
+        if hasattr(self, "donated_as"):
+            return DeletedArrayError(
+                f"an array of type {self.aval} is used after it was donated as {self.donated_as}: use the output of "
+                "that function, pass a copy to it, or do not donate the argument"
+            )
+        return DeletedArrayError(
+            f"an array of type {self.aval} is used after it was deleted: copy it before `delete` or donation"
+        )
+
+    def alias(self) -> ConcreteArray:
+        """Returns another array with the same memory, which stays valid when this one is deleted or donated."""
+        self.shares_buffer = True
+        result = ConcreteArray(self.aval, self.host, self.buffer)
+        result.shares_buffer = True
+        if hasattr(self, "device_copy"):
+            result.device_copy = self.device_copy
+        return result
+
     @override
     def is_ready(self) -> bool:
         if self.is_deleted():
-            self.numpy()
+            raise self.deleted_error()
         return self.host is not None or (self.buffer is not None and MEMORY.value.is_ready(self.buffer))
 
     @override
@@ -96,9 +119,9 @@ class ConcreteArray(Array):
 
     @override
     def delete(self) -> None:
-        buffer, self.host = self.buffer, None
-        if buffer is not None:
-            MEMORY.value.delete(buffer)
+        if self.buffer is not None and not hasattr(self, "shares_buffer"):
+            MEMORY.value.delete(self.buffer)
+        self.buffer = self.host = None
         if hasattr(self, "device_copy"):
             del self.device_copy
 
@@ -110,10 +133,20 @@ class ConcreteArray(Array):
     def copy_to_host_async(self) -> None:
         pass
 
-    def drop_host_view(self) -> None:
-        """Drops the host view of the buffer, so that a program to which the buffer is donated can reuse its memory."""
-        if self.buffer is not None:
+    def prepare_donation(self) -> None:
+        """Drops the host view of the buffer, so that a program to which the buffer is donated can reuse its memory.
+
+        Drops the buffer instead if another array has it too, so that a copy is donated.
+        """
+        if hasattr(self, "shares_buffer"):
+            self.host, self.buffer = self.numpy(), None
+        elif self.buffer is not None:
             self.host = None
+
+    def delete_donated(self, function: str) -> None:
+        """Deletes the array after a call of the function to which it was donated."""
+        self.delete()
+        self.donated_as = f"an argument of {function}"
 
     @property
     @override
@@ -126,6 +159,11 @@ class ConcreteArray(Array):
     @override
     def sharding(self) -> Sharding:
         return SingleDeviceSharding(self.device)
+
+    @property
+    @override
+    def format(self) -> Format:
+        return format_of(self.sharding, self.aval.ndim)
 
     @property
     @override
@@ -157,6 +195,8 @@ class ConcreteArray(Array):
 
     @override
     def block_until_ready(self) -> Self:
+        if self.is_deleted():
+            raise self.deleted_error()
         if self.buffer is not None:
             MEMORY.value.wait((self.buffer,))
         return self

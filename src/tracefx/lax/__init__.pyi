@@ -19,6 +19,8 @@ from tracefx.lax.collectives import pshuffle as pshuffle
 from tracefx.lax.collectives import psum as psum
 from tracefx.lax.collectives import psum_scatter as psum_scatter
 from tracefx.lax.collectives import pswapaxes as pswapaxes
+from tracefx.lax.creation import full as full
+from tracefx.lax.creation import full_like as full_like
 from tracefx.lax.differentiation import stop_gradient as stop_gradient
 from tracefx.lax.indexed_apply import scatter_apply as scatter_apply
 from tracefx.ops.annotations.optimization_barrier import optimization_barrier as optimization_barrier
@@ -175,8 +177,6 @@ from tracefx.ops.reductions.reduction import reduce_prod as reduce_prod
 from tracefx.ops.reductions.reduction import reduce_xor as reduce_xor
 from tracefx.ops.reductions.sliding_windows import reduce_window_shape_tuple as reduce_window_shape_tuple
 from tracefx.ops.shape.array_creation import broadcasted_iota as broadcasted_iota
-from tracefx.ops.shape.array_creation import full as full
-from tracefx.ops.shape.array_creation import full_like as full_like
 from tracefx.ops.shape.array_creation import iota as iota
 from tracefx.ops.shape.broadcasting import broadcast_like as broadcast_like
 from tracefx.ops.shape.broadcasting import broadcast_shapes as broadcast_shapes

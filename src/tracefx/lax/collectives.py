@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from tracefx.core.array import Array
 from tracefx.core.handler import as_array
 from tracefx.ops.collectives import collective, exchange, grouped
 from tracefx.ops.collectives.collective import AxisName
@@ -12,10 +13,16 @@ from tracefx.ops.collectives.grouped import AxisIndexGroups
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 from tracefx.pytrees import trees
-from tracefx.pytrees.trees import PyTree
+
+T = TypeVar("T")
 
 
-def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
+def _map(f: Callable[[Array], object], x: T) -> T:
+    result: T = trees.map(f, x)
+    return result
+
+
+def psum(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> T:
     """Sums each array of a tree over a named axis.
 
     The sum of a Python number is computed at once, as the number times the axis size.
@@ -39,11 +46,11 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32, weak_type=True)
     """
     if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.psum(leaf, axis_name), x)
-    return trees.map(lambda leaf: grouped.grouped_psum(leaf, axis_name, axis_index_groups), x)
+        return _map(lambda leaf: collective.psum(leaf, axis_name), x)
+    return _map(lambda leaf: grouped.grouped_psum(leaf, axis_name, axis_index_groups), x)
 
 
-def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
+def pmean(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> T:
     """Averages each array of a tree over a named axis.
 
     Args:
@@ -65,11 +72,11 @@ def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups 
     Array([-1.,  0.,  1.], dtype=float32)
     """
     if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.pmean(leaf, axis_name), x)
-    return trees.map(lambda leaf: grouped.grouped_pmean(leaf, axis_name, axis_index_groups), x)
+        return _map(lambda leaf: collective.pmean(leaf, axis_name), x)
+    return _map(lambda leaf: grouped.grouped_pmean(leaf, axis_name, axis_index_groups), x)
 
 
-def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
+def pmax(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> T:
     """Computes the maximum of each array of a tree over a named axis.
 
     Args:
@@ -91,11 +98,11 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
     Array([-2., -1.,  0.], dtype=float32)
     """
     if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.pmax(leaf, axis_name), x)
-    return trees.map(lambda leaf: grouped.grouped_reduce("pmax", reduce_max, leaf, axis_name, axis_index_groups), x)
+        return _map(lambda leaf: collective.pmax(leaf, axis_name), x)
+    return _map(lambda leaf: grouped.grouped_reduce("pmax", reduce_max, leaf, axis_name, axis_index_groups), x)
 
 
-def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
+def pmin(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> T:
     """Computes the minimum of each array of a tree over a named axis.
 
     Args:
@@ -117,18 +124,18 @@ def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
     Array(0., dtype=float32)
     """
     if axis_index_groups is None:
-        return trees.map(lambda leaf: collective.pmin(leaf, axis_name), x)
-    return trees.map(lambda leaf: grouped.grouped_reduce("pmin", reduce_min, leaf, axis_name, axis_index_groups), x)
+        return _map(lambda leaf: collective.pmin(leaf, axis_name), x)
+    return _map(lambda leaf: grouped.grouped_reduce("pmin", reduce_min, leaf, axis_name, axis_index_groups), x)
 
 
 def all_gather(
-    x: PyTree,
+    x: T,
     axis_name: AxisName,
     *,
     axis_index_groups: AxisIndexGroups | None = None,
     axis: int = 0,
     tiled: bool = False,
-) -> Any:
+) -> T:
     """Gathers each array of a tree over a named axis, so that every member has the values of all.
 
     Args:
@@ -153,18 +160,18 @@ def all_gather(
     Array([0, 1, 2], dtype=int32)
     """
     if axis_index_groups is None:
-        return trees.map(lambda leaf: exchange.all_gather(leaf, axis_name, axis=axis, tiled=tiled), x)
-    return trees.map(lambda leaf: grouped.grouped_all_gather(leaf, axis_name, axis_index_groups, axis, tiled), x)
+        return _map(lambda leaf: exchange.all_gather(leaf, axis_name, axis=axis, tiled=tiled), x)
+    return _map(lambda leaf: grouped.grouped_all_gather(leaf, axis_name, axis_index_groups, axis, tiled), x)
 
 
 def psum_scatter(
-    x: PyTree,
+    x: T,
     axis_name: AxisName,
     *,
     scatter_dimension: int = 0,
     axis_index_groups: AxisIndexGroups | None = None,
     tiled: bool = False,
-) -> Any:
+) -> T:
     """Sums each array of a tree over a named axis and scatters the sum: each member keeps one slice (reduce-scatter).
 
     Args:
@@ -189,15 +196,15 @@ def psum_scatter(
     Array([2, 2], dtype=int32, weak_type=True)
     """
     if axis_index_groups is not None:
-        return trees.map(
+        return _map(
             lambda leaf: grouped.grouped_psum_scatter(leaf, axis_name, axis_index_groups, scatter_dimension, tiled), x
         )
-    return trees.map(
+    return _map(
         lambda leaf: exchange.psum_scatter(leaf, axis_name, scatter_dimension=scatter_dimension, tiled=tiled), x
     )
 
 
-def ppermute(x: PyTree, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: T, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> T:
     """Permutes each array of a tree along a named axis.
 
     Args:
@@ -217,18 +224,18 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Sequence[tuple[int, int]]) ->
     Array([2, 0, 1], dtype=int32)
     """
     pairs = tuple([(source, destination) for source, destination in perm])
-    return trees.map(lambda leaf: exchange.ppermute(leaf, axis_name, pairs), x)
+    return _map(lambda leaf: exchange.ppermute(leaf, axis_name, pairs), x)
 
 
 def all_to_all(
-    x: PyTree,
+    x: T,
     axis_name: AxisName,
     split_axis: int,
     concat_axis: int,
     *,
     axis_index_groups: AxisIndexGroups | None = None,
     tiled: bool = False,
-) -> Any:
+) -> T:
     """Splits an axis of each array of a tree over the members of a named axis and concatenates what each receives.
 
     Args:
@@ -256,14 +263,14 @@ def all_to_all(
     [[0, 1], [0, 1]]
     """
     if axis_index_groups is not None:
-        return trees.map(
+        return _map(
             lambda leaf: grouped.grouped_all_to_all(leaf, axis_name, axis_index_groups, split_axis, concat_axis, tiled),
             x,
         )
-    return trees.map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)
+    return _map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)
 
 
-def pswapaxes(x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
+def pswapaxes(x: T, axis_name: AxisName, axis: int, *, axis_index_groups: AxisIndexGroups | None = None) -> T:
     """Swaps a named axis with an axis of each array of a tree; both have the same size.
 
     Args:
@@ -288,7 +295,7 @@ def pswapaxes(x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: A
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
-def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: T, axis_name: AxisName, perm: Sequence[int]) -> T:
     """Permutes each array of a tree along a named axis: member `i` receives the value of member `perm[i]`.
 
     Args:
@@ -308,10 +315,10 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
     Array([2, 0, 1], dtype=int32)
     """
     sources = tuple(perm)
-    return trees.map(lambda leaf: exchange.pshuffle(leaf, axis_name, sources), x)
+    return _map(lambda leaf: exchange.pshuffle(leaf, axis_name, sources), x)
 
 
-def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: T, axis_name: AxisName, source: int) -> T:
     """Copies each array of a tree from one member of a named axis to all.
 
     Args:
@@ -330,10 +337,10 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
     >>> vmap(lambda x: pbroadcast(x, "batch", 2), axis_name="batch")(lax.iota("int32", 3))
     Array([2, 2, 2], dtype=int32)
     """
-    return trees.map(lambda leaf: exchange.pbroadcast(leaf, axis_name, source), x)
+    return _map(lambda leaf: exchange.pbroadcast(leaf, axis_name, source), x)
 
 
-def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
+def pcast(x: T, axis_name: AxisName, *, to: str) -> T:
     """Marks the arrays of a tree as varying over a named axis; their values stay the same.
 
     Inside `shard_map`, the derivative with respect to an array that is replicated over the axis is the sum over the
@@ -360,4 +367,4 @@ def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
     if to != "varying":
         raise ValueError(f"pcast: to must be 'varying', got {to!r}")
     names, _ = collective.resolve_axis_names("pcast", axis_name)
-    return trees.map(lambda leaf: as_array(varying(as_array(leaf), names)), x)
+    return _map(lambda leaf: as_array(varying(as_array(leaf), names)), x)

@@ -20,7 +20,7 @@ from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
-from tracefx.core.sharding import DeviceOrSharding, Sharding
+from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import (
     ConcreteArray,
     Value,
@@ -30,6 +30,7 @@ from tracefx.core.values import (
     require_no_mask,
     unwrap_arraylike,
 )
+from tracefx.lax.creation import sharding_like
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.operand_promotion import (
     as_operand,
@@ -42,7 +43,6 @@ from tracefx.ops import structural
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.duck_typing import DuckTypedArray, typeof
 from tracefx.ops.shape import shape
-from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.eager_calls import eager_cached
 
 NestedArrayLike: TypeAlias = ArrayLike | Sequence["NestedArrayLike"]
@@ -413,19 +413,11 @@ def _full_like(
         value = _fill_operand(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
     else:
         value = _fill_operand(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
-    if device is None and not value.aval.shape and sizes == aval.shape:
-        device = _sharding_of(like)
+    if device is None and not value.aval.shape:
+        device = sharding_like(like, sizes)
     return place_on_device(
         structural.broadcast_to(value, sizes) if value.aval.shape else _broadcast_scalar(value, sizes), device
     )
-
-
-def _sharding_of(like: ArrayLike | DuckTypedArray) -> Sharding | None:
-    """Returns the sharding of a committed array, or of a type that has one."""
-    if isinstance(like, ShardedArray):
-        return like.placed if like.committed else None
-    sharding = None if isinstance(like, Array) else getattr(like, "sharding", None)
-    return sharding if isinstance(sharding, Sharding) else None
 
 
 @eager_cached

@@ -33,6 +33,7 @@ from tracefx.core.indexed_updates import IndexUpdateFn
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.promotion import promote
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.lax.indexed_apply import apply_at_indices
 from tracefx.numpy.creation import ones_like
@@ -118,6 +119,7 @@ def _with_options(method: Callable[[IndexUpdateRef, ArrayLike, UpdateOptions], A
     """Returns a method that takes the options of all updates as keyword arguments."""
     name = method.__name__
 
+    @api_boundary
     def update(
         self: IndexUpdateRef,
         values: ArrayLike,
@@ -144,6 +146,7 @@ class IndexUpdateRef:
     array: Array
     index: Index = field(repr=False)
 
+    @api_boundary
     def get(
         self,
         *,
@@ -278,6 +281,7 @@ class IndexUpdateRef:
         """
         return self._apply_update(ScatterMax, arithmetic.max, values, options)
 
+    @api_boundary
     def apply(
         self,
         func: Callable[[Array], ArrayLike],

@@ -70,8 +70,29 @@ class ShardedArray(ConcreteArray):
                     "x.addressable_shards, or replicate it first with device_put(x, NamedSharding(mesh, P())) in all "
                     "processes"
                 )
+            if self.is_deleted():
+                raise self.deleted_error()
             host = self.host = self._joined()
         return host
+
+    @override
+    def alias(self) -> ShardedArray:
+        self.shares_buffer = True
+        result = ShardedArray(self.aval, self.buffer, self.placed, self.committed)
+        result.shares_buffer = True
+        return result
+
+    @override
+    def prepare_donation(self) -> None:
+        if hasattr(self, "shares_buffer"):
+            self.buffer = self.__copy__().buffer
+            del self.shares_buffer
+        self.host = None
+
+    @override
+    def delete(self) -> None:
+        self.prepare_donation()
+        BACKEND.value.delete(self.buffer)
 
     def _joined(self) -> NDArray:
         """Gathers the shards into one NumPy array."""
@@ -104,7 +125,7 @@ class ShardedArray(ConcreteArray):
         return super().__format__(spec) if self._is_readable else format(repr(self), spec)
 
     @override
-    def __copy__(self) -> ConcreteArray:
+    def __copy__(self) -> ShardedArray:
         backend = BACKEND.value
         tiles = [np.array(backend.read(tile)) for tile in backend.disassemble(self.buffer)]
         return ShardedArray(self.aval, backend.put_shards(self.aval, self.placed, tiles), self.placed, self.committed)
@@ -123,6 +144,8 @@ class ShardedArray(ConcreteArray):
     def global_shards(self) -> Sequence[Shard]:
         tiling = self.placed.tiling(self.aval.ndim)
         aval = self.aval.update(shape=tiling.tile_shape(self.aval.shape))
+        if self.is_deleted():
+            raise self.deleted_error()
         addressable = self.placed.addressable_devices
         tiles = iter(BACKEND.value.disassemble(self.buffer))
         replica_ids: dict[int, int] = {}

@@ -14,6 +14,7 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
+from tracefx.core.layouts import without_layout
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.pytrees import trees
@@ -235,9 +236,9 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
 
     Args:
         x: A pytree of arrays or numbers.
-        device: A device, a `Sharding`, a `PartitionSpec` of the mesh in use, or a pytree of these that is a prefix of
-            `x`. None, the default, leaves committed arrays where they are, and puts others on the default device,
-            uncommitted. Arrays on the first CPU device are never committed.
+        device: A device, a `Sharding`, a `Format`, a `PartitionSpec` of the mesh in use, or a pytree of these that is
+            a prefix of `x`. None, the default, leaves committed arrays where they are, and puts others on the default
+            device, uncommitted.
 
     Returns:
         A pytree of arrays with the same values.
@@ -264,6 +265,7 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
 
 
 def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
+    to = without_layout(to, "device_put: device")
     if isinstance(to, Sharding | PartitionSpec):
         sharding = as_sharding(to, "device_put")
         if type(given) is np.ndarray:
@@ -279,18 +281,15 @@ def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
     if not isinstance(x, ConcreteArray) or (to is None and isinstance(x, ShardedArray)):
         return x
     backend = BACKEND.value
-    default = backend.default_device
-    device = default if to is None else to
-    if device is not default or not backend.default_device_is_host:
-        result = put_with_sharding(x, single_device_sharding(device), "device_put: the array")
-        assert isinstance(result, ShardedArray)
-        if result is x and not x.committed:
-            return ShardedArray(x.aval, result.buffer, result.placed)
-        result.committed = to is not None
-        return result
-    if x.buffer is not None and type(x) is ConcreteArray:
-        return x
-    return ConcreteArray(x.aval, None, backend.put(x.numpy(), None))
+    if to is None and backend.default_device_is_host:
+        return x if x.buffer is not None else ConcreteArray(x.aval, None, backend.put(x.numpy(), None))
+    device = backend.default_device if to is None else to
+    result = put_with_sharding(x, single_device_sharding(device), "device_put: the array")
+    assert isinstance(result, ShardedArray)
+    if result is x and not x.committed:
+        return ShardedArray(x.aval, result.buffer, result.placed)
+    result.committed = to is not None
+    return result
 
 
 def device_get(x: PyTree) -> PyTree:

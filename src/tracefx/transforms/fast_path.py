@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Self, cast, final
 
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import TypeVar
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import Runnable
 from tracefx.core.device import Buffer
+from tracefx.core.dtypes import NDArray
 from tracefx.core.settings import SETTINGS, Setting
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.pytrees import trees
@@ -53,3 +54,23 @@ def _unflattening(
     output: Callable[[Iterable[object]], Out], on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]]
 ) -> Callable[[Sequence[Buffer]], Out]:
     return lambda buffers: output(on_buffers(buffers))
+
+
+@final
+@frozen(eq=False)
+class DonatingProgram:
+    """A compiled program that notes, in the arrays that were donated to it, the names of the arguments for messages."""
+
+    program: Runnable
+    names: Mapping[int, str]
+    """The names of the donated inputs."""
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+    uncommitted_run: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        outs = self.program(args)
+        for i, name in self.names.items():
+            if isinstance(x := args[i], ConcreteArray) and hasattr(x, "donated_as"):
+                x.donated_as = name
+        return outs

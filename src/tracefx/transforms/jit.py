@@ -37,7 +37,7 @@ from tracefx.transforms.arguments import (
     to_inputs,
     to_values,
 )
-from tracefx.transforms.fast_path import FastPathProgram
+from tracefx.transforms.fast_path import DonatingProgram, FastPathProgram
 from tracefx.transforms.shape_dtype_struct import flatten_avals
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
@@ -292,11 +292,11 @@ class Jitted(Generic[P, R]):
 
     def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace[R], Runnable]:
         traced = self._trace(key, args, kwargs)
-        donated = self._donated(key, args, len(traced.consts))
+        donated = self._donated(key, args, traced)
         requested = self._requested_shardings(key, traced) if self._has_shardings else None
         dynamic, _ = self._static.split(self._where, args, kwargs)
-        leaves = (*traced.consts, *trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0])
-        any_sharded = any(type(leaf) is ShardedArray for leaf in leaves)
+        leaves = trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0]
+        any_sharded = any(type(leaf) is ShardedArray for leaf in (*traced.consts, *leaves))
         backend, options = BACKEND.value, self._options
         parts = traced.jaxpr, traced.name, donated, options.keep_unused
         with REPEATS.override(options.repeats or REPEATS.value):
@@ -305,7 +305,10 @@ class Jitted(Generic[P, R]):
                 program: Runnable = backend.lower(*parts, requested_shardings).compile(options.compiler_options)
             else:
                 program = backend.compiled(*parts, requested, any_sharded)
-        return self._programs.insert(key, (traced, program))
+        if donated:
+            names = self._leaf_names(key)
+            program = DonatingProgram(program, {i: names[i - len(traced.consts)] for i in donated})
+        return self._programs.insert(key, (traced.with_aliased_consts(), program))
 
     def _requested_shardings_for_call(
         self, key: TraceKey, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -330,15 +333,17 @@ class Jitted(Generic[P, R]):
         outs = shardings_for(options.out_shardings, traced.out_tree, f"{where}: out_shardings", "the output")
         return RequestedShardings((None,) * len(traced.consts) + given + (None,) * named, outs)
 
-    def _donated(self, key: TraceKey, args: tuple[Any, ...], consts: int) -> tuple[int, ...]:
-        """Returns the indices of the donated leaves among the inputs of the program."""
+    def _donated(self, key: TraceKey, args: tuple[Any, ...], traced: Trace) -> tuple[int, ...]:
+        """Returns the indices of the donated leaves among the inputs of the program; warns of unusable ones."""
         if not self._donate.numbers and not self._donate.names:
             return ()
         dynamic_places = self._static.dynamic_positions(len(args))
         leaf_args, leaf_kwargs = key.in_tree.unflatten(range(key.in_tree.num_leaves))
         chosen = [leaf_args[dynamic_places.index(i)] for i in self._donate.numbers if i in dynamic_places]
         chosen += [leaf_kwargs[name] for name in self._donate.names if name in leaf_kwargs]
-        return tuple([consts + i for i in cast("list[int]", trees.leaves(chosen))])
+        donated = tuple([len(traced.consts) + i for i in cast("list[int]", trees.leaves(chosen))])
+        traced.warn_of_unusable_donations(donated, self._options.keep_unused, self._leaf_names(key))
+        return donated
 
     # ------------------------------------------------------------------ the stages, one at a time
 
@@ -368,11 +373,10 @@ class Jitted(Generic[P, R]):
                 )
             return values
 
-        donated = self._donated(key, args, len(traced.consts))
         return TracedCall(
             traced,
             key.in_tree,
-            donated,
+            self._donated(key, args, traced),
             self._options.keep_unused,
             self._requested_shardings_for_call(key, traced, args, kwargs),
             flatten,
@@ -586,7 +590,8 @@ def jit(
         static_argnames: Names of such arguments. If the signature of `fun` is known, positions imply names and names
             imply positions. None by default.
         donate_argnums: Positions of arguments whose buffers the program may reuse for results of the same shape and
-            dtype, which saves memory. The call deletes these arrays: they cannot be used afterwards. None by default.
+            dtype, which saves memory. The call deletes these arrays: they cannot be used afterwards. A warning names
+            those that no result can reuse. None by default.
         donate_argnames: Names of such arguments. None by default.
         keep_unused: Whether the compiled program keeps inputs that it does not use. False by default.
         inline: Whether a call inside another traced function is expanded into the equations of `fun`, without a call in
@@ -599,8 +604,8 @@ def jit(
             outermost `jit` only. None, the default, means the setting `tracefx.repeats`, normally `"share"`.
 
     Returns:
-        A function with the signature of `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give
-        the program before compilation, and `lower(...).compile()` compiles it ahead of the first call.
+        A function like `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give the program
+        before compilation, and `lower(...).compile()` compiles it ahead of the first call.
 
     Raises:
         TypeError: If `fun` is not callable or an option has a wrong type. When the result is called: for a traced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, SupportsIndex, cast
+from typing import Any, Final, SupportsIndex, cast, overload
 
 from tracefx.control.generic_reduction import Reduce, ReduceWindow, ReductionError, ReductionPrimitive
 from tracefx.core import dtypes
@@ -67,6 +67,22 @@ _WINDOW_REDUCTIONS: Final[Mapping[object, type[WindowReduction]]] = MappingProxy
 )
 
 
+@overload
+def reduce(
+    operands: ArrayLike,
+    init_values: ArrayLike,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Sequence[SupportsIndex],
+    out_sharding: object = None,
+) -> Array: ...
+@overload
+def reduce(
+    operands: PyTree,
+    init_values: PyTree,
+    computation: Callable[[Any, Any], Any],
+    dimensions: Sequence[SupportsIndex],
+    out_sharding: object = None,
+) -> Any: ...
 @api_boundary
 def reduce(
     operands: PyTree,
@@ -114,6 +130,28 @@ def reduce(
     return _generic_reduction("reduce", computation, tree, arrays, starts, lambda jaxpr: Reduce(jaxpr, axes))
 
 
+@overload
+def reduce_window(
+    operand: ArrayLike,
+    init_value: ArrayLike,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Sequence[SupportsIndex],
+    window_strides: Sequence[SupportsIndex] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    base_dilation: Sequence[SupportsIndex] | None = None,
+    window_dilation: Sequence[SupportsIndex] | None = None,
+) -> Array: ...
+@overload
+def reduce_window(
+    operand: PyTree,
+    init_value: PyTree,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Sequence[SupportsIndex],
+    window_strides: Sequence[SupportsIndex] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    base_dilation: Sequence[SupportsIndex] | None = None,
+    window_dilation: Sequence[SupportsIndex] | None = None,
+) -> Any: ...
 @api_boundary
 def reduce_window(
     operand: PyTree,

@@ -13,6 +13,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.layouts import Format, format_of, without_layout
 from tracefx.core.sharding import Sharding
 from tracefx.ops.duck_typing import DuckTypedArray, typeof
 from tracefx.ops.operation import static_shape
@@ -28,8 +29,9 @@ def _shape(shape: Sequence[int]) -> Shape:
     return static_shape("ShapeDtypeStruct", shape)
 
 
-def _sharding(given: Sharding | PartitionSpec | None) -> Sharding | None:
-    return None if given is None else as_sharding(given, "ShapeDtypeStruct")
+def _sharding(given: Format | Sharding | PartitionSpec | None) -> Sharding | None:
+    sharding = without_layout(given, "ShapeDtypeStruct: sharding")
+    return None if sharding is None else as_sharding(sharding, "ShapeDtypeStruct")
 
 
 @final
@@ -41,8 +43,8 @@ class ShapeDtypeStruct:
         shape: The shape, a sequence of integers.
         dtype: The dtype, or its name.
         weak_type: Whether the type is weak, like that of a Python number. False by default.
-        sharding: The sharding of the array, or a `PartitionSpec` of the mesh in use, for programs that are compiled.
-            None by default.
+        sharding: The sharding of the array, its `Format`, or a `PartitionSpec` of the mesh in use, for programs that
+            are compiled. None by default.
 
     >>> ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -76,7 +78,7 @@ class ShapeDtypeStruct:
         shape: Sequence[int] | None = None,
         dtype: DTypeLike | None = None,
         weak_type: bool | None = None,
-        sharding: Sharding | PartitionSpec | EllipsisType | None = ...,
+        sharding: Format | Sharding | PartitionSpec | EllipsisType | None = ...,
     ) -> Self:
         """Returns a copy with some fields replaced.
 
@@ -95,6 +97,11 @@ class ShapeDtypeStruct:
             weak_type=self.weak_type if weak_type is None else weak_type,
             sharding=self.sharding if sharding is ... else sharding,
         )
+
+    @property
+    def format(self) -> Format:
+        """The sharding with the layout in memory, which is row-major; both None without a sharding."""
+        return Format() if self.sharding is None else format_of(self.sharding, self.ndim)
 
     @property
     def is_ref(self) -> bool:

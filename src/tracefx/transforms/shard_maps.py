@@ -20,6 +20,7 @@ from tracefx.core.handler import CURRENT, AxisEnvironment, Handler, NamedAxis, a
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.varying import VmaInference
+from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.ops.collectives.collective import AllReduce, Collective, from_unreduced, to_unreduced
 from tracefx.ops.collectives.exchange import AllGather
@@ -138,7 +139,8 @@ class ShardMap(TransformOf[Preserving]):
         specs = self._specs(
             self.in_specs, trees.structure(args), axes, f"shard_map of {name}: in_specs", "the arguments"
         )
-        op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name)
+        batch_axes = tuple([axis for axis in spmd_axes(CURRENT.get()) if axis in axes])
+        op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name, batch_axes)
         names = argument_names(fun, name, args, {}, range(len(args)))
         parts = [op.shard_aval(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
         if self.check_vma:

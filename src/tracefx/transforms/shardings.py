@@ -15,6 +15,7 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
+from tracefx.core.layouts import without_layout
 from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
@@ -103,7 +104,8 @@ def make_mesh(
 
 def shardings_for(given: PyTree, tree: trees.TreeDef, what: str, of: str) -> tuple[Sharding | None, ...]:
     """Returns a sharding or None for each leaf of a structure, given a pytree that is a prefix of it."""
-    spread = trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of)
+    prefix = trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of)
+    spread = [without_layout(leaf, what) for leaf in prefix]
     return tuple([None if leaf is None else as_sharding(leaf, what) for leaf in spread])
 
 
@@ -162,6 +164,8 @@ def put_with_sharding(x: Array, sharding: Sharding, what: str) -> Array:
         return sharding_constraint(x, sharding) if isinstance(sharding, NamedSharding) else x
     require_shardable(x.aval, sharding, what)
     if isinstance(x, ShardedArray):
+        if x.is_deleted():
+            raise x.deleted_error()
         if x.placed == sharding:
             return x
         if x.placed.device_set == sharding.device_set or (

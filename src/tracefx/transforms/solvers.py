@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.core.evaluation import eval_jaxpr
@@ -35,6 +35,24 @@ A = TypeVar("A")
 Solver = Callable[[Callable[[T], T], T], Any]
 
 
+@overload
+def custom_linear_solve(
+    matvec: Callable[[T], T],
+    b: T,
+    solve: Solver[T],
+    transpose_solve: Solver[T] | None = None,
+    symmetric: bool = False,
+    has_aux: Literal[False] = False,
+) -> T: ...
+@overload
+def custom_linear_solve(
+    matvec: Callable[[T], T],
+    b: T,
+    solve: Solver[T],
+    transpose_solve: Solver[T] | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> Any: ...
 @api_boundary
 def custom_linear_solve(
     matvec: Callable[[T], T],
@@ -150,6 +168,22 @@ def _trace_solver(
     return traced, trees.structure(given[1] if has_aux else ())
 
 
+@overload
+def custom_root(
+    f: Callable[[T], T],
+    initial_guess: T,
+    solve: Callable[[Callable[[T], T], T], T],
+    tangent_solve: Callable[[Callable[[T], T], T], T],
+    has_aux: Literal[False] = False,
+) -> T: ...
+@overload
+def custom_root(
+    f: Callable[[T], T],
+    initial_guess: T,
+    solve: Callable[[Callable[[T], T], T], Any],
+    tangent_solve: Callable[[Callable[[T], T], T], T],
+    has_aux: bool = False,
+) -> Any: ...
 @api_boundary
 def custom_root(
     f: Callable[[T], T],

@@ -15,6 +15,7 @@ from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import NOTEBOOK_HTML, ClosedJaxpr
+from tracefx.core.layouts import format_of
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.settings import REPEATS, RepeatsMode, as_compilation_cache
 from tracefx.core.sharding import RequestedShardings, Sharding
@@ -146,6 +147,27 @@ class CompiledCall(CallInfo, Generic[P, R]):
         """The shardings of the output, in its structure."""
         return self.trace.out_tree.unflatten(self.program.output_shardings)
 
+    @property
+    def input_formats(self) -> PyTree:
+        """The layouts and shardings that the program needs for its arguments, as `(args, kwargs)`."""
+        shardings = self.program.input_shardings[len(self.trace.consts) :]
+        return self.in_tree.unflatten([format_of(s, a.ndim) for s, a in zip(shardings, self._input_avals, strict=True)])
+
+    @property
+    def output_formats(self) -> PyTree:
+        """The layouts and shardings of the output, in its structure.
+
+        >>> import tracefx as fx
+        >>> fx.jit(lambda x: x + 1).lower(fx.ShapeDtypeStruct((2, 3), "float32")).compile().output_formats.layout
+        Layout(major_to_minor=(0, 1), tiling=(), sub_byte_element_size_in_bits=0)
+        """
+        pairs = zip(self.program.output_shardings, self.trace.jaxpr.out_avals, strict=True)
+        return self.trace.out_tree.unflatten([format_of(s, a.ndim) for s, a in pairs])
+
+    def runtime_executable(self) -> object:
+        """Returns jaxlib's executable, whose methods are not part of any stable interface."""
+        return self.program.runtime_executable()
+
     def collectives(self) -> tuple[CompiledCollective, ...]:
         """Returns the collectives of the compiled program, with the amount of data that each sends.
 
@@ -229,7 +251,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
         """
         folder = None if cache is None else as_compilation_cache(cache)
         program = self.program.compile(compiler_options or {}, folder)
-        return CompiledCall(program, self.trace, self.in_tree, self.donated, self.flatten)
+        return CompiledCall(program, self.trace.with_aliased_consts(), self.in_tree, self.donated, self.flatten)
 
 
 @final

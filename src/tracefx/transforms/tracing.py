@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, final
+from typing import Any, Final, Generic, NamedTuple, Self, final
 
 from attrs import evolve, frozen
 from typing_extensions import TypeVar
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.handler import ROOT, NamedAxis, Tracer, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.settings import X64
-from tracefx.core.source_location import SOURCE
-from tracefx.core.values import Value
+from tracefx.core.source_location import SOURCE, here
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees.trees import TreeDef, show_structure
@@ -43,6 +45,30 @@ class Trace(Generic[R]):
         """Returns the output of the function that has these leaves."""
         out: R = self.out_tree.unflatten(leaves)
         return out
+
+    def with_aliased_consts(self) -> Self:
+        """Returns the trace with constants that stay valid when the arrays it closes over are deleted or donated."""
+        consts = [c.alias() if isinstance(c, ConcreteArray) else c for c in self.consts]
+        return evolve(self, consts=tuple(consts)) if consts else self
+
+    def warn_of_unusable_donations(self, donated: tuple[int, ...], keep_unused: bool, names: Sequence[str]) -> None:
+        """Warns, at the user's line, of donated arguments whose memory no result can reuse.
+
+        Args:
+            donated: The indices of the donated inputs of the program.
+            keep_unused: Whether the compiled program keeps inputs that it does not use.
+            names: The names of the leaves of the arguments.
+        """
+        unusable = BACKEND.value.unusable_donations(self.jaxpr, donated, keep_unused) if donated else ()
+        if unusable:
+            line = here()
+            described = ", ".join([f"{names[i - len(self.consts)]} ({self.jaxpr.in_avals[i]})" for i in unusable])
+            message = (
+                f"Some donated buffers were not usable: {described}. A donated buffer can only become the memory of a "
+                f"result of the same shape and dtype, and {self.name} has no such result left: do not donate the "
+                "argument"
+            )
+            warnings.warn_explicit(message, UserWarning, line.file, line.line)
 
     def closed(self) -> ClosedJaxpr:
         """Returns the program with the closed-over values as constants."""

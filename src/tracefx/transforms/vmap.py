@@ -254,9 +254,15 @@ def mapped_input_axis(where: str, entry: object, x: Value, names: ArgumentNames,
     assert isinstance(entry, int)
     ndim = x.aval.ndim
     if not -ndim <= entry < ndim:
+        is_keyword = leaf >= len(trees.leaves(names.args))
         raise ValueError(
-            f"{where}: in_axes maps axis {entry} of {names[leaf]}, but that has {ndim} axes, {x.aval}; for an argument "
-            "that is the same for all elements of the batch, pass None in in_axes"
+            f"{where}: {names[leaf]}, {x.aval}, has no axis {entry} to map over. "
+            + (
+                "Keyword arguments are mapped over axis 0; bind one that is the same for all elements of the batch by "
+                "functools.partial, or pass it by position, with None in in_axes"
+                if is_keyword
+                else "For an argument that is the same for all elements of the batch, pass None in in_axes"
+            )
         )
     return entry % ndim
 

@@ -28,6 +28,7 @@ from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
 from tracefx.serialization.digest import executable_key
+from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
@@ -45,6 +46,7 @@ from tracefx.xla.spmd import (
     UncommittedRunner,
     assign_shardings,
     assign_shardings_for,
+    distinct,
     meshes_of,
     resharded_outputs,
     single_device_assignment,
@@ -134,14 +136,14 @@ class SingleDeviceProgram(InspectableProgram):
         arrays = self._run(buffers)
         if self.donated:
             self._delete_donated(args, buffers)
-        return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
+        return arrays if self.direct else distinct([self._output(o, args, arrays) for o in self.outputs])
 
     def _select_inputs(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
         """Returns the arguments that are parameters of the executable."""
         for index in self.donated:
             x = args[index]
             if isinstance(x, ConcreteArray):
-                x.drop_host_view()
+                x.prepare_donation()
         return [args[index] for index in self.kept_inputs]
 
     def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
@@ -149,7 +151,7 @@ class SingleDeviceProgram(InspectableProgram):
         for i, index, aliased in self._donations:
             x = args[index]
             if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[i]))):
-                x.delete()
+                x.delete_donated(self.executable.name)
 
     def _buffers(self, args: Sequence[Value | NDArray]) -> list[Buffer]:
         inputs: list[object] = [
@@ -171,7 +173,7 @@ class SingleDeviceProgram(InspectableProgram):
         if isinstance(value, Literal):
             return ConcreteArray(value.aval, value.numpy())
         assert isinstance(value, ConcreteArray)
-        return value
+        return value.alias()
 
     def named(self, name: str) -> SingleDeviceProgram:
         """Returns the same program under another name for error messages: equal programs share their executable."""
@@ -305,6 +307,9 @@ class XlaBackend:
         host_job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(host_job, host_job.lower())
 
+    def unusable_donations(self, jaxpr: Jaxpr, donated: tuple[int, ...], keep_unused: bool) -> tuple[int, ...]:
+        return plan(jaxpr, donated, keep_unused).unusable_donations
+
     def lower_for(
         self,
         jaxpr: Jaxpr,
@@ -367,12 +372,26 @@ class XlaBackend:
         # The functions that a primitive holds bind their own primitives again.
         if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
             return prim.evaluate(args)
+        placements = {x.placed for x in args if type(x) is ShardedArray}
+        host = single_device_sharding(runtime.devices()[0])
+        if placements == {host} and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
+            return self._evaluate_on_host(prim, args, host)
         avals = tuple([x.aval for x in args])
 
         def program() -> ShardingDispatcher:
             return self._dispatcher(_operation_jaxpr(prim, avals), prim.name)
 
         return self.operations.compute_once((prim, avals), program)(args)
+
+    def _evaluate_on_host(self, prim: Primitive, args: Sequence[Value], host: Sharding) -> list[ConcreteArray]:
+        """Evaluates a primitive with NumPy; the results are placed on the host's first device like the operands."""
+        committed = any(type(x) is ShardedArray and x.committed for x in args)
+        outs = prim.evaluate([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
+        buffers = [out.buffer if isinstance(out, ConcreteArray) else None for out in outs]
+        return [
+            ShardedArray(out.aval, self.put(to_numpy(out), None) if buffer is None else buffer, host, committed)
+            for out, buffer in zip(outs, buffers, strict=True)
+        ]
 
     def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
         assert isinstance(x, ShardedArray)

@@ -33,6 +33,9 @@ class InspectableProgram:
     def cost_analysis(self) -> dict[str, float]:
         return self.executable.cost_analysis()
 
+    def runtime_executable(self) -> object:
+        return self.executable.loaded
+
     def memory_analysis(self) -> runtime.MemoryAnalysis:
         return self.executable.memory_analysis()
 

@@ -76,6 +76,12 @@ class ExecutionPlan:
         return MappingProxyType(alias_of)
 
     @property
+    def unusable_donations(self) -> tuple[int, ...]:
+        """The donated inputs that the executable takes, but whose memory no result can reuse."""
+        aliased = {self.kept_inputs[i] for i in self.aliases}
+        return tuple([i for i in self.kept_inputs if i in self.donated and i not in aliased])
+
+    @property
     def results(self) -> tuple[ShapedArray, ...]:
         """The types of the executable's results."""
         return self.computed.out_avals

@@ -21,6 +21,7 @@ from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.errors import DeletedArrayError
 from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray
@@ -205,13 +206,22 @@ class SpmdProgram(InspectableProgram, WithoutBufferPath):
         return self.executable.execute  # type: ignore[return-value]  # takes the runtime's buffers
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        for i in self.plan.donated:
+            if isinstance(x := args[i], ShardedArray) and not x.is_deleted():
+                x.prepare_donation()
         buffers = [
             x.buffer if type(x := args[i]) is ShardedArray and x.placed is expected else self._buffer(k, x)
             for k, (i, expected) in enumerate(self._expected_shardings)
         ]
         if self.plan.donated:
             self._require_one_use(args, buffers)
-        outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
+        try:
+            outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
+        except DeletedArrayError:
+            for x in args:
+                if isinstance(x, ConcreteArray) and x.is_deleted():
+                    raise x.deleted_error() from None
+            raise
         if self.plan.donated:
             self._delete_donated(args, buffers)
         if self._direct:
@@ -219,7 +229,7 @@ class SpmdProgram(InspectableProgram, WithoutBufferPath):
         for k, tiling in self._reordered_results:
             outs[k] = runtime.put_tiles(outs[k].aval, tiling, _tiles_in_order(outs[k], self.assignment.devices, tiling))
         arrays = list(map(ShardedArray, self.results, outs, self._result_shardings))
-        return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
+        return distinct([self._output(i, args, arrays) for i in range(len(self.plan.outputs))])
 
     def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
         """Deletes the donated arrays: those whose memory was used, or would have been if nothing else viewed it."""
@@ -228,7 +238,7 @@ class SpmdProgram(InspectableProgram, WithoutBufferPath):
             x = args[i]
             is_donated = i in self.plan.donated and (k in aliases or runtime.is_deleted(runtime.native_buffer(buffer)))
             if is_donated and isinstance(x, ConcreteArray):
-                x.delete()
+                x.delete_donated(self.executable.name)
 
     def _require_one_use(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
         """Raises `DonationError` if a donated array is also another argument: XLA would abort the process."""
@@ -277,7 +287,7 @@ class SpmdProgram(InspectableProgram, WithoutBufferPath):
         if sharding is None and isinstance(output, ForwardedInput):
             sharding = self.assignment.inputs[output.index]
         if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
-            return x
+            return x.alias()
         aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
         target = sharding or self._replicated_sharding(aval.ndim)
         return ShardedArray(aval, put_tiled(x, aval, target.tiling(aval.ndim)), target)
@@ -323,6 +333,14 @@ def _tiles_in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling:
     local = [d for d in devices if d.process_index == this_process]
     tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
     return [tiles[d] for d in tiling.devices if d in tiles]
+
+
+def distinct(outputs: Sequence[ConcreteArray]) -> list[ConcreteArray]:
+    """Returns arrays that are distinct objects, so that deleting one of them does not delete another."""
+    if len(set(map(id, outputs))) == len(outputs):
+        return list(outputs)
+    first = {id(x): i for i, x in reversed(list(enumerate(outputs)))}
+    return [x if first[id(x)] == i else x.alias() for i, x in enumerate(outputs)]
 
 
 def put_tiled(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:

@@ -109,22 +109,7 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> 
 
 
 def full(shape: Sequence[int] | SupportsIndex, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """Returns an array filled with `fill_value`.
-
-    Args:
-        shape: The shape, or the size of one axis; static.
-        fill_value: A scalar.
-        dtype: The dtype of the result. None, the default, means that of `fill_value`.
-
-    Returns:
-        An array of this shape and dtype.
-
-    Raises:
-        TypeError: `fill_value` is not a scalar, or a size is not a static integer.
-
-    >>> full((2,), 1.5)
-    Array([1.5, 1.5], dtype=float32, weak_type=True)
-    """
+    """Returns an array filled with `fill_value`."""
     sizes = static_shape("full", shape if is_sequence_like(shape) else (shape,))
     if dtype is not None and type(fill_value) is int:
         fill_value = convert_element_type(fill_value, dtype) if _is_wide(fill_value) else fill_value
@@ -142,23 +127,7 @@ def full_like(
     dtype: DTypeLike | None = None,
     shape: Sequence[int] | None = None,
 ) -> Array:
-    """Returns an array with the shape and dtype of `x`, filled with `fill_value`.
-
-    Args:
-        x: An array, a number, or an object with a shape and a dtype, for example a `ShapeDtypeStruct`.
-        fill_value: A scalar.
-        dtype: Another dtype for the result. None, the default, means that of `x`, weak type included.
-        shape: Another shape for the result. None, the default, means that of `x`.
-
-    Returns:
-        An array.
-
-    Raises:
-        TypeError: `x` has no shape and dtype, `fill_value` is not a scalar, or a size is not a static integer.
-
-    >>> full_like(np.arange(2), 7)
-    Array([7, 7], dtype=int32)
-    """
+    """Returns an array with the shape and dtype of `x`, filled with `fill_value`."""
     like, value = typeof(x, "full_like: x"), as_value(fill_value, "fill_value")
     if value.aval.shape:
         raise TypeError(f"full_like: fill_value must be a scalar, got {value.aval}")

@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeAlias, cast, final
 
 import ml_dtypes
 import numpy as np
@@ -524,19 +524,19 @@ def deleted_error(buffer: Buffer) -> DeletedBufferError:
     )
 
 
-def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> ExecutionError:
-    """Converts an error of XLA, whose text does not name deleted arguments or those that are donated twice."""
+def raise_execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> NoReturn:
+    """Raises an error of ours for one of XLA, whose text names neither deleted nor twice donated arguments."""
     for i, buffer in enumerate(buffers):
         if buffer.is_deleted():
-            return DeletedBufferError(
+            raise DeletedBufferError(
                 f"the compiled {name} was called with an array, {buffer.aval!r} at index {i}, that was deleted or "
                 "donated to a program: keep a copy before that"
-            )
+            ) from None
     seen: dict[int, int] = {}
     for i, buffer in enumerate(buffers):
         if "donate" in str(error) and seen.setdefault(id(buffer), i) != i:
-            return donation_error(name, seen[id(buffer)], i, buffer.aval)
-    return ExecutionError(f"the compiled {name} failed: {error}")
+            raise donation_error(name, seen[id(buffer)], i, buffer.aval) from None
+    raise ExecutionError(f"the compiled {name} failed: {error}") from error
 
 
 def donation_error(name: str, first: int, second: int, aval: object) -> DonationError:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast, final
 
 import ml_dtypes
 import numpy as np
@@ -104,7 +104,7 @@ def buffer_to_numpy(buffer: Buffer) -> AnyArray:
         if dtype in READ_AS_BITS:
             return _from_capsule(buffer_to_dlpack(buffer)).view(dtype)
     except (BufferError, JaxRuntimeError) as error:
-        raise _read_error(buffer, error) from error
+        _raise_read_error(buffer, error)
     values = buffer_to_numpy(_widening_program(spec, device_of(buffer)).execute([buffer])[0]).astype(dtype)
     values.flags.writeable = False
     return values
@@ -118,18 +118,19 @@ def copy_to_host(buffer: Buffer) -> AnyArray:
     try:
         values, _ = buffer._single_device_array_to_np_array_did_copy()
     except (RuntimeError, JaxRuntimeError) as error:
-        raise _read_error(buffer, error) from error
+        _raise_read_error(buffer, error)
     values.flags.writeable = False
     return values
 
 
-def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
+def _raise_read_error(buffer: Buffer, error: Exception) -> NoReturn:
+    """Raises an error of ours for one of XLA while a buffer is read."""
     if buffer.is_deleted():
-        return deleted_error(buffer)
+        raise deleted_error(buffer) from None
     spec = buffer.aval
     if not isinstance(spec, ResultSpec):
-        return ExecutionError(str(error))
-    return ExecutionError(f"the compiled {spec.program} failed, or a program whose results it took: {error}")
+        raise ExecutionError(str(error)) from error
+    raise ExecutionError(f"the compiled {spec.program} failed, or a program whose results it took: {error}") from error
 
 
 @memoize(256)
@@ -149,7 +150,7 @@ def block_until_ready(buffer: Buffer) -> None:
     try:
         buffer.block_until_ready()
     except JaxRuntimeError as error:
-        raise _read_error(buffer, error) from error
+        _raise_read_error(buffer, error)
 
 
 def block_until_all_ready(buffers: Sequence[Buffer]) -> None:

@@ -35,10 +35,10 @@ from tracefx.xla.runtime.bindings import (
     ResultSpec,
     client_lock,
     device_list,
-    execution_error,
     new_compile_options,
     new_device_assignment,
     pjrt_single_device_sharding,
+    raise_execution_error,
     register_custom_call_target,
     result_handler,
     single_device_put,
@@ -109,7 +109,7 @@ class MemoryAnalysis:
 class CompiledExecutable:
     """A compiled program, with XLA's analyses; for one on several devices, these are of one partition."""
 
-    __slots__ = ("_loaded", "name", "parameters", "results")
+    __slots__ = ("loaded", "name", "parameters", "results")
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class CompiledExecutable:
         results: tuple[ArraySpec, ...],
     ) -> None:
         self.name = name
-        self._loaded = loaded
+        self.loaded = loaded
         self.parameters = parameters
         self.results = results
 
@@ -131,21 +131,21 @@ class CompiledExecutable:
         Raises:
             CompilationError: if XLA can't serialize this program.
         """
-        return pack_executable(self._loaded, self.parameters, self.results, calls_kernels)
+        return pack_executable(self.loaded, self.parameters, self.results, calls_kernels)
 
     def hlo_text(self) -> str:
         """Returns the HLO text of the program after XLA's optimizations."""
-        return self._loaded.get_hlo_text()
+        return self.loaded.get_hlo_text()
 
     def cost_analysis(self) -> dict[str, float]:
         """Returns XLA's cost estimates for one execution: `"flops"`, `"bytes accessed"`, and more by operand."""
         return {
-            name: float(value) for name, value in self._loaded.cost_analysis().items() if isinstance(value, int | float)
+            name: float(value) for name, value in self.loaded.cost_analysis().items() if isinstance(value, int | float)
         }
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Returns the memory that XLA plans to allocate for one execution."""
-        return MemoryAnalysis.of(self._loaded)
+        return MemoryAnalysis.of(self.loaded)
 
 
 class Executable(CompiledExecutable):
@@ -199,7 +199,7 @@ class Executable(CompiledExecutable):
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
-            raise execution_error(self.name, error, buffers) from error
+            raise_execution_error(self.name, error, buffers)
 
     def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
         """Returns `execute` as a closure: attribute lookups are a large part of the call of a small program."""
@@ -209,18 +209,18 @@ class Executable(CompiledExecutable):
             try:
                 return run(buffers).consume_with_handlers(handlers)
             except JaxRuntimeError as error:
-                raise execution_error(name, error, buffers) from error
+                raise_execution_error(name, error, buffers)
 
         return execute
 
     def named(self, name: str) -> Executable:
         """Returns the same program under another name for error messages."""
-        return self if name == self.name else Executable(name, self._loaded, self.device, self.parameters, self.results)
+        return self if name == self.name else Executable(name, self.loaded, self.device, self.parameters, self.results)
 
     @property
     def fingerprint(self) -> bytes | None:
         """XLA's digest of the compiled program, or None if the platform has none."""
-        return self._loaded.fingerprint
+        return self.loaded.fingerprint
 
 
 @final
@@ -249,7 +249,7 @@ class HostCallingExecutable(Executable):
             BaseException: the exception that one of the functions raised, as the same object.
             ExecutionError: for any other failure.
         """
-        return run_with_ffi_callbacks(self._functions, self._loaded, self._handlers, buffers, self.name)
+        return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
 
     @override
     def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
@@ -261,7 +261,7 @@ class HostCallingExecutable(Executable):
         return (
             self
             if name == self.name
-            else HostCallingExecutable(name, self._loaded, self.device, *specs, self._functions)
+            else HostCallingExecutable(name, self.loaded, self.device, *specs, self._functions)
         )
 
 
@@ -285,7 +285,7 @@ def run_with_ffi_callbacks(
     except JaxRuntimeError as error:
         raised = functions.pop_error(str(error))
         if raised is None:
-            raise execution_error(name, error, buffers) from error
+            raise_execution_error(name, error, buffers)
     finally:
         functions.end()
     try:
@@ -359,7 +359,7 @@ def compile_host_calling_module(
         compiler_options=compiler_options,
         host_callbacks=callbacks.entry_points(),
     )
-    return HostCallingExecutable(name, compiled._loaded, device, compiled.parameters, compiled.results, callbacks)
+    return HostCallingExecutable(name, compiled.loaded, device, compiled.parameters, compiled.results, callbacks)
 
 
 def pack_executable(

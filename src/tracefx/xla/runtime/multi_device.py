@@ -31,13 +31,13 @@ from tracefx.xla.runtime.bindings import (
     ResultSpec,
     deleted_error,
     device_list,
-    execution_error,
     hlo_sharding,
     hlo_sharding_from_proto,
     multi_device_put,
     native_devices,
     new_device_assignment,
     pjrt_single_device_sharding,
+    raise_execution_error,
     result_handler,
 )
 from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
@@ -195,11 +195,11 @@ class SpmdExecutable(CompiledExecutable):
         if buffers and buffers[0].is_deleted():  # XLA compares the numbers of shards, and aborts if all are missing
             raise deleted_error(buffers[0])
         if self._functions is not None:
-            return run_with_ffi_callbacks(self._functions, self._loaded, self._handlers, buffers, self.name)
+            return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
         try:
-            return self._loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
+            return self.loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
-            raise execution_error(self.name, error, buffers) from error
+            raise_execution_error(self.name, error, buffers)
 
     @classmethod
     def load(
