@@ -11,9 +11,11 @@ from typing import Final
 from benchmarks import (
     breadth,
     compiled,
+    compiled_speed,
     disk,
     dispatch,
     eager,
+    eager_large,
     eager_numpy,
     imports,
     jet,
@@ -28,7 +30,7 @@ from benchmarks.harness import Subject, measure
 from benchmarks.report import as_json, machine, table
 
 _MODULES: Final = (
-    *(eager, eager_numpy, tracing, dispatch, training, compiled, breadth),
+    *(eager, eager_numpy, eager_large, tracing, dispatch, training, compiled, compiled_speed, breadth),
     *(loops, jet, laplacian, sparsity, disk, imports, sharding),
 )
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {module.GROUP: module.subjects for module in _MODULES}

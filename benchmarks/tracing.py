@@ -73,6 +73,9 @@ def subjects() -> Iterator[Subject]:
         calls=1,
     )
 
+    our_jaxpr, jax_jaxpr = fx.make_jaxpr(chain(OUR_LAX, 750))(x), jax.make_jaxpr(chain(JAX_LAX, 750))(x)
+    yield Subject(GROUP, "printing 3,000 equations", lambda: str(our_jaxpr), lambda: str(jax_jaxpr), 0.70, blocks=15)
+
     # What has been lowered once is remembered, so each repetition has a program of its own, traced beforehand.
     our_programs = iter([fx.jit(chain(OUR_LAX)).trace(x) for _ in range(LOWERINGS)])
     jax_programs = iter([jax.jit(chain(JAX_LAX)).trace(x) for _ in range(LOWERINGS)])

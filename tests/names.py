@@ -24,6 +24,7 @@ from jax.extend.core import Primitive as JaxPrimitive
 import tracefx
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core.primitive import Primitive
+from tracefx.lazy_stubs import COUNTERPARTS
 from tracefx.ops.vocabulary import OPERATIONS
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "names.md"
@@ -105,34 +106,13 @@ RELOCATED: Final[Mapping[str, str]] = MappingProxyType(
 
 ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(
-            ("jax.config", "jax.default_matmul_precision", "jax.numpy_dtype_promotion", "jax.numpy_rank_promotion"),
-            "arguments of the functions, and the settings `enable_x64`, `disable_jit`, `compilation_cache`",
-        ),
-        **dict.fromkeys(
-            ("jax.debug_nans", "jax.debug_infs", "jax.no_execution", "jax.no_tracing"),
-            "handlers: `checkify`, `explain`, `log`",
-        ),
-        "jax.debug_key_reuse": "`tracefx.handlers.check_key_reuse`",
-        "jax.print_environment_info": "`tracefx.__version__`",
-        "jax.log_compiles": "`jit(f).trace(x).lower().compile()` compiles explicitly",
-        "jax.explain_cache_misses": "`jit(f).trace(x).lower().compile()` compiles explicitly",
-        "jax.Shard": "`tracefx.sharding.Shard`",
-        "jax.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
-        "jax.smap": "`tracefx.shard_map` with `axis_names`",
-        "jax.host_count": "`tracefx.process_count`",
-        "jax.host_id": "`tracefx.process_index`",
-        "jax.host_ids": "`tracefx.process_indices`",
-        "jax.copy_to_host_async": "`tracefx.device_get`",
-        "jax.memory": "each device has one memory space",
-        **dict.fromkeys(
-            ("jax.auto_pcast", "jax.remove_size_one_mesh_axis_from_type"),
-            "`tracefx.shard_map` infers what varies between devices",
-        ),
+        **{
+            f"jax.{name.removeprefix('tracefx.')}": note
+            for name, note in COUNTERPARTS.items()
+            if name != "tracefx.experimental"  # a package
+        },
         **dict.fromkeys(("jax.lax.psend", "jax.lax.precv"), "`tracefx.lax.ppermute`"),
         "jax.lax.psum_scatter_start": "`tracefx.lax.psum_scatter`",
-        "jax.custom_remat": "`tracefx.checkpoint` with a policy",
-        **dict.fromkeys(("jax.get_abstract_mesh", "jax.use_abstract_mesh"), "`tracefx.set_mesh`"),
         "jax.random.Key": "arrays with a key dtype: `tracefx.random.key`",
         "jax.numpy.minmax": "`tracefx.numpy.min` and `tracefx.numpy.max`",
         "jax.numpy.top_k": "`tracefx.lax.top_k`",
@@ -140,9 +120,6 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("jax.lax.polynomial", "jax.lax.polynomial_p"), "`tracefx.numpy.polyval`"),
         **dict.fromkeys(("jax.lax.one_minus_square", "jax.lax.one_minus_square_p"), "`(1 + x) * (1 - x)`"),
         "jax.scipy.special.erfcinv": "`tracefx.scipy.special.erfinv(1 - x)`",
-        "jax.ad": "`tracefx.custom_derivatives`",
-        "jax.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
-        "jax.default_prng_impl": "`tracefx.random.key(seed, impl=...)`",
         "jax.random.random_gamma_p": "a `custom_jvp` function behind `tracefx.random.gamma`",
         "jax.lax.ragged_all_to_all_p": "`tracefx.lax.ragged_all_to_all`, defined in terms of other primitives",
         "jax.lax.copy_p": "`tracefx.numpy.copy`: arrays are immutable",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib
+import operator
+import re
 from pathlib import Path
 from typing import Final
 
+import jax
 import pytest
 
 import tracefx
 import tracefx.numpy
 from tests.test_imports import run
-from tracefx.lazy_stubs import exports
+from tracefx.lazy_stubs import COUNTERPARTS, exports
 
 SOURCE: Final = Path(tracefx.__file__).parent
 STUBS: Final = {
@@ -72,3 +75,25 @@ def test_unknown_name_raises_attribute_error() -> None:
         _ = tracefx.numpy.no_such_name  # type: ignore[attr-defined]  # tested
     with pytest.raises(ImportError, match=r"^cannot import name 'no_such_name' from 'tracefx.numpy'"):
         from tracefx.numpy import no_such_name  # type: ignore[attr-defined]  # noqa: F401  # tested
+
+
+@pytest.mark.parametrize("name", [name for name in COUNTERPARTS if hasattr(jax, name.removeprefix("tracefx."))])
+def test_names_of_jax_have_a_hint(name: str) -> None:
+    package, _, attribute = name.rpartition(".")
+    with pytest.raises(AttributeError) as failure:
+        getattr(importlib.import_module(package), attribute)
+    message = str(failure.value)
+    assert message == (
+        f"module '{package}' has no attribute '{attribute}'; the counterpart of JAX's name: {COUNTERPARTS[name]}"
+    )
+    for path in re.findall(r"`(tracefx\.[\w.]+)", message):
+        assert operator.attrgetter(path.removeprefix("tracefx."))(tracefx) is not None
+
+
+@each_package
+def test_public_exceptions_are_in_one_module(package: str) -> None:
+    module = importlib.import_module(package)
+    found = [getattr(module, name) for name in exports(package)]
+    for each in found:
+        if isinstance(each, type) and issubclass(each, Exception) and not issubclass(each, Warning):
+            assert getattr(tracefx.errors, each.__name__, None) is each

@@ -16,6 +16,7 @@ import numpy as np
 
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
+from tracefx.errors import DistributedError as DistributedError
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import Mesh, PartitionSpec
@@ -23,7 +24,6 @@ from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.transforms.devices import device_put, local_devices, process_count, process_indices
 from tracefx.transforms.shardings import make_array_from_process_local_data
 from tracefx.xla.runtime import process_group
-from tracefx.xla.runtime.rendezvous import DistributedError as DistributedError
 from tracefx.xla.runtime.rendezvous import parse_address
 
 _DEFAULT_TIMEOUT: Final = 300

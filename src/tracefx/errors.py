@@ -1,4 +1,8 @@
-"""The exceptions that tracefx raises. Each subclasses the built-in exception that NumPy or JAX users would catch."""
+"""The exceptions that tracefx raises. Each subclasses the built-in exception that NumPy or JAX users would catch.
+
+Those of handlers and of rewriting can also be imported from `tracefx.handlers` and `tracefx.rewriting`. The exceptions
+that checks of laws raise are those of `tracefx.testing`.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +107,11 @@ class EscapedTracerError(TypeError):
     """
 
 
-class DeletedArrayError(RuntimeError, ValueError):
+class ExecutionError(RuntimeError):
+    """A compiled program fails or cannot be run; the message has its name and XLA's text."""
+
+
+class DeletedArrayError(ExecutionError, ValueError):
     """An array is read after its deletion or donation. JAX raises RuntimeError or ValueError, depending on the use.
 
     >>> import tracefx.numpy as fnp
@@ -257,3 +265,190 @@ class NotLinearError(TypeError):
         ...
     tracefx.errors.NotLinearError: forward-mode differentiation of <lambda> transposes its backward pass, which ...
     """
+
+
+class AxisError(ValueError, IndexError, TypeError):
+    """An axis is out of bounds or named twice. JAX raises any of these three errors, depending on the function.
+
+    >>> import tracefx.numpy as fnp
+    >>> fnp.sum(fnp.ones(3), axis=1)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.AxisError: ...
+    """
+
+
+class ShapeError(ValueError, TypeError):
+    """A shape is invalid, or shapes don't match. JAX raises either of these errors, depending on the function.
+
+    >>> import tracefx.numpy as fnp
+    >>> fnp.linalg.inv(fnp.ones((2, 3)))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.ShapeError: inv takes square matrices, got f32[2,3]
+    """
+
+
+class BroadcastError(TypeError, ValueError):
+    """The shapes of operands do not broadcast together. JAX raises either of these errors, NumPy a ValueError.
+
+    >>> import tracefx.numpy as fnp
+    >>> fnp.ones(2) + fnp.ones(3)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.BroadcastError: ...
+    """
+
+
+class MaskIndexError(ConcretizationError, IndexError):
+    """A traced mask is used as an index: the result's shape would depend on its values.
+
+    >>> from tracefx import jit
+    >>> import tracefx.numpy as fnp
+    >>> jit(lambda x: x[x > 0])(fnp.ones(3))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.MaskIndexError: a mask as an index needs a concrete value, ...
+    """
+
+    use = "a mask as an index"
+    advice = (
+        "The number of selected elements would be the shape of the result, which must be known: choose between values "
+        "by tracefx.numpy.where(mask, x, y), or give the number, as in x[tracefx.numpy.nonzero(mask, size=n)]."
+    )
+
+
+class SliceIndexError(ConcretizationError, IndexError):
+    """The bounds of a slice are traced: the result's shape would depend on their values.
+
+    >>> from tracefx import jit
+    >>> import tracefx.numpy as fnp
+    >>> jit(lambda x, n: x[:n])(fnp.ones(3), 2)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.SliceIndexError: ...
+    """
+
+
+class TracedMaskError(ValueError, IndexError):
+    """The values do not fit the elements that a traced mask selects. JAX raises IndexError.
+
+    >>> from tracefx import jit
+    >>> import tracefx.numpy as fnp
+    >>> jit(lambda x: x.at[x > 0].set(fnp.ones(2)))(fnp.ones(3))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.TracedMaskError: ...
+    """
+
+
+class CheckError(ValueError):
+    """A check failed: a `check` of the user or one that `checkify` added.
+
+    >>> from tracefx.handlers import check, checkify
+    >>> error, _ = checkify(lambda x: check(x > 0, "x must be positive, got {}", x))(-1.0)
+    >>> error.throw()
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.CheckError: x must be positive, got -1.0, ...
+    """
+
+
+class KeyReuseError(ValueError):
+    """A random key was used a second time, so its random numbers are not independent of the first use.
+
+    >>> from tracefx import random
+    >>> from tracefx.handlers import check_key_reuse
+    >>> key = random.key(0)
+    >>> check_key_reuse(lambda key: random.normal(key) + random.uniform(key))(key)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.KeyReuseError: the random key [0, 0] is reused: ...
+    """
+
+
+class UnseededError(ValueError):
+    """A random value was needed where no handler provides random numbers or a value.
+
+    >>> from tracefx.handlers import Normal, sample
+    >>> sample("x", Normal(0.0, 1.0))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.UnseededError: sample of 'x' at ...
+    """
+
+
+class UnitError(TypeError):
+    """The units of quantities do not fit an operation.
+
+    >>> from tracefx.handlers import Quantity, with_units
+    >>> from tracefx.handlers.units import m, s
+    >>> with_units(lambda x, y: x + y)(Quantity(2.0, m), Quantity(3.0, s))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.UnitError: add of m and s at ...: their dimensions differ
+    """
+
+
+class RewriteError(Exception):
+    """A rewrite rule adds something that rules may not add: array constants or new effects.
+
+    >>> import numpy as np
+    >>> from tracefx import make_jaxpr, numpy as fnp
+    >>> from tracefx.ops import Sin
+    >>> from tracefx.rewriting import rewrite, rule
+    >>> @rule(Sin)
+    ... def constant_table(term):
+    ...     return term.operands[0] * fnp.asarray(np.array([1.0, 4.0, 9.0]))
+    >>> rewrite(make_jaxpr(fnp.sin)(np.ones(3, np.float32)), [constant_table])
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.RewriteError: an array of type f32[3] is an operand of mul, ...
+    """
+
+
+class RewriteTypeError(RewriteError, TypeError):
+    """A rewrite rule returns a value of another shape or dtype, or another number of values, than it replaces.
+
+    >>> from tracefx import make_jaxpr, numpy as fnp
+    >>> from tracefx.ops import Sin
+    >>> from tracefx.rewriting import rewrite, rule
+    >>> @rule(Sin)
+    ... def to_integer(term):
+    ...     return fnp.int32(0)
+    >>> rewrite(make_jaxpr(fnp.sin)(1.0), [to_integer])
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.RewriteTypeError: the rule 'to_integer' changes the type of sin(a:f32[]*) from ...
+    """
+
+
+class RewriteLoopError(RewriteError, RuntimeError):
+    """Rewriting does not terminate: rules undo each other, or keep creating terms that they match.
+
+    >>> from tracefx import make_jaxpr, numpy as fnp
+    >>> from tracefx.ops import Cos, Sin
+    >>> from tracefx.rewriting import rewrite, rule
+    >>> @rule(Sin)
+    ... def to_cos(term):
+    ...     return fnp.cos(term.operands[0])
+    >>> @rule(Cos)
+    ... def to_sin(term):
+    ...     return fnp.sin(term.operands[0])
+    >>> rewrite(make_jaxpr(fnp.sin)(1.0), [to_cos, to_sin])
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.RewriteLoopError: the rules 'to_cos', 'to_sin' would go on forever: ...
+    """
+
+
+class CompilationError(RuntimeError):
+    """XLA rejects a program; the message is XLA's."""
+
+
+class DonationError(ExecutionError, ValueError):
+    """A donated array is also another argument of the same call."""
+
+
+class DistributedError(RuntimeError):
+    """Processes of a group do not find each other, or do not all reach the same point."""

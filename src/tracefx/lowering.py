@@ -15,7 +15,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Primitive, missing_rule_error
+from tracefx.core.primitive import Expandable, Primitive, missing_rule_error
 from tracefx.core.values import Value
 from tracefx.shardings.named_sharding import NamedSharding
 
@@ -219,13 +219,14 @@ class Builder(Protocol):
         """
         ...
 
-    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
+    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True) -> list[IrValue]:
         """Emits a call of a function with the body `jaxpr`. All calls of the same jaxpr share one function.
 
         Args:
             name: The name of the function in the module.
             jaxpr: Its body.
             operands: Its arguments.
+            inlined: Whether XLA may inline the function on the CPU.
 
         Returns:
             The results.
@@ -324,6 +325,16 @@ class Builder(Protocol):
             partitioned: Whether each device calls the function with its shards.
         """
         ...
+
+
+class SharedExpansion(Expandable):
+    """A capability: all equations with equal parameters and operand types call one function, the expansion.
+
+    On the CPU, XLA compiles the function once, and does not fuse its loops with those that use its results: a fused
+    loop has no vector instructions if one of them, such as an `argmax`, has none.
+    """
+
+    __slots__ = ()
 
 
 class Lowerable:

@@ -18,6 +18,7 @@ from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import from_numpy
+from tracefx.text.pretty_printer import Break, Doc, Group, Nest, concat, join, render
 from tracefx.text.printer import HasJaxParams, format_eqn, format_jaxpr, letters, variable_name
 
 ONE: Final = Literal(1.0, examples.WEAK)
@@ -306,6 +307,22 @@ def test_text_depends_only_on_the_content(jaxpr: Jaxpr) -> None:
 
 def test_long_program() -> None:
     assert len(str(examples.chain(5000)).splitlines()) == 5002
+
+
+@pytest.mark.parametrize("width", [1, 13, 299, 300, 1000, 2999, 3000])
+def test_layout_does_not_depend_on_how_wide_the_documents_are(width: int) -> None:
+    """Short documents store their text on one line, long ones do not."""
+
+    def document(size: int) -> Doc:
+        words = [Group(concat("<", Nest(concat(Break(""), "word")), Break(""), ">")) for _ in range(size // 10)]
+        return Group(Nest(join(concat(" ", Break("---")), words)))
+
+    for size in (10, 300, 3000):
+        text = render(document(size), width)
+        flat = " ---".join(["<word>"] * (size // 10))
+        fits = len(flat) <= width
+        assert (text == flat) == fits
+        assert text.replace("\n", "").replace(" ", "").replace("-", "") == "<word>" * (size // 10)
 
 
 def test_text_of_shapes() -> None:

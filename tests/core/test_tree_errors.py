@@ -57,7 +57,7 @@ def test_broadcast_prefix_with_is_leaf() -> None:
         (
             Pair(1, 2, "u"),
             Pair(1, 2, "v"),
-            f"  P: a {Pair.__module__}.Pair with 2 children and the metadata 'u'\n",
+            f"  P: a {Pair.__module__}.Pair with 2 children and metadata='u'\n",
         ),
         (Pair(1, (), "u"), Pair(1, [], "u"), "at [<flat index 1>]:\n"),
         (Point(1, 2), (1, 2), f"  P: a named tuple {Pair.__module__}.Point\n  Q: a tuple of length 2"),
@@ -124,8 +124,8 @@ def test_require_same_structure() -> None:
           the carry it was given: a leaf
           the carry it returned: a tuple of length 1
         as a whole:
-          the carry it was given: a dict with the keys 'a', {'a': (*, CustomNode(ExternalNode[], [*]))}
-          the carry it returned: a dict with the keys 'a', {'a': (*, CustomNode(ExternalNode[], [(*,)]))}""")
+          the carry it was given: a dict with the keys 'a', {'a': (*, ExternalNode(*, metadata=''))}
+          the carry it returned: a dict with the keys 'a', {'a': (*, ExternalNode((*,), metadata=''))}""")
     at_root = error_message(
         lambda: trees.require_same_structure("f", trees.structure(1), trees.structure(()), "x", "y"), TypeError
     )

@@ -13,6 +13,7 @@ import tracefx.numpy as fnp
 from tracefx import NamedSharding, P
 from tracefx.core.device import Device
 from tracefx.core.values import ConcreteArray
+from tracefx.errors import DeletedArrayError
 from tracefx.xla import runtime
 from tracefx.xla.runtime.bindings import MLIR_NAME
 
@@ -261,5 +262,5 @@ def test_device_memory_is_copied_to_the_host(dtype: np.dtype[np.generic], host: 
     assert (got.dtype, got.shape, got.flags.writeable) == (dtype, (2, 3), False)
     assert got.tobytes() == want.tobytes()
     runtime.delete_buffer(buffer)
-    with pytest.raises(runtime.DeletedBufferError):
+    with pytest.raises(DeletedArrayError):
         runtime.copy_to_host(buffer)

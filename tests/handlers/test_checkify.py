@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,12 +14,15 @@ import numpy as np
 import pytest
 from attrs import frozen
 from jax.experimental import checkify as jax_checkify
+from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tracefx import lax
-from tracefx.handlers import ErrorKind, all_checks, check, checkify, div_checks, nan_checks, user_checks
+from tracefx.errors import MissingRuleError
+from tracefx.extend import HasSubjaxprs, Jaxpr, NDArray, Primitive, ShapedArray, bind
+from tracefx.handlers import ErrorKind, all_checks, check, checkify, div_checks, float_checks, nan_checks, user_checks
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
 
@@ -194,6 +198,86 @@ def test_checkify_returns_the_output_of_the_function() -> None:
     np.testing.assert_array_equal(out["y"], f(fnp.asarray(f32(1, -2)), 2.0)["y"])
     assert error.get() is not None
     assert checkify(f).__name__ == "f"
+
+
+# ------------------------------------------------------------------ matrices and user primitives
+
+SINGULAR = np.zeros((2, 2), np.float32)
+NAN_MATRIX = np.full((2, 2), NAN)
+REGULAR = np.array([[2, 1], [1, 3]], np.float32)
+BAD_MATRICES: dict[str, tuple[Any, ...]] = {
+    **{f"linalg.{name}": (SINGULAR,) for name in ("inv", "cond")},
+    **{f"linalg.{name}": (NAN_MATRIX,) for name in ("eigh", "det", "slogdet", "pinv", "norm", "matrix_rank")},
+    "linalg.solve": (SINGULAR, f32(1, 2)),
+    "linalg.lstsq": (NAN_MATRIX, f32(1, 2)),
+    "scipy.linalg.solve": (SINGULAR, f32(1, 2)),
+    "scipy.linalg.inv": (SINGULAR,),
+    **{f"scipy.linalg.{name}": (NAN_MATRIX,) for name in ("lu", "polar", "sqrtm", "expm", "det", "eigh")},
+    "scipy.special.i0e": (f32(NAN),),
+    "scipy.special.gammainc": (f32(-1), f32(1)),
+    "scipy.special.betainc": (f32(-1), f32(1), f32(0.5)),
+}
+UNCHECKED_IN_JAX: dict[str, tuple[Any, ...]] = {
+    **{f"linalg.{name}": (NAN_MATRIX,) for name in ("qr", "svd", "svdvals", "eig", "eigvals")},
+    "linalg.cholesky": (-REGULAR,),
+    "scipy.linalg.cho_factor": (-REGULAR,),
+    **{f"scipy.linalg.{name}": (NAN_MATRIX,) for name in ("schur", "hessenberg", "lu_factor", "qr", "svd")},
+    "scipy.linalg.solve_triangular": (SINGULAR, f32(1, 2)),
+}
+
+
+def named(module: Any, scipy: Any, path: str) -> F:
+    f = operator.attrgetter(path.removeprefix("scipy."))(scipy if path.startswith("scipy.") else module)
+    return lambda *args: f(*args)
+
+
+@pytest.mark.parametrize("path", [*BAD_MATRICES, *UNCHECKED_IN_JAX])
+def test_results_of_matrix_functions_are_checked(path: str) -> None:
+    """JAX checks solves by `custom_linear_solve`, but no factorizations."""
+    args = {**BAD_MATRICES, **UNCHECKED_IN_JAX}[path]
+    f = named(fnp, fx.scipy, path)
+    jax_error, _ = jax_checkify.checkify(named(jnp, jax.scipy, path), jax_checkify.float_checks)(*args)
+    assert (jax_error.get() is not None) == (path in BAD_MATRICES)
+    for g in (checkify(f, float_checks), fx.jit(checkify(f, float_checks)), checkify(fx.jit(f), float_checks)):
+        assert g(*args)[0].get() is not None
+    if "linalg" in path:
+        finite = (REGULAR, *args[1:])
+        assert not has_error(f, float_checks, finite)
+
+
+def test_results_of_user_primitives_are_checked() -> None:
+    class Undefined(Primitive):
+        name = "undefined"
+
+        @override
+        def impl(self, *args: NDArray) -> Sequence[NDArray]:
+            return [np.full_like(args[0], np.nan), args[0].astype(np.int32)]
+
+        @override
+        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+            return [avals[0], ShapedArray(avals[0].shape, np.dtype(np.int32))]
+
+    f = lambda x: bind(Undefined(), x)[1]  # noqa: E731
+    error, _ = checkify(f, nan_checks)(f32(1, 2))
+    assert str(error.get()).startswith("undefined gave NaN, at [0] of f32[2], in ")
+    assert not has_error(f, div_checks, (f32(1, 2),))
+
+
+def test_a_primitive_with_bodies_and_without_a_rule_is_an_error() -> None:
+    class Twice(Primitive, HasSubjaxprs):
+        name = "twice"
+
+        @override
+        def jaxprs(self) -> tuple[Jaxpr, ...]:
+            return ()
+
+        @override
+        def with_jaxprs(self, *jaxprs: Jaxpr) -> Twice:
+            return self
+
+    for kinds in (div_checks, nan_checks):
+        with pytest.raises(MissingRuleError, match="checkify"):
+            checkify(lambda x: bind(Twice(), x), kinds)(1.0)
 
 
 # ------------------------------------------------------------------ differences from JAX

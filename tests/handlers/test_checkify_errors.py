@@ -20,6 +20,7 @@ from tests.compiling import default_compile_options
 from tests.errors import assert_errors
 from tests.handlers.test_checkify import F, X, f32, has_error, i32
 from tracefx import lax, nn
+from tracefx.errors import ConcretizationError
 from tracefx.handlers import (
     CheckError,
     Error,
@@ -493,3 +494,27 @@ def test_dropped_checks_do_not_reach_the_outer_checkify() -> None:
         return error.get() is None
 
     assert outer(fx, fx.handlers) == outer(jax, jax_checkify)
+
+
+# ------------------------------------------------------------------ mistakes
+
+
+def test_error_has_no_truth_value() -> None:
+    for x in (1.0, -1.0):
+        error, _ = checkify(fnp.log, nan_checks)(x)
+        with pytest.raises(TypeError, match=r"use `error.get\(\) is not None`"):
+            bool(error)
+
+
+def test_get_of_a_traced_error_says_where_to_call_it() -> None:
+    def f(x: Any) -> Any:
+        error, y = checkify(fnp.log, nan_checks)(x)
+        return y if error.get() is None else 0.0
+
+    with pytest.raises(ConcretizationError, match=r"Error.get needs a concrete value.* call get outside of it"):
+        fx.jit(f)(1.0)
+
+
+def test_predicate_that_is_a_number_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"got 1.0; compare numbers, as in x > 0"):
+        check(1.0, "no condition")

@@ -112,6 +112,58 @@ def test_first_nan_is_located() -> None:
         assert explanation.first(lambda op: op.has_inf) is None
 
 
+def test_first_nan_of_a_loop_is_located_in_the_step_that_made_it() -> None:
+    def step(c: Any, x: Any) -> Any:
+        halved = c * 0.5  # has the NaN of the step before
+        return halved + fnp.sqrt(x), fnp.log(halved)
+
+    xs = fnp.array([1.0, 4.0, -1.0, 9.0])
+
+    def by_while(xs: Any) -> Any:
+        return lax.fori_loop(0, len(xs), lambda i, c: step(c, xs[i])[0], np.float32(0))
+
+    def nested(xs: Any) -> Any:
+        return lax.fori_loop(0, 2, lambda i, c: lax.scan(step, c, xs + 1 - i)[0], np.float32(0))
+
+    for form in FORMS.values():
+        for f, run in ((lambda xs: lax.scan(step, np.float32(0), xs), 2), (by_while, 2), (nested, 6)):
+            report = explain(form(f))(xs)
+            first = report.first(lambda op: op.has_nan)
+            assert first is not None
+            assert (first.name, first.first_nan_run, first.first_inf_run) == ("sqrt", run, None)
+            assert first.nans >= 1
+    (log,) = [op for op in explain(lambda xs: lax.scan(step, np.float32(0), xs))(xs).operations if op.name == "log"]
+    assert (log.first_inf_run, log.first_nan_run, log.count) == (0, 3, 4)
+
+
+def test_conditions_that_are_not_functions_are_refused() -> None:
+    report = explain(fnp.sin)(0.5)
+    with pytest.raises(TypeError, match=r"Explanation.first takes a function, got 'sin' of type str"):
+        report.first("sin")  # type: ignore[arg-type]  # the error is the point
+    with pytest.raises(TypeError, match=r"Explanation.where takes a function, got True of type bool"):
+        report.where(True)  # type: ignore[arg-type]  # the error is the point
+
+
+def test_report_as_the_output_of_a_transformed_function_is_named_in_one_line() -> None:
+    for transform in (fx.jit, fx.vmap, fx.grad):
+        with pytest.raises(TypeError) as failure:
+            transform(explain(fnp.sum))(fnp.ones((2, 3)))
+        assert str(failure.value).endswith("got an object of type Explanation")
+
+
+def test_operations_of_branches_that_do_not_run_are_found_last() -> None:
+    def f(x: Any) -> Any:
+        y = lax.cond(x[0] > 9, fnp.exp, lambda x: x + 1, x)
+        return fnp.exp(y)
+
+    first = explain(f)(XS).first(lambda op: op.name == "exp")
+    assert first is not None
+    assert (first.count, first.location.line) == (1, line_of(f, 2))
+    only = explain(f)(XS).first(lambda op: op.name == "exp" and not op.count)
+    assert only is not None
+    assert only.location.line == line_of(f, 1)
+
+
 def test_inf_in_the_backward_pass_is_located() -> None:
     def f(x: Any) -> Any:
         return fnp.sqrt(x).sum()

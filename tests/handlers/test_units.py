@@ -173,9 +173,17 @@ METRE = quantity(1.0, m)
         (lambda x, y: x**y, (METRE, METRE), r"pow of m with an exponent that is not a constant number"),
         (lambda x: in_unit(x, s), (quantity(1.0, m),), r"in_unit: the value is in m, not in s at "),
         (lambda x, y: fnp.concatenate([x, y]), (quantity(A, m), quantity(A, s)), r"concatenate of m and s"),
-        (lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x), (METRE,), r"is in m and in m\*\*2"),
+        (
+            lambda x: lax.fori_loop(0, 2, lambda i, y: y * x, x),
+            (METRE,),
+            r"a carry enters a step of scan with m and leaves it with m\*\*2",
+        ),
         (lambda x: lax.cond(x > 0, lambda: x, lambda: x * x), (METRE,), r"branch 1 of cond.* is in m\*\*2 and in m at"),
-        (lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x), (METRE,), r"is in m and in m\*\*2"),
+        (
+            lambda x: lax.while_loop(lambda y: y < x, lambda y: y * x, x),
+            (METRE,),
+            r"a carry enters a step of while_loop with m",
+        ),
     ],
 )
 def test_incompatible_units_are_refused(f: Callable[..., Any], args: tuple[Any, ...], message: str) -> None:
@@ -213,6 +221,18 @@ def spring(x: Any, v: Any) -> Any:
         return (x + v * dt, v - stiffness * x * dt), x
 
     return lax.scan(step, (x, v), None, 10)
+
+
+def test_a_carry_that_is_a_quantity_keeps_its_unit() -> None:
+    times = with_units(lambda x, y: x * y)
+
+    def f(x: Quantity) -> Any:
+        return lax.scan(lambda c, _: ({"v": c["v"], "x": times(c["x"], x)}, None), {"v": x, "x": x}, None, 3)[0]
+
+    with pytest.raises(TypeError, match="the carry must have the same structure") as failure:
+        f(METRE)
+    assert "{'v': Quantity(*, unit=m), 'x': Quantity(*, unit=m**2)}" in str(failure.value)
+    assert "Quantity with 1 child and unit=m**2" in str(failure.value)
 
 
 def test_units_in_a_scan() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -360,7 +361,7 @@ def test_check_grads_of_a_complex_function() -> None:
 
 def test_check_grads_refuses_invalid_arguments() -> None:
     assert_errors(
-        (lambda: testing.check_grads(fnp.sin, X, modes=["forward"]), ValueError, 'modes must be "fwd", "rev" or both'),  # type: ignore[list-item]  # the error is the point
+        (lambda: testing.check_grads(fnp.sin, X, modes=["forward"]), ValueError, "modes must be a sequence of"),  # type: ignore[list-item]  # the error is the point
         (lambda: testing.check_grads(fnp.sin, X, order=0), ValueError, "order must be at least 1, got 0"),
         (
             lambda: testing.check_grads(lambda x: x, np.arange(3)),
@@ -368,6 +369,18 @@ def test_check_grads_refuses_invalid_arguments() -> None:
             r"no argument is differentiable: i32\[3\]",
         ),
     )
+
+
+def test_check_equivalent_without_the_arguments_raises() -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        testing.check_equivalent(fnp.sin, fnp.cos)
+
+
+def test_reproducer_of_functions_of_one_name_imports_both() -> None:
+    with pytest.raises(testing.LawError) as failure:
+        testing.check_equivalent(fnp.exp, math.exp, 1.0)
+    assert "from math import exp as other_exp" in str(failure.value)
+    assert "check_equivalent(exp, other_exp, 1.0)" in str(failure.value)
 
 
 def test_check_linear_uses_the_given_tolerance() -> None:

@@ -326,12 +326,29 @@ def test_reproducer_of_a_broken_handler_law_runs() -> None:
         "check_handler(Unentered, one_operation, array([0.5, -1.5, 2.0], 'float32'), transparent=False)",
     ]
     assert error.reproducer is not None
-    assert error.reproducer.programs.splitlines()[:3] == [
-        "the program:",
-        "  { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }",
-        "the differing program, under the handler:",
-    ]
+    programs = error.reproducer.programs
+    assert programs.startswith("the program inside ")
+    assert "\nthe program outside:\n  { lambda ; a:f32[3]. let" in programs
     fails_again(error)
+
+
+def test_report_shows_both_programs_or_says_that_they_are_equal() -> None:
+    keeps = lambda f: lambda x: f(x)  # noqa: E731
+    doubles = lambda f: lambda x: 2.0 * f(x)  # noqa: E731
+    error = law_error(lambda: check_interpretation(keeps, lambda x: fnp.sin(x), 0.5, meaning=doubles))
+    assert f"violated by <lambda> at {__file__}:" in error.message
+    assert str(error.reproducer) == (
+        "the program under it:\n  { lambda ; a:f32[]*. let b:f32[]* = sin a in (b,) }\n"
+        "the program as meant:\n  { lambda ; a:f32[]*. let b:f32[]* = sin a; c:f32[]* = mul 2.0:f32[]* b in (c,) }"
+    )
+
+    def inspects_values(f: Any) -> Any:
+        return lambda x: f(x) if isinstance(fnp.asarray(x), Tracer) else f(x) + 1.0
+
+    error = law_error(lambda: check_interpretation(inspects_values, lambda x: fnp.sin(x), 0.5))
+    assert error.reproducer is not None
+    assert error.reproducer.programs.startswith("both, under it and without it, are traced to this program, so they")
+    assert error.reproducer.programs.count("lambda ;") == 1
 
 
 def test_meaning_and_transparent_are_mutually_exclusive() -> None:
@@ -342,6 +359,8 @@ def test_meaning_and_transparent_are_mutually_exclusive() -> None:
 def test_check_handler_refuses_arguments_that_are_not_callables() -> None:
     with pytest.raises(TypeError, match="check_handler takes a function from the inner handler"):
         check_handler(IdentityHandler(fx.current()))  # type: ignore[arg-type]  # the error is the point
+    with pytest.raises(TypeError, match="must return a function for a function, got 3; check_handler takes classes"):
+        check_interpretation(lambda f: 3)  # type: ignore[arg-type,return-value]  # the error is the point
     with pytest.raises(TypeError, match="check_interpretation takes a function"):
         check_interpretation(3)  # type: ignore[arg-type]  # the error is the point
 

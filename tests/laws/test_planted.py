@@ -324,6 +324,59 @@ def test_check_grads_detects_a_wrong_second_derivative() -> None:
         testing.check_grads(f, X, order=2)
 
 
+@pytest.mark.parametrize("modes", [("fwd",), ("rev",), ("fwd", "rev")])
+def test_check_grads_uses_the_tolerance_of_the_precision_of_the_function(modes: Any) -> None:
+    weights = fnp.linspace(0.1, 1.0, 5)
+
+    def with_weights(x: Any) -> Any:
+        return fnp.sum(fnp.sin(weights * x))
+
+    def in_float32(x: Any) -> Any:
+        return fnp.sum(fnp.sin(weights * fnp.asarray(x, fnp.float32)))
+
+    def in_a_loop(x: Any) -> Any:
+        return fx.lax.scan(lambda c, w: (fnp.sin(c * w), None), fnp.asarray(x, fnp.float32), weights)[0]
+
+    for f in (with_weights, in_float32, in_a_loop):
+        for x in (0.5, np.float32(0.5)):
+            testing.check_grads(f, x, modes=modes)
+
+    def wrong(x: Any) -> Any:
+        return in_float32(x) + fx.lax.stop_gradient(x)
+
+    for x in (0.5, np.float32(0.5)):
+        with pytest.raises(testing.LawError):
+            testing.check_grads(wrong, x, modes=modes)
+
+
+def test_check_grads_refuses_functions_without_float_results() -> None:
+    for f in (lambda x: None, lambda x: fnp.argmax(x)):
+        with pytest.raises(testing.Inapplicable, match="returns no floats to differentiate"):
+            testing.check_grads(f, X)
+    with pytest.raises(ValueError, match=r'modes must be a sequence of "fwd" and "rev", e.g. \("fwd",\), got \'fwd\''):
+        testing.check_grads(fnp.sin, X, modes="fwd")  # type: ignore[arg-type]  # the error is the point
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda ulps: testing.check_grads(fnp.sin, X, ulps=ulps),
+        lambda ulps: testing.check_equivalent(fnp.sin, fnp.sin, X, ulps=ulps),
+        lambda ulps: testing.check_handler(testing.IdentityHandler, fnp.sin, X, ulps=ulps),
+        lambda ulps: testing.jit_changes_nothing(fnp.sin, X, ulps=ulps),
+    ],
+    ids=["check_grads", "check_equivalent", "check_handler", "law"],
+)
+def test_tolerance_that_is_a_number_is_refused(check: Any) -> None:
+    with pytest.raises(TypeError, match=r"ulps must be a tolerance such as Ulps\(f64=4, f32=4\) or None, got 4"):
+        check(4)
+
+
+def test_check_grads_does_not_judge_programs_with_half_precision() -> None:
+    with pytest.raises(testing.Inapplicable, match="16 bits"):
+        testing.check_grads(lambda x: fnp.sin(x.astype("bfloat16")).astype("float32"), fnp.ones(3))
+
+
 class FlatSine(extend.Primitive, extend.Differentiable):
     name = "flat_sine"
 
@@ -363,7 +416,9 @@ def test_laws_are_skipped_without_the_rule_they_need() -> None:
 
 def test_derivative_laws_are_skipped_for_integers() -> None:
     report = testing.check_function(lambda x: x + 1, np.arange(3))
-    assert set(report.skipped.values()) == {"no argument is differentiable: i32[3]"}
+    assert set(report.skipped.values()) == {
+        "no argument is differentiable: i32[3]; derivatives are those of floats, e.g. of 3.0, not 3"
+    }
     with pytest.raises(testing.Inapplicable, match=r"no argument is differentiable: i32\[3\]"):
         testing.linearize_is_jvp(lambda x: x + 1, np.arange(3))
 

@@ -40,6 +40,7 @@ from tracefx.testing import (
     vmap_commutes_with_jvp,
     vmap_is_a_loop,
 )
+from tracefx.testing.errors import ViolationManner
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_control_flow_programs, transformed_programs
 from tracefx.testing.tolerances import PROGRAM
@@ -157,6 +158,20 @@ def test_report_keeps_several_primitives_if_they_fail_together() -> None:
         "    in (d,) }",
     ]
     fails_again(error)
+
+
+def test_smallest_program_violates_the_law_in_the_same_manner() -> None:
+    """Differences at NaN are NaN whatever the program: the rule with finite results is the one that is wrong."""
+
+    def f(x: Any) -> Any:
+        return bind1(planted.WrongJvp(), fnp.log(x)) * fnp.ones(3)
+
+    wrong_value = law_error(lambda: check_grads(f, np.array([1.0, 2.0, 3.0], np.float32), order=1))
+    assert "scale a" in str(wrong_value.reproducer)
+    undefined = law_error(lambda: check_grads(f, np.array([-1.0, -2.0, -3.0], np.float32), order=1))
+    assert undefined.manner is ViolationManner.NAN
+    assert "log a in" in str(undefined.reproducer)
+    assert fails_again(undefined).manner is ViolationManner.NAN
 
 
 def test_reproducer_calls_check_grads_or_check_linear() -> None:

@@ -18,8 +18,9 @@ from tests.compiling import compile_with_fallback
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
+from tracefx.core.values import ConcreteArray
 from tracefx.numpy.padding import pad_by_mode
-from tracefx.transforms.eager_calls import NumpyKernel, eager_cached
+from tracefx.transforms.eager_calls import MAX_REPLAY_SIZE, NumpyKernel, eager_cached
 from tracefx.transforms.kernel_replay import Kernel
 
 Call = Callable[..., Any]
@@ -109,6 +110,66 @@ def test_cached_calls_repeat_the_result_and_have_the_traced_types(name: str) -> 
         assert [(s.shape, s.dtype, s.weak_type) for s in shapes] == [
             (a.shape, a.dtype, a.weak_type) for a in fx.tree.leaves(first)
         ]
+
+
+LARGE: dict[str, Call] = {
+    "where": lambda x: fnp.where(x > 0, x, x[::-1]),
+    "where with a number": lambda x: fnp.where(x > 0, x, -0.0),
+    "select": lambda x: fx.lax.select(x > 0, x, -x),
+    "maximum": lambda x: fnp.maximum(x, x[::-1]),
+    "maximum with a number": lambda x: fnp.maximum(x, 0.0),
+    "minimum": lambda x: fnp.minimum(-x, x[::-1]),
+    "clamp": lambda x: fx.lax.clamp(-0.0, x, 2.0),
+    "clip": lambda x: fnp.clip(x, -2.0, 0.0),
+    "relu": fx.nn.relu,
+    "isclose": lambda x: fnp.isclose(x, x[::-1]),
+    "allclose": lambda x: fnp.allclose(x, x, equal_nan=True),
+    "nan_to_num": lambda x: fnp.nan_to_num(x, nan=-0.0),
+    "sign": fnp.sign,
+    "remainder": lambda x: fnp.remainder(x, 0.75),
+    "floor_divide": lambda x: fnp.floor_divide(x, 0.75),
+    "divmod": lambda x: fnp.divmod(x, x[::-1]),
+    "var": fnp.var,
+    "std": lambda x: fnp.std(x, 1),
+    "norm": lambda x: fnp.linalg.norm(x, axis=0),
+    "vector_norm": lambda x: fnp.linalg.vector_norm(x, ord=3),
+    "logaddexp": lambda x: fnp.logaddexp(x, x[::-1]),
+    "logaddexp2": lambda x: fnp.logaddexp2(x, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_calls_with_large_arrays_are_compiled_and_repeat_the_result(name: str) -> None:
+    x = fnp.asarray(np.tile(MIXED, (MAX_REPLAY_SIZE // 4, 1)))
+    first, second = [LARGE[name](x) for _ in range(2)]
+    assert not difference(first, second)
+    assert not difference(second, fx.jit(LARGE[name])(x))
+    assert all(a.buffer is not None for a in fx.tree.leaves(second))
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL_DTYPES, ids=dtypes.name)
+def test_large_arrays_of_all_dtypes_give_the_results_of_small_ones(dtype: dtypes.DType) -> None:
+    def calls(x: Array) -> list[Any]:
+        mask, y = fnp.arange(x.size) % 4 == 1, x[::-1]
+        functions = [lambda: fx.lax.select(mask, x, y), lambda: fnp.where(mask, x, 1), lambda: fx.lax.max(x, y)]
+        functions += [lambda: fx.lax.clamp(x, y, x), lambda: fnp.clip(x, 1, y), lambda: fnp.isclose(x, y)]
+        return [attempt(lambda _, f=f: f(), x) for f in functions]
+
+    numbers = np.array([0, 1, 2, 1]).astype(np.float32)
+    host = np.zeros(4, dtype) if dtype == dtypes.float0 else numbers.astype(dtype)
+    expected = calls(fnp.asarray(host))
+    x = fnp.asarray(np.tile(host, MAX_REPLAY_SIZE // 2))
+    for _ in range(3):
+        for got, want in zip(calls(x), expected, strict=True):
+            assert same_outcome(got if isinstance(got, type) else got[:4], want)
+
+
+def test_calls_with_large_arrays_are_not_compiled_where_jit_is_disabled() -> None:
+    x = fnp.asarray(np.tile(MIXED, (MAX_REPLAY_SIZE // 4, 1)))
+    with fx.disable_jit():
+        out = fnp.linalg.norm(x)
+    assert isinstance(out, ConcreteArray)
+    assert out.buffer is None
 
 
 CACHED: dict[Call, Call] = {

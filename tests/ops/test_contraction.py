@@ -30,9 +30,10 @@ from tests.ops.harness import (
     small_integers,
 )
 from tracefx import lax
+from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
-from tracefx.core.values import to_numpy
+from tracefx.core.values import ConcreteArray, to_numpy
 from tracefx.ops.contractions.contraction import DotDimensionNumbers, Precision
 from tracefx.testing.tolerances import Ulps
 
@@ -173,6 +174,20 @@ def test_dot(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> None:
     assert_agree(lambda m, np: m.lax.dot(x, y), None)
     if lhs[0] == rhs[0]:
         assert_agree(lambda m, np: m.lax.dot(x, y, dimension_numbers=(((0,), (0,)), ((), ()))), None)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.complex64])
+def test_large_and_small_contractions_agree(dtype: type[np.generic]) -> None:
+    """Small contractions are evaluated by NumPy, large ones are compiled."""
+    gen = np.random.default_rng(0)
+    x, y = gen.integers(-3, 4, (2, 110, 100)).astype(dtype), gen.integers(-3, 4, (120, 2, 100)).astype(dtype)
+    batched: DotDimensionNumbers = (((2,), (2,)), ((0,), (1,)))
+    whole = lax.dot_general(fnp.asarray(x), fnp.asarray(y), batched)
+    part = lax.dot_general(fnp.asarray(x[:, :9]), fnp.asarray(y[:8]), batched)
+    assert isinstance(whole, ConcreteArray)
+    assert isinstance(part, ConcreteArray)
+    assert (whole.buffer is not None, part.buffer is not None) == (True, False)
+    np.testing.assert_array_equal(whole[:, :9, :8], part)
 
 
 # ------------------------------------------------------------------ precision, printing

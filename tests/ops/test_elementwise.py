@@ -401,3 +401,9 @@ def test_operands_that_do_not_broadcast_raise() -> None:
             fx.lax.add(wide, np.ones(shape, np.float32))
         with pytest.raises(TypeError):
             jax.lax.add(wide, np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float8_e4m3fnuz, dtypes.float8_e5m2fnuz], ids=dtypes.name)
+def test_negative_numbers_are_rounded_in_dtypes_without_negative_zero(dtype: DType) -> None:
+    x, y = np.array([-3, 3, -1.5, -0.0, -0.25, 1], np.float32).astype(dtype), np.array(2).astype(dtype)
+    assert_agree(lambda fx, fnp: (fx.lax.round(x), fnp.floor_divide(x, y)), None)

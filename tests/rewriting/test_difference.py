@@ -70,6 +70,23 @@ def test_inserted_equation_keeps_other_names() -> None:
     assert diff_lines(b, a) == ["- b:f32[] = exp a", "  c:f32[] = sin a", "- d:f32[] = mul c b", "+ d:f32[] = mul c c"]
 
 
+def test_equation_inserted_among_similar_ones_keeps_the_others_aligned() -> None:
+    inputs = " ".join(f"{x}:f32[]" for x in "abcdefghi")
+
+    def sums(*terms: str) -> str:
+        equations = [f"{chr(ord('m') + n)}:f32[] = add {chr(ord('l') + n)} {x}" for n, x in enumerate(terms)]
+        return f"{inputs}. let l:f32[] = sin a; {'; '.join(equations)} in ({chr(ord('l') + len(terms))},)"
+
+    difference = diff_jaxprs(program(sums(*"bcdefgh")), program(sums(*"bcdiefgh")))
+    assert [(change.kind.name, change.old_index, change.new_index) for change in difference.changes] == [
+        ("ADDED", None, 4),
+        ("CHANGED", 4, 5),
+    ]
+    assert not difference.interface
+    back = diff_jaxprs(program(sums(*"bcdiefgh")), program(sums(*"bcdefgh")))
+    assert [(change.kind.name, change.old_index) for change in back.changes] == [("REMOVED", 4), ("CHANGED", 5)]
+
+
 def test_diff_of_parameters_literals_and_primitives() -> None:
     assert diff_lines(
         "x:f32[2,3]. let y:f32[3] = reduce_sum[axes=(0,)] x; z:f32[3] = mul y 2.0:f32[]; u:f32[3] = sin z in (u,)",

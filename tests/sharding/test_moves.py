@@ -16,9 +16,9 @@ from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_arrays import shards
 from tracefx import P
 from tracefx.core.sharding import Sharding, Tiling
+from tracefx.errors import DeletedArrayError
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.xla import runtime
 from tracefx.xla.resharding import Resharder, tile_copies
 
 X: Final = np.arange(16 * 8, dtype=np.float32).reshape(16, 8)
@@ -108,7 +108,7 @@ def test_donation_after_resharding(end: Any) -> None:
 def test_resharding_a_deleted_array_raises_an_error() -> None:
     x = fx.device_put(X, sharding(TRACEFX, (FORWARD, ("x",))))
     x.delete()
-    with pytest.raises(runtime.DeletedBufferError, match="was deleted"):
+    with pytest.raises(DeletedArrayError, match="was deleted"):
         fx.device_put(x, sharding(TRACEFX, (FORWARD, ("y",))))
 
 

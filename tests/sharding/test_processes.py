@@ -21,7 +21,8 @@ import tracefx as fx
 from tests.sharding import processes_that_end
 from tests.sharding.processes_that_end import DONE
 from tests.versions import LOG_OF_DEVICE_ORDERS
-from tracefx.xla.runtime.rendezvous import DistributedError, ProcessInfo, host_rendezvous, join_rendezvous
+from tracefx.errors import DistributedError
+from tracefx.xla.runtime.rendezvous import ProcessInfo, host_rendezvous, join_rendezvous
 
 PROJECT: Final = Path(__file__).parents[2]
 TIMEOUT: Final = 120

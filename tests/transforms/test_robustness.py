@@ -23,6 +23,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tracefx import lax
 from tracefx.core.bounded_cache import BoundedCache, Memo
+from tracefx.errors import ExecutionError
 from tracefx.extend import Lowerable, Primitive, ShapedArray, bind1
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.serialization.digest import executable_key
@@ -30,7 +31,6 @@ from tracefx.transforms import jit as jit_module
 from tracefx.transforms.tracing import TRACES
 from tracefx.xla import runtime
 from tracefx.xla.backend import SingleDeviceCompileJob
-from tracefx.xla.runtime import ExecutionError
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 

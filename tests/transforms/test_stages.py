@@ -85,6 +85,22 @@ def test_costs_and_memory() -> None:
     assert memory.peak_memory_in_bytes == memory.peak_bytes
 
 
+@pytest.mark.parametrize("donated", [(), (0,)])
+def test_peak_memory_includes_arguments_results_and_intermediate_results(donated: tuple[int, ...]) -> None:
+    def f(x: Any) -> Any:
+        return fnp.tanh(fnp.fft.fft2(x).real @ x) @ x
+
+    x = np.ones((64, 64), np.float32)
+    memory = fx.jit(f, donate_argnums=donated).lower(x).compile().memory_analysis()
+    jax_compiled = jax.jit(lambda x: jnp.tanh(jnp.fft.fft2(x).real @ x) @ x, donate_argnums=donated).lower(x).compile()
+    jax_analysis = jax_compiled.memory_analysis()
+    assert jax_analysis is not None
+    assert memory.temp_bytes > 0
+    assert memory.peak_bytes == memory.temp_bytes + x.nbytes * (1 if donated else 2)
+    assert memory.peak_bytes >= jax_analysis.peak_memory_in_bytes
+    assert memory.alias_bytes == (x.nbytes if donated else 0)
+
+
 @pytest.mark.parametrize("platforms", [("cpu",), ("cuda",), ("tpu",), ("cpu", "cuda"), ()], ids=str)
 def test_lowering_for_other_platforms(platforms: tuple[str, ...]) -> None:
     texts = []

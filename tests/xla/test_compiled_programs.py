@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from benchmarks.compiled import EVERYDAY, Case, compiled_by, counts, kernels, mo
 from benchmarks.libraries import JAX, OURS, Library
 from tests.comparison import assert_near
 from tests.versions import LARGER_PROGRAMS
-from tracefx import nn
+from tracefx import image, nn, random
 from tracefx.core.values import ConcreteArray
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 from tracefx.xla import runtime
@@ -90,6 +91,28 @@ ENTRY %main (x: f32[8]) -> (f32[], f32[2,4]) {
 }
 """
     assert kernels(text) == 4
+
+
+def test_draws_of_one_shape_share_a_function_that_is_not_inlined_on_the_cpu() -> None:
+    def draws(key: fx.Array) -> tuple[fx.Array, ...]:
+        return tuple(random.normal(k, (100,)) for k in random.split(key, 3))
+
+    traced = fx.jit(draws).trace(random.key(0))
+    on_cpu, on_gpu = traced.lower().as_text(), traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert on_cpu.count("func.func private @random_bits") == on_gpu.count("func.func private @random_bits") == 1
+    assert "inlineable" in on_cpu
+    assert "inlineable" not in on_gpu
+    assert len(re.findall(r"call\(.*to_apply=%random_bits", traced.lower().compile().as_text())) == 3
+
+
+def test_remainders_of_the_span_of_integers_are_computed_once() -> None:
+    text = fx.jit(lambda key: random.randint(key, (100,), 0, 7)).lower(random.key(0)).as_text()
+    assert len(re.findall("stablehlo.remainder.*tensor<100xui32>", text)) == 3
+
+
+def test_resized_leading_axis_of_an_image_stays_in_place() -> None:
+    program = fx.make_jaxpr(lambda x: image.resize(x, (4, 9, 3), "linear"))(np.ones((8, 9, 3), np.float32))
+    assert [eqn.prim.name for eqn in program.jaxpr.eqns] == ["dot_general"]
 
 
 def test_constants_of_rules_are_literals() -> None:

@@ -13,6 +13,7 @@ from tests.errors import assert_errors
 from tests.subprocesses import refusing, run_python
 from tests.xla.samples import address, compiled, doubling, same
 from tracefx.core.host_memory import aligned_empty
+from tracefx.errors import CompilationError, ExecutionError
 from tracefx.xla import runtime
 from tracefx.xla.runtime import Buffer, Device, ir
 
@@ -85,7 +86,7 @@ def test_donated_buffer_is_reused_and_deleted(attributes: str, device: Device) -
     assert same(got, 2 * ones)
     assert runtime.is_deleted(buffer)
     assert executable.memory_analysis().alias_bytes == 32
-    with pytest.raises(runtime.ExecutionError, match="that was deleted or donated to a program"):
+    with pytest.raises(ExecutionError, match="that was deleted or donated to a program"):
         executable.execute([buffer])
 
 
@@ -110,7 +111,7 @@ def test_compile_error(device: Device) -> None:
         return %r : tensor<f32>
     }"""
     assert_errors(
-        (lambda: compiled(text, device), runtime.CompilationError, "nobody_registered_this"),
+        (lambda: compiled(text, device), CompilationError, "nobody_registered_this"),
         (lambda: compiled("func.func public @other() { return }", device), runtime.InvalidModuleError, "main"),
         (lambda: compiled("func.func public @main(%a: !stablehlo.token) { return }", device), TypeError, "token"),
     )
@@ -121,15 +122,15 @@ def test_compiler_options(device: Device) -> None:
     for good in ({"xla_cpu_enable_fast_math": True}, {"optimization_level": 1}, {"memory_fitting_level": 1}):
         runtime.compile_module(module, device=device, compiler_options=good)
     for bad in ({"no_such_option": 1}, {"optimization_level": "much"}):
-        with pytest.raises(runtime.CompilationError, match=next(iter(bad))):
+        with pytest.raises(CompilationError, match=next(iter(bad))):
             runtime.compile_module(module, device=device, compiler_options=bad)
 
 
 def test_wrong_arguments_raise(device: Device) -> None:
     executable = doubling(device)
-    with pytest.raises(runtime.ExecutionError, match="0 arguments"):
+    with pytest.raises(ExecutionError, match="0 arguments"):
         executable.execute([])
-    with pytest.raises(runtime.ExecutionError, match="incompatible size"):
+    with pytest.raises(ExecutionError, match="incompatible size"):
         executable.execute([runtime.buffer_from_numpy(np.ones(3, np.float32), device)])
 
 
@@ -147,7 +148,7 @@ def fail(*_: object) -> tuple[object, ...]:
 
 def test_error_at_enqueue_time_is_raised_by_the_call(device: Device) -> None:
     executable = runtime.compile_module(runtime.parse_module(CALLBACK), device=device, host_callbacks=[fail])
-    with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
+    with pytest.raises(ExecutionError, match="the callback's own words"):
         executable.execute([runtime.buffer_from_numpy(np.array(1, np.float32), device)])
 
 
@@ -185,7 +186,7 @@ def test_asynchronous_error_is_raised_when_awaited(device: Device) -> None:
         for _ in range(50):
             try:
                 return failing.execute(slow.execute([start]))
-            except runtime.ExecutionError:
+            except ExecutionError:
                 continue
         raise AssertionError("no program was ever enqueued")
 
@@ -193,12 +194,12 @@ def test_asynchronous_error_is_raised_when_awaited(device: Device) -> None:
     dependent = negating.execute(results[:1])
     for result in (*results, *dependent):
         for wait in (runtime.buffer_to_numpy, runtime.block_until_ready, runtime.to_dlpack, runtime.buffer_to_numpy):
-            with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
+            with pytest.raises(ExecutionError, match="the callback's own words"):
                 wait(result)
         assert runtime.is_ready(result)
         assert not runtime.is_deleted(result)
     for several in ([*dependent], [start, *results], [*results, start]):
-        with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
+        with pytest.raises(ExecutionError, match="the callback's own words"):
             runtime.block_until_all_ready(several)
     runtime.block_until_all_ready([start])
 
@@ -280,6 +281,7 @@ def test_jax_is_never_imported(device: Device) -> None:
     code = """
         import ml_dtypes
         import numpy as np
+        from tracefx import errors
         from tracefx.xla import runtime
         device = runtime.devices()[0]
         module = runtime.parse_module(
@@ -300,7 +302,7 @@ def test_jax_is_never_imported(device: Device) -> None:
         runtime.delete_buffer(result)
         try:
             runtime.buffer_to_numpy(result)
-        except runtime.DeletedBufferError:
+        except errors.DeletedArrayError:
             pass
         print(total, tried, "jax" in sys.modules)
     """

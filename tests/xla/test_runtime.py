@@ -16,6 +16,7 @@ from typing_extensions import CapsuleType
 from tests.xla.samples import PACKED, SHAPES, AnyArray, address, by_dtype, same, values
 from tracefx.core.device import SupportsDLPack
 from tracefx.core.host_memory import ALIGNMENT, aligned_empty
+from tracefx.errors import DeletedArrayError
 from tracefx.xla import runtime
 from tracefx.xla.runtime import Buffer, Device, ir
 
@@ -117,7 +118,7 @@ def test_reading_a_deleted_buffer_raises(device: Device) -> None:
         runtime.delete_buffer(buffer)
         assert runtime.is_deleted(buffer)
         for read in (runtime.buffer_to_numpy, runtime.block_until_ready, runtime.is_ready, runtime.to_dlpack):
-            with pytest.raises(runtime.DeletedBufferError, match=dtype.name):
+            with pytest.raises(DeletedArrayError, match=dtype.name):
                 read(buffer)
 
 

@@ -1,3 +1,7 @@
+from tracefx.errors import CheckError as CheckError
+from tracefx.errors import KeyReuseError as KeyReuseError
+from tracefx.errors import UnitError as UnitError
+from tracefx.errors import UnseededError as UnseededError
 from tracefx.handlers.array_summary import Summary as Summary
 from tracefx.handlers.checking.api import all_checks as all_checks
 from tracefx.handlers.checking.api import automatic_checks as automatic_checks
@@ -9,7 +13,6 @@ from tracefx.handlers.checking.api import float_checks as float_checks
 from tracefx.handlers.checking.api import index_checks as index_checks
 from tracefx.handlers.checking.api import nan_checks as nan_checks
 from tracefx.handlers.checking.api import user_checks as user_checks
-from tracefx.handlers.checking.check_sites import CheckError as CheckError
 from tracefx.handlers.checking.check_sites import ErrorKind as ErrorKind
 from tracefx.handlers.checking.errors import Error as Error
 from tracefx.handlers.checking.errors import check_error as check_error
@@ -36,7 +39,6 @@ from tracefx.handlers.intervals.api import around as around
 from tracefx.handlers.intervals.api import bounds as bounds
 from tracefx.handlers.intervals.handler import BoundsRule as BoundsRule
 from tracefx.handlers.intervals.interval import Interval as Interval
-from tracefx.handlers.key_reuse import KeyReuseError as KeyReuseError
 from tracefx.handlers.key_reuse import check_key_reuse as check_key_reuse
 from tracefx.handlers.laplacians.api import Derivatives as Derivatives
 from tracefx.handlers.laplacians.api import forward_laplacian as forward_laplacian
@@ -73,7 +75,6 @@ from tracefx.handlers.probabilistic.distributions import Uniform as Uniform
 from tracefx.handlers.probabilistic.execution_trace import log_density as log_density
 from tracefx.handlers.probabilistic.execution_trace import trace as trace
 from tracefx.handlers.probabilistic.sample_sites import Site as Site
-from tracefx.handlers.probabilistic.sample_sites import UnseededError as UnseededError
 from tracefx.handlers.probabilistic.sample_sites import observe as observe
 from tracefx.handlers.probabilistic.sample_sites import sample as sample
 from tracefx.handlers.probabilistic.seeding import seed as seed
@@ -97,4 +98,3 @@ from tracefx.handlers.taylor.handler import Taylor as Taylor
 from tracefx.handlers.taylor.handler import TaylorRule as TaylorRule
 from tracefx.handlers.taylor.series import Series as Series
 from tracefx.handlers.units import Unit as Unit
-from tracefx.handlers.units import UnitError as UnitError

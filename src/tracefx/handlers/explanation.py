@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar, final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array
@@ -102,6 +103,8 @@ class ExplainedOperation:
         count: how often it ran; 0 in a branch that was not taken.
         summaries: one `Summary` for each result, over all runs.
         values: the results of the last run; None for those with more than `keep` elements.
+        time: how many operations had run before the last run; -1 if it did not run.
+        history: the operation as it was after its first run and after the first runs with a NaN and an infinity.
 
     >>> import tracefx.numpy as fnp
     >>> report = explain(lambda x: fnp.log(x - 1.0))(fnp.array([1.0, 2.0]))
@@ -115,6 +118,8 @@ class ExplainedOperation:
     count: int
     summaries: tuple[Summary, ...]
     values: tuple[NDArray | None, ...] = field(repr=False)
+    time: int = field(default=-1, repr=False)
+    history: tuple[ExplainedOperation, ...] = field(default=(), repr=False)
 
     @name.default
     def _name(self) -> str:
@@ -169,6 +174,16 @@ class ExplainedOperation:
     def has_inf(self) -> bool:
         """Whether any result had an infinite element."""
         return self.infs > 0
+
+    @property
+    def first_nan_run(self) -> int | None:
+        """The number of the first run with a NaN, counted from 0 (in a loop: of the step); None if there is none."""
+        return next((past.count - 1 for past in self.history if past.has_nan), None)
+
+    @property
+    def first_inf_run(self) -> int | None:
+        """The number of the first run with an infinity, counted from 0; None if there is none."""
+        return next((past.count - 1 for past in self.history if past.has_inf), None)
 
     @property
     def broadcasts(self) -> bool:
@@ -258,7 +273,11 @@ class Explanation(Generic[R_co]):
         return tuple([ExplainedLine(*key, _function_name(ops[0]), tuple(ops)) for key, ops in by_line.items()])
 
     def first(self, condition: Callable[[ExplainedOperation], object]) -> ExplainedOperation | None:
-        """Returns the first operation for which `condition` is true, or None.
+        """Returns the operation for which `condition` was true first while the program ran, or None.
+
+        In loops, the condition is evaluated with the operation's state after its first run, after its first runs with
+        a NaN and an infinity, and after its last run. So the first operation with a NaN is the one that produced it,
+        and `first_nan_run` is the step. Operations that did not run come last.
 
         An operation without sub-jaxprs is preferred: a call or loop is returned only if nothing inside it matches.
 
@@ -267,9 +286,22 @@ class Explanation(Generic[R_co]):
 
         Returns:
             The operation, or None.
+
+        >>> import tracefx as fx
+        >>> import tracefx.numpy as fnp
+        >>> total = lambda xs: fx.lax.scan(lambda c, x: (c * 2.0 + fnp.sqrt(x), None), 0.0, xs)[0]
+        >>> found = explain(total)(fnp.array([1.0, -1.0, 4.0])).first(lambda op: op.has_nan)
+        >>> found.name, found.first_nan_run
+        ('sqrt', 1)
         """
-        matches = self.where(condition)
-        return next((op for op in matches if not op.has_bodies), next(iter(matches), None))
+        require_callable("Explanation.first", condition)
+        matches = [
+            (op.has_bodies, past.time < 0, past.time, index)
+            for index, op in enumerate(self.operations)
+            for past in (*op.history, op)
+            if condition(past)
+        ]
+        return self.operations[min(matches)[-1]] if matches else None
 
     def where(self, condition: Callable[[ExplainedOperation], object]) -> tuple[ExplainedOperation, ...]:
         """Returns all operations for which `condition` is true.
@@ -280,6 +312,7 @@ class Explanation(Generic[R_co]):
         Returns:
             The operations, in program order.
         """
+        require_callable("Explanation.where", condition)
         return tuple([op for op in self.operations if condition(op)])
 
     @override
@@ -305,24 +338,27 @@ def _function_name(op: ExplainedOperation) -> str:
 class _OperationRecord:
     """The run count and the results of one operation so far; called with its results each time it runs."""
 
-    __slots__ = ("applied", "count", "keep", "summaries", "values")
+    __slots__ = ("applied", "clock", "history", "keep", "last")
 
-    def __init__(self, applied: OperationInfo, keep: int) -> None:
+    def __init__(self, applied: OperationInfo, keep: int, clock: Iterator[int]) -> None:
         self.applied = applied
         self.keep = keep
-        self.count = 0
-        self.summaries: tuple[Summary, ...] = ()
-        self.values: tuple[NDArray | None, ...] = ()
+        self.clock = clock
+        self.last = ExplainedOperation(applied, 0, (), ())
+        self.history: tuple[ExplainedOperation, ...] = ()
 
     def __call__(self, *results: Array) -> None:
         arrays = [np.asarray(x) for x in results]
         new = [Summary.of(a) for a in arrays]
-        self.summaries = tuple([a | b for a, b in zip(self.summaries, new, strict=True)] if self.count else new)
-        self.values = tuple([a if a.size <= self.keep else None for a in arrays])
-        self.count += 1
+        last = self.last
+        summaries = tuple([a | b for a, b in zip(last.summaries, new, strict=True)] if last.count else new)
+        values = tuple([a if a.size <= self.keep else None for a in arrays])
+        self.last = op = ExplainedOperation(self.applied, last.count + 1, summaries, values, next(self.clock))
+        if not last.count or op.has_nan > last.has_nan or op.has_inf > last.has_inf:
+            self.history = (*self.history, op)
 
     def operation(self) -> ExplainedOperation:
-        return ExplainedOperation(self.applied, self.count, self.summaries, self.values)
+        return evolve(self.last, history=self.history)
 
 
 @final
@@ -332,16 +368,17 @@ class _ExplainHooks:
 
     keep: int
     records: dict[Position, _OperationRecord] = field(factory=dict)
+    clock: Iterator[int] = field(factory=itertools.count)
     cache_key: Hashable = None
     counts_steps: bool = False
 
     def before(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
-        self.records[position] = _OperationRecord(op, self.keep)  # placed before the records of its body
+        self.records[position] = _OperationRecord(op, self.keep, self.clock)  # placed before the records of its body
         return None
 
     def enter_body(self, body: BodyName, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
         return None
 
     def after(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
-        self.records[position] = _OperationRecord(op, self.keep)
+        self.records[position] = _OperationRecord(op, self.keep, self.clock)
         return self.records[position]

@@ -20,6 +20,7 @@ from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
 from tracefx.core.values import Value
+from tracefx.errors import KeyReuseError
 from tracefx.extend import here
 from tracefx.handlers.instrumentation import relative_path
 from tracefx.interpreters.interpreter import Interpreter
@@ -32,18 +33,6 @@ from tracefx.transforms.callbacks import effects_barrier
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class KeyReuseError(ValueError):
-    """A random key was used a second time, so its random numbers are not independent of the first use.
-
-    >>> from tracefx import random
-    >>> key = random.key(0)
-    >>> check_key_reuse(lambda key: random.normal(key) + random.uniform(key))(key)
-    Traceback (most recent call last):
-        ...
-    tracefx.handlers.key_reuse.KeyReuseError: the random key [0, 0] is reused: ...
-    """
 
 
 def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
@@ -70,7 +59,7 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
     >>> check_key_reuse(noise)(random.key(0))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    tracefx.handlers.key_reuse.KeyReuseError: the random key [0, 0] is reused: it was used in ...
+    tracefx.errors.KeyReuseError: the random key [0, 0] is reused: it was used in ...
     """
     require_callable("check_key_reuse", fun)
 

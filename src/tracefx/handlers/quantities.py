@@ -18,13 +18,14 @@ from tracefx.control.sow import Plantable, Sow
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import ValueSpec
+from tracefx.core.body_transform import BodyKind, ValueSpec
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.errors import UnitError
 from tracefx.extend import here
-from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit, UnitError
+from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops import fourier, structural
@@ -271,7 +272,12 @@ class _Units(Interpreter[Quantity]):
             return Interpreter.join(self, x, y, what)
         units = _unit_of_spec(x), _unit_of_spec(y)
         if ANY_UNIT not in units and units[0].dimension != units[1].dimension:
-            raise UnitError(f"with_units: {what} is in {units[0]} and in {units[1]} at {here()}")
+            if what.startswith(BodyKind.STEP.value):
+                body = what.partition(",")[0]
+                what = f"a carry enters {body} with {units[0]} and leaves it with {units[1]}"
+            else:
+                what = f"{what} is in {units[0]} and in {units[1]}"
+            raise UnitError(f"with_units: {what} at {here()}: their dimensions differ")
         unit = units[1] if units[0] == ANY_UNIT else units[0]
         joined = Interpreter.join(self, ValueSpec(None, x.avals), ValueSpec(None, y.avals), what)
         return joined if unit == DIMENSIONLESS else ValueSpec(trees.structure(Quantity(0.0, unit)), joined.avals)

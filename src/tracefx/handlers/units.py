@@ -13,18 +13,6 @@ Exponents: TypeAlias = tuple[tuple[str, Fraction], ...]
 RealNumber: TypeAlias = int | float | Fraction
 
 
-class UnitError(TypeError):
-    """Raised where the units of quantities do not fit an operation.
-
-    >>> from tracefx.handlers import Quantity, with_units
-    >>> from tracefx.handlers.units import m, s
-    >>> with_units(lambda x, y: x + y)(Quantity(2.0, m), Quantity(3.0, s))
-    Traceback (most recent call last):
-        ...
-    tracefx.handlers.units.UnitError: add of m and s at ...: their dimensions differ
-    """
-
-
 # ------------------------------------------------------------------ units
 
 

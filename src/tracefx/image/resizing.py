@@ -179,13 +179,18 @@ def _cached_weights(
 
 def _contract_axes(x: Value, axes: Sequence[int], weights: Sequence[Array], precision: PrecisionLike) -> Array:
     """Contracts each of the axes of the image with axis 0 of its weight matrix."""
-    # The axes that shrink most come first, which makes the other contractions cheaper. dot_general puts the
-    # contracted axis last.
+    # The axes that shrink most come first, which makes the other contractions cheaper. A leading axis stays in place as
+    # an axis of the left operand, and the image is not copied; any other axis comes last.
     order = list(range(x.aval.ndim))
     for i in sorted(range(len(axes)), key=lambda i: weights[i].shape[1] / max(weights[i].shape[0], 1)):
         position = order.index(axes[i])
-        x = dot_general(x, convert(weights[i], x.aval.dtype), (((position,), (0,)), ((), ())), precision)
-        order.append(order.pop(position))
+        matrix = convert(weights[i], x.aval.dtype)
+        if position == 0:
+            swapped = precision[::-1] if isinstance(precision, tuple) else precision
+            x = dot_general(matrix, x, (((0,), (0,)), ((), ())), swapped)
+        else:
+            x = dot_general(x, matrix, (((position,), (0,)), ((), ())), precision)
+            order.append(order.pop(position))
     return transpose(x, sorted(range(len(order)), key=order.__getitem__))
 
 

@@ -8,8 +8,12 @@ from typing import final
 from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import ROOT, Handler, Origin, call_under
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import Expandable
+from tracefx.core.settings import X64
+from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
 from tracefx.interpreters.recording import Recording, renumber_in_order
 
@@ -47,3 +51,23 @@ def stage(
     outs = call_under(handler, f, *inputs)
     jaxpr, consts = handler.build(inputs, outs)
     return renumber_in_order(jaxpr) if consts else jaxpr, consts
+
+
+def stage_expansion(prim: Expandable, avals: tuple[ShapedArray, ...]) -> tuple[Jaxpr, list[Value]]:
+    """Returns the expansion of a primitive as a jaxpr, and its constants, which are the first inputs.
+
+    Equal primitives have the same jaxpr.
+    """
+    return _stage_expansion(prim, avals, X64.value)
+
+
+@memoize(1024)
+def _stage_expansion(prim: Expandable, avals: tuple[ShapedArray, ...], x64: bool) -> tuple[Jaxpr, list[Value]]:
+    """Like `stage_expansion`. `x64` must be the current setting: it is part of the cache key."""
+    assert x64 == X64.value
+    token = SOURCE.set(None)
+    try:
+        jaxpr, consts = stage(prim.expand, avals)
+    finally:
+        SOURCE.reset(token)
+    return jaxpr.closed(), consts

@@ -9,6 +9,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import as_value
+from tracefx.errors import ShapeError
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import mul, sub
 from tracefx.ops.elementwise.bitwise import bitwise_and, bitwise_not
@@ -25,7 +26,6 @@ from tracefx.ops.reductions.reduction import reduce_max
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import slice_axis
-from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import convert, full_like_aval, reduce_sum
 from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.loops import while_loop

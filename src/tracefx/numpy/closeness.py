@@ -5,9 +5,10 @@ from __future__ import annotations
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.values import Value
+from tracefx.errors import BroadcastError
 from tracefx.numpy.creation import NestedArrayLike, asarray
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
-from tracefx.numpy.operand_promotion import BroadcastError, convert_operand, promote_args_inexact
+from tracefx.numpy.operand_promotion import convert_operand, promote_args_inexact
 from tracefx.numpy.reductions import all
 from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
 from tracefx.ops import structural
@@ -16,7 +17,7 @@ from tracefx.ops.shape.array_creation import full
 from tracefx.transforms.eager_calls import eager_cached
 
 
-@eager_cached
+@eager_cached(fused="at the second call")
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -54,7 +55,7 @@ def _broadcast_le(x: Value, bound: Value) -> Array:
     return comparison.le(structural.broadcast_to(x, shape), structural.broadcast_to(bound, shape))
 
 
-@eager_cached
+@eager_cached(fused="at the second call")
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:

@@ -15,7 +15,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, from_numpy, to_numpy
-from tracefx.errors import ConcretizationError
+from tracefx.errors import ConcretizationError, ShapeError
 from tracefx.numpy.creation import NestedArrayLike, array, ones
 from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.joining import concatenate, stack
@@ -27,7 +27,7 @@ from tracefx.numpy.ufuncs import add, broadcast_select, clip, divmod, literal_li
 from tracefx.ops import structural
 from tracefx.ops.elementwise import comparison
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import ShapeError, static_int
+from tracefx.ops.static_integers import static_int
 from tracefx.transforms.eager_calls import eager_cached
 
 GridKey: TypeAlias = slice | tuple[slice, ...]

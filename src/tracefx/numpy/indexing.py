@@ -23,7 +23,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import ConcreteArray, from_jax_array, require_no_mask
-from tracefx.errors import ConcretizationError
+from tracefx.errors import ConcretizationError, MaskIndexError, SliceIndexError
 from tracefx.numpy.creation import array
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, reject_out
@@ -44,20 +44,6 @@ _INT32_MAX: Final = int(dtypes.iinfo(dtypes.int32).max)
 
 IndexArray: TypeAlias = NDArray | Array
 """An integer array that indexes one axis: a NumPy array if it is concrete."""
-
-
-class MaskIndexError(ConcretizationError, IndexError):
-    """Raised when a traced mask is used as an index: the result's shape would depend on its values."""
-
-    use = "a mask as an index"
-    advice = (
-        "The number of selected elements would be the shape of the result, which must be known: choose between values "
-        "by tracefx.numpy.where(mask, x, y), or give the number, as in x[tracefx.numpy.nonzero(mask, size=n)]."
-    )
-
-
-class SliceIndexError(ConcretizationError, IndexError):
-    """Raised when the bounds of a slice are traced: the result's shape would depend on their values."""
 
 
 @final

@@ -12,11 +12,12 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.values import Value
+from tracefx.errors import ShapeError
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
 from tracefx.ops import structural
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import ShapeError, canonicalize_axis, static_int, static_ints
+from tracefx.ops.static_integers import canonicalize_axis, static_int, static_ints
 from tracefx.transforms.eager_calls import eager_cached
 
 Arrays: TypeAlias = Sequence[ArrayLike] | Array | NDArray

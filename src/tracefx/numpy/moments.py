@@ -87,7 +87,7 @@ def mean(
     return as_array(convert_dtype(arithmetic.div(total, _count_elements("mean", x, over, where, keepdims)), result))
 
 
-@eager_cached
+@eager_cached(fused="at the first call")
 def var(
     a: ArrayLike,
     axis: AxisLike = None,
@@ -165,7 +165,7 @@ def _broadcast_together(x: Value, y: Value) -> tuple[Value, Value]:
     return broadcast_to(x, shape), broadcast_to(y, shape)
 
 
-@eager_cached
+@eager_cached(fused="at the first call")
 def std(
     a: ArrayLike,
     axis: AxisLike = None,

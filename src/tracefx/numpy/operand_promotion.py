@@ -24,6 +24,7 @@ from tracefx.core.literal import Literal, Scalar, cache_literals
 from tracefx.core.promotion import promote
 from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value, to_numpy
+from tracefx.errors import BroadcastError
 from tracefx.ops.casting import convert_host
 from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.structural import broadcast_to, convert
@@ -31,13 +32,6 @@ from tracefx.ops.structural import broadcast_to, convert
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 OperandType: TypeAlias = ShapedArray | type
 """What promotion depends on: the aval of an array, or the type of a Python number."""
-
-
-class BroadcastError(TypeError, ValueError):
-    """Raised when the shapes of operands do not broadcast together.
-
-    It is a TypeError and a ValueError: JAX raises either, NumPy a ValueError.
-    """
 
 
 @final

@@ -10,6 +10,7 @@ import numpy as np
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
+from tracefx.errors import ShapeError
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.dot_products import matmul
 from tracefx.numpy.joining import stack
@@ -20,7 +21,7 @@ from tracefx.numpy.ufuncs import multiply, subtract
 from tracefx.ops import structural
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import ShapeError, canonicalize_axis
+from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.transforms.eager_calls import eager_cached
 
 ContractionPath: TypeAlias = list[tuple[int, ...]]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
+from tracefx.errors import AxisError
 from tracefx.numpy.operand_promotion import as_operand
 from tracefx.numpy.shapes import flip, moveaxis, swapaxes
-from tracefx.ops.static_integers import AxisError, canonicalize_axis, static_int, static_ints
+from tracefx.ops.static_integers import canonicalize_axis, static_int, static_ints
 from tracefx.transforms.eager_calls import eager_cached
 
 

@@ -19,12 +19,13 @@ from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.errors import AxisError
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, require_broadcastable
 from tracefx.ops import structural
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import AxisError, canonicalize_axes, canonicalize_axis, concretize, is_sequence_like
+from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, concretize, is_sequence_like
 from tracefx.transforms.eager_calls import eager_cached
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]

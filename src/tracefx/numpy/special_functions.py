@@ -198,7 +198,7 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 
 @binary_ufunc(-math.inf)
-@eager_cached(numbers=2, kernel=KERNELS["logaddexp2"])
+@eager_cached(numbers=2, fused="at the first call", kernel=KERNELS["logaddexp2"])
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `log2(2**x1 + 2**x2)` without intermediate overflow.
 
@@ -221,7 +221,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return wrap_imaginary(out, math.pi / math.log(2))
 
 
-@eager_cached
+@eager_cached(fused="at the second call")
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,

@@ -13,12 +13,9 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.array import Array, Index
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.errors import TracedMaskError
 from tracefx.numpy.operand_promotion import require_broadcastable
 from tracefx.ops import structural
-
-
-class TracedMaskError(ValueError, IndexError):
-    """The values do not fit the elements that a traced mask selects. JAX raises IndexError."""
 
 
 @final

@@ -451,7 +451,7 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @binary_ufunc(-math.inf)
-@eager_cached(numbers=2, kernel=KERNELS["logaddexp"])
+@eager_cached(numbers=2, fused="at the first call", kernel=KERNELS["logaddexp"])
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns `log(exp(x1) + exp(x2))` without intermediate overflow; imaginary parts of complex results in [-pi, pi].
 

@@ -112,12 +112,26 @@ def where(
         raise ValueError("where: size and fill_value cannot be combined with x and y; leave out one pair")
     if x is None or y is None:
         raise TypeError(f"where: pass both x and y or neither, got {x!r} and {y!r}")
+    if evaluating():
+        test, a, b = _where_operands(condition, x, y)
+        if (selected := selection.select_eagerly(test, a, b)) is not None:
+            return selected
+    return _where(condition, x, y)
+
+
+def _where_operands(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> tuple[Value, Value, Value]:
+    """Returns the condition as bools, and the cases in their common dtype."""
     test = as_operand(condition, "where: condition")
     if test.aval.dtype != _BOOL:
         test = comparison.ne(test, literal_like(test, python_zero(test)))
     a, b = promote_pair("where", x, y)
-    if evaluating() and (selected := selection.select_eagerly(test, a, b)) is not None:
-        return selected
+    return test, a, b
+
+
+@eager_cached(numbers=3, fused="at the second call")
+def _where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
+    """Selects elements of `x` or `y`; shapes broadcast."""
+    test, a, b = _where_operands(condition, x, y)
     if test.aval.shape == a.aval.shape == b.aval.shape:
         return selection.select_n(test, b, a)
     shape = broadcast_operand_shapes("where", test.aval.shape, a.aval.shape, b.aval.shape)
@@ -253,7 +267,7 @@ def fabs(x: ArrayLike, /) -> Array:
     return abs_sign.abs(require_real("fabs", to_inexact(x, "fabs: x")))
 
 
-@eager_cached(kernel=KERNELS["sign"])
+@eager_cached(fused="at the second call", kernel=KERNELS["sign"])
 def sign(x: ArrayLike, /) -> Array:
     """Returns -1, 0 or 1 for negative, zero and positive `x`; for complex `x`, `x / abs(x)`. For -0.0 it returns 0.0.
 
@@ -310,7 +324,7 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.div(*promote_args_inexact("true_divide", x1, x2))
 
 
-@eager_cached(numbers=2, kernel=KERNELS["floor_divide"])
+@eager_cached(numbers=2, fused="at the second call", kernel=KERNELS["floor_divide"])
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the quotient rounded down: `x1 // x2`.
 
@@ -359,7 +373,7 @@ def _float_divmod(x: Value, y: Value) -> Array:
     return broadcast_select(comparison.eq(quotient, literal_like(x, 0.0)), zero, quotient)
 
 
-@eager_cached(numbers=2, kernel=KERNELS["remainder"])
+@eager_cached(numbers=2, fused="at the second call", kernel=KERNELS["remainder"])
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Returns the remainder of the division, with the sign of `x2`: `x1 % x2`.
 
@@ -414,7 +428,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.rem(x, _replace_integer_zeros(y))
 
 
-@eager_cached(numbers=2, kernel=KERNELS["divmod"])
+@eager_cached(numbers=2, fused="at the second call", kernel=KERNELS["divmod"])
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """Returns the pair `(x1 // x2, x1 % x2)`.
 
@@ -586,7 +600,7 @@ def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.min(*promote_pair("minimum", x1, x2))
 
 
-@eager_cached(numbers=3)
+@eager_cached(numbers=3, fused="at the second call")
 def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Limits the elements of `arr` to the interval from `min` to `max`.
 

@@ -12,13 +12,14 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
+from tracefx.errors import ShapeError
 from tracefx.numpy.operand_promotion import as_operand, to_inexact
 from tracefx.numpy.transcendentals import cos, exp, sqrt
 from tracefx.numpy.ufuncs import absolute, divide, multiply, square, subtract
 from tracefx.ops import structural
 from tracefx.ops.elementwise import abs_sign, arithmetic, selection
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import ShapeError, static_int
+from tracefx.ops.static_integers import static_int
 
 
 def _sample_positions(name: str, M: int) -> Array | int:

@@ -32,9 +32,9 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
-from tracefx.errors import ConcretizationError
+from tracefx.errors import AxisError, ConcretizationError, ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
-from tracefx.ops.static_integers import AxisError, ShapeError, concretize
+from tracefx.ops.static_integers import concretize
 
 VARIADIC: Final = -1
 
@@ -211,6 +211,23 @@ def run_compiled(prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
     return BACKEND.value.run(jaxpr, args, prim.name)
 
 
+def run_compiled_if_repeated(prim: Primitive, args: Sequence[Value]) -> Sequence[Value] | None:
+    """Like `run_compiled`, but returns None for the first operands with their avals, which may also be the last.
+
+    It is for primitives with a NumPy kernel that returns the same results, but is slower on arrays of more than
+    `MAX_KERNEL_SIZE` elements. For operands of dtype `float0`, which XLA does not have, it returns None too.
+    """
+    key = prim, tuple([a.aval for a in args])
+    if key in SINGLE_OPERATIONS:
+        return run_compiled(prim, args)
+    if any(aval.dtype == dtypes.float0 for aval in key[1]):
+        return None
+    SINGLE_OPERATIONS.insert(key, single_eqn_jaxpr(*key))
+    return None
+
+
+MAX_KERNEL_SIZE: Final = 1 << 16
+"""The number of elements up to which a call of a compiled program takes longer than a NumPy kernel."""
 SINGLE_OPERATIONS: Final = BoundedCache[tuple[Primitive, tuple[ShapedArray, ...]], Jaxpr](4096)
 """The jaxprs of `run_compiled`. The executable of each is cached with it."""
 

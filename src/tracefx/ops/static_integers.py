@@ -11,17 +11,9 @@ import numpy as np
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.core.values import ConcreteArray
-from tracefx.errors import ConcretizationError
+from tracefx.errors import AxisError, ConcretizationError
 
 T = TypeVar("T")
-
-
-class AxisError(ValueError, IndexError, TypeError):
-    """An axis is out of bounds or named twice. JAX raises any of these three errors, depending on the function."""
-
-
-class ShapeError(ValueError, TypeError):
-    """A shape is invalid, or shapes don't match. JAX raises either of these errors, depending on the function."""
 
 
 def concretize(xs: T) -> T | NDArray:

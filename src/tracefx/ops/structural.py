@@ -25,6 +25,7 @@ from tracefx.core.host_memory import require_memory
 from tracefx.core.literal import Literal, cached_literal, out_of_bounds_error
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast, convert_host
@@ -39,7 +40,7 @@ from tracefx.ops.operation import (
     require_axes,
     static_shape,
 )
-from tracefx.ops.static_integers import ShapeError, static_ints
+from tracefx.ops.static_integers import static_ints
 from tracefx.text.printer import HasJaxParams
 
 NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, cast
 
+import attrs
 from attrs import field, frozen
 
 from tracefx.pytrees.paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey, keystr
@@ -212,7 +214,40 @@ def show_structure(treedef: TreeDef, leaf: str = "a leaf") -> str:
     root = _show_node(treedef) if treedef.node_data() is not None else leaf
     if all(child.num_leaves == 1 and child.node_data() is None for child in treedef.children()):
         return root
-    return f"{root}, {treedef_text(describe(treedef)) or str(treedef).removeprefix('PyTreeDef(').removesuffix(')')}"
+    return f"{root}, {_notation(treedef)}"
+
+
+def _notation(treedef: TreeDef) -> str:
+    """Returns a structure in Python notation with `*` for leaves; classes are shown with their static fields."""
+    data, children = treedef.node_data(), list(map(_notation, treedef.children()))
+    if data is None:
+        return "*"
+    nodetype, metadata = data
+    match _NODE_KINDS.get(nodetype):
+        case "none":
+            return "None"
+        case "dict":
+            return f"{{{', '.join([f'{key!r}: {x}' for key, x in zip(_dict_keys(metadata), children, strict=True)])}}}"
+        case "tuple":
+            return f"({', '.join(children)}{',' * (len(children) == 1)})"
+        case "list":
+            return f"[{', '.join(children)}]"
+        case _ if namedtuple_fields(nodetype) is not None:
+            return f"{nodetype.__name__}({', '.join(children)})"
+        case _:
+            return f"{nodetype.__name__}({', '.join([*children, *_show_metadata(nodetype, metadata)])})"
+
+
+def _show_metadata(nodetype: type, metadata: object) -> list[str]:
+    """Returns the metadata of a registered class: its static fields by name, if it declares them."""
+    declared = [
+        *(dataclasses.fields(nodetype) if dataclasses.is_dataclass(nodetype) else ()),
+        *(attrs.fields(nodetype) if attrs.has(nodetype) else ()),
+    ]
+    names = [f.name for f in declared if f.metadata.get("static", False)]
+    if isinstance(metadata, tuple) and len(metadata) == len(names):
+        return [f"{name}={value!r}" for name, value in zip(names, metadata, strict=True)]
+    return [f"metadata={metadata!r}"]
 
 
 def _show_node(treedef: TreeDef) -> str:
@@ -231,7 +266,8 @@ def _show_node(treedef: TreeDef) -> str:
         case _ if namedtuple_fields(nodetype) is not None:
             return f"a named tuple {type_name(nodetype)}"
         case _:
-            return f"a {type_name(nodetype)} with {n} child{'' if n == 1 else 'ren'} and the metadata {metadata!r}"
+            parts = [f"{n} child{'' if n == 1 else 'ren'}", *_show_metadata(nodetype, metadata)]
+            return f"a {type_name(nodetype)} with {' and '.join(parts)}"
 
 
 def require_same_structure(what: str, expected: TreeDef, got: TreeDef, expected_name: str, got_name: str) -> None:

@@ -123,9 +123,9 @@ def _randint(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dty
     # The full range has 2**bits integers, which wraps to a span of 0; XLA's remainder by 0 is the dividend.
     span = fnp.where(is_beyond & (high > low), span + fnp.ones((), unsigned), span)
     # The remainder of first * 2**bits + second, where 2**bits is the square of 2**(bits / 2).
+    half = lax.rem(fnp.full_like(span, 1 << bits // 2), span)
+    high_factor = fnp.broadcast_to(lax.rem(half * half, span), shape)
     span = fnp.broadcast_to(span, shape)
-    half = lax.rem(fnp.broadcast_to(scalar_literal(1 << bits // 2, unsigned), shape), span)
-    high_factor = lax.rem(half * half, span)
     offset = lax.rem(lax.rem(first, span) * high_factor + lax.rem(second, span), span)
     return low + lax.convert_element_type(offset, dtype)
 

@@ -49,7 +49,7 @@ class SharedBlock(HasBody, Primitive, Lowerable):
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        return builder.call(self.name, self.jaxpr, operands)
+        return builder.call(self.name, self.jaxpr, operands, inlined=False)
 
 
 @final

@@ -1,3 +1,6 @@
+from tracefx.errors import RewriteError as RewriteError
+from tracefx.errors import RewriteLoopError as RewriteLoopError
+from tracefx.errors import RewriteTypeError as RewriteTypeError
 from tracefx.passes.cse import cse as cse
 from tracefx.passes.dce import dce as dce
 from tracefx.passes.rebuilding import renumber as renumber
@@ -5,9 +8,6 @@ from tracefx.rewriting.constant_folding import fold_constants as fold_constants
 from tracefx.rewriting.engine import rewrite as rewrite
 from tracefx.rewriting.equivalence import canonicalize_jaxpr as canonicalize_jaxpr
 from tracefx.rewriting.equivalence import equivalent as equivalent
-from tracefx.rewriting.errors import RewriteError as RewriteError
-from tracefx.rewriting.errors import RewriteLoopError as RewriteLoopError
-from tracefx.rewriting.errors import RewriteTypeError as RewriteTypeError
 from tracefx.rewriting.fast_math_rules import FAST_MATH_RULES as FAST_MATH_RULES
 from tracefx.rewriting.hoisting import hoist_loop_invariants as hoist_loop_invariants
 from tracefx.rewriting.inlining import inline as inline

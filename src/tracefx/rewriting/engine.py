@@ -19,10 +19,10 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SOURCE, at_location
 from tracefx.core.values import Value
+from tracefx.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import map_subjaxprs
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
-from tracefx.rewriting.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.rewriting.rules import RewriteRule
 from tracefx.rewriting.terms import Apply, InputTerm, OperationNode, RewriteHandler, Term, format_term
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from enum import Enum
 from typing import Final, final
 
@@ -173,10 +175,13 @@ class _JaxprComparison:
         self.fresh = itertools.count(a.var_count)
         self.pairs: dict[int, int] = {}
         """Index pairs of matching equations: first program to second."""
+        numbers: dict[object, int] = {}
+        self.values = (_value_numbers(a, numbers), _value_numbers(b, numbers))
+        """The value number of each equation of both programs."""
 
     def run(self) -> JaxprDiff:
         self.pair_inputs()
-        self.pairs = dict(self.pair_in_order())
+        self.pairs = dict(sorted(self.pair_in_order()))
         moved = dict(self.pair_moved())
         for i, j in (self.pairs | moved).items():
             for v, w in zip(self.a.eqns[i].outs, self.b.eqns[j].outs, strict=False):
@@ -210,26 +215,35 @@ class _JaxprComparison:
                 self.name(w, v)
 
     def pair_in_order(self) -> Iterator[tuple[int, int]]:
-        """Pairs equations in order: those equal up to operands, and between these the ones of the same primitive
-        class."""
+        """Pairs equations in order, by ever weaker keys: each pairs equations between those paired before.
+
+        The first keys are the value of an equation, and its primitive with what is known of its operands, if exactly
+        one equation of each program has the key. The others are the primitive with the types of its operands, and the
+        class of the primitive.
+        """
         numbers: dict[object, int] = {}
-
-        def local(eqn: Eqn) -> int:
-            key = (
-                eqn.prim,
-                tuple([x if isinstance(x, Literal) else x.aval for x in eqn.inputs]),
-                tuple([v.aval for v in eqn.outs]),
-            )
-            return numbers.setdefault(key, len(numbers))
-
         a, b = self.a.eqns, self.b.eqns
-        next_i = next_j = 0
-        for i, j in [*align_sequences(list(map(local, a)), list(map(local, b))), (len(a), len(b))]:
-            if next_i < i and next_j < j:
-                yield from self.pair_same_operation(range(next_i, i), range(next_j, j), numbers)
-            if i < len(a):
-                yield i, j
-            next_i, next_j = i + 1, j + 1
+        local = [[numbers.setdefault(_local_key(eqn), len(numbers)) for eqn in eqns] for eqns in (a, b)]
+        shared = set(self.values[0]) & set(self.values[1])
+        by_operands, by_inputs = [
+            [
+                [numbers.setdefault(key, len(numbers)) for key in _operand_keys(jaxpr, own, values, known)]
+                for jaxpr, own, values in zip((self.a, self.b), local, self.values, strict=True)
+            ]
+            for known in (shared, set[int]())
+        ]
+        pairs: list[tuple[int, int]] = []
+        for keys in (self.values, by_operands, by_inputs, local):
+            counts = [Counter(each) for each in keys]
+            chosen = [
+                [n for n in indices if keys is local or counts[0][each[n]] == counts[1][each[n]] == 1]
+                for indices, each in zip((range(len(a)), range(len(b))), keys, strict=True)
+            ]
+            pairs = sorted([*pairs, *_pairs_in_gaps(pairs, keys, chosen)])
+        yield from pairs
+        for first, second in _gaps(pairs, len(a), len(b)):
+            if first and second:
+                yield from self.pair_same_operation(first, second, numbers)
 
     def pair_same_operation(self, first: range, second: range, numbers: dict[object, int]) -> Iterator[tuple[int, int]]:
         """Pairs equations of the same primitive class within a gap between equal equations; between such pairs, where
@@ -253,8 +267,7 @@ class _JaxprComparison:
         unmatched = [i for i in range(len(self.a.eqns)) if i not in self.pairs]
         if not unmatched or len(matched) == len(self.b.eqns):
             return
-        values: dict[object, int] = {}
-        first_values, second_values = _value_numbers(self.a, values), _value_numbers(self.b, values)
+        first_values, second_values = self.values
         for j, value in enumerate(second_values):
             if j not in matched:
                 candidates.setdefault(value, []).append(j)
@@ -359,6 +372,48 @@ def _change_lines(change: Change) -> Iterator[str]:
         if body:
             yield f"      in body {k}:" if len(change.bodies) > 1 else "      in its body:"
             yield from ["      " + line for line in body.lines]
+
+
+def _local_key(eqn: Eqn) -> object:
+    """Returns the primitive of an equation with the types of its operands and results, and literal operands."""
+    operands = tuple([x if isinstance(x, Literal) else x.aval for x in eqn.inputs])
+    return eqn.prim, operands, tuple([v.aval for v in eqn.outs])
+
+
+def _operand_keys(
+    jaxpr: Jaxpr, local: Sequence[int], values: Sequence[int], known: Set[int]
+) -> Iterator[tuple[object, ...]]:
+    """Yields for each equation its local number and what is known of the operands, whatever the names of variables.
+
+    That is the input, the value if it is one of the `known`, or else the local number of the equation that computes it.
+    """
+    origins: dict[int, object] = {v.index: ("constant", i) for i, v in enumerate(jaxpr.constvars)}
+    origins |= {v.index: ("input", i) for i, v in enumerate(jaxpr.invars)}
+    for eqn, number, value in zip(jaxpr.eqns, local, values, strict=True):
+        yield number, *[origins[x.index] for x in eqn.inputs if isinstance(x, Var)]
+        source = ("value", value) if value in known else ("equation", number)
+        origins |= {v.index: (*source, i) for i, v in enumerate(eqn.outs)}
+
+
+def _pairs_in_gaps(
+    pairs: Sequence[tuple[int, int]], keys: Sequence[Sequence[int]], chosen: Sequence[Sequence[int]]
+) -> Iterator[tuple[int, int]]:
+    """Yields more pairs of equations of equal keys, between those paired already, among the chosen equations."""
+    for gap in _gaps(pairs, len(keys[0]), len(keys[1])):
+        first, second = [
+            indices[bisect_left(indices, part.start) : bisect_left(indices, part.stop)]
+            for indices, part in zip(chosen, gap, strict=True)
+        ]
+        for i, j in align_sequences([keys[0][n] for n in first], [keys[1][n] for n in second]):
+            yield first[i], second[j]
+
+
+def _gaps(pairs: Sequence[tuple[int, int]], n: int, m: int) -> Iterator[tuple[range, range]]:
+    """Yields the index ranges between paired equations of programs with `n` and `m` equations."""
+    next_i = next_j = 0
+    for i, j in [*pairs, (n, m)]:
+        yield range(next_i, i), range(next_j, j)
+        next_i, next_j = i + 1, j + 1
 
 
 def _value_numbers(jaxpr: Jaxpr, values: dict[object, int]) -> list[int]:

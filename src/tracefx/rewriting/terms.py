@@ -25,7 +25,7 @@ from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import Provenance, equation_location
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import infer_types
-from tracefx.rewriting.errors import RewriteError
+from tracefx.errors import RewriteError
 from tracefx.text.printer import variable_name
 
 

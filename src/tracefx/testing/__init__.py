@@ -33,6 +33,7 @@ from tracefx.testing.equivalence import check_equivalent as check_equivalent
 from tracefx.testing.errors import Inapplicable as Inapplicable
 from tracefx.testing.errors import LawError as LawError
 from tracefx.testing.errors import Reproducer as Reproducer
+from tracefx.testing.errors import ViolationManner as ViolationManner
 from tracefx.testing.handler_laws import HANDLER_LAWS as HANDLER_LAWS
 from tracefx.testing.handler_laws import FaultInjector as FaultInjector
 from tracefx.testing.handler_laws import HandlerLaw as HandlerLaw

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from tracefx.core import dtypes
+from tracefx.core.avals import show_avals
 from tracefx.core.primitive import Primitive, Tangent, Zero
 from tracefx.core.values import Value, to_numpy
-from tracefx.testing.errors import LawError
+from tracefx.testing.errors import Inapplicable, LawError
 from tracefx.testing.law import Law, law
 from tracefx.testing.laws import (
     finite_differences,
@@ -26,7 +27,7 @@ from tracefx.testing.subjects import (
     evaluate_jvp,
     instantiate_zeros,
     linearize_function,
-    promote_to_64_bits,
+    promote_to_computed_precision,
     random_like,
 )
 from tracefx.testing.tolerances import Ulps
@@ -47,7 +48,7 @@ def check_grads(
 
     With only `"rev"` among the modes, reverse mode is checked against finite differences. Derivatives of higher order
     are derivatives of derivatives, in every sequence of the modes. Finite differences are computed in float64 if the
-    function accepts it.
+    function accepts it and computes in it throughout, otherwise in float32 with a wider tolerance.
 
     Args:
         f: a function of trees of arrays, or a primitive.
@@ -58,7 +59,8 @@ def check_grads(
             programs of many operations for functions.
 
     Raises:
-        Inapplicable: if no argument is differentiable.
+        Inapplicable: if no argument or no result is a float, or the function computes with floats of fewer than 32
+            bits.
         LawError: if a derivative is wrong.
         ValueError: if `order` or `modes` is invalid.
 
@@ -68,10 +70,14 @@ def check_grads(
     >>> check_grads(fnp.sinh, 0.5, order=4, modes=["fwd"])
     """
     if not modes or not set(modes) <= set(MODES):
-        raise ValueError(f'check_grads: modes must be "fwd", "rev" or both, got {modes!r}')
+        raise ValueError(f'check_grads: modes must be a sequence of "fwd" and "rev", e.g. ("fwd",), got {modes!r}')
     if order < 1:
         raise ValueError(f"check_grads: order must be at least 1, got {order}")
     subject = Subject.of(f, args, ulps)
+    require_derivatives(subject)
+    out_avals = [o.aval for o in subject.outs()]
+    if not any(dtypes.is_inexact(a.dtype) for a in out_avals):
+        raise Inapplicable(f"check_grads: {subject.name} returns no floats to differentiate: {show_avals(out_avals)}")
 
     def check(subject: Subject) -> None:
         _check(subject, order, modes)
@@ -79,8 +85,8 @@ def check_grads(
     try:
         check(subject)
     except LawError as error:
-        options = f"order={order}, modes={tuple(modes)!r}"
-        raise error.with_reproducer(lambda: find_reproducer(check, "check_grads", subject, options)) from None
+        found, options = error, f"order={order}, modes={tuple(modes)!r}"
+        raise found.with_reproducer(lambda: find_reproducer(check, "check_grads", subject, found, options)) from None
 
 
 def _check(subject: Subject, order: int, modes: Sequence[DerivativeMode]) -> None:
@@ -99,7 +105,7 @@ def _check(subject: Subject, order: int, modes: Sequence[DerivativeMode]) -> Non
 def _vjp_is_the_derivative(self: Law, subject: Subject) -> None:
     """Checks cotangents against finite differences."""
     require_derivatives(subject)
-    wide = promote_to_64_bits(subject)
+    wide = promote_to_computed_precision(subject)
     directions, at = random_tangents(wide, wide.differentiable_args, "directions"), wide.outs()
     slopes, ulps = finite_differences(wide, directions, at)
     linear = linearize_function(wide.run, wide.args, [i in wide.differentiable_args for i in range(len(wide.args))])

@@ -35,7 +35,8 @@ from tracefx.testing.subjects import (
     random_like,
     staged,
 )
-from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps, tolerance_or
+from tracefx.transforms.arguments import fun_label
 from tracefx.transforms.jit import jit
 from tracefx.transforms.staging import make_jaxpr
 from tracefx.transforms.transform import Transform
@@ -210,9 +211,9 @@ def check_equivalent(
     >>> check_equivalent(lambda x: x * 2, lambda x: x + 2, 2.0)
     Traceback (most recent call last):
         ...
-    tracefx.testing.errors.LawError: the functions are equivalent: violated by <lambda> and <lambda> of (2.0), over...
+    tracefx.testing.errors.LawError: the functions are equivalent: violated by <lambda> at ..., over...
     """
-    tolerance = PROGRAM if ulps is None else ulps
+    tolerance = tolerance_or(ulps, PROGRAM)
 
     def at(*args: PyTree) -> None:
         _equivalent_at(f, g, args, transforms, tolerance)
@@ -220,6 +221,8 @@ def check_equivalent(
     if any(map(_is_strategy, arguments)):
         _for_all(at, arguments, max_examples)
     else:
+        if not arguments:
+            f()  # raises TypeError if arguments are missing, which would count as an equal result
         at(*arguments)
 
 
@@ -261,7 +264,7 @@ def _equivalent_at(
     if difference is None:
         return
     where, text = difference
-    call = f"{display_name(f)} and {display_name(g)} of ({', '.join(map(source_of, args))})"
+    call = f"{message_label(f)} and {message_label(g)} of ({', '.join(map(source_of, args))})"
     error = LawError(f"the functions are equivalent: violated by {call}{where}\n{text}")
     raise error.with_reproducer(lambda: _reproducer(f, g, args, transforms, ulps))
 
@@ -304,6 +307,11 @@ def display_name(f: object) -> str:
     return repr(f) if isinstance(f, Transform | SubjectTransform) else getattr(f, "__name__", type(f).__name__)
 
 
+def message_label(f: object) -> str:
+    """Returns the name of a function in messages; of a lambda with its line, because many have that name."""
+    return fun_label(f) if display_name(f) == "<lambda>" else display_name(f)
+
+
 def _reproducer(
     f: AnyCallable, g: AnyCallable, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
 ) -> Reproducer:
@@ -326,6 +334,9 @@ def _reproducer(
     definitions: list[str | None]
     if all(imports):
         definitions, names = imports, [display_name(f), display_name(g)]
+        if names[0] == names[1] and imports[0] != imports[1]:
+            names[1] = f"other_{names[0]}"
+            definitions = [imports[0], f"{imports[1]} as {names[1]}"]
         argument_sources = list(map(source_of, args))
     else:
         names = ["f", "g"]
@@ -385,7 +396,7 @@ def assert_transforms_commute(
     names = (f"{display_name(a)} of {display_name(b)}", f"{display_name(b)} of {display_name(a)}")
     orders = (a(b(function)), b(a(function)))
     got, want = [Outcome.of(order, args) for order in orders]
-    difference = describe_outcome_difference(got, want, names, DERIVATIVE.widen_to(PROGRAM if ulps is None else ulps))
+    difference = describe_outcome_difference(got, want, names, DERIVATIVE.widen_to(tolerance_or(ulps, PROGRAM)))
     if difference is None:
         return
     call = f"{display_name(f)}({', '.join(map(source_of, args))})"
@@ -403,7 +414,7 @@ def assert_transforms_commute(
             line,
             "assert_transforms_commute",
             [*map(str, transform_sources), display_name(f), *map(source_of, args)],
-            PROGRAM if ulps is None else ulps,
+            tolerance_or(ulps, PROGRAM),
         )
         return Reproducer("\n".join(texts), python)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
+from enum import Enum, unique
 from typing import final
 
 from attrs import frozen
@@ -32,6 +33,21 @@ class Reproducer:
 
 
 @final
+@unique
+class ViolationManner(Enum):
+    """How a law is violated.
+
+    >>> [manner.name for manner in ViolationManner]
+    ['TYPES', 'NAN', 'VALUES', 'OTHER']
+    """
+
+    TYPES = "the numbers, shapes or dtypes of the results differ"
+    NAN = "a result is NaN"
+    VALUES = "the results differ"
+    OTHER = "the law describes it"
+
+
+@final
 class LawError(AssertionError):
     """Raised for a violated law.
 
@@ -55,9 +71,10 @@ class LawError(AssertionError):
       Wrong.impl returned f32[], but abstract_eval gives f32[2] ...
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, manner: ViolationManner = ViolationManner.OTHER) -> None:
         super().__init__(message)
         self.message = message
+        self.manner = manner
         self._find: Callable[[], Reproducer | None] | None = None
         self._reproducer: Reproducer | None = None
 
@@ -66,6 +83,11 @@ class LawError(AssertionError):
         context = contextvars.copy_context()
         self._find = lambda: context.run(find)
         return self
+
+    def is_like(self, other: LawError) -> bool:
+        """Whether both are violations of the same law in the same manner."""
+        same_law = self.message.split(": violated by", 1)[0] == other.message.split(": violated by", 1)[0]
+        return same_law and self.manner is other.manner
 
     @property
     def reproducer(self) -> Reproducer | None:
@@ -95,5 +117,5 @@ class Inapplicable(ValueError):
     >>> jvp_is_the_derivative(lambda n: n + 1, 3)
     Traceback (most recent call last):
         ...
-    tracefx.testing.errors.Inapplicable: no argument is differentiable: i32[]
+    tracefx.testing.errors.Inapplicable: no argument is differentiable: i32[]; ...
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeAlias, final
 
@@ -17,13 +17,13 @@ from tracefx.core.values import Value
 from tracefx.errors import EscapedTracerError, HandlerStateError, MissingRuleError
 from tracefx.pytrees.trees import PyTree
 from tracefx.testing.checks import LawReport
-from tracefx.testing.equivalence import TRANSFORMS, Outcome, describe_outcome_difference, display_name
+from tracefx.testing.equivalence import TRANSFORMS, Outcome, describe_outcome_difference, display_name, message_label
 from tracefx.testing.errors import Inapplicable, LawError, Reproducer
 from tracefx.testing.generated_programs import AnyCallable, SourceFunction
 from tracefx.testing.laws import LAWS, jvp_is_the_derivative, text_round_trips
 from tracefx.testing.reproducer import import_of, indented_text, script, source_of
 from tracefx.testing.subjects import Subject, staged
-from tracefx.testing.tolerances import DERIVATIVE, EXACT, PROGRAM, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, EXACT, PROGRAM, Ulps, tolerance_or
 from tracefx.testing.wrappers import CONTROL_FLOW_WRAPPERS
 
 HandlerFactory: TypeAlias = Callable[[Handler], Handler]
@@ -113,23 +113,26 @@ class HandlerCase:
                 raise outcome.error
         difference = describe_outcome_difference(outcomes[0], outcomes[1], names, self.ulps if ulps is None else ulps)
         if difference is not None:
-            raise self.violation(what, difference, got)
+            raise self.violation(what, difference, {names[0]: got, names[1]: want})
         if outcomes[0].error is not None:
             raise outcomes[0].error
 
-    def violation(self, what: str, found: str, program: AnyCallable | None = None) -> LawError:
-        """Returns the error for a violation; `found` describes the results."""
-        call = f"{display_name(self.f)}({', '.join(map(source_of, self.args))})"
-        error = LawError(f"{what}: violated by {display_name(self.given)} around {call}\n{found}")
-        return error.with_reproducer(lambda: self.context.copy().run(self.reproducer, program))
+    def violation(self, what: str, found: str, programs: Mapping[str, AnyCallable] | None = None) -> LawError:
+        """Returns the error for a violation; `found` describes the results, and `programs` are what gave them."""
+        call = f"{message_label(self.f)} of ({', '.join(map(source_of, self.args))})"
+        error = LawError(f"{what}: violated by {message_label(self.given)} around {call}\n{found}")
+        return error.with_reproducer(lambda: self.context.copy().run(self.reproducer, programs or {}))
 
-    def reproducer(self, program: AnyCallable | None) -> Reproducer | None:
-        """Returns the programs without and with the handler, and Python code that reproduces the failure."""
-        texts = [
-            text
-            for text in (_program_text("the program:", self.f, self.args), _handled_program_text(program, self.args))
-            if text
-        ]
+    def reproducer(self, programs: Mapping[str, AnyCallable]) -> Reproducer | None:
+        """Returns the differing programs, or that of the function, and Python code that reproduces the failure."""
+        found = {name: _program_text(f, self.args) for name, f in programs.items()} or {
+            "without the handler": _program_text(self.f, self.args)
+        }
+        texts = [f"the program {name}:\n{text}" for name, text in found.items() if text]
+        if len(texts) > len(set(found.values())):
+            both = f"both, {' and '.join(found)}, are traced to this program, so they differ in what is not traced: "
+            cause = "Python code that inspects values, or state that the handler keeps"
+            texts = [f"{both}{cause}:\n{next(iter(found.values()))}"]
         definitions = [import_of(self.given), import_of(self.f)]
         if None in definitions or self.meaning is not None:
             return Reproducer("\n".join(texts)) if texts else None
@@ -139,16 +142,13 @@ class HandlerCase:
         return Reproducer("\n".join(texts), script(lines, self.check, call_args, self.ulps, options))
 
 
-def _program_text(heading: str, f: AnyCallable, args: Sequence[PyTree]) -> str:
+def _program_text(f: AnyCallable, args: Sequence[PyTree]) -> str:
+    """Returns the program of a function, indented; empty if the function cannot be traced."""
     try:
         subject = Subject.of(f, args)
-        return f"{heading}\n{indented_text(staged(subject.run, [a.aval for a in subject.args])[0])}"
-    except Exception:  # the function can't be traced
+        return indented_text(staged(subject.run, [a.aval for a in subject.args])[0])
+    except Exception:
         return ""
-
-
-def _handled_program_text(program: AnyCallable | None, args: Sequence[PyTree]) -> str:
-    return "" if program is None else _program_text("the differing program, under the handler:", program, args)
 
 
 @final
@@ -446,7 +446,17 @@ def check_interpretation(
     """
     if not callable(interpret):
         raise TypeError(f"check_interpretation takes a function from functions to functions, got {interpret!r}")
-    return _check_laws("check_interpretation", interpret, interpret, f, args, meaning, transparent, laws, ulps)
+
+    def handled(g: AnyCallable) -> AnyCallable:
+        out: object = interpret(g)
+        if not callable(out):
+            raise TypeError(
+                f"check_interpretation: {message_label(interpret)} must return a function for a function, got {out!r}; "
+                "check_handler takes classes of handlers"
+            )
+        return out
+
+    return _check_laws("check_interpretation", interpret, handled, f, args, meaning, transparent, laws, ulps)
 
 
 def _check_laws(
@@ -468,7 +478,7 @@ def _check_laws(
     examples: list[tuple[AnyCallable, tuple[PyTree, ...]]] = (
         [(_ONE_OPERATION, (x,)), (_SEVERAL_OPERATIONS, (x,))] if f is None else [(f, args)]
     )
-    tolerance = PROGRAM if ulps is None else ulps
+    tolerance = tolerance_or(ulps, PROGRAM)
     cases = [HandlerCase(check, given, handled, g, xs, meaning, is_transparent, tolerance) for g, xs in examples]
     passed: list[str] = []
     skipped: dict[str, str] = {}

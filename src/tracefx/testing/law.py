@@ -13,7 +13,7 @@ from tracefx.core import dtypes
 from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
-from tracefx.testing.errors import LawError
+from tracefx.testing.errors import LawError, ViolationManner
 from tracefx.testing.reproducer import LIBRARY, find_reproducer
 from tracefx.testing.subjects import Subject, format_value
 from tracefx.testing.tolerances import Ulps, ulp_distance
@@ -59,17 +59,18 @@ class Law:
     def __repr__(self) -> str:
         return self.name
 
-    def violation(self, subject: Subject, what: str) -> LawError:
+    def violation(self, subject: Subject, what: str, manner: ViolationManner = ViolationManner.OTHER) -> LawError:
         """Returns the error for a violation of the law.
 
         Args:
             subject: The function and the arguments that violate it.
             what: A description of the results.
+            manner: How the law is violated; the smallest violating program violates it in the same manner.
 
         Returns:
             The error, for the caller to raise.
         """
-        return LawError(f"{self.statement}: violated by {subject}\n{what}")
+        return LawError(f"{self.statement}: violated by {subject}\n{what}", manner)
 
 
 def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Subject], None]], Law]:
@@ -105,8 +106,9 @@ def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Sub
             try:
                 check(new_law, subject)
             except LawError as error:
-                raise error.with_reproducer(
-                    lambda: find_reproducer(new_law.check, call or new_law.name, subject, home=module)
+                found = error
+                raise found.with_reproducer(
+                    lambda: find_reproducer(new_law.check, call or new_law.name, subject, found, home=module)
                 ) from None
 
         new_law = Law(check.__name__, statement, check_with_reproducer)
@@ -145,7 +147,15 @@ def require_close(
     """
     difference = describe_difference(got, want, names, subject.ulps if ulps is None else ulps)
     if difference is not None:
-        raise broken.violation(subject, difference)
+        raise broken.violation(subject, difference, _manner(got, want))
+
+
+def _manner(got: Sequence[Value], want: Sequence[Value]) -> ViolationManner:
+    """Returns how two different sequences of values differ."""
+    if [x.aval for x in got] != [x.aval for x in want] or any(isinstance(x, Tracer) for x in (*got, *want)):
+        return ViolationManner.TYPES
+    floats = [to_numpy(x) for x in (*got, *want) if dtypes.is_inexact(x.aval.dtype)]
+    return ViolationManner.NAN if any(np.any(x != x) for x in floats) else ViolationManner.VALUES
 
 
 def describe_difference(got: Sequence[Value], want: Sequence[Value], names: tuple[str, str], ulps: Ulps) -> str | None:

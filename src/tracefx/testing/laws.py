@@ -37,7 +37,7 @@ from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import renumber
 from tracefx.programs import parse_jaxpr
-from tracefx.testing.errors import Inapplicable
+from tracefx.testing.errors import Inapplicable, ViolationManner
 from tracefx.testing.law import Law, law, require_close
 from tracefx.testing.reproducer import custom_primitives
 from tracefx.testing.subjects import (
@@ -52,7 +52,8 @@ from tracefx.testing.subjects import (
     format_value,
     instantiate_zeros,
     linearize_function,
-    promote_to_64_bits,
+    narrowest_bits,
+    promote_to_computed_precision,
     random_like,
     staged,
     subsets,
@@ -65,7 +66,10 @@ from tracefx.transforms.linearization import Linearization
 def require_derivatives(subject: Subject) -> None:
     """Raises Inapplicable unless an argument has an inexact dtype."""
     if not subject.differentiable_args:
-        raise Inapplicable(f"no argument is differentiable: {show_avals([a.aval for a in subject.args])}")
+        types = show_avals([a.aval for a in subject.args])
+        raise Inapplicable(
+            f"no argument is differentiable: {types}; derivatives are those of floats, e.g. of 3.0, not 3"
+        )
 
 
 def random_tangents(subject: Subject, chosen: Sequence[int], what: str) -> list[Tangent]:
@@ -162,7 +166,7 @@ def _derivative_tolerance(subject: Subject) -> Ulps:
 def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
     """Checks tangents against finite differences, with respect to subsets of the arguments."""
     require_derivatives(subject)
-    wide = promote_to_64_bits(subject)
+    wide = promote_to_computed_precision(subject)
     at = wide.outs()
     for chosen in subsets(wide.differentiable_args):
         tangents = random_tangents(wide, chosen, f"direction {chosen}")
@@ -172,7 +176,9 @@ def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
         for i, (out, t) in enumerate(zip(at, pushed, strict=True)):
             if t.aval != out.aval.tangent():
                 raise self.violation(
-                    wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} instead of {out.aval.tangent()!r}"
+                    wide,
+                    f"  output {i} is {out.aval!r}, its tangent {t.aval!r} instead of {out.aval.tangent()!r}",
+                    ViolationManner.TYPES,
                 )
         numbers = [instantiate_zeros(t) for t in pushed if t.aval.dtype != dtypes.float0]
         require_close(self, wide, numbers, slopes, ("jvp", "differences"), ulps)
@@ -184,11 +190,10 @@ def finite_differences(subject: Subject, tangents: Sequence[Tangent], at: Sequen
     `at` are the outputs at the arguments.
 
     Raises:
-        Inapplicable: if a dtype has fewer than 32 bits.
+        Inapplicable: if the function computes with floats of fewer than 32 bits.
     """
     some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
-    numbers = [subject.args[i].aval.dtype for i in subject.differentiable_args] + [at[i].aval.dtype for i in some]
-    narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) for dtype in numbers)
+    narrowest = narrowest_bits(subject)
     if narrowest < 32:
         raise Inapplicable("finite differences of numbers of 16 bits or fewer are meaningless")
     step, ulps = (2.0**-17, FINITE_DIFFERENCES) if narrowest == 64 else (2.0**-8, FINITE_DIFFERENCES_32_BITS)
@@ -233,7 +238,7 @@ def linearize_is_jvp(self: Law, subject: Subject) -> None:
 def transpose_is_adjoint(self: Law, subject: Subject) -> None:
     """Checks that the transpose is the adjoint of the linearized function, and the avals of cotangents."""
     require_derivatives(subject)
-    wide = promote_to_64_bits(subject)
+    wide = promote_to_computed_precision(subject)
     for chosen in subsets(wide.differentiable_args):
         for at in (wide, *([] if wide is subject else [subject])):
             linear = linearize_function(at.run, at.args, [i in chosen for i in range(len(at.args))])
@@ -253,7 +258,11 @@ def _require_types(broken: Law, subject: Subject, vs: Sequence[Tangent], pulled:
     """Raises LawError unless the cotangents have the avals of the tangents."""
     for i, (v, ct) in enumerate(zip(vs, pulled, strict=True)):
         if ct.aval != v.aval:
-            raise broken.violation(subject, f"  the cotangent of argument {i} is {ct.aval!r} instead of {v.aval!r}")
+            raise broken.violation(
+                subject,
+                f"  the cotangent of argument {i} is {ct.aval!r} instead of {v.aval!r}",
+                ViolationManner.TYPES,
+            )
 
 
 def require_adjoint(
@@ -286,7 +295,8 @@ def require_adjoint(
         sides = f"  <J v, w> = {left.sum()!r}\n  <v, Jᵀ w> = {right.sum()!r}"
         inputs = [f"  v = {[format_value(v) for v in vs if not isinstance(v, Zero)]}"]
         inputs += [f"  w = {[format_value(w) for w in ws if not isinstance(w, Zero)]}"]
-        raise broken.violation(subject, "\n".join([*inputs, sides]))
+        manner = ViolationManner.NAN if np.isnan(left.sum() - right.sum()) else ViolationManner.VALUES
+        raise broken.violation(subject, "\n".join([*inputs, sides]), manner)
 
 
 def _inner_product_terms(xs: Sequence[Tangent], ys: Sequence[Tangent]) -> NDArray:

@@ -28,7 +28,12 @@ LIBRARY: Final = "tracefx.testing"
 
 
 def find_reproducer(
-    check: Callable[[Subject], None], call: str, subject: Subject, options: str = "", home: str = LIBRARY
+    check: Callable[[Subject], None],
+    call: str,
+    subject: Subject,
+    found: LawError,
+    options: str = "",
+    home: str = LIBRARY,
 ) -> Reproducer | None:
     """Finds a program that fails a check, as a jaxpr and as Python code.
 
@@ -36,6 +41,7 @@ def find_reproducer(
         check: raises LawError if a subject fails.
         call: the name of the checking function in the Python code.
         subject: the subject that failed.
+        found: its error. The smallest program violates the same law in the same manner.
         options: keyword arguments of the call, as Python code.
         home: the module that `call` is imported from.
 
@@ -57,11 +63,15 @@ def find_reproducer(
         )
         return Reproducer(f"the program:\n{indented_text(jaxpr)}", python)
 
+    finite = _all_finite(subject.args)
+
     def breaks(candidate: Candidate) -> bool:
+        if finite and not _all_finite(candidate.args):  # differences of NaN are NaN, whatever the program
+            return False
         try:
             check(Subject("program", candidate.run, candidate.args, subject.ulps))
-        except LawError:
-            return True
+        except LawError as error:
+            return error.is_like(found)
         except Exception:  # not the failure to reproduce
             return False
         return False
@@ -83,6 +93,11 @@ def find_reproducer(
         )
     python = script(definition, call, ["program", *map(source_of, smallest.args)], subject.ulps, options, home)
     return Reproducer(f"{heading}\n{indented_text(smallest.jaxpr)}", python)
+
+
+def _all_finite(values: Sequence[Value]) -> bool:
+    """Whether no float among the values is NaN or infinite."""
+    return all(np.all(np.isfinite(to_numpy(x))) for x in values if dtypes.is_inexact(x.aval.dtype))
 
 
 def indented_text(jaxpr: Jaxpr) -> str:

@@ -17,7 +17,7 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import CURRENT, as_array, call_under
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, Var
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
@@ -26,7 +26,7 @@ from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.testing.generated_programs import SourceFunction
-from tracefx.testing.tolerances import PROGRAM, Ulps, ulps_of
+from tracefx.testing.tolerances import PROGRAM, Ulps, tolerance_or, ulps_of
 from tracefx.transforms.linearization import Linearization, linearize_values
 
 ValueFunction: TypeAlias = Callable[..., list[Value]]
@@ -74,7 +74,7 @@ class Subject:
         """
         if isinstance(f, Primitive):
             values = tuple([as_value(a, f"operand {i} of {f.name}") for i, a in enumerate(args)])
-            return Subject(f.name, _binding(f), values, ulps_of(f.name) if ulps is None else ulps, f)
+            return Subject(f.name, _binding(f), values, tolerance_or(ulps, ulps_of(f.name)), f)
         if not callable(f):
             raise TypeError(f"a law is about a function or a primitive, got {f!r}")
         flat_args, tree = trees.flatten(tuple(args))
@@ -86,7 +86,7 @@ class Subject:
         name = getattr(f, "__name__", type(f).__name__)
         values = tuple([as_value(leaf) for leaf in flat_args])
         source_function = f if isinstance(f, SourceFunction) else None
-        return Subject(name, run, values, PROGRAM if ulps is None else ulps, source_function=source_function)
+        return Subject(name, run, values, tolerance_or(ulps, PROGRAM), source_function=source_function)
 
     def outs(self) -> list[Value]:
         """Evaluates the function at the arguments."""
@@ -182,7 +182,7 @@ def instantiate_zeros(t: Tangent) -> Value:
 def promote_to_64_bits(subject: Subject) -> Subject:
     """Returns the subject with 64-bit arguments if the function accepts them, else itself."""
     args = [
-        array_of_type(to_numpy(a), a.aval.update(dtype=_dtype_64_bits(a.aval.dtype)))
+        array_of_type(to_numpy(a), ShapedArray(a.aval.shape, _dtype_64_bits(a.aval.dtype)))
         if i in subject.differentiable_args
         else a
         for i, a in enumerate(subject.args)
@@ -195,8 +195,42 @@ def promote_to_64_bits(subject: Subject) -> Subject:
     return wide
 
 
+def promote_to_computed_precision(subject: Subject) -> Subject:
+    """Returns the subject with 64-bit arguments if the function accepts them and computes in 64 bits, else itself."""
+    wide = promote_to_64_bits(subject)
+    return wide if narrowest_bits(wide) == 64 else subject
+
+
 def _dtype_64_bits(dtype: DType) -> DType:
     return dtypes.complex128 if dtypes.is_complex(dtype) else dtypes.float64
+
+
+def narrowest_bits(subject: Subject) -> int:
+    """Returns the smallest width in bits of the floats that a function computes from its differentiable arguments."""
+    avals = [a.aval for a in subject.args]
+    widths = [_bits(avals[i]) for i in subject.differentiable_args]
+    try:
+        jaxpr, _ = staged(subject.run, avals)
+    except Exception:  # a function that can't be traced computes in the dtypes of its arguments and results
+        return min([*widths, *[_bits(o.aval) for o in subject.outs()]], default=64)
+    return min([*widths, *_computed_widths(jaxpr, [jaxpr.invars[i] for i in subject.differentiable_args])], default=64)
+
+
+def _computed_widths(jaxpr: Jaxpr, inputs: Sequence[Var]) -> Iterator[int]:
+    """Yields the widths of the floats that a program computes from some of its inputs, also in sub-jaxprs."""
+    dependent = {v.index for v in inputs}
+    for eqn in jaxpr.eqns:
+        if any(isinstance(x, Var) and x.index in dependent for x in eqn.inputs):
+            dependent.update([v.index for v in eqn.outs])
+            yield from [_bits(v.aval) for v in eqn.outs]
+            if isinstance(eqn.prim, HasSubjaxprs):
+                for body in eqn.prim.jaxprs():
+                    yield from _computed_widths(body, [v for v in body.invars if dtypes.is_inexact(v.aval.dtype)])
+
+
+def _bits(aval: ShapedArray) -> int:
+    """Returns the width of a float or of the parts of a complex number; 64 for dtypes that limit no precision."""
+    return dtypes.itemsize_bits(dtypes.real_dtype(aval.dtype)) if dtypes.is_inexact(aval.dtype) else 64
 
 
 def subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -20,29 +20,47 @@ from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.vocabulary import OPERATIONS
 
 
+def tolerance_or(ulps: Ulps | None, default: Ulps) -> Ulps:
+    """Returns the tolerance that a user gave, or the default for None.
+
+    Raises:
+        TypeError: If it is neither an `Ulps` nor None.
+    """
+    given: object = ulps
+    if given is not None and not isinstance(given, Ulps):
+        raise TypeError(f"ulps must be a tolerance such as Ulps(f64=4, f32=4) or None, got {given!r}")
+    return default if ulps is None else ulps
+
+
 @final
 @frozen(repr=False)
 class Ulps:
-    """A tolerance in units in the last place of the larger result.
+    """A tolerance in units in the last place (ulps): the largest distance at which two results count as equal.
+
+    One ulp of a number is the distance to the next representable one, about `1.2e-7 * abs(x)` in float32 and
+    `2.2e-16 * abs(x)` in float64. Distances are in ulps of the larger of the two results. Integers must be equal.
+    `Ulps()`, without arguments, requires equality.
 
     Attributes:
-        f64: for float64.
-        f32: for float32.
+        f64: the tolerance for float64.
+        f32: the tolerance for float32.
+        narrow: the tolerance for floats of 16 bits or fewer.
+        parts: the tolerance for complex numbers; None means that of their components' dtype.
+        least: results smaller than this are compared in ulps of this number: for sums whose terms cancel.
+        relative_to_max: whether elements are compared in ulps of the largest element of their array.
 
-    >>> Ulps(f64=4, f32=4)
-    Ulps(f64=4, f32=4)
+    >>> import numpy as np
+    >>> from tracefx.testing import check_grads
+    >>> import tracefx.numpy as fnp
+    >>> check_grads(lambda x: fnp.sum(fnp.sin(x) ** 2), np.ones(3, np.float32), ulps=Ulps(f64=1e6, f32=1e3))
     """
 
     f64: float = 0
     f32: float = 0
     narrow: float = 0
-    """For floats of 16 bits or fewer."""
     parts: float | None = None
-    """For complex numbers; None means the tolerance of their components."""
     least: float = 0.0
-    """Results smaller than this are compared at its scale: they are sums of terms of this size that cancel."""
     relative_to_max: bool = False
-    """Whether every element is compared at the scale of the largest element of the array."""
 
     @override
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ They differ in the fields that matter to each: `text_fields`, `constructor_field
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.jaxpr import Jaxpr
@@ -155,7 +156,8 @@ def constructor_fields(kind: type) -> dict[str, FieldInfo]:
     return {name: FieldInfo(name, name, defaults.get(name, attrs.NOTHING)) for name in getattr(kind, "_fields", ())}
 
 
-def text_fields(kind: type) -> list[attrs.Attribute[object]]:
+@memoize(4096)
+def text_fields(kind: type) -> Sequence[attrs.Attribute[object]]:
     """Returns the fields of an attrs class that appear in its text."""
     return [f for f in attrs_fields(kind) if f.init and (f.eq or f.repr)]
 
@@ -186,6 +188,8 @@ def subjaxprs_in(value: object, hidden: bool = False) -> Iterator[Jaxpr]:
         value: The value.
         hidden: Whether to include fields that do not appear in the text.
     """
+    if type(value) in _PLAIN_TYPES:
+        return
     if isinstance(value, Jaxpr):
         yield value
     elif isinstance(value, (tuple, frozenset)):

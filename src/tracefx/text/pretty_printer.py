@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
+
+from tracefx.core.bounded_cache import memoize
 
 INDENT = 2
+_MAX_FLAT: Final = 256
+"""The width up to which a document stores its text on one line, from which it is printed at once where it fits."""
 
 
 @final
@@ -24,33 +28,33 @@ class Break:
 class Concat:
     """A concatenation of documents."""
 
-    __slots__ = ("docs", "width")
+    __slots__ = ("docs", "flat", "width")
 
     def __init__(self, *docs: Doc) -> None:
         self.docs = docs
-        self.width: float = sum([len(d) if isinstance(d, str) else d.width for d in docs])
+        self.flat, self.width = _flat_and_width(docs)
 
 
 @final
 class Nest:
     """A document whose lines are indented by one more step."""
 
-    __slots__ = ("doc", "width")
+    __slots__ = ("doc", "flat", "width")
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
-        self.width: float = len(doc) if isinstance(doc, str) else doc.width
+        self.flat, self.width = _flat_and_width((doc,))
 
 
 @final
 class Group:
     """A document whose direct breaks are either all line breaks or all flat."""
 
-    __slots__ = ("doc", "width")
+    __slots__ = ("doc", "flat", "width")
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
-        self.width: float = len(doc) if isinstance(doc, str) else doc.width
+        self.flat, self.width = _flat_and_width((doc,))
 
 
 @final
@@ -61,6 +65,7 @@ class LazyDocs:
     """
 
     __slots__ = ("make", "width")
+    flat: Final = None
 
     def __init__(self, make: Callable[[], Iterator[Doc]]) -> None:
         self.make = make
@@ -68,7 +73,24 @@ class LazyDocs:
 
 
 Doc: TypeAlias = str | Break | Concat | Nest | Group | LazyDocs
-"""A document: text with possible line breaks. `width` is its width on one line."""
+"""A document: text with possible line breaks. `width` is that of its text on one line, `flat`, if that is short."""
+
+
+def _flat_and_width(docs: Sequence[Doc]) -> tuple[str | None, float]:
+    texts: list[str] = []
+    for doc in docs:
+        text = doc if isinstance(doc, str) else doc.flat
+        if text is None:
+            return None, sum([len(d) if isinstance(d, str) else d.width for d in docs])
+        texts.append(text)
+    flat = "".join(texts)
+    return flat if len(flat) <= _MAX_FLAT else None, len(flat)
+
+
+def concat(*docs: Doc) -> Doc:
+    """Concatenates documents: to text, if there is no break in them."""
+    texts = [doc for doc in docs if isinstance(doc, str)]
+    return "".join(texts) if len(texts) == len(docs) else Concat(*docs)
 
 
 def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
@@ -78,12 +100,19 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
         if parts:
             parts.append(separator)
         parts.append(doc)
-    return Concat(*parts)
+    return concat(*parts)
 
 
 def fill(separator: str, docs: Sequence[Doc]) -> Doc:
     """Lays words out like running text: a word that does not fit begins a new line."""
-    return Nest(Group(join(Concat(separator, Group(Break())), docs)))
+    if len(docs) == 1 and isinstance(docs[0], str):
+        return docs[0]
+    return Nest(Group(join(_word_break(separator), docs)))
+
+
+@memoize(16)
+def _word_break(separator: str) -> Doc:
+    return Concat(separator, Group(Break()))
 
 
 def render(doc: Doc, width: int) -> str:
@@ -103,12 +132,16 @@ def render(doc: Doc, width: int) -> str:
         if isinstance(part, str):
             out.append(part)
             column += len(part)
-        elif isinstance(part, Concat):
-            todo += [(indent, flat, each) for each in reversed(part.docs)]
-        elif isinstance(part, Nest):
-            todo.append((indent + INDENT, flat, part.doc))
-        elif isinstance(part, Group):
-            todo.append((indent, flat or part.width <= width - column, part.doc))
+        elif isinstance(part, (Concat, Nest, Group)):
+            if isinstance(part, Group):
+                flat = flat or part.width <= width - column
+            if flat and part.flat is not None:
+                out.append(part.flat)
+                column += len(part.flat)
+            elif isinstance(part, Concat):
+                todo += [(indent, flat, each) for each in reversed(part.docs)]
+            else:
+                todo.append((indent + INDENT if isinstance(part, Nest) else indent, flat, part.doc))
         elif isinstance(part, LazyDocs):
             todo.append((indent, flat, part.make()))
         elif not isinstance(part, Break):

@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType
 from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var, postorder
 from tracefx.core.literal import Literal
@@ -41,7 +42,7 @@ from tracefx.text.fields import (
     text_fields,
     text_values,
 )
-from tracefx.text.pretty_printer import Break, Concat, Doc, Group, LazyDocs, Nest, fill, join, render
+from tracefx.text.pretty_printer import Break, Doc, Group, LazyDocs, Nest, concat, fill, join, render
 
 
 class HasJaxParams:
@@ -77,6 +78,7 @@ def letters(n: int) -> str:
             return text
 
 
+@memoize(1 << 16)
 def variable_name(index: int) -> str:
     """Returns the name of the variable with an index. Distinct indices have distinct names.
 
@@ -253,7 +255,7 @@ def format_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, *, style: Style = "tracefx", width:
     parts: list[str] = []
     for body in shared.bodies:
         name = shared.names.pop(id(body))  # so that the body itself is printed, not its name
-        text = render(Concat(f"let {name} = ", writer.program(body, top=False, width=width), " in"), width)
+        text = render(concat(f"let {name} = ", writer.program(body, top=False, width=width), " in"), width)
         shared.names[id(body)] = name
         parts.append(text)
     parts.append(render(writer.program(root, top=True, width=width), width))
@@ -335,11 +337,11 @@ class _JaxprWriter(FieldVisitor[Doc]):
         else:
             eqns = [self.equation(e, names) for e in program.eqns]
             if eqns or self.pads:
-                body = Nest(Concat(Break(), join(Break("; "), eqns)))
+                body = Nest(concat(Break(), join(Break("; "), eqns)))
             outs = self.outputs(program.outs, names)
         end = ",)" if len(program.outs) == 1 else ")"
-        lines = Concat("{ lambda ", constvars, "; ", invars, ". let", body, Break(), "in (", outs, end)
-        return Group(Concat(Nest(lines), " }"))
+        lines = concat("{ lambda ", constvars, "; ", invars, ". let", body, Break(), "in (", outs, end)
+        return Group(concat(Nest(lines), " }"))
 
     def lines(self, eqns: Sequence[Eqn], names: VarNames) -> Iterator[Doc]:
         for eqn in eqns:
@@ -353,18 +355,18 @@ class _JaxprWriter(FieldVisitor[Doc]):
         outs = self.binders(eqn.outs, names) if eqn.outs else "()"
         prim = self.application(eqn.prim)
         operands = fill("", [self.operand(x, names) for x in eqn.inputs])
-        return Concat(outs, " = ", prim, " ", operands) if eqn.inputs else Concat(outs, " = ", prim)
+        return concat(outs, " = ", prim, " ", operands) if eqn.inputs else concat(outs, " = ", prim)
 
     # -------------------------------------------------------------- parameters
 
     def application(self, prim: Primitive) -> Doc:
         """Returns the name of an equation's primitive and its parameters."""
         params = _params(prim, "tracefx")
-        return Concat(_quoted_name(prim.name), self.params(params)) if params else _quoted_name(prim.name)
+        return concat(_quoted_name(prim.name), self.params(params)) if params else _quoted_name(prim.name)
 
     def params(self, params: Sequence[tuple[str, object]]) -> Doc:
-        pairs = [Concat(f"{name}=", self.value(value)) for name, value in params]
-        return Group(Concat(Nest(Concat("[", Break(""), join(Break(), pairs))), Break(""), "]"))
+        pairs = [concat(f"{name}=", self.value(value)) for name, value in params]
+        return Group(concat(Nest(concat("[", Break(""), join(Break(), pairs))), Break(""), "]"))
 
     @override
     def plain(self, value: PlainValue) -> Doc:
@@ -384,14 +386,14 @@ class _JaxprWriter(FieldVisitor[Doc]):
 
     @override
     def primitive(self, value: Primitive) -> Doc:
-        return Concat(_quoted_name(value.name), self.params(_params(value, "tracefx")))
+        return concat(_quoted_name(value.name), self.params(_params(value, "tracefx")))
 
     @override
     def elements(self, value: tuple[object, ...]) -> Doc:
         parts = [self.value(v) for v in value]
         if parts and all(isinstance(v, Jaxpr) for v in value):
-            return Group(Concat(Nest(Concat("(", Break(""), join(Break(), parts))), Break(""), ")"))
-        return Concat("(", join(", ", parts), ",)" if len(parts) == 1 else ")")
+            return Group(concat(Nest(concat("(", Break(""), join(Break(), parts))), Break(""), ")"))
+        return concat("(", join(", ", parts), ",)" if len(parts) == 1 else ")")
 
     @override
     def set_elements(self, value: frozenset[object]) -> Doc:
@@ -402,13 +404,13 @@ class _JaxprWriter(FieldVisitor[Doc]):
     def custom(self, value: CustomText) -> Doc:
         positional, named = value.text_args()
         parts = [self.value(v) for v in positional]
-        parts += [Concat(f"{_quoted_name(name)}=", self.value(v)) for name, v in named.items()]
-        return Concat(f"{value.text_name}(", join(", ", parts), ")")
+        parts += [concat(f"{_quoted_name(name)}=", self.value(v)) for name, v in named.items()]
+        return concat(f"{value.text_name}(", join(", ", parts), ")")
 
     @override
     def record(self, value: object) -> Doc:
-        parts = [Concat(f"{name}=", self.value(v)) for name, v in text_values(value)]
-        return Concat(f"{type(value).__name__}(", join(", ", parts), ")")
+        parts = [concat(f"{name}=", self.value(v)) for name, v in text_values(value)]
+        return concat(f"{type(value).__name__}(", join(", ", parts), ")")
 
     @override
     def function(self, value: object) -> Doc:
@@ -424,6 +426,7 @@ class _JaxprWriter(FieldVisitor[Doc]):
         return f"<{value!r}>"
 
 
+@memoize(4096)
 def _quoted_name(name: str) -> str:
     """Returns a name, in quotes unless it is an identifier."""
     return name if is_identifier(name) else repr(name)
@@ -480,8 +483,8 @@ class _JaxWriter(_JaxprWriter):
             for body in subjaxprs_in(tuple([value for _, value in params])):
                 if id(body) not in self.shared:
                     self._bodies[id(body)] = self.names_of_call(body, eqn, names)
-        prim = Concat(eqn.prim.name, self.params(params)) if params else eqn.prim.name
-        return Concat(*outs, prim, " ", fill("", [self.operand(x, names) for x in eqn.inputs]))
+        prim = concat(eqn.prim.name, self.params(params)) if params else eqn.prim.name
+        return concat(*outs, prim, " ", fill("", [self.operand(x, names) for x in eqn.inputs]))
 
     def names_of_call(self, body: Jaxpr, eqn: Eqn, names: VarNames) -> VarNames:
         """Returns names of the inputs and outputs of a jitted body: those of the call's operands and results."""

@@ -53,9 +53,9 @@ def _defined_at(f: object) -> str:
 
 
 def show_object(x: object) -> str:
-    """Returns a value with its type, for messages; without the address that some objects show."""
+    """Returns a value with its type, for messages; only the type if the text has an address or several lines."""
     text, kind = repr(x), type(x).__name__
-    return f"an object of type {kind}" if " at 0x" in text else f"{text} of type {kind}"
+    return f"an object of type {kind}" if " at 0x" in text or "\n" in text else f"{text} of type {kind}"
 
 
 def require_callable(transform: str, f: object) -> None:

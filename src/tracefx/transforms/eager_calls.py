@@ -2,9 +2,10 @@
 
 A plan runs, in this order of preference,
 
-1. a handwritten NumPy kernel of the function,
-2. the NumPy kernels of the primitives that the function binds, if these are few and the arrays are small,
-3. a compiled program, for functions that are worth compiling.
+1. a compiled program, for functions that XLA fuses to fewer passes over large arrays, if an array is large,
+2. a handwritten NumPy kernel of the function,
+3. the NumPy kernels of the primitives that the function binds, if these are few and the arrays are small,
+4. a compiled program, for functions that are worth compiling.
 
 The function is traced to make a plan, so its checks, its type promotion and the types of its results are those of the
 trace. Calls without a plan, and calls under a transformation, run the function itself.
@@ -17,7 +18,8 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, NoneType
-from typing import Any, Final, TypeVar, final, overload
+from typing import Any, Final, TypeAlias, TypeVar, final, overload
+from typing import Literal as Exactly
 
 import numpy as np
 from attrs import frozen
@@ -58,6 +60,9 @@ MAX_STEPS_BEFORE_COMPILING: Final = 12
 """Functions that are worth compiling are compiled if a replay would take more kernels than this,"""
 MAX_SIZE_BEFORE_COMPILING: Final = 1 << 12
 """or if it would have arrays with more elements than this."""
+
+Fusion: TypeAlias = Exactly["at the first call", "at the second call"]
+"""When calls with large arrays are compiled."""
 
 _ONES: Final[Mapping[type, Scalar]] = MappingProxyType({kind: kind(1) for kind in (bool, int, float, complex)})
 _STATIC: Final = frozenset({NoneType, bool, int, str, type})
@@ -105,7 +110,7 @@ class NumpyKernel:
 def eager_cached(f: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def eager_cached(
-    *, numbers: int = 0, compiled: bool = False, kernel: NumpyKernel | None = None
+    *, numbers: int = 0, compiled: bool = False, fused: Fusion | None = None, kernel: NumpyKernel | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def eager_cached(
     f: Callable[..., Any] | None = None,
@@ -113,6 +118,7 @@ def eager_cached(
     *,
     numbers: int = 0,
     compiled: bool = False,
+    fused: Fusion | None = None,
     kernel: NumpyKernel | None = None,
 ) -> Callable[..., Any]:
     """Decorates a function so that its calls on concrete arrays run by a cached plan.
@@ -127,6 +133,9 @@ def eager_cached(
             depend on their values, and the function is traced with weakly typed scalars in their place. Other Python
             numbers are part of the cache key.
         compiled: Whether the function is worth compiling, since it binds many primitives or slow ones.
+        fused: Whether calls with arrays of more than `MAX_REPLAY_SIZE` elements run as a compiled program, since XLA
+            fuses what the function binds to fewer passes over memory. It is compiled at the first call with a cache
+            key if its results may differ from those of the primitives in the last bits, otherwise at the second.
         kernel: A handwritten NumPy kernel.
 
     >>> from tracefx import numpy as fnp
@@ -138,8 +147,8 @@ def eager_cached(
     (Array([-1.,  1.], dtype=float32), Array([-1.,  1.], dtype=float32))
     """
     if f is None:
-        return functools.partial(eager_cached, numbers=numbers, compiled=compiled, kernel=kernel)
-    planner = _Planner(f, numbers, compiled, kernel)
+        return functools.partial(eager_cached, numbers=numbers, compiled=compiled, fused=fused, kernel=kernel)
+    planner, compiles = _Planner(f, numbers, compiled, fused, kernel), compiled or fused is not None
     without_plan = _compile_fallback(f) if compiled else f
     # A call reads these as closure variables, which are faster than globals and attributes.
     get_plan, make_plan = ROOT.eager_cache.get, planner.find_or_make
@@ -148,7 +157,7 @@ def eager_cached(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if not current().evaluates or (compiled and disable_jit.value):
+            if not current().evaluates or (compiles and disable_jit.value):
                 return f(*args, **kwargs)
             key: CacheKey = (f, x64.value)
             operands: tuple[Any, ...] = ()
@@ -329,11 +338,15 @@ class _Planner:
     f: Callable[..., object]
     numbers: int
     compiled: bool
+    fused: Fusion | None
     kernel: NumpyKernel | None
 
     def find_or_make(self, key: CacheKey, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Plan | None:
         """Returns the plan for a cache key; None if there is none."""
-        immediately = self.compiled or self.kernel is not None  # such plans may give other last bits than the function
+        if self.fused and any(a.size > MAX_REPLAY_SIZE for a in args if isinstance(a, Array | np.ndarray)):
+            immediately = self.fused == "at the first call"
+        else:  # such plans may give other last bits than the function
+            immediately = self.compiled or self.kernel is not None
         return ROOT.eager_cache.find_or_make(key, lambda: self._make(args, kwargs), immediately)
 
     def _make(self, args: tuple[object, ...], options: Mapping[str, object]) -> Plan | None:
@@ -346,6 +359,11 @@ class _Planner:
             return None
         if not traced.jaxpr.outs:
             return None
+        numbers = {i: types.avals[i] for i in types.numbers}
+        avals = (*types.avals, *traced.jaxpr.out_avals)
+        is_large = any(aval.size > MAX_REPLAY_SIZE for aval in avals)
+        if self.fused and is_large and types.are_rounded_once and all(a.dtype != dtypes.float0 for a in avals):
+            return _compiled_plan(traced, fun_name(self.f), numbers)
         if (plan := self._handwritten(traced, types, options)) is not None:
             return plan
         if not types.are_rounded_once:
@@ -359,7 +377,6 @@ class _Planner:
         ]
         if (replay := replay_kernels(traced.jaxpr, traced.consts, in_dtypes, steps, size)) is not None:
             return _numpy_plan(replay, traced, {i: in_dtypes[i] for i in types.numbers})
-        numbers = {i: types.avals[i] for i in types.numbers}
         return _compiled_plan(traced, fun_name(self.f), numbers) if self.compiled else None
 
     def _handwritten(self, traced: _TracedCall, types: _ArgumentTypes, options: Mapping[str, object]) -> Plan | None:

@@ -93,12 +93,17 @@ def while_loop(
     condition, the loop runs until the condition is false for all elements, and elements that are done keep their
     values.
 
+    Python numbers in `init_val` are weakly typed: where `body_fun` returns another dtype for one of them, the loop
+    variable has this dtype from the start, as if the number had been converted before the loop. Arrays of a definite
+    dtype are not converted: `body_fun` must return their dtype.
+
     It is differentiable in forward mode. Reverse mode needs a bound on the number of steps, `max_steps`.
 
     Args:
         cond_fun: A function of the loop variable that returns a boolean scalar, `bool[]`.
         body_fun: A function of the loop variable that returns its new value, of the same structure, shapes and dtypes.
-        init_val: The first value of the loop variable, a pytree of arrays.
+        init_val: The first value of the loop variable, a pytree of arrays. Python numbers take the dtype that
+            `body_fun` returns for them.
         max_steps: A bound on the number of steps: after so many the loop ends even if `cond_fun` is still true. The
             loop is then differentiable in reverse mode, in the memory of about `2 * sqrt(max_steps)` steps; each step
             is computed twice. None, the default, is no bound.
@@ -113,6 +118,12 @@ def while_loop(
 
     >>> while_loop(lambda x: x < 100.0, lambda x: x * 3.0, 1.0)
     Array(243., dtype=float32, weak_type=True)
+
+    The integer 0 becomes a float32, because the body returns one:
+
+    >>> import numpy as np
+    >>> while_loop(lambda x: x < 3, lambda x: x + np.float32(0.5), 0)
+    Array(3., dtype=float32)
 
     The square root by Newton's method, with the number of steps, and its derivative in reverse mode:
 
@@ -295,7 +306,8 @@ def fori_loop(
             return val
 
     Inside `body_fun` the index is traced: it can index arrays but not Python lists, and it cannot be a shape. The loop
-    variable keeps its structure, shapes and dtypes.
+    variable keeps its structure, shapes and dtypes; Python numbers in `init_val` take the dtypes that `body_fun`
+    returns for them.
 
     With concrete bounds it is a `scan`, and differentiable in both modes. With traced bounds it is a `while_loop`, and
     differentiable in forward mode.

@@ -130,7 +130,7 @@ def scan(
 
     Args:
         f: The function of a step, `f(carry, x) -> (carry, y)`. The carry keeps its structure, shapes and dtypes.
-        init: The first carry, a pytree of arrays.
+        init: The first carry, a pytree of arrays. Python numbers take the dtypes that `f` returns for them.
         xs: A pytree of arrays with the same first axis; step `i` gets their slices at `i`. None, the default, means no
             slices: `length` is then needed.
         length: The number of steps. None, the default, takes it from `xs`.

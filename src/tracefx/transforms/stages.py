@@ -129,7 +129,12 @@ class CompiledCall(CallInfo, Generic[P, R]):
         return self.program.cost_analysis()
 
     def memory_analysis(self) -> Any:
-        """Returns the memory that XLA planned for one call, in bytes: arguments, outputs, temporaries, code."""
+        """Returns the memory that XLA planned for one call, in bytes.
+
+        Its attributes are `argument_bytes`, `output_bytes`, `alias_bytes` (results in the memory of donated arguments),
+        `temp_bytes` (intermediate results), `generated_code_bytes`, and `peak_bytes`: arguments, results and
+        intermediate results together. JAX's names (`temp_size_in_bytes`, ...) exist, too.
+        """
         return self.program.memory_analysis()
 
     @property

@@ -12,6 +12,7 @@ from attrs import frozen
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
+from tracefx.errors import CompilationError
 from tracefx.xla import runtime
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule
@@ -85,7 +86,7 @@ class CompileJob(ABC, Generic[C]):
         module = lowered or self.lower()
         program = self._compile(module, options)
         if not module.calls_host:
-            with suppress(runtime.CompilationError):  # XLA cannot serialize all executables
+            with suppress(CompilationError):  # XLA cannot serialize all executables
                 self.disk.store(cache, key, program.executable.serialize(module.calls_kernels))
         return program
 

@@ -21,7 +21,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.core.source_location import SOURCE, LazySourceLocation
 from tracefx.core.values import Value
-from tracefx.interpreters.stage import stage
+from tracefx.interpreters.stage import stage, stage_expansion
 from tracefx.lowering import (
     Attr,
     Builder,
@@ -33,6 +33,7 @@ from tracefx.lowering import (
     MlirText,
     Region,
     RegionBuilder,
+    SharedExpansion,
 )
 from tracefx.shardings.meshes import Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding
@@ -77,7 +78,7 @@ class Emitter(MultiPlatformEmitter):
             "_symbols",
             "_token",
         ),
-        *("calls_kernels", "devices", "host_functions", "host_results", "shared_bodies", "targets"),
+        *("calls_kernels", "devices", "host_functions", "host_results", "shares_blocks", "targets"),
     )
 
     def __init__(
@@ -90,8 +91,8 @@ class Emitter(MultiPlatformEmitter):
         self._first_device_mesh = self._all_devices_mesh = ""
         """Symbols of the meshes of the first device alone and of all devices; created when needed."""
         self._channels = 0
-        self.shared_bodies: frozenset[int] = frozenset()
-        """The identities of the functions that are compiled on their own. If there are any, other calls are inlined."""
+        self.shares_blocks = False
+        """Whether all functions of the module are compiled on their own. Calls that XLA may inline are then inlined."""
         self.targets: set[str] = set()
         """Targets of custom calls, except jaxlib's kernels."""
         self.calls_kernels = False
@@ -266,7 +267,7 @@ class Emitter(MultiPlatformEmitter):
         )
         outer = self._token, self._eqn, self._prefix, self._body, self._index, self._manual_axes, self._extra_parameters
         # XLA prefixes the name of the call when it inlines it, but not when it does so after fusion.
-        self._token, self._eqn, self._prefix = None, None, self._prefix if self.shared_bodies else ""
+        self._token, self._eqn, self._prefix = None, None, self._prefix if self.shares_blocks else ""
         takes_index = name == "main" and len(self._all) > 1
         self._body, self._index = block, EmittedValue(block.arguments[0], jaxpr.in_avals[0]) if takes_index else None
         self._manual_axes, self._extra_parameters = (
@@ -330,6 +331,10 @@ class Emitter(MultiPlatformEmitter):
 
     def expand(self, eqn: Eqn, operands: Sequence[IrValue]) -> Sequence[IrValue]:
         prim = eqn.prim
+        if isinstance(prim, SharedExpansion):
+            jaxpr, consts = stage_expansion(prim, tuple([x.aval for x in operands]))
+            operands = [*[self.constant(np.asarray(c)) for c in consts], *operands]
+            return self.call(prim.name, jaxpr, operands, inlined=False)
         if isinstance(prim, Expandable):
             return self.lower_fun(prim.expand, operands)
         raise missing_rule_error(
@@ -342,9 +347,8 @@ class Emitter(MultiPlatformEmitter):
             body, consts = stage(function, [x.aval for x in operands])
         finally:
             SOURCE.reset(token)
-        captured = [self.constant(np.asarray(c)) for c in consts]
         self._eqn = None  # the inlined equations have its scopes already
-        return self.inline(body.closed(), [*captured, *operands])
+        return self.inline(body.closed(), [*[self.constant(np.asarray(c)) for c in consts], *operands])
 
     @override
     def emit(
@@ -439,11 +443,9 @@ class Emitter(MultiPlatformEmitter):
         dims = DenseI64Array(tuple(range(len(sizes))))
         return self.emit("stablehlo.broadcast_in_dim", reshaped, [x.aval], {"broadcast_dimensions": dims})[0]
 
-    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
-        if (not operands and any_ordered(jaxpr.effects)) or (
-            self.shared_bodies and id(jaxpr) not in self.shared_bodies
-        ):
-            # In the first case the function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a
+    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True) -> list[IrValue]:
+        if (inlined and self.shares_blocks) or (not operands and any_ordered(jaxpr.effects)):
+            # In the second case the function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a
             # function with control dependencies on its constants, and aborts the process in its CSE.
             return self.inline(jaxpr, operands)
         key = id(jaxpr), self._platforms, tuple([(name, mesh) for name, (mesh, _) in self._manual_axes.items()])
@@ -453,10 +455,11 @@ class Emitter(MultiPlatformEmitter):
         _, symbol, extra = self._functions[key]
         operands = [*operands, *self._extra_operands(extra)]
         callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
+        if not (inlined or self.shares_blocks or self.devices) and self._platforms == ("cpu",):
+            callee["mhlo.frontend_attributes"] = runtime.dict_attr({"inlineable": runtime.string_attr("false")})
         if any_ordered(jaxpr.effects):
-            return self._emit_ordered(
-                "func.call", [self._last_token(), *unwrap_values(operands)], jaxpr.out_avals, callee
-            )[1]
+            values = [self._last_token(), *unwrap_values(operands)]
+            return self._emit_ordered("func.call", values, jaxpr.out_avals, callee)[1]
         return self.emit("func.call", operands, jaxpr.out_avals, callee)
 
     def composite(

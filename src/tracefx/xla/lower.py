@@ -136,7 +136,7 @@ def lower(plan: ExecutionPlan, name: str, repeats: RepeatsMode) -> EmittedModule
     platform = runtime.lowering_platform(runtime.devices()[0])
     emitter = Emitter(_new_module(name), platform)
     program = _share_repeats(plan.computed, platform) if repeats == "share" else _unshared(plan.computed, _INLINED)
-    emitter.shared_bodies = frozenset(map(id, program.bodies))
+    emitter.shares_blocks = bool(program.bodies)
     emitter.function("main", program.jaxpr, _donation_attributes(plan))
     return evolve(emitter.lowered(), repeats=program.report)
 

@@ -145,7 +145,10 @@ def _check_predicate(
     if not isinstance(msg, str):
         raise TypeError(f"{caller}: msg must be a string, got {msg!r} of type {type(msg).__name__}")
     if not is_arraylike(pred) or (aval := as_value(pred).aval).shape or not dtypes.is_bool(aval.dtype):
-        raise TypeError(f"{caller}: pred must be a boolean scalar, got {pred!r}; reduce an array by all() or any()")
+        raise TypeError(
+            f"{caller}: pred must be a boolean scalar, got {pred!r}; compare numbers, as in x > 0, and reduce an array "
+            "by all() or any()"
+        )
     _require_format_arguments(caller, msg, args, kwargs)
     leaves, tree = trees.flatten_with_known_types((args, dict(kwargs)), LEAF_TYPES)
     payload: list[Value] = []

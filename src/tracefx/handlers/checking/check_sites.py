@@ -23,18 +23,6 @@ PayloadTypes: TypeAlias = tuple[ShapedArray, ...]
 FLAT_INDEX_AVAL: Final = ShapedArray((), dtypes.int32)
 
 
-class CheckError(ValueError):
-    """A check failed: a `check` of the user or one that `checkify` added.
-
-    >>> from tracefx.handlers import check, checkify
-    >>> error, _ = checkify(lambda x: check(x > 0, "x must be positive, got {}", x))(-1.0)
-    >>> error.throw()
-    Traceback (most recent call last):
-        ...
-    tracefx.handlers.checking.check_sites.CheckError: x must be positive, got -1.0, ...
-    """
-
-
 @unique
 class ErrorKind(Enum):
     """The kinds of failure that `checkify` can detect.

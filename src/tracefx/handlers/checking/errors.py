@@ -15,9 +15,9 @@ from tracefx.core.handler import Tracer, bind
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.errors import CheckError, ConcretizationError
 from tracefx.handlers.checking.check_sites import (
     FLAT_INDEX_AVAL,
-    CheckError,
     CheckSite,
     ErrorKind,
     InBatch,
@@ -79,12 +79,21 @@ class Error:
         Raises:
             ConcretizationError: if the error is traced. Return it from the compiled function first.
         """
-        codes = to_numpy(as_value(self.code))
+        try:
+            codes = to_numpy(as_value(self.code))
+        except ConcretizationError as error:
+            advice = "Return the Error from the transformed function, and call get outside of it."
+            raise ConcretizationError(f"Error.get needs a concrete value, but {error.detail} {advice}") from error
         if not codes.shape:
             return self._message((), int(codes)) if codes else None
         failed = [tuple([int(i) for i in index]) for index in np.argwhere(codes)]
         return (
             "\n".join([f"at batch index {format_index(i)}: {self._message(i, int(codes[i]))}" for i in failed]) or None
+        )
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "an Error is neither true nor false: use `error.get() is not None`, or `error.throw()` to raise a failure"
         )
 
     def throw(self) -> None:
@@ -296,7 +305,7 @@ def check_error(error: Error) -> None:
     >>> error, y = root(-4.0)
     >>> check_error(error)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tracefx.handlers.checking.check_sites.CheckError: -4.0 has no real root, in ...
+    tracefx.errors.CheckError: -4.0 has no real root, in ...
     """
     if not isinstance(error, Error):
         raise TypeError(f"check_error takes the Error that a checkified function returns, got {error!r}")

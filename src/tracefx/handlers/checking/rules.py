@@ -8,11 +8,13 @@ from typing import Final, Never, TypeAlias, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.control.special.formula import ElementwiseFormula
+from tracefx.control.callback import CallbackPrimitive
+from tracefx.control.sow import Sow
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind
+from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
@@ -21,26 +23,31 @@ from tracefx.handlers.checking.check_sites import ErrorKind, NotANumber, OutOfBo
 from tracefx.handlers.checking.errors import Check, Error, bind_check, first_true
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops.collectives.collective import PSum
-from tracefx.ops.contractions.contraction import DotGeneral
-from tracefx.ops.contractions.convolution import ConvGeneralDilated
-from tracefx.ops.elementwise.arithmetic import Div, Mul, Rem, Sub
-from tracefx.ops.elementwise.atan2_nextafter import Atan2
+from tracefx.ops.annotations.identity import Identity
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.collectives.collective import AllReduce, PSum
+from tracefx.ops.elementwise.abs_sign import Abs, Sign
+from tracefx.ops.elementwise.arithmetic import BinaryExtremum, Div, Neg, Rem
+from tracefx.ops.elementwise.atan2_nextafter import NextAfter
+from tracefx.ops.elementwise.bit_representation import BitcastConvertType, ReducePrecision
 from tracefx.ops.elementwise.bitwise import bitwise_or
 from tracefx.ops.elementwise.comparison import eq, gt, lt, ne
-from tracefx.ops.elementwise.elementwise import Add
-from tracefx.ops.elementwise.powers import IntegerPow, Pow, Square
-from tracefx.ops.elementwise.special import Polygamma, Zeta
-from tracefx.ops.elementwise.transcendental import ReciprocalDerivative, Transcendental
-from tracefx.ops.fourier import Fft
+from tracefx.ops.elementwise.complex import LinearElementwise
+from tracefx.ops.elementwise.rounding import Ceil, Floor, Round
+from tracefx.ops.elementwise.selection import Clamp, StopGradient
+from tracefx.ops.indexing.along_axis import Unstack
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice, dynamic_index_in_dim
 from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterAdd, ScatterOperation
-from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
-from tracefx.ops.reductions.cumulative import CumLogSumExp, CumProd, CumSum
-from tracefx.ops.reductions.reduction import ReduceProd
-from tracefx.ops.reductions.window_reduction import ReduceWindowSum
-from tracefx.ops.shape.shape import stack
-from tracefx.ops.structural import ReduceSum, broadcast_in_dim, constant_like_aval, reshape
+from tracefx.ops.indexing.scatter import Scatter, ScatterExtremum, ScatterMax, ScatterMin, ScatterMul, ScatterSub
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.indexing.top_k import TopKOperation
+from tracefx.ops.operation import DataMovement
+from tracefx.ops.reductions.cumulative import CumulativeExtremum
+from tracefx.ops.reductions.reduction import ReduceExtremum
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd
+from tracefx.ops.reductions.window_reduction import WindowExtremum
+from tracefx.ops.shape.shape import Split, stack
+from tracefx.ops.structural import ConvertElementType, broadcast_in_dim, constant_like_aval, reshape
 
 ErrorKinds: TypeAlias = frozenset[ErrorKind]
 
@@ -108,6 +115,18 @@ class CheckedRule:
             for out in outs:
                 _check_result(handler, op, out)
         return outs
+
+
+def _bind_unchecked(handler: Checkify, op: DataMovement | Identity, *operands: Value) -> Sequence[Value]:
+    assert isinstance(op, Primitive)
+    return bind(op, *operands)
+
+
+def _check_any(handler: Checkify, op: Primitive, *operands: Value) -> Sequence[Value]:
+    """Binds a primitive that has no rule of its own and checks its results for NaN."""
+    if isinstance(op, HasSubjaxprs):
+        raise handler.rules.missing_rule_error(handler.title, op)
+    return CheckedRule((), True)(handler, op, *operands)
 
 
 def _check_result(handler: Checkify, op: Primitive, out: Value) -> None:
@@ -186,12 +205,16 @@ def _check_indices(
 
 # ------------------------------------------------------------------ tables
 
-_NAN_PRODUCERS: Final[tuple[type[Primitive], ...]] = (
-    *(Add, Sub, Mul, Div, Rem, Square, Pow, IntegerPow, Atan2, Polygamma, Zeta, ElementwiseFormula),
-    *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, PSum, ScatterAdd, ScatterSub, ScatterMul),
-    *(DotGeneral, ConvGeneralDilated, Fft, ReduceWindowSum),
+_PASSES_NAN: Final[tuple[type[Primitive], ...]] = (
+    *(Abs, Neg, Sign, Floor, Ceil, Round, NextAfter, LinearElementwise, StopGradient, ConvertElementType),
+    *(ReducePrecision, BitcastConvertType, BinaryExtremum, Clamp, ReduceExtremum, CumulativeExtremum, WindowExtremum),
+    *(ScatterExtremum, AllReduce, Sort, TopKOperation, Split, Unstack, SelectAndGatherAdd),
+    *(OptimizationBarrier, CallbackPrimitive, Sow),
 )
-"""Primitives that can give NaN for finite operands, besides the families in `check_rules`. Others only pass NaN on."""
+"""Families of primitives that move, select or order numbers, besides the capabilities `DataMovement` and `Identity`.
+
+They give NaN only for operands that have NaN, and are not checked. All other primitives are, including users' own.
+"""
 
 _OPERAND_CHECKS: Final[tuple[tuple[ErrorKind, type[Primitive], OperandCheck], ...]] = (
     *[(ErrorKind.DIVISION, cls, _check_divisor) for cls in (Div, Rem)],
@@ -212,10 +235,13 @@ def check_rules(kinds: ErrorKinds) -> Rules[Checkify, Value]:
         cls: tuple([check_operands for kind, c, check_operands in _OPERAND_CHECKS if c is cls and kind in kinds])
         for _, cls, _ in _OPERAND_CHECKS
     }
-    for cls in {*operand_checks, *_NAN_PRODUCERS}:
-        rule = CheckedRule(operand_checks.get(cls, ()), nan and cls in _NAN_PRODUCERS)
-        if rule != CheckedRule():
-            rules = rules.on(cls, rule)
+    for cls, checks in operand_checks.items():
+        checks_nan = nan and not issubclass(cls, (DataMovement, *_PASSES_NAN))
+        if checks or checks_nan:
+            rules = rules.on(cls, CheckedRule(checks, checks_nan))
     if nan:
-        rules = rules.family(Transcendental, CheckedRule((), True)).family(ReciprocalDerivative, CheckedRule((), True))
+        rules = rules.family(Primitive, _check_any).on(PSum, CheckedRule((), True))
+        rules = rules.capable(DataMovement, _bind_unchecked).capable(Identity, _bind_unchecked)
+        for family in _PASSES_NAN:
+            rules = rules.family(family, CheckedRule())
     return rules

@@ -34,6 +34,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
+from tracefx.errors import UnseededError
 from tracefx.extend import here
 from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized
 from tracefx.lowering import Builder, IrValue, Lowerable
@@ -48,17 +49,6 @@ from tracefx.transforms.vmap import vmap
 D = TypeVar("D", bound=Distribution | None)
 SITES: Final = "tracefx.sites"
 """The tag under which sites are sown."""
-
-
-class UnseededError(ValueError):
-    """A random value was needed where no handler provides random numbers or a value.
-
-    >>> from tracefx.handlers import Normal, sample
-    >>> sample("x", Normal(0.0, 1.0))
-    Traceback (most recent call last):
-        ...
-    tracefx.handlers.probabilistic.sample_sites.UnseededError: sample of 'x' at ...
-    """
 
 
 @final

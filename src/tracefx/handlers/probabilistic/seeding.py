@@ -11,7 +11,8 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind
 from tracefx.core.values import Value, get_aval
-from tracefx.handlers.probabilistic.sample_sites import Sample, UnseededError
+from tracefx.errors import UnseededError
+from tracefx.handlers.probabilistic.sample_sites import Sample
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule
 from tracefx.random.keys import check_key

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, overload
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
+from tracefx.errors import ShapeError
 from tracefx.numpy.operand_promotion import to_inexact
 from tracefx.numpy.ufuncs import absolute, multiply, sign
 from tracefx.ops.indexing import sorting
@@ -17,7 +18,6 @@ from tracefx.ops.linalg import svd as svd_operations
 from tracefx.ops.linalg.lu import permute_rows
 from tracefx.ops.linalg.matrices import adjoint, broadcast_rows, matrix_transpose
 from tracefx.ops.shape import array_creation, slicing
-from tracefx.ops.static_integers import ShapeError
 from tracefx.transforms.eager_calls import eager_cached
 
 

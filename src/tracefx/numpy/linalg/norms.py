@@ -24,7 +24,7 @@ from tracefx.transforms.eager_calls import eager_cached
 # ------------------------------------------------------------------ norms
 
 
-@eager_cached
+@eager_cached(fused="at the first call")
 def norm(
     x: ArrayLike,
     ord: int | float | str | None = None,
@@ -93,7 +93,7 @@ def _matrix_norm(x: Array, *, ord: int | float | str, axes: tuple[int, ...], kee
     raise ValueError(f'norm: ord of matrices must be "fro", "nuc", 1, -1, 2, -2, inf or -inf, got {ord!r}')
 
 
-@eager_cached
+@eager_cached(fused="at the first call")
 def vector_norm(
     x: ArrayLike,
     /,

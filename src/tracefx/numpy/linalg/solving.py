@@ -11,6 +11,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.literal import cached_literal
+from tracefx.errors import ShapeError
 from tracefx.numpy.linalg.decompositions import as_matrices, as_square_matrices, svd
 from tracefx.numpy.operand_promotion import (
     as_operand,
@@ -27,7 +28,7 @@ from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.ops.linalg.lu import lu, lu_solve
 from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrize
 from tracefx.ops.shape.shape import expand_dims, squeeze
-from tracefx.ops.static_integers import ShapeError, static_int, static_ints
+from tracefx.ops.static_integers import static_int, static_ints
 from tracefx.ops.structural import broadcast_to, convert, full_like_aval, reshape
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.eager_calls import eager_cached

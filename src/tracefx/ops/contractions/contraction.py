@@ -31,10 +31,16 @@ from tracefx.ops.contractions.dot_algorithms import (
     gpu_dot_dtypes,
     require_algorithm,
 )
-from tracefx.ops.operation import Operation, memoize_aval
+from tracefx.ops.operation import Operation, memoize_aval, run_compiled
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, transpose
 from tracefx.text.printer import HasJaxParams
+
+_MAX_NUMPY_PRODUCTS: Final = 2**20
+"""The largest number of products that NumPy computes. Its BLAS spreads larger contractions over threads that wait for
+each other actively: if other processes use a core, each takes ten to a hundred times as long as the compiled one."""
+_MIN_COUNTED_SIZE: Final = 2**13
+"""The number of elements of both operands up to which the products are not counted, which takes 1 µs."""
 
 
 @unique
@@ -131,8 +137,22 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
     # ------------------------------------------------------------------ evaluation
 
     @override
-    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        large = len(args) == 2 and self._is_large(args[0].aval, args[1].aval)
+        return run_compiled(self, args) if large else super().evaluate(args)
+
+    def _is_large(self, lhs: ShapedArray, rhs: ShapedArray) -> bool:
+        """Returns whether eager evaluation compiles the contraction."""
+        if lhs.size + rhs.size <= _MIN_COUNTED_SIZE:
+            return False
+        (_, rc), (_, rb) = self.dimension_numbers
+        return lhs.size * rhs.size > _MAX_NUMPY_PRODUCTS * _size(_sizes(rhs, (*rc, *rb)))
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
         lhs, rhs = avals
+        if self._is_large(lhs, rhs):
+            return None
         one = lhs.dtype is rhs.dtype is self.out_aval(lhs, rhs).dtype
         if not one or lhs.dtype not in NUMPY_NATIVE_DTYPES or isinstance(self.precision, AnyDotAlgorithm):
             return self.kernel
@@ -300,7 +320,7 @@ def _cast_through(x: NDArray, *steps: DType) -> NDArray:
     return x
 
 
-def _sizes(x: NDArray, axes: Sequence[int]) -> Shape:
+def _sizes(x: NDArray | ShapedArray, axes: Sequence[int]) -> Shape:
     """Returns the sizes of axes of `x`."""
     return tuple([x.shape[d] for d in axes])
 

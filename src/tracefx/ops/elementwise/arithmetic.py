@@ -319,6 +319,7 @@ class BinaryExtremum(Smooth):
     __slots__ = ()
     domain = ANY_NUMBERS
     arity = 2
+    compiles_large = True
     extremum: ClassVar[Extremum]
 
     @override

@@ -27,7 +27,7 @@ from tracefx.core.values import ConcreteArray, Value, as_value, number_aval, to_
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import convert_host
-from tracefx.ops.operation import ANY, Domain, Operation, arity_error
+from tracefx.ops.operation import ANY, MAX_KERNEL_SIZE, Domain, Operation, arity_error, run_compiled_if_repeated
 from tracefx.ops.structural import batch_first, broadcast_in_dim, broadcast_to, match_aval, reduce_sum
 
 SIGNED_NARROW: Final = frozenset({dtypes.int2, dtypes.int4})
@@ -54,6 +54,12 @@ class Elementwise(Operation):
     hlo: ClassVar[str]
     widens_narrow_ints: ClassVar[bool] = True
     """Whether integers below 8 bits are passed to the kernel as 8-bit ones, so that their results wrap around."""
+
+    compiles_large: ClassVar[bool] = False
+    """Whether a compiled program evaluates large arrays, from the second call on, as the kernel makes several passes.
+
+    It has no effect on a primitive with a `ufunc`.
+    """
 
     preserves_dtype: ClassVar[bool] = True
     """Whether the output has the operands' dtype, that is, whether `out_dtype` is not overridden."""
@@ -108,7 +114,11 @@ class Elementwise(Operation):
         if arity == 1:
             if aval.dtype not in self.domain.plain:
                 return self._evaluate_slow_path(args)
-            kernel = self.ufunc or self.kernel
+            kernel: Callable[..., NDArray] | None = self.ufunc
+            if kernel is None:
+                if self.compiles_large and (outs := self._evaluate_if_large(aval, args)) is not None:
+                    return outs
+                kernel = self.kernel
             host = x.host
             if host is None:
                 host = x.numpy()
@@ -127,7 +137,11 @@ class Elementwise(Operation):
                 aval = other
             if aval.dtype not in self.domain.plain:
                 return self._evaluate_slow_path(args)
-            kernel = self.ufunc or self.kernel
+            kernel = self.ufunc
+            if kernel is None:
+                if self.compiles_large and (outs := self._evaluate_if_large(aval, args)) is not None:
+                    return outs
+                kernel = self.kernel
             host, host2 = x.host, y.host
             if host is None:
                 host = x.numpy()
@@ -152,11 +166,16 @@ class Elementwise(Operation):
 
     def _evaluate_slow_path(self, args: Sequence[Value]) -> Sequence[Value]:
         aval = self.out_aval(*[a.aval for a in args])
+        if self.compiles_large and (outs := self._evaluate_if_large(aval, args)) is not None:
+            return outs
         hosts = [to_numpy(a) for a in args]
         if self.widens_narrow_ints:
             hosts = [h.astype(np.int8) if h.dtype in SIGNED_NARROW else h for h in hosts]
             hosts = [h.astype(np.uint8) if h.dtype in UNSIGNED_NARROW else h for h in hosts]
         return [ConcreteArray(aval, convert_host(np.asarray(call_kernel(self.kernel, *hosts)), aval.dtype))]
+
+    def _evaluate_if_large(self, out: ShapedArray, args: Sequence[Value]) -> Sequence[Value] | None:
+        return run_compiled_if_repeated(self, args) if out.size > MAX_KERNEL_SIZE else None
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:

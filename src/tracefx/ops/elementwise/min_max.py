@@ -26,7 +26,7 @@ def maximum(x: NDArray, y: NDArray) -> NDArray:
     if dtypes.is_complex(x.dtype):
         return np.where(_larger(x, y), x, y)
     out: NDArray = np.maximum(x, y)
-    if np.count_nonzero(out) != out.size and dtypes.is_float(out.dtype):
+    if dtypes.is_float(out.dtype) and np.count_nonzero(out) != out.size:
         return np.where((x == 0) & (y == 0), x + y, out)  # of two zeros, NumPy may return either
     return out
 
@@ -36,7 +36,7 @@ def minimum(x: NDArray, y: NDArray) -> NDArray:
     if dtypes.is_complex(x.dtype):
         return np.where(_larger(y, x), x, y)
     out: NDArray = np.minimum(x, y)
-    if np.count_nonzero(out) != out.size and dtypes.is_float(out.dtype):
+    if dtypes.is_float(out.dtype) and np.count_nonzero(out) != out.size:
         return np.where((x == 0) & (y == 0), -(-x + -y), out)
     return out
 

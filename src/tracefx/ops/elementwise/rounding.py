@@ -65,8 +65,10 @@ class Round(NonDifferentiable):
             out: NDArray = np.rint(x)
             return out
         whole: NDArray = np.trunc(x)
-        up: NDArray = np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
-        return whole + up
+        up = (np.abs(x - whole) >= 0.5).astype(x.dtype)
+        # Not by np.copysign, which returns NaN for zeros of dtypes without -0.0.
+        rounded: NDArray = whole + np.where(np.signbit(x), -up, up)
+        return rounded
 
     @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:

@@ -23,6 +23,7 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -30,7 +31,7 @@ from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gath
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.operation import Domain, HasNumpyKernel, refuse_keys
 from tracefx.ops.shape.array_creation import broadcasted_iota
-from tracefx.ops.static_integers import AxisError, canonicalize_axis, static_int
+from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, broadcast_in_dim, full_like_aval, move_axis, reshape
 
 _SORTABLE: Final = Domain("booleans or numbers", lambda d: not dtypes.is_key(d) and d != dtypes.float0)

@@ -23,11 +23,12 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.indexing.sorting import canonicalize_zero_nan, emit_total_order_compare, gather_along_axis, sort_keys
 from tracefx.ops.operation import arity_error
-from tracefx.ops.static_integers import AxisError, canonicalize_axis, static_int
+from tracefx.ops.static_integers import canonicalize_axis, static_int
 
 _MIN_PARTITION_LENGTH: Final = 2048
 """The length from which NumPy finds few elements faster by partitioning than by sorting."""

@@ -18,10 +18,10 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
+from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import Domain, arity_error, run_compiled
-from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import batch_first
 
 LAPACK_PREFIXES: Final[Mapping[DType, str]] = {

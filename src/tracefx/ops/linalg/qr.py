@@ -15,6 +15,7 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.arithmetic import sub
 from tracefx.ops.elementwise.complex import complex, imag
@@ -28,7 +29,6 @@ from tracefx.ops.linalg.triangular_solve import triangular_solve
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import pad, slice_axis
-from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import full_like_aval
 
 # ------------------------------------------------------------------ Householder reflections

@@ -22,7 +22,8 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value
-from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.errors import ShapeError
+from tracefx.lowering import Builder, IrValue, Lowerable, SharedExpansion
 from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
 from tracefx.ops.operation import arity_error, run_compiled
 from tracefx.ops.random.rng_bit_generator import rng_bit_generator
@@ -30,7 +31,6 @@ from tracefx.ops.random.threefry import threefry2x32
 from tracefx.ops.shape.array_creation import iota
 from tracefx.ops.shape.shape import concatenate, squeeze, stack
 from tracefx.ops.shape.slicing import slice
-from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, reshape
 from tracefx.text.printer import HasJaxParams
 
@@ -177,7 +177,7 @@ class RandomSeed(KeyOperation, Expandable, HasJaxParams):
 
 @final
 @frozen(eq=False)
-class RandomSplit(KeyOperation, Expandable):
+class RandomSplit(KeyOperation, SharedExpansion):
     """Makes an array of new keys, of shape `shape`, from each key."""
 
     name = "random_split"
@@ -205,7 +205,7 @@ class RandomSplit(KeyOperation, Expandable):
 
 
 @final
-class RandomFoldIn(KeyOperation, Expandable):
+class RandomFoldIn(KeyOperation, SharedExpansion):
     """Makes a new key from each key and the word at the same position."""
 
     __slots__ = ()
@@ -241,7 +241,7 @@ class RandomFoldIn(KeyOperation, Expandable):
 
 @final
 @frozen(eq=False)
-class RandomBits(KeyOperation, Expandable):
+class RandomBits(KeyOperation, SharedExpansion):
     """Draws an array of uniformly random unsigned integers, of shape `shape`, from each key."""
 
     name = "random_bits"

@@ -17,10 +17,10 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
+from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import arity_error, run_compiled
-from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import batch_first
 
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))

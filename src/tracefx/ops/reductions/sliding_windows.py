@@ -13,10 +13,11 @@ from attrs import frozen
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.literal import Scalar
+from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
 from tracefx.ops.padding_types import Pads, padtype_to_pads
 from tracefx.ops.shape.slicing import Pad
-from tracefx.ops.static_integers import ShapeError, static_ints
+from tracefx.ops.static_integers import static_ints
 
 Ints = tuple[int, ...]
 

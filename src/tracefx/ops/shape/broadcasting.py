@@ -13,10 +13,11 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import as_value, from_numpy
+from tracefx.errors import ShapeError
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import broadcast
-from tracefx.ops.static_integers import ShapeError, static_int
+from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import broadcast_to, reshape
 
 

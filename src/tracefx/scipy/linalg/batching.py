@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
+from tracefx.errors import ShapeError
 from tracefx.numpy.linalg.solving import promote_inexact_pair
 from tracefx.numpy.operand_promotion import broadcast_operand_shapes, to_inexact
 from tracefx.ops.shape.shape import expand_dims, squeeze
-from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import broadcast_to
 from tracefx.transforms.vmap import vmap
 

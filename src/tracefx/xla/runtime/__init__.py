@@ -31,11 +31,8 @@ from tracefx.xla.runtime.bindings import JAXLIB_VERSION as JAXLIB_VERSION
 from tracefx.xla.runtime.bindings import ArraySpec as ArraySpec
 from tracefx.xla.runtime.bindings import Buffer as Buffer
 from tracefx.xla.runtime.bindings import Client as Client
-from tracefx.xla.runtime.bindings import CompilationError as CompilationError
 from tracefx.xla.runtime.bindings import CompilerOption as CompilerOption
-from tracefx.xla.runtime.bindings import DeletedBufferError as DeletedBufferError
 from tracefx.xla.runtime.bindings import Device as Device
-from tracefx.xla.runtime.bindings import ExecutionError as ExecutionError
 from tracefx.xla.runtime.bindings import InvalidModuleError as InvalidModuleError
 from tracefx.xla.runtime.bindings import LoadError as LoadError
 from tracefx.xla.runtime.bindings import donation_error as donation_error

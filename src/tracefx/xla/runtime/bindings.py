@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import Shape
 from tracefx.core.bounded_cache import memoize
-from tracefx.errors import DeletedArrayError
+from tracefx.errors import DeletedArrayError, DonationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib, jaxlib_version
 from tracefx.xla.runtime.jaxlib_versions import SKIP_CHECKS
 
@@ -30,22 +30,6 @@ CompilerOption: TypeAlias = str | int | bool | float
 # These two modules have no stubs. Their attributes are untyped, so each name that is used gets its type here.
 _jax: Final[ModuleType] = import_jaxlib("jaxlib._jax")
 _hlo: Final[ModuleType] = import_jaxlib("jaxlib._hlo")
-
-
-class CompilationError(RuntimeError):
-    """Raised when XLA rejects a program; the message is XLA's."""
-
-
-class ExecutionError(RuntimeError):
-    """Raised when a compiled program fails or cannot be run; the message has its name and XLA's text."""
-
-
-class DeletedBufferError(ExecutionError, DeletedArrayError):
-    """Raised when a deleted or donated buffer is used."""
-
-
-class DonationError(ExecutionError, ValueError):
-    """Raised when a donated array is also another argument of the same call."""
 
 
 class InvalidModuleError(ValueError):
@@ -517,8 +501,8 @@ def native_devices(xs: tuple[object, ...]) -> tuple[Device, ...]:
     return tuple(map(native_device, xs))
 
 
-def deleted_error(buffer: Buffer) -> DeletedBufferError:
-    return DeletedBufferError(
+def deleted_error(buffer: Buffer) -> DeletedArrayError:
+    return DeletedArrayError(
         f"an array of type {buffer.aval!r} is used after it was deleted, or donated to a program by donate_argnums: "
         "use the output of that program, or pass a copy to it"
     )
@@ -528,7 +512,7 @@ def raise_execution_error(name: str, error: Exception, buffers: Sequence[Buffer]
     """Raises an error of ours for one of XLA, whose text names neither deleted nor twice donated arguments."""
     for i, buffer in enumerate(buffers):
         if buffer.is_deleted():
-            raise DeletedBufferError(
+            raise DeletedArrayError(
                 f"the compiled {name} was called with an array, {buffer.aval!r} at index {i}, that was deleted or "
                 "donated to a program: keep a copy before that"
             ) from None

@@ -16,6 +16,7 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import SupportsDLPack
 from tracefx.core.host_memory import ALIGNMENT, data_address
 from tracefx.core.key_data import to_key_data
+from tracefx.errors import ExecutionError
 from tracefx.xla.runtime.bindings import (
     BORROW,
     COPY_NOW,
@@ -26,7 +27,6 @@ from tracefx.xla.runtime.bindings import (
     ArraySpec,
     Buffer,
     Device,
-    ExecutionError,
     JaxRuntimeError,
     ResultSpec,
     buffer_to_dlpack,
@@ -88,7 +88,7 @@ def buffer_to_numpy(buffer: Buffer) -> AnyArray:
     of devices other than the host.
 
     Raises:
-        DeletedBufferError: if the buffer was deleted or donated.
+        DeletedArrayError: if the buffer was deleted or donated.
         ExecutionError: if the program that computes the buffer failed.
     """
     spec = buffer.aval

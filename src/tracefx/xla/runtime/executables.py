@@ -14,6 +14,7 @@ from attrs import frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.errors import CompilationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib
 from tracefx.xla.runtime.bindings import (
     COPY_NOW,
@@ -22,11 +23,9 @@ from tracefx.xla.runtime.bindings import (
     AnyArray,
     ArraySpec,
     Buffer,
-    CompilationError,
     CompileOptions,
     CompilerOption,
     Device,
-    ExecutionError,
     InvalidModuleError,
     JaxRuntimeError,
     LoadedExecutable,
@@ -59,37 +58,68 @@ _register_batch_partitionable: Final[Callable[[str], None]] = import_jaxlib(
 
 @frozen
 class MemoryAnalysis:
-    """The memory in bytes that one execution uses, as planned by XLA. The fields can also be read by JAX's names."""
+    """The device memory that one execution uses, as planned by XLA; for several devices, that of one of them.
+
+    JAX's names (`temp_size_in_bytes`, ...) can be used, too.
+
+    Attributes:
+        argument_bytes: the bytes of the arguments, including arrays that the function closes over.
+        output_bytes: the bytes of the results, including those that reuse donated arguments and the table of a tuple.
+        temp_bytes: the bytes of the block for intermediate results, which is allocated during the whole execution;
+            buffers that are not needed at the same time share memory in it.
+        alias_bytes: the bytes of results that reuse donated arguments, which both figures above include.
+        generated_code_bytes: the bytes of the machine code; 0 on CPUs, where XLA does not report it.
+
+    >>> import numpy as np
+    >>> import tracefx as fx
+    >>> import tracefx.numpy as fnp
+    >>> memory = fx.jit(fnp.sin).lower(np.ones(1000, np.float32)).compile().memory_analysis()
+    >>> memory.argument_bytes, memory.output_bytes, memory.peak_bytes
+    (4000, 4000, 8000)
+    """
 
     argument_bytes: int
     output_bytes: int
     temp_bytes: int
     alias_bytes: int
     generated_code_bytes: int
-    peak_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """The bytes that are allocated during the execution: arguments, results and intermediate results.
+
+        XLA's `peak_memory_in_bytes`, which JAX shows, omits most intermediate results on CPUs.
+        """
+        return self.argument_bytes + self.output_bytes - self.alias_bytes + self.temp_bytes
 
     @property
     def argument_size_in_bytes(self) -> int:
+        """JAX's name of `argument_bytes`."""
         return self.argument_bytes
 
     @property
     def output_size_in_bytes(self) -> int:
+        """JAX's name of `output_bytes`."""
         return self.output_bytes
 
     @property
     def temp_size_in_bytes(self) -> int:
+        """JAX's name of `temp_bytes`."""
         return self.temp_bytes
 
     @property
     def alias_size_in_bytes(self) -> int:
+        """JAX's name of `alias_bytes`."""
         return self.alias_bytes
 
     @property
     def generated_code_size_in_bytes(self) -> int:
+        """JAX's name of `generated_code_bytes`."""
         return self.generated_code_bytes
 
     @property
     def peak_memory_in_bytes(self) -> int:
+        """JAX's name of `peak_bytes`."""
         return self.peak_bytes
 
     @classmethod
@@ -102,7 +132,6 @@ class MemoryAnalysis:
             temp_bytes=stats.temp_size_in_bytes,
             alias_bytes=stats.alias_size_in_bytes,
             generated_code_bytes=stats.generated_code_size_in_bytes,
-            peak_bytes=stats.peak_memory_in_bytes,
         )
 
 
@@ -193,7 +222,7 @@ class Executable(CompiledExecutable):
         A donated argument is deleted, unless something else still views its memory.
 
         Raises:
-            DeletedBufferError: if an argument was deleted.
+            DeletedArrayError: if an argument was deleted.
             ExecutionError: for a wrong number or size of arguments, or if the program fails.
         """
         try:

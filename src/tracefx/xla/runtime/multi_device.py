@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.sharding import Tiling
+from tracefx.errors import ExecutionError
 from tracefx.xla.runtime.bindings import (
     BORROW,
     COPY_NOW,
@@ -23,7 +24,6 @@ from tracefx.xla.runtime.bindings import (
     CompileOptions,
     CompilerOption,
     Device,
-    ExecutionError,
     GSPMDSharding,
     HloSharding,
     JaxRuntimeError,

@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import sys
 
+from tracefx.errors import DistributedError
 from tracefx.xla.runtime.bindings import (
     CLIENT_STATE,
     JAXLIB_VERSION,
@@ -19,13 +20,7 @@ from tracefx.xla.runtime.bindings import (
     new_distributed_client,
     new_distributed_service,
 )
-from tracefx.xla.runtime.rendezvous import (
-    DistributedError,
-    ProcessInfo,
-    host_rendezvous,
-    join_rendezvous,
-    parse_address,
-)
+from tracefx.xla.runtime.rendezvous import ProcessInfo, host_rendezvous, join_rendezvous, parse_address
 
 
 def is_distributed() -> bool:

@@ -16,13 +16,11 @@ from typing import Final, final
 
 from attrs import asdict, frozen
 
+from tracefx.errors import DistributedError
+
 MAX_LINE_BYTES: Final = 4096
 CONNECTION_TIMEOUT: Final = 5.0
 """How many seconds to wait for data on a connection before it is closed."""
-
-
-class DistributedError(RuntimeError):
-    """Raised when processes of a group do not find each other, or do not all reach the same point."""
 
 
 @final
