@@ -42,6 +42,7 @@ test-processors: $(VENV)/.test
 
 laws: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential tests/control/test_programs.py tests/control/test_custom_laws.py --hypothesis-profile=long
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/ops tests/test_docs.py src --hypothesis-profile=optimized
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m demo.digits

@@ -30,7 +30,7 @@ def subjects() -> Iterator[Subject]:
             "import, CPU time",
             lambda: import_seconds("tracefx", environment),
             lambda: import_seconds("jax", environment),
-            0.5,
+            0.4,
             blocks=9,
             calls=1,
             clock=returned_seconds,

@@ -2,7 +2,8 @@
 
 Nearly every program in a test runs once, on little data, and compiling it takes a thousand times as long as running it.
 So XLA's optimizations are off in tests, which halves the time of the whole run. Tests of programs as users get them use
-the fixture `optimised`: the laws of operations, conversions, edge values. `make laws` optimizes all programs.
+the fixture `optimised` or `default_compile_options`: of every primitive at its samples, of memory and operation counts.
+`make laws` optimizes all programs, also those of `tests/ops` and of the examples in docstrings and pages.
 """
 
 from __future__ import annotations

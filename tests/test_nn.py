@@ -113,3 +113,9 @@ def test_squareplus_does_not_overflow() -> None:
     near = np.linspace(-5, 5, 11, dtype=np.float32)
     assert_near(nn.squareplus(near), jax.nn.squareplus(near))
     assert nn.squareplus(3).weak_type == jax.nn.squareplus(3).weak_type
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6"])
+def test_programs_show_the_names_of_public_functions(name: str) -> None:
+    program = str(fx.make_jaxpr(getattr(nn, name))(np.ones(2, np.float32)))
+    assert f"custom_jvp_call[\n      name='{name}'\n" in program

@@ -117,7 +117,8 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page(
                 "Functions",
-                "elementwise.transcendental elementwise.hyperbolic elementwise.special elementwise.accuracy"
+                "elementwise.transcendental elementwise.inverse_trigonometric elementwise.hyperbolic"
+                " elementwise.special elementwise.accuracy"
                 " random.rng_bit_generator special.bessel special.incomplete_beta special.incomplete_gamma ops.fourier",
             ),
             Page("Comparison", "elementwise.comparison elementwise.selection"),

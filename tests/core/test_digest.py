@@ -164,9 +164,7 @@ def test_callables_have_no_key() -> None:
     assert executable_key(program_with(Scale((1, len)))) is None
 
 
-@pytest.mark.parametrize(
-    "value", [object(), np.float32(1), int, np.ones(2), [1], (1.5).__add__], ids=lambda v: type(v).__name__
-)
+@pytest.mark.parametrize("value", [object(), np.float32(1), int, (1.5).__add__], ids=lambda v: type(v).__name__)
 def test_objects_compared_by_identity_have_no_key(value: object) -> None:
     assert executable_key(program_with(Scale(value))) is None
 

@@ -196,8 +196,6 @@ class WrongTracedBatch(Scale):
     [
         (WrongJvp(), testing.jvp_is_the_derivative),
         (WrongTranspose(), testing.transpose_is_adjoint),
-        (WrongCotangentShape(), testing.transpose_is_adjoint),
-        (WrongBatchAxis(), testing.vmap_is_a_loop),
         (ReversesBatchAxis(), testing.vmap_is_a_loop),
         (WeakBatch(), testing.vmap_is_a_loop),
         (WrongLowering(), testing.jit_changes_nothing),
@@ -219,6 +217,19 @@ def test_wrong_rule_breaks_its_law(prim: extend.Primitive, law: testing.Law) -> 
     testing.check_primitive(
         prim, [X], laws=testing.LAWS[: testing.LAWS.index(law)]
     )  # the laws before it do not detect the mistake
+
+
+@pytest.mark.parametrize(
+    ("prim", "law", "rule"),
+    [
+        (WrongCotangentShape(), testing.transpose_is_adjoint, "transpose"),
+        (WrongBatchAxis(), testing.vmap_is_a_loop, "batch"),
+    ],
+    ids=["cotangent shape", "batch axis"],
+)
+def test_results_of_wrong_types_are_errors_of_their_rules(prim: extend.Primitive, law: testing.Law, rule: str) -> None:
+    with pytest.raises(TypeError, match=rf"the rule {type(prim).__name__}\.{rule} .* returned .*, expected "):
+        law(prim, X)
 
 
 def test_law_error_shows_both_results() -> None:

@@ -86,12 +86,13 @@ def test_invalid_arguments_raise(call: Callable[[], object], says: str) -> None:
 
 
 def test_repeat_with_total_repeat_length() -> None:
-    x, y = both(i32([[1, 2, 3], [4, 5, 6]]))
-    for times, total in (((1, 2, 3), 4), ((1, 2, 0), 5), ((2, 2, 2), 8), ((0, 0, 0), 2), ((3, 3, 3), 0)):
-        expected = jnp.repeat(y, np.array(times), axis=1, total_repeat_length=total)
-        check(fnp.repeat(x, times, axis=1, total_repeat_length=total), expected)
-    check(fnp.repeat(x, 2, total_repeat_length=15), jnp.repeat(y, 2, total_repeat_length=15))
-    check(fnp.repeat(fnp.zeros(0), 3), jnp.repeat(jnp.zeros(0), 3))
+    x = i32([[1, 2, 3], [4, 5, 6]])
+    calls: list[tuple[Any, ...]] = [
+        (x, times, {"axis": 1, "total_repeat_length": total})
+        for times, total in (((1, 2, 3), 4), ((1, 2, 0), 5), ((2, 2, 2), 8), ((0, 0, 0), 2), ((3, 3, 3), 0))
+    ]
+    calls += [(x, 2, {"total_repeat_length": 15}), (f32([]), 3)]
+    assert_calls_agree(fnp.repeat, lambda x, times, **options: jnp.repeat(x, np.array(times), **options), calls)
 
 
 def test_linspace_with_retstep() -> None:

@@ -22,7 +22,6 @@ import itertools
 import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias, final
 
 import jax
@@ -35,7 +34,7 @@ from typing_extensions import override
 
 import tracefx as fx
 from tests.comparison import assert_same, to_jax
-from tests.compiling import compile_with_fallback, default_compile_options, with_either_compile_options
+from tests.compiling import compile_with_fallback, with_either_compile_options
 from tests.processors import WITHOUT_F16C
 from tests.versions import ulps_beside_jax
 from tracefx import lax
@@ -489,7 +488,6 @@ def property_tests(
     derivatives: Cases = (),
     *,
     compiled: Callable[[DType, list[Args]], list[Args]] = lambda dtype, samples: samples[:1],
-    options: Callable[[], AbstractContextManager[None]] = default_compile_options,
     not_differentiated_by_jax: Cases = (),
 ) -> tuple[Test, Test, Test]:
     """Returns the tests of values, batches and derivatives.
@@ -499,7 +497,6 @@ def property_tests(
         batches: those that are batched; None means those in `values`.
         derivatives: those whose derivatives are compared, if they have any.
         compiled: returns the samples of a dtype that are compiled.
-        options: the context in which they are compiled: with XLA's default options unless it is given.
         not_differentiated_by_jax: those whose derivatives are not compared with JAX.
     """
 
@@ -510,8 +507,8 @@ def property_tests(
         with_either_compile_options(lambda: agree_with_jax(record, samples))
         for args in samples:
             staged_matches_eager(record, args)
-        with options():
-            compiled_matches_eager(record, [args for dtype, each in drawn.items() for args in compiled(dtype, each)])
+        staged = [args for dtype, each in drawn.items() for args in compiled(dtype, each)]
+        with_either_compile_options(lambda: compiled_matches_eager(record, staged))
 
     @_each_record(values if batches is None else batches)
     def test_vmap(record: Record, dtypes_: Sequence[DType]) -> None:

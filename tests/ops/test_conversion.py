@@ -14,7 +14,7 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.comparison import assert_same
-from tests.compiling import default_compile_options, with_either_compile_options
+from tests.compiling import with_either_compile_options
 from tests.ops.harness import (
     Args,
     Record,
@@ -88,10 +88,13 @@ def check_conversions_from(source: DType) -> None:
 @pytest.mark.parametrize("source", AT_LEAST_16_BITS, ids=dtypes.short_name)
 def test_compiled_matches_eager(source: DType) -> None:
     x = from_numpy(values(source), source)
-    with default_compile_options():
+
+    def check() -> None:
         compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in AT_LEAST_16_BITS])(x)
-    for target, got in zip(AT_LEAST_16_BITS, compiled, strict=True):
-        assert_same(got, lax.convert_element_type(x, target), what=f"{source} to {target}")
+        for target, got in zip(AT_LEAST_16_BITS, compiled, strict=True):
+            assert_same(got, lax.convert_element_type(x, target), what=f"{source} to {target}")
+
+    with_either_compile_options(check)
 
 
 @ignore_complex_warning

@@ -157,8 +157,7 @@ def test_iota_along_an_axis() -> None:
 @pytest.mark.parametrize("dtype", [None, np.float32, np.int8, np.float64, np.bool_, ml_dtypes.bfloat16, np.complex64])
 @pytest.mark.parametrize("fill", [1, 2.7, -1.5, True, np.float64(0.5), np.int32(300), np.float32(np.nan)])
 def test_full(fill: float, dtype: type[np.generic] | None) -> None:
-    for shape in ((2, 3), (), (0,)):
-        assert_agree(lambda m, np: m.lax.full(shape, fill, dtype), None)  # noqa: B023
+    assert_agree(lambda m, np: [m.lax.full(shape, fill, dtype) for shape in ((2, 3), (), (0,))], None)
 
 
 def test_full_with_a_traced_fill_value_and_an_integer_shape() -> None:

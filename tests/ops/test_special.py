@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Final
 
 import jax
@@ -96,7 +95,6 @@ test_values, test_vmap, test_derivatives = property_tests(
     cases(RECORDS, lambda dtype: dtype in (dtypes.float32, dtypes.int4)),
     cases(RECORDS, lambda dtype: dtype in (dtypes.float64, dtypes.complex128)),
     compiled=lambda dtype, samples: samples,
-    options=nullcontext,  # eager calls are compiled too, one by one
 )
 
 

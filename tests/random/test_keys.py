@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -304,7 +305,8 @@ def test_shape_argument_may_be_an_integer(name: str, parameters: tuple[float, ..
     by_tuple, by_integer = (draw(random.key(0), *parameters, shape=shape) for shape in ((4,), 4))
     assert by_integer.shape == (4,)
     assert np.array_equal(by_tuple, by_integer)
-    assert getattr(jax.random, name)(jax.random.key(0), *parameters, shape=4).shape == (4,)
+    jax_draw = partial(getattr(jax.random, name), shape=4)
+    assert jax.eval_shape(jax_draw, jax.random.key(0), *parameters).shape == (4,)
 
 
 def test_integer_shape_of_choice_randint_and_initializers() -> None:

@@ -19,7 +19,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.values import Value, from_numpy
-from tracefx.extend import bind, bind1
+from tracefx.extend import Interpreter, bind, bind1
 from tracefx.ops.elementwise.arithmetic import Mul, Neg, Sub
 from tracefx.ops.elementwise.elementwise import Add
 from tracefx.ops.elementwise.powers import IntegerPow
@@ -274,10 +274,21 @@ def test_invalid_rules_and_results_are_refused() -> None:
         rewrite(jaxpr, [RewriteRule("number", lambda term: 1.0, (Sin,))])  # type: ignore[arg-type,return-value]  # is the point
     with pytest.raises(TypeError, match=r"rewrite takes rules, .* got <function"):
         rewrite(jaxpr, [lambda term: None])  # type: ignore[list-item]  # is the point
+    with pytest.raises(TypeError, match=r"takes classes of primitives, got <function .*write @rule\(\), with paren"):
+        rule(lambda term: term)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(TypeError, match="roots must be classes of operations, such as Neg, got 'sin'"):
         RewriteRule("x", lambda term: None, ("sin",))  # type: ignore[arg-type]  # is the point
     with pytest.raises(ValueError, match="limit must be positive, got 0"):
         rewrite(jaxpr, [], limit=0)
+
+
+def test_rewrite_rules_cannot_be_methods_of_interpreters() -> None:
+    with pytest.raises(TypeError, match=r"takes one argument, the term, but .*sine\(self, .*test_rewrite\.py:\d+\).*"):
+
+        class Handler(Interpreter):
+            @rule(Sin)  # type: ignore[arg-type]  # the wrong one of two functions with this name
+            def sine(self, op: Sin, x: Value) -> Value:
+                return bind1(op, x)
 
 
 def test_rules_may_introduce_scalars_but_not_arrays() -> None:

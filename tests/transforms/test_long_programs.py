@@ -28,7 +28,7 @@ from tracefx.passes.dce import dce
 from tracefx.programs import parse_jaxpr
 
 LENGTH: Final = 20_000
-VERY_LONG: Final = 100_000
+VERY_LONG: Final = 40_000
 X = np.float32(0.5)
 WRITTEN_IN_C: Final = {"hash", "compare", "dce, nothing to do"}
 """Passes whose total number of Python calls is checked to be linear in the program's length."""

@@ -28,6 +28,7 @@ from tracefx.extend import Lowerable, Primitive, ShapedArray, bind1
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.serialization.digest import executable_key
 from tracefx.transforms import jit as jit_module
+from tracefx.transforms.fast_path import MAX_RECENT
 from tracefx.transforms.tracing import TRACES
 from tracefx.xla import runtime
 from tracefx.xla.backend import SingleDeviceCompileJob
@@ -176,7 +177,7 @@ def test_trace_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(np.asarray(g(x)), np.ones(size))
     assert len(TRACES.of(f)) <= 8
     assert len(g._programs) <= 8
-    assert len(g._flat_programs) <= 8
+    assert len(g._recent) <= MAX_RECENT
 
 
 def test_derived_program_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

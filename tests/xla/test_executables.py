@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.errors import assert_errors
-from tests.subprocesses import refusing, run_python
+from tests.subprocesses import output_of, refusing, run_python
 from tests.xla.samples import address, compiled, doubling, same
 from tracefx.core.host_memory import aligned_empty
 from tracefx.errors import CompilationError, ExecutionError
@@ -334,3 +334,22 @@ def test_executable_loads_in_another_process(device: Device) -> None:
     """
     data = doubling(device).serialize().hex()
     assert run_without_jax(f"DATA = {data!r}\n" + textwrap.dedent(code)) == "2.0\n"
+
+
+def test_asynchronous_executions_leave_no_memory_behind() -> None:
+    """A loop that frees as much as it allocates never runs Python's garbage collector."""
+    program = """
+        import resource
+        import numpy as np
+        import tracefx as fx
+        increment = fx.jit(lambda x: x + 1)
+        def peak_after(x, steps):
+            for _ in range(steps):
+                x = increment(x)
+            x.block_until_ready()
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        x = increment(np.zeros(1000, np.float32))
+        start = peak_after(x, 5_000)
+        print(peak_after(x, 50_000) - start)
+    """
+    assert int(output_of(program)) < 1_000  # KiB; without `collect_garbage`, 5,000

@@ -42,6 +42,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
+from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
@@ -488,9 +489,9 @@ class While(ControlFlowPrimitive):
             carry_cts = [ct if isinstance(x, UndefinedPrimal) else None for x, ct in zip(carry_args, cts, strict=True)]
             return [None] * (len(args) - len(carry_cts)) + carry_cts
         raise ValueError(
-            "reverse-mode differentiation doesn't work through carries that steps of lax.while_loop change, nor "
-            "through lax.fori_loop with bounds that are traced: the number of steps is known only when the program "
-            "runs. Give while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or "
+            f"reverse-mode differentiation doesn't work through the loop{at_location(current_provenance())}: the "
+            "number of steps of lax.while_loop, and of lax.fori_loop with traced bounds, is known only when the "
+            "program runs. Give while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or "
             "differentiate forward with jvp or jacfwd"
         )
 

@@ -90,13 +90,28 @@ class ShapedArray:
         return -(-self.size * dtypes.itemsize_bits(self.dtype) // 8)
 
     def update(self, *, shape: Shape | None = None, dtype: DType | None = None) -> ShapedArray:
-        """Returns the aval with another shape, another dtype, or both. `None` keeps the field."""
+        """Returns the aval with another shape, another dtype, or both.
+
+        Args:
+            shape: The new shape; None, the default, keeps it.
+            dtype: The new dtype; None, the default, keeps it.
+
+        Returns:
+            An aval with the same `weak_type` and `vma`.
+        """
         return ShapedArray(
             self.shape if shape is None else shape, self.dtype if dtype is None else dtype, self.weak_type, self.vma
         )
 
     def with_vma(self, vma: MeshAxes) -> ShapedArray:
-        """Returns the aval with other varying mesh axes."""
+        """Returns the aval with other varying mesh axes.
+
+        Args:
+            vma: The names of the axes over which values vary.
+
+        Returns:
+            The aval.
+        """
         return self if vma == self.vma else _with_vma(self, vma)
 
     def strong(self) -> ShapedArray:
@@ -109,11 +124,26 @@ class ShapedArray:
         return self if dtype == self.dtype else ShapedArray(self.shape, dtype, False, self.vma)
 
     def with_axis(self, size: int, axis: int) -> ShapedArray:
-        """Returns the aval with one more axis, of size `size`, at position `axis`."""
+        """Returns the aval with one more axis.
+
+        Args:
+            size: The size of the new axis.
+            axis: Its position in the result.
+
+        Returns:
+            The aval: `f32[n, m]` becomes `f32[n, size, m]` with `axis=1`.
+        """
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
 
     def without_axis(self, axis: int) -> ShapedArray:
-        """Returns the aval without the axis at position `axis`."""
+        """Returns the aval without an axis.
+
+        Args:
+            axis: The position of the axis.
+
+        Returns:
+            The aval: `f32[n, m, k]` becomes `f32[n, k]` with `axis=1`.
+        """
         return self.update(shape=(*self.shape[:axis], *self.shape[axis + 1 :]))
 
     @override

@@ -18,17 +18,34 @@ from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.values import ArrayImporter, ConcreteArray, Value
 
 
-class Runnable(Protocol):
-    """A program that can be run."""
+class HostProgram(Protocol):
+    """A compiled program that runs on the first host device."""
 
     @property
     def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
-        """The fast path of `__call__` for buffers of all inputs; `None` if running takes more than that."""
+        """A function from the buffers of all inputs to the outputs; `None` if running takes more than the buffers."""
         ...
 
     @property
     def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray] | None:
         """The variant of `on_buffers` for a program with one output, which it returns; `None` where `on_buffers` is."""
+        ...
+
+    def put(self, i: int, x: Value | NDArray) -> Buffer:
+        """Returns a buffer for input `i`, which has none."""
+        ...
+
+    def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
+        """Runs the program on its inputs, whose buffers are given."""
+        ...
+
+
+class Runnable(Protocol):
+    """A program that can be run."""
+
+    @property
+    def on_host(self) -> HostProgram | None:
+        """The program as one that runs on the first host device; `None` if it may run elsewhere."""
         ...
 
     @property

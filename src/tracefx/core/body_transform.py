@@ -45,7 +45,14 @@ class ValueSpec:
     avals: tuple[ShapedArray, ...]
 
     def same_structure(self, other: ValueSpec) -> bool:
-        """Whether both specs have the same tree, whatever their avals."""
+        """Returns whether two specs have the same tree, whatever their avals.
+
+        Args:
+            other: Another spec.
+
+        Returns:
+            True if both are specs of plain values, or of custom values with equal trees.
+        """
         if self.tree is None or other.tree is None:
             return self.tree is other.tree
         return self.tree == other.tree

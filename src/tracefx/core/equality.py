@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 import attrs
+
+COMPARED_BY_VALUE: Final[frozenset[type]] = frozenset({int, bool, str, bytes, type(None)})
+"""Types whose values `==` compares strictly, if both are of the same type."""
 
 
 class StrictlyEqual:
@@ -26,6 +29,8 @@ def strict_key(value: object) -> Hashable:
     (False, False, True)
     """
     kind = type(value)
+    if kind in COMPARED_BY_VALUE:
+        return (kind, value)
     if kind is float:
         return (float, struct.pack("<d", value))
     if type(value) is complex:

@@ -152,7 +152,11 @@ class Handler(ABC):
         return x
 
     def chain(self) -> Iterator[Handler]:
-        """Iterates over the handlers from this one down to the root."""
+        """Iterates over the handlers from this one down to the root.
+
+        Yields:
+            This handler, its inner handler, and so on.
+        """
         handler: Handler | None = self
         while handler is not None:
             yield handler

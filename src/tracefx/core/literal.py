@@ -14,6 +14,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.bounded_cache import memoize
+from tracefx.core.device import Buffer
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.kernel_context import call_kernel
@@ -69,11 +70,14 @@ class Literal(StrictlyEqual):
     val: Scalar
     aval: ShapedArray
     host: dtypes.NDArray | None = field(default=None, init=False, eq=False, repr=False)
+    buffer: Buffer | None = field(default=None, init=False, eq=False, repr=False)
+    """The device buffer, if one has been made. It is never donated."""
 
     def __init__(self, val: Scalar, aval: ShapedArray) -> None:
         _set_val(self, val)
         _set_aval(self, aval)
         _set_host(self, None)
+        _set_buffer(self, None)
         if type(val) is int and not 0 <= val <= 1:  # every dtype can represent 0 and 1
             self.numpy()  # raises OverflowError here, where the user's number comes in
 
@@ -84,6 +88,14 @@ class Literal(StrictlyEqual):
             host = call_kernel(_as_array, self.val, self.aval.dtype)
             _set_host(self, host)
         return host
+
+    def attach_buffer(self, buffer: Buffer) -> None:
+        """Stores the device buffer that the first compiled use made.
+
+        Args:
+            buffer: The buffer, on the first host device.
+        """
+        _set_buffer(self, buffer)
 
     @override
     def __reduce__(self) -> tuple[type[Literal], tuple[Scalar, ShapedArray]]:
@@ -109,26 +121,31 @@ class Literal(StrictlyEqual):
         return f"{val}:{self.aval}"
 
 
-_set_val, _set_aval, _set_host = [slot_setter(Literal, name) for name in ("val", "aval", "host")]
+_set_val, _set_aval, _set_host, _set_buffer = [slot_setter(Literal, name) for name in ("val", "aval", "host", "buffer")]
 
 
-_CACHE_SIZE: Final = 4096
-
-
-def cache_literals(make: Callable[[Scalar, ShapedArray], Literal]) -> Callable[[Scalar, ShapedArray], Literal]:
+def cache_literals(
+    make: Callable[[Scalar, ShapedArray], Literal], limit: int = 4096
+) -> Callable[[Scalar, ShapedArray], Literal]:
     """Decorates a constructor of literals with a cache, so that equal Python numbers share one literal.
 
     Programs use few different numbers, each of them often; this constructs each literal and its NumPy array once.
+
+    Args:
+        make: The constructor.
+        limit: The maximal number of literals in the cache.
     """
-    cached = memoize(_CACHE_SIZE, typed=True)(make)
+    cached = memoize(limit, typed=True)(make)
 
     @functools.wraps(make)
     def literal(val: Scalar, aval: ShapedArray) -> Literal:
-        if isinstance(val, complex) or (not val and math.copysign(1.0, val) < 0):
-            return make(val, aval)  # as keys, 0.0 and -0.0 are equal
+        if isinstance(val, complex) or val != val or (not val and math.copysign(1.0, val) < 0):  # NaN
+            return make(val, aval)  # as keys, 0.0 and -0.0 are equal, and a NaN differs from itself
         return cached(val, aval)
 
     return literal
 
 
 cached_literal: Final = cache_literals(Literal)
+argument_literal: Final = cache_literals(Literal, limit=512)
+"""Makes the literals of numbers that are passed to compiled programs: each of these keeps its device buffer."""

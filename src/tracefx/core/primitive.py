@@ -14,8 +14,8 @@ A missing rule raises `MissingRuleError` when a handler first needs it.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from typing import ClassVar, Protocol, TypeAlias, final
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from attrs import frozen
@@ -25,75 +25,14 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict_key
-from tracefx.core.fast_init import slot_setter
+from tracefx.core.rule_arguments import MappedAxis as MappedAxis
+from tracefx.core.rule_arguments import Tangent as Tangent
+from tracefx.core.rule_arguments import UndefinedPrimal as UndefinedPrimal
+from tracefx.core.rule_arguments import Zero as Zero
+from tracefx.core.rule_checks import add_checks, show_avals_or_any, show_result, wrong_results_error
+from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import MissingRuleError, NotLinearError
-
-# ------------------------------------------------------------------ arguments of rules
-
-
-@final
-@frozen(init=False)
-class Zero:
-    """A symbolic zero: a tangent or cotangent known to be zero, for which no array is allocated.
-
-    Args:
-        aval: The aval of the tangent or cotangent.
-
-    >>> from tracefx.core.values import as_value
-    >>> Zero(as_value(2.0).aval)
-    Zero(aval=f32[]*)
-    """
-
-    aval: ShapedArray
-
-    def __init__(self, aval: ShapedArray) -> None:
-        _set_zero(self, aval)
-
-
-@final
-@frozen(init=False)
-class UndefinedPrimal:
-    """The operand of a transpose rule in which the primitive is linear: its aval is known, its value is not.
-
-    Args:
-        aval: The aval of the operand.
-
-    >>> from tracefx.core.values import as_value
-    >>> UndefinedPrimal(as_value(2.0).aval)
-    UndefinedPrimal(aval=f32[]*)
-    """
-
-    aval: ShapedArray
-
-    def __init__(self, aval: ShapedArray) -> None:
-        _set_linear(self, aval)
-
-
-_set_zero, _set_linear = slot_setter(Zero, "aval"), slot_setter(UndefinedPrimal, "aval")
-
-Tangent: TypeAlias = Value | Zero
-
-
-@final
-@frozen
-class MappedAxis:
-    """The axis that batching adds.
-
-    Args:
-        size: The axis size.
-        name: The axis name that collectives refer to; `None` for an unnamed axis.
-        spmd_name: The mesh axis or axes over which the batch is sharded; `None` for no sharding.
-
-    >>> MappedAxis(8, "batch")
-    MappedAxis(size=8, name='batch', spmd_name=None)
-    """
-
-    size: int
-    name: Hashable = None
-    spmd_name: str | tuple[str, ...] | None = None
-    """The mesh axes that sharding annotations inside the batched function get for this axis."""
-
 
 BatchDims: TypeAlias = Sequence[int | None]
 """The position of the batch axis of each value; `None` if it is not batched."""
@@ -160,6 +99,12 @@ class Primitive:
 
     name: ClassVar[str]
 
+    @override
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:  # those of tracefx have tests instead
+            add_checks(cls, has_types=cls.abstract_eval is not Primitive.abstract_eval)
+
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
         """Computes the results eagerly with NumPy.
 
@@ -207,14 +152,19 @@ class Primitive:
         Returns:
             The results.
         """
-        arrays = [to_numpy(a) for a in args]
-        if type(self).abstract_eval is Primitive.abstract_eval:
-            return [ConcreteArray(ShapedArray(o.shape, o.dtype), o) for o in map(np.asarray, self.impl(*arrays))]
-        avals = self.abstract_eval(*[a.aval for a in args])
-        return [
-            ConcreteArray(aval, _check_output(self, aval, np.asarray(out)))
-            for aval, out in zip(avals, self.impl(*arrays), strict=True)
-        ]
+        avals = self.expected_avals([a.aval for a in args])
+        results = self.impl(*[to_numpy(a) for a in args])
+        if isinstance(results, list | tuple):
+            outs = [np.asarray(out) for out in results]
+            if avals is None:
+                return [ConcreteArray(ShapedArray(out.shape, out.dtype), out) for out in outs]
+            if [(out.shape, out.dtype) for out in outs] == [(aval.shape, aval.dtype) for aval in avals]:
+                return [ConcreteArray(aval, out) for aval, out in zip(avals, outs, strict=True)]
+        raise wrong_results_error(self.impl, self.name, show_result(results), f"the list {show_avals_or_any(avals)}")
+
+    def expected_avals(self, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray] | None:
+        """Returns what `abstract_eval` returns, or None if the class does not define it."""
+        return None if type(self).abstract_eval is Primitive.abstract_eval else self.abstract_eval(*avals)
 
     @property
     def effects(self) -> Effects:
@@ -235,26 +185,19 @@ class Primitive:
         return hash(strict_key(self))
 
 
-def _check_output(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
-    """Returns `out`; raises TypeError unless it has the shape and dtype of `aval`."""
-    if out.shape != aval.shape or out.dtype != aval.dtype:
-        raise TypeError(
-            f"{type(prim).__name__}.impl returned {ShapedArray(out.shape, out.dtype)}, but abstract_eval gives {aval}"
-        )
-    return out
-
-
 def missing_rule_error(prim: object, rule: str, remedy: str) -> MissingRuleError:
     """Returns the error for a rule that a primitive lacks, whether or not it declares the capability."""
     name = prim.name if isinstance(prim, Primitive) else "?"
-    return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
+    source = current_provenance()
+    applied = "" if source is None else f" (applied{at_location(source)})"
+    return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}{applied}")
 
 
 def not_linear_error(prim: Primitive) -> NotLinearError:
     """Returns the error of a transpose rule for operands in which the primitive is not jointly linear."""
     return NotLinearError(
-        f"the transposed function is not linear in its inputs: {prim.name} is not linear in all of the "
-        "operands that depend on them here"
+        f"the transposed function is not linear in its inputs: {prim.name}{at_location(current_provenance())} is not "
+        "linear in all of the operands that depend on them"
     )
 
 

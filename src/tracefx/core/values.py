@@ -327,9 +327,9 @@ def as_value(x: object, what: str = "argument") -> Value:
         require_no_mask(x)
         x = x[()]
     if isinstance(x, np.generic):
-        dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype))
-        scalar: Scalar = (x if x.dtype == dtype else call_kernel(x.astype, dtype)).item()
-        return Literal(scalar, ShapedArray((), dtype))
+        aval = numpy_aval((), x.dtype, X64.value)
+        scalar: Scalar = (x if x.dtype == aval.dtype else call_kernel(x.astype, aval.dtype)).item()
+        return Literal(scalar, aval)
     if is_jax_array(x):
         return from_jax_array(x)
     unwrapped = unwrap_arraylike(x)

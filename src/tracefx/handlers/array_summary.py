@@ -43,6 +43,13 @@ class Summary:
     @classmethod
     def of(cls, array: NDArray) -> Summary:
         """Returns the summary of a NumPy array.
+
+        Args:
+            array: The array.
+
+        Returns:
+            The summary.
+
         >>> Summary.of(np.array([1.0, np.nan, 4.0, np.inf]))
         Summary(size=4, nans=1, infs=1, min=1.0, max=4.0, mean=2.5)
         """

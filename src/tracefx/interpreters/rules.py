@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Concatenate, Generic, TypeAlias, TypeVar, cast, final
@@ -12,7 +11,7 @@ from attrs import evolve, field, frozen
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.primitive import Primitive, missing_rule_error
-from tracefx.core.source_location import here
+from tracefx.core.rule_checks import wrong_results_error
 from tracefx.core.values import Value
 from tracefx.core.varying import infer_types
 from tracefx.errors import MissingRuleError
@@ -203,11 +202,8 @@ def _as_output_list(results: object, avals: Sequence[ShapedArray] | None) -> Seq
 def _wrong_output_error(
     rule: Callable[..., object], prim: Primitive, returned: str, avals: Sequence[ShapedArray] | None
 ) -> TypeError:
-    code = getattr(inspect.unwrap(rule), "__code__", None)
-    name = getattr(rule, "__qualname__", repr(rule))
-    where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
     wanted = "a list of its outputs" if avals is None else _show_outputs(avals)
-    return TypeError(f"the rule {name}{where} for {prim.name} at {here()} returned {returned}, expected {wanted}")
+    return wrong_results_error(rule, prim.name, returned, wanted)
 
 
 def _show_outputs(avals: Sequence[ShapedArray]) -> str:

@@ -98,6 +98,9 @@ from tracefx.ops.elementwise.hyperbolic import atanh as atanh
 from tracefx.ops.elementwise.hyperbolic import cosh as cosh
 from tracefx.ops.elementwise.hyperbolic import sinh as sinh
 from tracefx.ops.elementwise.hyperbolic import tanh as tanh
+from tracefx.ops.elementwise.inverse_trigonometric import acos as acos
+from tracefx.ops.elementwise.inverse_trigonometric import asin as asin
+from tracefx.ops.elementwise.inverse_trigonometric import atan as atan
 from tracefx.ops.elementwise.mulhi import mulhi as mulhi
 from tracefx.ops.elementwise.powers import integer_pow as integer_pow
 from tracefx.ops.elementwise.powers import pow as pow
@@ -117,9 +120,6 @@ from tracefx.ops.elementwise.special import erfc as erfc
 from tracefx.ops.elementwise.special import lgamma as lgamma
 from tracefx.ops.elementwise.special import polygamma as polygamma
 from tracefx.ops.elementwise.special import zeta as zeta
-from tracefx.ops.elementwise.transcendental import acos as acos
-from tracefx.ops.elementwise.transcendental import asin as asin
-from tracefx.ops.elementwise.transcendental import atan as atan
 from tracefx.ops.elementwise.transcendental import cbrt as cbrt
 from tracefx.ops.elementwise.transcendental import cos as cos
 from tracefx.ops.elementwise.transcendental import exp as exp
@@ -147,9 +147,9 @@ from tracefx.ops.indexing.dynamic_slicing import dynamic_update_slice_in_dim as 
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers as GatherDimensionNumbers
 from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers as ScatterDimensionNumbers
 from tracefx.ops.indexing.gather_scatter_add import gather as gather
-from tracefx.ops.indexing.gather_scatter_add import scatter_add as scatter_add
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode as GatherScatterMode
 from tracefx.ops.indexing.scatter import scatter as scatter
+from tracefx.ops.indexing.scatter import scatter_add as scatter_add
 from tracefx.ops.indexing.scatter import scatter_max as scatter_max
 from tracefx.ops.indexing.scatter import scatter_min as scatter_min
 from tracefx.ops.indexing.scatter import scatter_mul as scatter_mul

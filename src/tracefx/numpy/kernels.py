@@ -21,8 +21,8 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.promotion import promote
 from tracefx.numpy.operand_promotion import inexact_dtype
 from tracefx.numpy.shapes import axes
+from tracefx.ops.operation import specialize_reduce
 from tracefx.ops.reductions.reduction import ReduceExtremum, ReduceMax, ReduceMin
-from tracefx.ops.structural import specialize_reduce
 from tracefx.transforms.eager_calls import NumpyKernel
 from tracefx.transforms.kernel_replay import Kernel
 

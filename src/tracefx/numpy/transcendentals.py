@@ -31,6 +31,7 @@ from tracefx.ops.elementwise import (
     comparison,
     elementwise,
     hyperbolic,
+    inverse_trigonometric,
     powers,
     rounding,
     transcendental,
@@ -205,7 +206,7 @@ def arcsin(x: ArrayLike, /) -> Array:
     >>> arcsin(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.asin(to_inexact(x, "arcsin: x"))
+    return inverse_trigonometric.asin(to_inexact(x, "arcsin: x"))
 
 
 def arccos(x: ArrayLike, /) -> Array:
@@ -220,7 +221,7 @@ def arccos(x: ArrayLike, /) -> Array:
     >>> arccos(1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.acos(to_inexact(x, "arccos: x"))
+    return inverse_trigonometric.acos(to_inexact(x, "arccos: x"))
 
 
 def arctan(x: ArrayLike, /) -> Array:
@@ -235,7 +236,7 @@ def arctan(x: ArrayLike, /) -> Array:
     >>> arctan(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.atan(to_inexact(x, "arctan: x"))
+    return inverse_trigonometric.atan(to_inexact(x, "arctan: x"))
 
 
 def sinh(x: ArrayLike, /) -> Array:

@@ -52,6 +52,9 @@ from tracefx.ops.elementwise.hyperbolic import Atanh as Atanh
 from tracefx.ops.elementwise.hyperbolic import Cosh as Cosh
 from tracefx.ops.elementwise.hyperbolic import Sinh as Sinh
 from tracefx.ops.elementwise.hyperbolic import Tanh as Tanh
+from tracefx.ops.elementwise.inverse_trigonometric import Acos as Acos
+from tracefx.ops.elementwise.inverse_trigonometric import Asin as Asin
+from tracefx.ops.elementwise.inverse_trigonometric import Atan as Atan
 from tracefx.ops.elementwise.mulhi import MulHi as MulHi
 from tracefx.ops.elementwise.powers import IntegerPow as IntegerPow
 from tracefx.ops.elementwise.powers import Pow as Pow
@@ -69,9 +72,6 @@ from tracefx.ops.elementwise.special import ErfInv as ErfInv
 from tracefx.ops.elementwise.special import Lgamma as Lgamma
 from tracefx.ops.elementwise.special import Polygamma as Polygamma
 from tracefx.ops.elementwise.special import Zeta as Zeta
-from tracefx.ops.elementwise.transcendental import Acos as Acos
-from tracefx.ops.elementwise.transcendental import Asin as Asin
-from tracefx.ops.elementwise.transcendental import Atan as Atan
 from tracefx.ops.elementwise.transcendental import Cbrt as Cbrt
 from tracefx.ops.elementwise.transcendental import Cos as Cos
 from tracefx.ops.elementwise.transcendental import Exp as Exp

@@ -35,6 +35,15 @@ def cast(x: NDArray, dtype: DType) -> NDArray:
     return _wrap(x, dtype)
 
 
+def cast_to_integers(dtype: DType, least: int, x: NDArray) -> NDArray:
+    """Converts floats to a 32-bit or 64-bit integer dtype, falling back to `cast` if an element may be out of range.
+
+    `least` is the dtype's minimum. Processors return it, or the nearest end of the range, for inputs out of range.
+    """
+    out = x.astype(dtype)
+    return out if np.minimum.reduce(out, None) > least else cast(x, dtype)
+
+
 def convert_host(x: NDArray, dtype: DType) -> NDArray:
     """Calls `cast` outside a kernel, without NumPy's warnings about overflow to infinity."""
     return x if x.dtype == dtype else call_kernel(cast, x, dtype)

@@ -53,7 +53,23 @@ _SMALL: Final = 4096
 @final
 @frozen(eq=False)
 class Fft(LinearOperation):
-    """The transform along the last one to three axes. The last of `fft_lengths` counts the real numbers."""
+    """The discrete Fourier transform along the last one to three axes.
+
+    For `FFT`, `out[k] = sum(x[j] * exp(-2j * pi * j * k / n) for j in range(n))` along each of these axes. `IFFT` has
+    the opposite sign and is divided by `n`. `RFFT` takes real numbers and returns the first `n // 2 + 1` elements along
+    the last axis, and `IRFFT` is its inverse.
+
+    Args:
+        fft_type: The kind of transform.
+        fft_lengths: The size of each transformed axis; the last one is the number of real elements.
+
+    `x: c64[..., n] -> c64[..., n]`, for `RFFT` `f32[..., n] -> c64[..., n // 2 + 1]`, for `IRFFT` `c64[..., n // 2 + 1]
+    -> f32[..., n]`; 32-bit or 64-bit components. Bound by `lax.fft`.
+
+    >>> from tracefx import bind, lax, numpy, ops
+    >>> bind(ops.Fft(lax.FftType.RFFT, (2,)), numpy.array([1.0, 2.0]))
+    [Array([ 3.+0.j, -1.+0.j], dtype=complex64)]
+    """
 
     name = "fft"
     fft_type: FftType

@@ -153,7 +153,12 @@ class UnaryOperation(Operation):
 
 
 class DataMovement:
-    """Capability: a primitive that moves elements without computing with them, so they may be random keys."""
+    """Capability: a primitive that moves elements without computing with them, so they may be random keys.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Transpose((1, 0)), numpy.array([[1, 2], [3, 4]]))[0].tolist()
+    [[1, 3], [2, 4]]
+    """
 
     __slots__ = ()
 
@@ -352,3 +357,11 @@ def static_shape(name: str, shape: object, argument: str = "shape") -> tuple[int
         if sizes[-1] < 0:
             raise ShapeError(f"{name}: {argument} {shape!r} has a negative size")
     return tuple(sizes)
+
+
+def specialize_reduce(fold: Callable[..., NDArray], axes: tuple[int, ...], ndim: int) -> Callable[..., NDArray]:
+    """Returns a fast function that reduces arrays of rank `ndim` over `axes` with `fold`, the `reduce` of a ufunc."""
+    axis = axes[0] if len(axes) == 1 else None if len(axes) == ndim else axes
+    if axis == 0:  # the default of `ufunc.reduce`
+        return fold
+    return lambda x: fold(x, axis)

@@ -28,7 +28,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
-from tracefx.ops.casting import cast, convert_host
+from tracefx.ops.casting import cast, cast_to_integers, convert_host
 from tracefx.ops.operation import (
     DataMovement,
     Domain,
@@ -38,6 +38,7 @@ from tracefx.ops.operation import (
     memoize_aval,
     refuse_keys,
     require_axes,
+    specialize_reduce,
     static_shape,
 )
 from tracefx.ops.static_integers import static_ints
@@ -50,19 +51,23 @@ NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.i
 # ------------------------------------------------------------------ convert_element_type
 
 
-def _to_integers(dtype: DType, least: int, x: NDArray) -> NDArray:
-    """Converts floats to a 32-bit or 64-bit integer dtype, falling back to `cast` if an element may be out of range.
-
-    `least` is the dtype's minimum. Processors return it, or the nearest end of the range, for inputs out of range.
-    """
-    out = x.astype(dtype)
-    return out if np.minimum.reduce(out, None) > least else cast(x, dtype)
-
-
 @final
 @frozen(eq=False)
 class ConvertElementType(Operation, Differentiable, Transposable):
-    """Converts elements to another dtype, or changes only the weak type."""
+    """Converts elements to another dtype, or changes only the weak type.
+
+    Floats are truncated towards 0 and clamped to the range of an integer dtype; integers wrap around.
+
+    Args:
+        new_dtype: The dtype of the result.
+        weak_type: Whether the dtype of the result is weak; False by default.
+
+    `x: f32[...] -> i8[...]`, any dtypes but random keys. Bound by `lax.convert_element_type`.
+
+    >>> from tracefx import bind, dtypes, ops
+    >>> bind(ops.ConvertElementType(dtypes.result_type("int32")), 2.5)
+    [Array(2, dtype=int32)]
+    """
 
     name = "convert_element_type"
     new_dtype: DType
@@ -82,7 +87,7 @@ class ConvertElementType(Operation, Differentiable, Transposable):
         widens = dtypes.itemsize_bits(x.dtype) >= 8 and (dtype in NUMPY_NATIVE_DTYPES and not dtypes.is_integer(dtype))
         if dtype in (dtypes.int32, dtypes.int64) and x.dtype in (dtypes.float32, dtypes.float64):
             least = int(dtypes.iinfo(dtype).min)
-            return functools.partial(_to_integers, dtype, least) if x.size else self.kernel
+            return functools.partial(cast_to_integers, dtype, least) if x.size else self.kernel
         if (dtypes.is_bool(x.dtype) and dtypes.itemsize_bits(dtype) >= 8) or (
             widens and not dtypes.is_complex(x.dtype)
         ):
@@ -230,7 +235,13 @@ def convert_value(x: Value, dtype: DType, weak_type: bool) -> Value:
 @final
 @frozen(eq=False)
 class Reshape(LinearOperation, DataMovement):
-    """Gives an array another shape of the same size; elements keep their row-major order."""
+    """Gives an array another shape of the same size; elements keep their row-major order.
+
+    Args:
+        new_sizes: The shape of the result.
+
+    `x: f32[n, m] -> f32[*new_sizes]`, any dtype. Bound by `lax.reshape`.
+    """
 
     name = "reshape"
     new_sizes: Shape
@@ -294,7 +305,13 @@ _reshape: Final = memoize(4096)(Reshape)
 @final
 @frozen(eq=False)
 class Transpose(UnaryOperation, LinearOperation, DataMovement):
-    """Permutes the axes of an array."""
+    """Permutes the axes of an array: axis `i` of the result is axis `permutation[i]` of the operand.
+
+    Args:
+        permutation: A permutation of the axes.
+
+    `x: f32[n, m, k] -> f32[m, k, n]` with `permutation=(1, 2, 0)`; any dtype. Bound by `lax.transpose`.
+    """
 
     name = "transpose"
     permutation: tuple[int, ...]
@@ -385,7 +402,14 @@ def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
 @final
 @frozen(eq=False)
 class BroadcastInDim(LinearOperation, HasJaxParams, DataMovement):
-    """Broadcasts an array into a larger shape, mapping its axes to axes of the result."""
+    """Repeats an array along new axes and along axes of size 1.
+
+    Args:
+        shape: The shape of the result.
+        broadcast_dimensions: For each axis of the operand, the axis of the result that it becomes, in increasing order.
+
+    `x: f32[n, m] -> f32[n, k, m]` with `broadcast_dimensions=(0, 2)`; any dtype. Bound by `lax.broadcast_in_dim`.
+    """
 
     name = "broadcast_in_dim"
     shape: Shape
@@ -525,18 +549,20 @@ def instantiate(t: Tangent) -> Value:
 # ------------------------------------------------------------------ reduce_sum
 
 
-def specialize_reduce(fold: Callable[..., NDArray], axes: tuple[int, ...], ndim: int) -> Callable[..., NDArray]:
-    """Returns a fast function that reduces arrays of rank `ndim` over `axes` with `fold`, the `reduce` of a ufunc."""
-    axis = axes[0] if len(axes) == 1 else None if len(axes) == ndim else axes
-    if axis == 0:  # the default of `ufunc.reduce`
-        return fold
-    return lambda x: fold(x, axis)
-
-
 @final
 @frozen(eq=False)
 class ReduceSum(UnaryOperation, LinearOperation):
-    """Sums over axes. Its transpose is `BroadcastInDim`."""
+    """Sums over axes. Its transpose is `BroadcastInDim`.
+
+    Args:
+        axes: The axes to sum over; the result does not have them.
+
+    `x: f32[n, m, k] -> f32[m]` with `axes=(0, 2)`; numbers. Bound by `lax.reduce_sum`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.ReduceSum((1,)), numpy.array([[1, 2], [3, 4]]))
+    [Array([3, 7], dtype=int32)]
+    """
 
     name = "reduce_sum"
     axes: tuple[int, ...]

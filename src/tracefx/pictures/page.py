@@ -68,7 +68,11 @@ class Page:
         return file
 
     def open(self) -> Path:
-        """Shows the page in a browser, from a temporary file, and returns that file's path."""
+        """Shows the page in a browser, from a temporary file.
+
+        Returns:
+            The path of the file.
+        """
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", prefix="tracefx-", suffix=".html", delete=False
         ) as file:

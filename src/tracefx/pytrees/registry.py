@@ -53,11 +53,31 @@ class TreeDef(Protocol):
 
     # The type of a rebuilt tree is known only at run time.
     def unflatten(self, leaves: Iterable[object], /) -> Any:
-        """Builds the pytree with this structure and these leaves. Raises ValueError for a wrong number of leaves."""
+        """Returns the pytree with this structure and given leaves.
+
+        Args:
+            leaves: The leaves in order, any objects.
+
+        Returns:
+            The pytree.
+
+        Raises:
+            ValueError: The number of leaves is not that of the structure.
+        """
         ...
 
     def flatten_up_to(self, tree: PyTree, /) -> list[object]:
-        """Returns the subtrees of a pytree at the leaves of this structure, which is a prefix of it."""
+        """Returns the subtrees of a pytree at the leaves of this structure, which is a prefix of it.
+
+        Args:
+            tree: A pytree that has this structure down to its leaves.
+
+        Returns:
+            One subtree for each leaf of the structure.
+
+        Raises:
+            ValueError: The structure is not a prefix of the pytree.
+        """
         ...
 
     def children(self) -> list[Self]:
@@ -65,7 +85,14 @@ class TreeDef(Protocol):
         ...
 
     def compose(self, inner: Self, /) -> Self:
-        """Returns this structure with `inner` in place of each leaf."""
+        """Returns this structure with another one in place of each leaf.
+
+        Args:
+            inner: The structure that replaces each leaf.
+
+        Returns:
+            The composed structure.
+        """
         ...
 
     def node_data(self) -> tuple[type, object] | None:

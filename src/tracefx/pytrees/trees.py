@@ -56,7 +56,15 @@ class UnsortableKeysError(ValueError, TypeError):
 
     @classmethod
     def at(cls, tree: Mapping[Any, object], path: KeyPath = ()) -> Self:
-        """Returns the error for a dict at a path."""
+        """Returns the error for a dict at a path.
+
+        Args:
+            tree: The dict whose keys cannot be sorted.
+            path: The path of the dict in the pytree; empty, the default, for the pytree itself.
+
+        Returns:
+            The error, whose message lists the keys.
+        """
         place = f" at {keystr(path)}" if path else ""
         return cls(
             f"the keys of the {type(tree).__name__}{place} cannot be sorted: {list(tree)}. Leaves come in the order of"
@@ -150,6 +158,15 @@ def flatten_with_known_types(
     except ValueError as error:
         raise _explain_flatten_error(error, tree, is_leaf) from error.__cause__
     return flat, treedef
+
+
+def flatten_registered(tree: PyTree) -> tuple[list[object], TreeDef]:
+    """Flattens a tree without adopting types: instances of types that another library registered are leaves."""
+    native = NODE_REGISTRY.native or NODE_REGISTRY.load()
+    try:
+        return native.registry.flatten(tree, None)
+    except ValueError as error:
+        raise _explain_flatten_error(error, tree, None) from error.__cause__
 
 
 def _explain_flatten_error(error: ValueError, tree: PyTree, is_leaf: IsLeaf | None) -> ValueError:

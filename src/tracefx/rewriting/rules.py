@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
@@ -53,7 +54,14 @@ class RewriteRule:
     roots: tuple[type, ...] = field(default=(), validator=_check_roots)
 
     def matches(self, kind: type) -> bool:
-        """Whether the rule is tried on primitives of the class `kind`."""
+        """Returns whether the rule is tried on primitives of a class.
+
+        Args:
+            kind: A primitive class.
+
+        Returns:
+            True if `kind` is a subclass of one of `roots`, or if the rule has none.
+        """
         return not self.roots or issubclass(kind, self.roots)
 
     @override
@@ -70,6 +78,9 @@ def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], RewriteRule
     Returns:
         A decorator that maps a function to a `RewriteRule`.
 
+    Raises:
+        TypeError: If one of the roots is not a class, or the decorated function does not take one argument, the term.
+
     >>> import tracefx as fx
     >>> from tracefx.ops.elementwise.arithmetic import Mul
     >>> @rule(Mul)
@@ -79,8 +90,24 @@ def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], RewriteRule
     >>> square
     RewriteRule('square')
     """
+    for root in roots:
+        if not isinstance(root, type):
+            raise TypeError(
+                f"tracefx.rewriting.rule takes classes of primitives, got {root!r}: write @rule(), with parentheses, "
+                "for a rule that is tried on all primitives"
+            )
 
     def decorate(function: Callable[[Apply], Replacement]) -> RewriteRule:
+        signature = inspect.signature(function)
+        try:
+            signature.bind(None)
+        except TypeError:
+            code = inspect.unwrap(function).__code__
+            raise TypeError(
+                f"a rewrite rule takes one argument, the term, but {function.__qualname__}{signature} "
+                f"({code.co_filename}:{code.co_firstlineno}) does not: the methods of an Interpreter are decorated by "
+                "tracefx.extend.rule"
+            ) from None
         return RewriteRule(function.__name__, function, roots)
 
     return decorate

@@ -14,6 +14,7 @@ from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
+from tracefx.core.literal import Literal, argument_literal
 from tracefx.core.settings import X64
 from tracefx.core.values import ConcreteArray, Value, as_value, jax_hint, numpy_aval
 from tracefx.interpreters.batch import BatchTracer
@@ -85,22 +86,25 @@ def to_values(leaves: Sequence[object], tree: PyTree, what: str) -> list[Value]:
 def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[Value | NDArray], list[ShapedArray]]:
     """Converts the leaves of `tree` to inputs of a compiled program. Returns them with their types.
 
-    NumPy arrays that need no conversion are returned unchanged.
+    NumPy arrays that need no conversion are returned unchanged. Equal numbers share a literal, with its device buffer.
     """
     x64 = X64.value
     values: list[Value | NDArray] = []
     avals = []
     for i, leaf in enumerate(leaves):
+        value: Value
         if type(leaf) is ConcreteArray:
-            values.append(leaf)
-            avals.append(leaf.aval)
+            value = leaf
         elif type(leaf) is np.ndarray and (aval := numpy_aval(leaf.shape, dtype := leaf.dtype, x64)).dtype is dtype:
             values.append(leaf)
             avals.append(aval)
+            continue
         else:
             value = leaf_value(leaf, i, tree, what)
-            values.append(value)
-            avals.append(value.aval)
+            if type(value) is Literal:
+                value = argument_literal(value.val, value.aval)
+        values.append(value)
+        avals.append(value.aval)
     return values, avals
 
 

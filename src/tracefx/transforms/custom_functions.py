@@ -106,6 +106,8 @@ class CustomFunction(Generic[P, R]):
         functools.update_wrapper(self, fun)
         self.fun = fun
         self._name = fun_name(fun)
+        if str(getattr(fun, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]:
+            self._name = self._name.lstrip("_")  # in programs, a helper of tracefx has the name of the public function
         self._where = f"{self.title} of {self._name}"
         try:
             self._signature: inspect.Signature | None = inspect.signature(fun)

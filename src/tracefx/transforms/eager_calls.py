@@ -449,9 +449,10 @@ def _compiled_plan(traced: _TracedCall, name: str, numbers: Mapping[int, ShapedA
     """Returns the plan that runs the compiled program. `numbers` gives the types of Python numbers."""
     program = BACKEND.value.compiled(traced.jaxpr, name, (), False)
     consts, rebuild, default_device = traced.consts, traced.rebuild, DEFAULT_DEVICE
-    run_directly: Callable[[Sequence[Buffer]], Any] | None = None if consts else program.on_buffers
-    if run_directly is not None and rebuild is None:
-        run_directly = program.on_buffers_one
+    on_host = None if consts else program.on_host
+    run_directly: Callable[[Sequence[Buffer]], Any] | None = None
+    if on_host is not None:
+        run_directly = on_host.on_buffers_one if rebuild is None else on_host.on_buffers
 
     def plan(*operands: Any) -> Any:
         if numbers:

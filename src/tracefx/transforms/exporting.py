@@ -129,6 +129,9 @@ class Exported(Generic[P, R]):
             *args: The positional arguments, without static ones.
             **kwargs: The keyword arguments, without static ones.
 
+        Returns:
+            The result of the function.
+
         Raises:
             TypeError: If the arguments differ in structure, shape or dtype from those of the export. A Python number
                 takes the exported dtype if that is of its kind.

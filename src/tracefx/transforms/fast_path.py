@@ -1,57 +1,235 @@
-"""The fast path of `jit`: a compiled program for arguments that are all arrays of known types."""
+"""The fast path of `jit`: the compiled programs of recent calls, found by comparison with a new call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Self, cast, final
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, Generic, Self, cast, final
 
+import numpy as np
 from attrs import field, frozen
-from typing_extensions import TypeVar
+from typing_extensions import ParamSpec, TypeVar
 
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import Runnable
-from tracefx.core.device import Buffer
+from tracefx.core.backend import HostProgram, Runnable
+from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.dtypes import NDArray
-from tracefx.core.settings import SETTINGS, Setting
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.core.handler import CURRENT, ROOT
+from tracefx.core.literal import argument_literal
+from tracefx.core.settings import SETTINGS, X64, Setting
+from tracefx.core.sharding import Sharding
+from tracefx.core.traceback_filtering import filter_traceback
+from tracefx.core.values import ConcreteArray, Value, number_aval, numpy_aval
 from tracefx.pytrees import trees
-from tracefx.transforms.tracing import Trace
+from tracefx.pytrees.trees import TreeDef
+from tracefx.shardings.sharded_array import ShardedArray
+from tracefx.transforms.static_arguments import NO_STATIC_ARGUMENTS, StaticArgument, StaticArguments
+from tracefx.transforms.tracing import Trace, TraceKey
 
+P = ParamSpec("P")
 Out = TypeVar("Out", default=Any)
+
+MAX_RECENT: Final = 8
+"""How many recent programs a call is compared with. A comparison takes 0.2 µs, a lookup in the cache 5 µs."""
 
 
 @final
 @frozen(eq=False)
 class FastPathProgram(Generic[Out]):
-    """A compiled program for positional arguments that are all arrays of these types: they need no flattening."""
+    """A compiled program with the signature of the calls for which it was found."""
 
-    consts: tuple[Value, ...]
+    in_tree: TreeDef
+    """The structure of the traced arguments."""
+    names: tuple[str, ...] | None
+    """The names of the keyword arguments if each argument is a leaf, so that flattening is not necessary; else None."""
+    statics: tuple[StaticArgument, ...]
     avals: tuple[ShapedArray, ...]
-    """The types of the constants, then of the arguments."""
+    """The types of the leaves."""
+    take_numpy: tuple[bool, ...]
+    """Whether a NumPy array with the shape and dtype of a leaf has its type: 64-bit dtypes may become 32-bit ones."""
     settings: Mapping[Setting[Any], object]
     """The settings under which the program was found, the very object: comparing it is comparing a pointer."""
+    consts: tuple[Value, ...]
+    const_buffers: tuple[Buffer, ...]
     program: Runnable
-    output: Callable[[Iterable[object]], Out]
+    output: Callable[[list[ConcreteArray]], Out]
     """Makes the result of its leaves."""
-    on_buffers: Callable[[Sequence[Buffer]], Out] | None
-    """The program as a function from buffers to the result, if it can be called with buffers alone."""
+    on_host: HostProgram | None
+    """The program, if calls on the host can take the fast path."""
+    run: Callable[[list[Buffer]], Out] | None
+    """The program as a function from the buffers of constants and leaves to the result; None if it needs more."""
 
     @classmethod
-    def of(cls, avals: tuple[ShapedArray, ...], traced: Trace[Out], program: Runnable) -> Self:
-        """Returns the fast-path program of a trace under the current settings."""
-        consts, output = traced.consts, traced.out_tree.unflatten
-        avals = (*[c.aval for c in consts], *avals)
-        direct: Callable[[Sequence[Buffer]], Out] | None = None
-        if (on_buffers := program.on_buffers) is not None:
-            if traced.out_tree == trees.leaf():
-                direct = cast("Callable[[Sequence[Buffer]], Out]", program.on_buffers_one)  # the output is one array
+    def of(
+        cls,
+        in_tree: TreeDef,
+        avals: tuple[ShapedArray, ...],
+        statics: tuple[StaticArgument, ...],
+        traced: Trace[Out],
+        program: Runnable,
+    ) -> Self:
+        """Returns the program of a trace, for calls under the current settings."""
+        consts, has_one_output = traced.consts, traced.out_tree == trees.leaf()
+        output: Callable[[list[ConcreteArray]], Out] = itemgetter(0) if has_one_output else traced.out_tree.unflatten
+        is_on_host = DEFAULT_DEVICE.value is None and all(type(x) is not ShardedArray for x in consts)
+        on_host = program.on_host if is_on_host else None
+        const_buffers = () if on_host is None else tuple([on_host.put(i, x) for i, x in enumerate(consts)])
+        run: Callable[[list[Buffer]], Out] | None = None
+        if on_host is not None and (on_buffers := on_host.on_buffers) is not None:
+            if has_one_output:
+                run = cast("Callable[[list[Buffer]], Out]", on_host.on_buffers_one)
             else:
-                direct = _unflattening(output, on_buffers)
-        return cls(consts, avals, SETTINGS.get().values, program, output, direct)
+                run = _unflattening(output, on_buffers)
+        return cls(
+            in_tree,
+            _names_of_leaves(in_tree),
+            statics,
+            avals,
+            tuple([numpy_aval(aval.shape, aval.dtype, X64.value) is aval for aval in avals]),
+            SETTINGS.get().values,
+            consts,
+            const_buffers,
+            program,
+            output,
+            on_host,
+            run,
+        )
+
+    def buffer(self, i: int, x: object) -> Buffer | None:
+        """Returns the buffer of leaf `i` for a program on the host; None if the leaf has another type."""
+        if self.on_host is None:
+            return None
+        value: Value | NDArray
+        if type(x) is ConcreteArray:
+            value, aval = x, x.aval
+        elif type(x) is np.ndarray:
+            value, aval = x, self.avals[i]
+            if x.dtype is not aval.dtype or x.shape != aval.shape or not self.take_numpy[i]:
+                return None
+        elif type(x) is float or type(x) is int or type(x) is bool or type(x) is complex:
+            aval = number_aval(dtypes.scalar_dtype(type(x)))
+            value = argument_literal(x, aval)
+        elif isinstance(x, np.generic):
+            aval = self.avals[i]
+            if x.dtype is not aval.dtype or aval.shape or not self.take_numpy[i]:
+                return None
+            value = argument_literal(x.item(), aval)
+        else:
+            return None
+        return self.on_host.put(len(self.consts) + i, value) if aval is self.avals[i] else None
+
+    def call_with_buffers(self, leaves: Sequence[Any], buffers: Sequence[Buffer]) -> Out:
+        """Runs a program on the host that needs more than buffers: with donated arguments, or inputs as outputs."""
+        assert self.on_host is not None
+        return self.output(self.on_host.call_with_buffers([*self.consts, *leaves], buffers))
+
+    def arrays_elsewhere(self, leaves: Sequence[object]) -> list[ConcreteArray] | None:
+        """Returns the leaves for a program that may run elsewhere; None if they are not arrays of the right types."""
+        if self.on_host is not None:
+            return None
+        arrays = [
+            x
+            for x, aval in zip(leaves, self.avals)  # noqa: B905  # they have the same length
+            if (type(x) is ConcreteArray or type(x) is ShardedArray) and x.aval is aval
+        ]
+        return arrays if len(arrays) == len(self.avals) else None
+
+    def call_elsewhere(self, arrays: list[ConcreteArray]) -> Out:
+        """Runs the program on the devices of its arguments."""
+        inputs = [*self.consts, *arrays]
+        if DEFAULT_DEVICE.value is None and (uncommitted := self.program.uncommitted_run) is not None:
+            placements, run = uncommitted
+            buffers = [buffer for x in inputs if (buffer := _uncommitted_buffer(x, placements)) is not None]
+            if len(buffers) == len(inputs):
+                return self.output(run(buffers))
+        return self.output(self.program(inputs))
+
+
+def _names_of_leaves(in_tree: TreeDef) -> tuple[str, ...] | None:
+    """Returns the names of the keyword arguments if each argument of a call is a leaf; otherwise None."""
+    if in_tree.num_nodes != in_tree.num_leaves + 3:  # the call, the positional arguments and the keyword arguments
+        return None
+    _, kwargs = in_tree.children()
+    data = kwargs.node_data()
+    assert data is not None
+    return tuple(cast("list[str]", data[1]))
+
+
+def _uncommitted_buffer(x: Value, placements: Sharding) -> Buffer | None:
+    """Returns the buffer of an uncommitted array on a device that does not share memory with the host, or None."""
+    if type(x) is ShardedArray:
+        return x.buffer if x.placed is placements and not x.committed else None
+    copy = getattr(x, "device_copy", None)
+    return copy[1] if copy is not None and copy[0] is placements else None
+
+
+class RepeatedCall(Generic[P, Out]):
+    """The base class of compiled functions: calls that resemble a recent one take the fast path."""
+
+    _recent: tuple[FastPathProgram[Out], ...]
+    """The programs of recent calls, the latest first."""
+    _static: StaticArguments
+    _where: str
+    """The name of the arguments in messages."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Out:
+        # Every 10 ns count here: nothing is checked twice, and nothing that comparisons by identity decide.
+        try:
+            if CURRENT.get() is ROOT:
+                settings, static = SETTINGS.get().values, self._static
+                flattened: Sequence[object] = ()
+                in_tree: TreeDef | None = None
+                traced_args: tuple[Any, ...] = args
+                traced_kwargs: dict[str, Any] = kwargs
+                statics: tuple[StaticArgument, ...] = ()
+                if static is not NO_STATIC_ARGUMENTS:
+                    (traced_args, traced_kwargs), statics = static.split(self._where, args, kwargs)
+                for recent in self._recent:
+                    if recent.settings is not settings or recent.statics != statics:
+                        continue
+                    leaves: Sequence[object]
+                    avals, names = recent.avals, recent.names
+                    if names is not None:
+                        if len(traced_kwargs) != len(names) or len(traced_args) + len(names) != len(avals):
+                            continue
+                        leaves = (*traced_args, *map(traced_kwargs.get, names)) if names else traced_args
+                    else:
+                        if in_tree is None:
+                            flattened, in_tree = trees.flatten_registered((traced_args, traced_kwargs))
+                        if in_tree != recent.in_tree:
+                            continue
+                        leaves = flattened
+                    buffers, i = [*recent.const_buffers], 0
+                    for x in leaves:  # for one or two arguments, counting is faster than `zip` and `enumerate`
+                        if type(x) is not ConcreteArray or x.aval is not avals[i] or (buffer := x.buffer) is None:
+                            buffer = recent.buffer(i, x)
+                            if buffer is None:
+                                break
+                        buffers.append(buffer)
+                        i += 1  # noqa: SIM113
+                    else:
+                        run = recent.run
+                        return recent.call_with_buffers(leaves, buffers) if run is None else run(buffers)
+                    if (arrays := recent.arrays_elsewhere(leaves)) is not None:
+                        return recent.call_elsewhere(arrays)
+            return self._call(args, kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Out:
+        """The slow path: for arguments of any kind, under any handler."""
+        raise NotImplementedError
+
+    def _remember(self, key: TraceKey, traced: Trace[Out], program: Runnable) -> None:
+        """Makes a program, which was called under the root handler, the latest one."""
+        recent = FastPathProgram.of(key.in_tree, key.avals, key.statics, traced, program)
+        self._recent = (recent, *self._recent[: MAX_RECENT - 1])
 
 
 def _unflattening(
-    output: Callable[[Iterable[object]], Out], on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]]
+    output: Callable[[list[ConcreteArray]], Out], on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]]
 ) -> Callable[[Sequence[Buffer]], Out]:
     return lambda buffers: output(on_buffers(buffers))
 
@@ -64,13 +242,39 @@ class DonatingProgram:
     program: Runnable
     names: Mapping[int, str]
     """The names of the donated inputs."""
-    on_buffers: None = field(default=None, init=False)
-    on_buffers_one: None = field(default=None, init=False)
     uncommitted_run: None = field(default=None, init=False)
+
+    @property
+    def on_host(self) -> HostProgram | None:
+        host_program = self.program.on_host
+        return None if host_program is None else _DonatingHostProgram(host_program, self.names)
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         outs = self.program(args)
-        for i, name in self.names.items():
-            if isinstance(x := args[i], ConcreteArray) and hasattr(x, "donated_as"):
-                x.donated_as = name
+        _note_donations(self.names, args)
         return outs
+
+
+@final
+@frozen(eq=False)
+class _DonatingHostProgram:
+    """Like `DonatingProgram`, for a program on the host."""
+
+    program: HostProgram
+    names: Mapping[int, str]
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+
+    def put(self, i: int, x: Value | NDArray) -> Buffer:
+        return self.program.put(i, x)
+
+    def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
+        outs = self.program.call_with_buffers(args, buffers)
+        _note_donations(self.names, args)
+        return outs
+
+
+def _note_donations(names: Mapping[int, str], args: Sequence[Value | NDArray]) -> None:
+    for i, name in names.items():
+        if isinstance(x := args[i], ConcreteArray) and hasattr(x, "donated_as"):
+            x.donated_as = name

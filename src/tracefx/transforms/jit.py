@@ -6,26 +6,24 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Generic, Self, cast, final, overload
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.control.call import Call
 from tracefx.core.array import is_arraylike
-from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.bounded_cache import BoundedCache
-from tracefx.core.device import DEFAULT_DEVICE
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, REPEATS, SETTINGS, X64, RepeatsMode
+from tracefx.core.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
 from tracefx.core.sharding import RequestedShardings
-from tracefx.core.traceback_filtering import api_boundary, filter_traceback
-from tracefx.core.values import ConcreteArray, Value, jax_hint
+from tracefx.core.traceback_filtering import api_boundary
+from tracefx.core.values import Value, jax_hint
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
-from tracefx.shardings.meshes import MESH, Mesh
+from tracefx.shardings.meshes import MESH
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
@@ -37,7 +35,7 @@ from tracefx.transforms.arguments import (
     to_inputs,
     to_values,
 )
-from tracefx.transforms.fast_path import DonatingProgram, FastPathProgram
+from tracefx.transforms.fast_path import DonatingProgram, RepeatedCall
 from tracefx.transforms.shape_dtype_struct import flatten_avals
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
@@ -98,7 +96,7 @@ _STATIC_OR_TREE: Final = (
 
 
 @final
-class Jitted(Generic[P, R]):
+class Jitted(RepeatedCall[P, R]):
     """A function compiled with XLA: one program per structure, shapes and dtypes of the arguments.
 
     `jit` returns it. It has `trace`, `lower`, `eval_shape`, `explain_retrace` and `clear_cache` beside the call.
@@ -124,77 +122,19 @@ class Jitted(Generic[P, R]):
             )
         self._traces = TRACES.of(fun)
         self._programs = BoundedCache[TraceKey, tuple[Trace[R], Runnable]](MAX_TRACES)
-        self._flat_programs = BoundedCache[tuple[tuple[ShapedArray, ...], bool, Mesh], FastPathProgram[R]](MAX_TRACES)
         self._has_shardings = options.in_shardings is not None or options.out_shardings is not None
-        self._fast_path: FastPathProgram[R] | None = None
-        self._last_program: tuple[TraceKey, tuple[Trace[R], Runnable]] | None = None
+        self._recent = ()
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        # The fast path of a repeated call, where every 10 ns count.
-        try:
-            fast_path = self._fast_path
-            if (
-                fast_path is None
-                or kwargs
-                or CURRENT.get() is not ROOT
-                or SETTINGS.get().values is not fast_path.settings
-                or len(given := (*fast_path.consts, *args) if fast_path.consts else args) != len(fast_path.avals)
-            ):
-                return self._call(args, kwargs)
-            buffers, avals, position = [], fast_path.avals, 0
-            for x in given:  # for one or two arguments, counting is faster than `zip` and `enumerate`
-                if type(x) is not ConcreteArray or x.aval is not avals[position] or x.buffer is None:
-                    return (
-                        self._call(args, kwargs)
-                        if fast_path.program.uncommitted_run is None
-                        else self._call_uncommitted(fast_path, given, args)
-                    )
-                buffers.append(x.buffer)
-                position += 1  # noqa: SIM113
-            if (run := fast_path.on_buffers) is not None:
-                return run(buffers)
-            return fast_path.output(fast_path.program(given))  # type: ignore[arg-type]  # arrays
-        except Exception as error:
-            filter_traceback(error)
-            raise
-
-    def _call_uncommitted(self, fast_path: FastPathProgram[R], given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
-        """Calls a program on a device that does not share memory with the host.
-
-        There the arguments may also be uncommitted arrays of the default device, which have device buffers.
-        """
-        assert fast_path.program.uncommitted_run is not None
-        placements, run = fast_path.program.uncommitted_run
-        buffers = []
-        for x, aval in zip(given, fast_path.avals, strict=True):
-            if type(x) is ShardedArray:
-                if x.aval is not aval or x.placed is not placements or x.committed:
-                    return self._call(args, {})
-                buffers.append(x.buffer)
-            elif (
-                type(x) is ConcreteArray and x.aval is aval and (cached := getattr(x, "device_copy", None)) is not None
-            ):
-                if cached[0] is not placements:
-                    return self._call(args, {})
-                buffers.append(cached[1])
-            else:
-                return self._call(args, {})
-        return fast_path.output(run(buffers))
-
+    @override
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-        """The slow path of a call: for arguments of any kind, under any handler."""
         if DISABLE_JIT.value:
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
-            inputs: Sequence[Value | NDArray]
-            fast_path = None if kwargs else self._find_fast_path(args)
-            if fast_path is not None:
-                inputs, consts, program, output = args, fast_path.consts, fast_path.program, fast_path.output
-            else:
-                inputs, key = self._flatten_concrete(args, kwargs)
-                traced, program = self._program(key, args, kwargs)
-                consts, output = traced.consts, traced.out_tree.unflatten
-            return output(program([*consts, *inputs] if consts else inputs))
+            inputs, key = self._flatten_concrete(args, kwargs)
+            traced, program = self._programs.get(key) or self._compile(key, args, kwargs)
+            outs = program([*traced.consts, *inputs])
+            self._remember(key, traced, program)
+            return traced.output(outs)
         if self._options.compiler_options and isinstance(CURRENT.get(), Stage):
             raise ValueError(
                 f"jit of {self._name}: compiler_options apply to a whole program, so only the outermost jit may "
@@ -205,39 +145,14 @@ class Jitted(Generic[P, R]):
         requested = self._requested_shardings(key, traced) if self._has_shardings else None
         if requested is not None:
             values = constrain_shardings(values, requested.inputs[len(traced.consts) :])
-        outs: Sequence[Value]
+        results: Sequence[Value]
         if self._options.inline:
-            outs = eval_jaxpr(traced.jaxpr, (), [*traced.consts, *values])
+            results = eval_jaxpr(traced.jaxpr, (), [*traced.consts, *values])
         else:
-            outs = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
+            results = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
         if requested is not None:
-            outs = constrain_shardings(outs, requested.outputs)
-        return traced.output(to_arrays(outs))
-
-    def _find_fast_path(self, args: tuple[Any, ...]) -> FastPathProgram[R] | None:
-        """Returns the program, compiled if necessary, if all positional arguments are arrays; otherwise None."""
-        avals = tuple([x.aval for x in args if type(x) is ConcreteArray or type(x) is ShardedArray])
-        if len(avals) != len(args):
-            return None
-        entry = self._flat_programs.get((avals, X64.value, MESH.value))
-        if entry is None:
-            _, key = self._flatten_concrete(args, {})
-            traced, program = self._program(key, args, {})
-            fast_path = FastPathProgram.of(avals, traced, program)
-            entry = self._flat_programs.insert((avals, key.x64, key.mesh), fast_path)
-        if DEFAULT_DEVICE.value is None:  # the fast path runs programs on the devices of their operands
-            settings = SETTINGS.get().values
-            self._fast_path = entry if entry.settings is settings else evolve(entry, settings=settings)
-        return entry
-
-    def _program(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace[R], Runnable]:
-        """Returns the trace and the program for a call, compiled if necessary."""
-        recent = self._last_program
-        if recent is not None and recent[0] == key:  # with many leaves, comparing two keys is cheaper than hashing one
-            return recent[1]
-        entry = self._programs.get(key) or self._compile(key, args, kwargs)
-        self._last_program = key, entry
-        return entry
+            results = constrain_shardings(results, requested.outputs)
+        return traced.output(to_arrays(results))
 
     def _flatten_concrete(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -364,14 +279,14 @@ class Jitted(Generic[P, R]):
         key = self._abstract_signature(args, kwargs)
         traced = self._trace(key, args, kwargs)
 
-        def flatten(*call_args: P.args, **call_kwargs: P.kwargs) -> list[Value]:
+        def flatten(*call_args: P.args, **call_kwargs: P.kwargs) -> tuple[list[Value], TraceKey]:
             values, given = self._flatten(call_args, call_kwargs)
             if given != key:
                 difference = key.difference(given, self._leaf_names(key))
                 raise TypeError(
                     f"the compiled {self._name} was called with other arguments than it was compiled for: {difference}"
                 )
-            return values
+            return values, given
 
         return TracedCall(
             traced,
@@ -379,6 +294,8 @@ class Jitted(Generic[P, R]):
             self._donated(key, args, traced),
             self._options.keep_unused,
             self._requested_shardings_for_call(key, traced, args, kwargs),
+            self._static,
+            self._where,
             flatten,
             self._options.repeats,
         )
@@ -450,8 +367,7 @@ class Jitted(Generic[P, R]):
         """Discards all traces and compiled programs of this function."""
         self._traces.clear()
         self._programs.clear()
-        self._flat_programs.clear()
-        self._fast_path = self._last_program = None
+        self._recent = ()
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...

@@ -6,24 +6,26 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
-from attrs import frozen
+from attrs import define, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, CompiledProgram, LoweredProgram
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.dtypes import DType
-from tracefx.core.handler import Tracer
+from tracefx.core.handler import CURRENT, ROOT, Tracer
 from tracefx.core.jaxpr import NOTEBOOK_HTML, ClosedJaxpr
 from tracefx.core.layouts import format_of
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.settings import REPEATS, RepeatsMode, as_compilation_cache
 from tracefx.core.sharding import RequestedShardings, Sharding
-from tracefx.core.traceback_filtering import api_boundary, filter_traceback
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.core.traceback_filtering import api_boundary
+from tracefx.core.values import Value
 from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.transforms.fast_path import FastPathProgram, RepeatedCall
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
-from tracefx.transforms.tracing import Trace
+from tracefx.transforms.static_arguments import StaticArguments
+from tracefx.transforms.tracing import Trace, TraceKey
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -91,8 +93,8 @@ class CallInfo:
 
 
 @final
-@frozen(eq=False, repr=False)
-class CompiledCall(CallInfo, Generic[P, R]):
+@define(eq=False, repr=False)
+class CompiledCall(CallInfo, RepeatedCall[P, R]):
     """A function compiled for one structure, shapes and dtypes of its arguments; `LoweredCall.compile` returns it.
 
     Calling it runs the program. It raises TypeError for arguments of another structure or type, and for tracers.
@@ -103,22 +105,24 @@ class CompiledCall(CallInfo, Generic[P, R]):
     trace: Trace[R]
     in_tree: TreeDef
     donated: tuple[int, ...]
-    flatten: Callable[P, list[Value]]
+    _static: StaticArguments
+    _where: str
+    _flatten: Callable[P, tuple[list[Value], TraceKey]]
+    _recent: tuple[FastPathProgram[R], ...] = field(default=(), init=False)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            values = self.flatten(*args, **kwargs)
-            for x in values:
-                if isinstance(x, Tracer):
-                    raise TypeError(
-                        f"the compiled {self.trace.name} takes concrete values and cannot be transformed, but was "
-                        f"called with {x}: transform the jitted function instead"
-                    )
-            outs: list[ConcreteArray] = self.program([*self.trace.consts, *values])
-            return self.trace.output(outs)
-        except Exception as error:
-            filter_traceback(error)
-            raise
+    @override
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        values, key = self._flatten(*args, **kwargs)
+        for x in values:
+            if isinstance(x, Tracer):
+                raise TypeError(
+                    f"the compiled {self.trace.name} takes concrete values and cannot be transformed, but was "
+                    f"called with {x}: transform the jitted function instead"
+                )
+        outs = self.program([*self.trace.consts, *values])
+        if CURRENT.get() is ROOT:
+            self._remember(key, self.trace, self.program)
+        return self.trace.output(outs)
 
     def as_text(self) -> str:
         """Returns the HLO text of the program after optimization."""
@@ -194,7 +198,9 @@ class LoweredCall(CallInfo, Generic[P, R]):
     in_tree: TreeDef
     donated: tuple[int, ...]
     requested_shardings: RequestedShardings | None
-    flatten: Callable[P, list[Value]]
+    _static: StaticArguments
+    _where: str
+    _flatten: Callable[P, tuple[list[Value], TraceKey]]
 
     @property
     def out_info(self) -> PyTree:
@@ -256,7 +262,8 @@ class LoweredCall(CallInfo, Generic[P, R]):
         """
         folder = None if cache is None else as_compilation_cache(cache)
         program = self.program.compile(compiler_options or {}, folder)
-        return CompiledCall(program, self.trace.with_aliased_consts(), self.in_tree, self.donated, self.flatten)
+        trace = self.trace.with_aliased_consts()
+        return CompiledCall(program, trace, self.in_tree, self.donated, self._static, self._where, self._flatten)
 
 
 @final
@@ -273,7 +280,9 @@ class TracedCall(CallInfo, Generic[P, R]):
     donated: tuple[int, ...]
     keep_unused: bool
     requested_shardings: RequestedShardings | None
-    flatten: Callable[P, list[Value]]
+    _static: StaticArguments
+    _where: str
+    _flatten: Callable[P, tuple[list[Value], TraceKey]]
     repeats: RepeatsMode | None
 
     @property
@@ -318,7 +327,16 @@ class TracedCall(CallInfo, Generic[P, R]):
         else:
             platforms = require_platforms(lowering_platforms, "lower: lowering_platforms")
             program = backend.lower_for(jaxpr, name, platforms, self.keep_unused, self.requested_shardings)
-        return LoweredCall(program, self.trace, self.in_tree, self.donated, self.requested_shardings, self.flatten)
+        return LoweredCall(
+            program,
+            self.trace,
+            self.in_tree,
+            self.donated,
+            self.requested_shardings,
+            self._static,
+            self._where,
+            self._flatten,
+        )
 
 
 def _few(avals: Sequence[ShapedArray], count: int = 6) -> str:

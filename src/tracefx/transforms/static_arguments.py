@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeAlias, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeVar, final
 
-from attrs import field, frozen
+from attrs import frozen
+from typing_extensions import override
 
-from tracefx.core.equality import strict_key
+from tracefx.core.bounded_cache import memoize
+from tracefx.core.equality import COMPARED_BY_VALUE, strict_key
 from tracefx.transforms.arguments import fun_label
 
 R = TypeVar("R")
@@ -16,12 +18,36 @@ DynamicArguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @final
-@frozen
 class StaticArgument:
-    """A static argument of a call. Two are equal if type and content agree; floats are compared by their bits."""
+    """A static argument of a call. Two are equal if type and content agree; floats are compared by their bits.
 
-    key: int | str
-    value: Any = field(eq=strict_key)
+    The hash is that of the value when the object was constructed. An argument that was mutated since, so that its hash
+    changed, is not equal to what it was.
+
+    Raises:
+        TypeError: If the value is not hashable.
+    """
+
+    __slots__ = ("_hash", "_strict", "key", "value")
+
+    def __init__(self, key: int | str, value: Any) -> None:
+        self.key = key
+        self.value = value
+        self._strict = strict_key(value)
+        self._hash = hash((key, self._strict))
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is StaticArgument
+            and self._hash == other._hash
+            and self.key == other.key
+            and self._strict == other._strict
+        )
+
+    @override
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @final
@@ -36,7 +62,9 @@ class StaticArguments:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, fun: Callable[..., object], numbers: Sequence[int], names: Sequence[str], option: str) -> Self:
+    def of(
+        cls, fun: Callable[..., object], numbers: Sequence[int], names: Sequence[str], option: str
+    ) -> StaticArguments:
         """Returns the static arguments of `fun`, completed by its signature.
 
         `option` is "static" or "donate", for messages.
@@ -45,7 +73,7 @@ class StaticArguments:
             ValueError: For positions and names that the function does not have.
         """
         if not numbers and not names:
-            return cls((), ())
+            return NO_STATIC_ARGUMENTS
         try:
             parameters = list(inspect.signature(fun).parameters.values())
         except (TypeError, ValueError):
@@ -75,21 +103,26 @@ class StaticArguments:
         self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[DynamicArguments, tuple[StaticArgument, ...]]:
         """Splits the arguments of a call into the traced ones and the static ones."""
-        if not self.numbers and not self.names:
+        if self is NO_STATIC_ARGUMENTS:
             return (args, kwargs), ()
-        statics = [StaticArgument(i, args[i]) for i in self.numbers if i < len(args)]
-        statics += [StaticArgument(name, kwargs[name]) for name in self.names if name in kwargs]
-        for static in statics:
+        numbers, names = self.numbers, self.names
+        given: list[tuple[int | str, Any]] = [(i, args[i]) for i in numbers if i < len(args)]
+        if kwargs and names:
+            given += [(name, kwargs[name]) for name in names if name in kwargs]
+            kwargs = {k: v for k, v in kwargs.items() if k not in names}
+        statics = []
+        for key, value in given:
             try:
-                hash(static)
+                statics.append(
+                    _plain_static(key, value) if type(value) in COMPARED_BY_VALUE else StaticArgument(key, value)
+                )
             except TypeError as error:
                 raise ValueError(
-                    f"{where.removesuffix(': arguments')}: the static argument {static.key!r} must be hashable, since "
-                    f"it is part of the cache key, but {static.value!r} of type {type(static.value).__name__} is not; "
+                    f"{where.removesuffix(': arguments')}: the static argument {key!r} must be hashable, since "
+                    f"it is part of the cache key, but {value!r} of type {type(value).__name__} is not; "
                     "pass a tuple instead of a list, a Python number instead of an array"
                 ) from error
-        dynamic_args = tuple([args[i] for i in self.dynamic_positions(len(args))])
-        return (dynamic_args, {k: v for k, v in kwargs.items() if k not in self.names}), tuple(statics)
+        return (tuple([x for i, x in enumerate(args) if i not in numbers]), kwargs), tuple(statics)
 
     def dynamic_positions(self, count: int) -> list[int]:
         """Returns the positions of the traced arguments among `count` positional arguments."""
@@ -97,7 +130,7 @@ class StaticArguments:
 
     def bind_static(self, fun: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., R]:
         """Returns `fun` as a function of its traced arguments, with the static arguments of this call bound."""
-        if not self.numbers and not self.names:
+        if self is NO_STATIC_ARGUMENTS:
             return fun
         total = len(args)
         static = {i: args[i] for i in self.numbers if i < total}
@@ -109,3 +142,8 @@ class StaticArguments:
             return fun(*merged, **static_kwargs, **dynamic_kwargs)
 
         return of_traced
+
+
+NO_STATIC_ARGUMENTS: Final = StaticArguments((), ())
+_plain_static: Final = memoize(1024, typed=True)(StaticArgument)
+"""Constructs static arguments of plain values, which equal ones share, so that comparing them is fast."""

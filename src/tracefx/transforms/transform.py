@@ -342,7 +342,14 @@ class HandlerTransform(TransformOf[K]):
 
     @abstractmethod
     def over(self, handler: Handler, /) -> Handler:
-        """Returns the transformation's handler, with `handler` as its inner handler."""
+        """Returns the transformation's handler, with `handler` as its inner handler.
+
+        Args:
+            handler: The handler that interprets what this transformation passes on.
+
+        Returns:
+            The new handler.
+        """
 
     # The overloads are more precise than those of the base, which mypy does not accept as an override.
     @overload  # type: ignore[override]

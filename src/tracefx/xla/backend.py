@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from typing import Final, Self, TypeAlias, final
+from typing import Final, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -53,6 +53,8 @@ from tracefx.xla.spmd import (
     tiling_of_words,
 )
 
+Out = TypeVar("Out")
+
 
 @final
 @frozen(eq=False)
@@ -70,10 +72,11 @@ class SingleDeviceProgram(InspectableProgram):
     fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     """Runs the program where its arguments are, if that is not the device it is compiled for."""
     uncommitted_run: None = field(default=None, init=False)
-    takes_all: bool = field(init=False)
     direct: bool = field(init=False)
-    _donations: tuple[tuple[int, int, bool], ...] = field(init=False)
-    """For each donated parameter: its index, the index of the input, and whether a result aliases it."""
+    _parameters: Mapping[int, int] = field(init=False)
+    """The indices of the executable's parameters by the inputs that they are."""
+    _donations: tuple[tuple[int, bool], ...] = field(init=False)
+    """The donated inputs, and whether a result aliases each."""
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
 
     @classmethod
@@ -88,15 +91,13 @@ class SingleDeviceProgram(InspectableProgram):
         aliased = frozenset([plan.kept_inputs[i] for i in plan.aliases]) if donated else donated
         return cls(executable, plan.inputs, plan.kept_inputs, donated, aliased, results, plan.outputs, fallback)
 
-    @takes_all.default
-    def _are_inputs_parameters(self) -> bool:
-        """Whether the executable's parameters are exactly the program's inputs, and none is donated."""
-        return not self.donated and self.kept_inputs == tuple(range(self.inputs))
+    @_parameters.default
+    def _index_parameters(self) -> Mapping[int, int]:
+        return {index: i for i, index in enumerate(self.kept_inputs)}
 
     @_donations.default
-    def _find_donations(self) -> tuple[tuple[int, int, bool], ...]:
-        donations = [(i, index) for i, index in enumerate(self.kept_inputs) if index in self.donated]
-        return tuple([(i, index, index in self.aliased) for i, index in donations])
+    def _find_donations(self) -> tuple[tuple[int, bool], ...]:
+        return tuple([(index, index in self.aliased) for index in self.kept_inputs if index in self.donated])
 
     @direct.default
     def _are_results_outputs(self) -> bool:
@@ -105,17 +106,33 @@ class SingleDeviceProgram(InspectableProgram):
 
     @_run.default
     def _choose_run(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]]:
-        return _runner(self.executable, self.results)  # type: ignore[return-value]  # takes the runtime's buffers
+        results = self.results
+        if len(results) == 1:  # a special case, because the overhead matters for small programs
+            (aval,) = results
+            return self._of_inputs(lambda buffers: [ConcreteArray(aval, None, buffers[0])])
+        return self._of_inputs(lambda buffers: list(map(ConcreteArray, results, repeat(None), buffers)))
+
+    def _of_inputs(self, wrap: Callable[[Sequence[Buffer]], Out]) -> Callable[[Sequence[Buffer]], Out]:
+        """Returns a function from the buffers of all inputs to the wrapped results."""
+        execute, kept = self.executable.execute_function(wrap), self.kept_inputs
+        if kept == tuple(range(self.inputs)):
+            return execute  # type: ignore[return-value]  # takes the runtime's buffers
+        return lambda buffers: execute(runtime.native_buffers([buffers[i] for i in kept]))
+
+    @property
+    def on_host(self) -> SingleDeviceProgram:
+        return self
 
     @property
     def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
-        return self._run if self.takes_all and self.direct else None
+        return self._run if self.direct and not self.donated else None
 
     @property
-    def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray]:
-        execute = self.executable.execute_function()
+    def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray] | None:
+        if self.on_buffers is None:
+            return None
         (aval,) = self.results
-        return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
+        return self._of_inputs(lambda buffers: ConcreteArray(aval, None, buffers[0]))
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         default = DEFAULT_DEVICE.value
@@ -123,46 +140,53 @@ class SingleDeviceProgram(InspectableProgram):
 
     def call_on_host(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         """Like `__call__`, but ignores the default device."""
-        inputs = args if self.takes_all else self._select_inputs(args)
-        buffers: list[Buffer] = []
-        for x in inputs:
-            if type(x) is ConcreteArray and x.buffer is not None:
-                buffers.append(x.buffer)
-            elif any(type(x) is ShardedArray for x in args):
-                return self.fallback(args)
-            else:
-                buffers = self._buffers(inputs)
-                break
-        arrays = self._run(buffers)
-        if self.donated:
-            self._delete_donated(args, buffers)
-        return arrays if self.direct else distinct([self._output(o, args, arrays) for o in self.outputs])
+        if any(type(x) is ShardedArray for x in args):
+            return self.fallback(args)
+        buffers = [
+            buffer if type(x) is ConcreteArray and (buffer := x.buffer) is not None else self.put(i, x)
+            for i, x in enumerate(args)
+        ]
+        return self.call_with_buffers(args, buffers)
 
-    def _select_inputs(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
-        """Returns the arguments that are parameters of the executable."""
-        for index in self.donated:
+    def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
+        """Runs the program on inputs whose buffers are given, and deletes donated arrays."""
+        for index, _ in self._donations:
             x = args[index]
             if isinstance(x, ConcreteArray):
                 x.prepare_donation()
-        return [args[index] for index in self.kept_inputs]
-
-    def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
-        """Deletes the donated arrays whose memory the execution took, whoever created them."""
-        for i, index, aliased in self._donations:
+                if x.buffer is None:  # another array shares the memory, so a copy is donated
+                    buffers = [*buffers[:index], self.put(index, x), *buffers[index + 1 :]]
+        arrays = self._run(buffers)
+        for index, aliased in self._donations:  # deletes the arrays whose memory the execution took
             x = args[index]
-            if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[i]))):
+            if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[index]))):
                 x.delete_donated(self.executable.name)
+        return arrays if self.direct else distinct([self._output(o, args, arrays) for o in self.outputs])
 
-    def _buffers(self, args: Sequence[Value | NDArray]) -> list[Buffer]:
-        inputs: list[object] = [
-            x
-            if type(x) is np.ndarray
-            else x.buffer
-            if type(x) is ConcreteArray and x.buffer is not None
-            else self._put(i, x)
-            for i, x in enumerate(args)
-        ]
-        return [*self.executable.put(runtime.native_buffers(inputs))]
+    def put(self, i: int, x: Value | NDArray) -> Buffer:
+        """Returns a buffer for input `i`. An array or a literal caches the buffer that its first use creates.
+
+        For an input that is not used, this is an object that takes the place of a buffer.
+        """
+        parameter = self._parameters.get(i)
+        if parameter is None:
+            return _UNUSED
+        if isinstance(x, np.ndarray):
+            return self.executable.put(parameter, x)
+        if isinstance(x, Tracer):
+            raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
+        is_donated = i in self.donated
+        if isinstance(x, Literal):
+            if is_donated:
+                return self.executable.put(parameter, x.numpy())
+            if x.buffer is None:
+                x.attach_buffer(self.executable.put(parameter, x.numpy()))
+            return x.buffer
+        assert isinstance(x, ConcreteArray)
+        if x.buffer is None:
+            # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
+            x.attach_buffer(runtime.buffer_from_numpy(x.numpy(), self.executable.device, copy=is_donated))
+        return x.buffer
 
     def _output(
         self, output: Output, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
@@ -190,30 +214,9 @@ class SingleDeviceProgram(InspectableProgram):
     def collectives(self) -> tuple[CompiledCollective, ...]:
         return ()  # there is no other device
 
-    def _put(self, i: int, x: Value | NDArray) -> runtime.Buffer | NDArray:
-        """Creates a buffer for parameter `i`. An array caches the buffer that its first use creates."""
-        if isinstance(x, ConcreteArray):
-            # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
-            buffer = runtime.buffer_from_numpy(
-                x.numpy(), self.executable.device, copy=self.kept_inputs[i] in self.donated
-            )
-            x.attach_buffer(buffer)
-            return buffer
-        if isinstance(x, Literal):
-            return runtime.buffer_from_numpy(x.numpy(), self.executable.device)
-        assert isinstance(x, Tracer)
-        raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
 
-
-def _runner(
-    executable: runtime.Executable, results: Sequence[ShapedArray]
-) -> Callable[[Sequence[runtime.Buffer]], list[ConcreteArray]]:
-    """Returns a function from argument buffers to result arrays."""
-    execute = executable.execute_function()
-    if len(results) != 1:
-        return lambda buffers: list(map(ConcreteArray, results, repeat(None), execute(buffers)))
-    (aval,) = results  # a special case, because the overhead matters for small programs
-    return lambda buffers: [ConcreteArray(aval, None, execute(buffers)[0])]
+_UNUSED: Final[Buffer] = object()
+"""Takes the place of the buffer of an input that is not used."""
 
 
 def _operation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:

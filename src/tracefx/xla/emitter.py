@@ -75,7 +75,6 @@ class Emitter(MultiPlatformEmitter):
             "_functions",
             "_locations",
             "_meshes",
-            "_symbols",
             "_token",
         ),
         *("calls_kernels", "devices", "host_functions", "host_results", "shares_blocks", "targets"),
@@ -102,7 +101,6 @@ class Emitter(MultiPlatformEmitter):
         self.host_results: list[tuple[runtime.ArraySpec, ...]] = []
         self._functions: dict[tuple[Hashable, ...], tuple[Jaxpr, str, tuple[Hashable, ...]]] = {}
         """Functions by jaxpr, platforms and manual axes: the jaxpr (kept alive), the symbol and extra parameters."""
-        self._symbols: set[str] = set()
         self._locations: dict[
             tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, LazySourceLocation]
         ] = {}
@@ -288,21 +286,30 @@ class Emitter(MultiPlatformEmitter):
         if self._eqn is not None:
             self._prefix += scoped_name(self._eqn) + "/"
         single = len(self._platforms) == 1
-        for eqn in jaxpr.eqns:
-            self._eqn = eqn
-            prim, binders = eqn.prim, eqn.outs
-            self._line = self.line(eqn)
-            operands = []
-            for a in eqn.inputs:
-                operands.append(env[a.index] if type(a) is Var else self.constant(a))
-            avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
-            outs = self._apply_rule(eqn, avals, operands) if single else self._lower_per_platform(eqn, avals, operands)
-            if len(outs) != len(binders):
-                raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
-            if len(outs) == 1:  # the most frequent case
-                env[binders[0].index] = outs[0]
-            else:
-                env.update(zip([v.index for v in binders], outs, strict=True))
+        token = SOURCE.set(None)
+        try:
+            for eqn in jaxpr.eqns:
+                self._eqn = eqn
+                SOURCE.set(eqn.source)  # for messages, and for the equations of expansions
+                prim, binders = eqn.prim, eqn.outs
+                self._line = self.line(eqn)
+                operands = []
+                for a in eqn.inputs:
+                    operands.append(env[a.index] if type(a) is Var else self.constant(a))
+                avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
+                outs = (
+                    self._apply_rule(eqn, avals, operands) if single else self._lower_per_platform(eqn, avals, operands)
+                )
+                if len(outs) != len(binders):
+                    raise TypeError(
+                        f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs"
+                    )
+                if len(outs) == 1:  # the most frequent case
+                    env[binders[0].index] = outs[0]
+                else:
+                    env.update(zip([v.index for v in binders], outs, strict=True))
+        finally:
+            SOURCE.reset(token)
         self._line, self._eqn, self._prefix = outer
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
 
@@ -342,11 +349,7 @@ class Emitter(MultiPlatformEmitter):
         )
 
     def lower_fun(self, function: Callable[..., Sequence[Value]], operands: Sequence[IrValue]) -> list[IrValue]:
-        token = SOURCE.set(None if self._eqn is None else self._eqn.source)
-        try:
-            body, consts = stage(function, [x.aval for x in operands])
-        finally:
-            SOURCE.reset(token)
+        body, consts = stage(function, [x.aval for x in operands])
         self._eqn = None  # the inlined equations have its scopes already
         return self.inline(body.closed(), [*[self.constant(np.asarray(c)) for c in consts], *operands])
 
@@ -643,11 +646,3 @@ class Emitter(MultiPlatformEmitter):
     def _define_mesh(self, symbol: str, mesh: str) -> None:
         attributes = {"sym_name": runtime.string_attr(symbol), "mesh": runtime.parse_attribute(mesh)}
         runtime.create("sdy.mesh", (), (), attributes, None, 0, self._line, runtime.at_end(self.module.body))
-
-    def _unique_symbol(self, symbol: str) -> str:
-        candidate, n = symbol, 0
-        while candidate in self._symbols or candidate == "main":
-            n += 1
-            candidate = f"{symbol}_{n}"
-        self._symbols.add(candidate)
-        return candidate

@@ -123,17 +123,16 @@ def output_mesh(assignment: ShardingAssignment, jaxpr: Jaxpr) -> Mesh | None:
 # ------------------------------------------------------------------ the program
 
 
-class WithoutBufferPath:
-    """A program that has no fast path for buffers."""
+class MayRunElsewhere:
+    """A program that may run on other devices than the first host device."""
 
     __slots__ = ()
-    on_buffers: Final = None
-    on_buffers_one: Final = None
+    on_host: Final = None
 
 
 @final
 @frozen(eq=False)
-class SpmdProgram(InspectableProgram, WithoutBufferPath):
+class SpmdProgram(InspectableProgram, MayRunElsewhere):
     """A program compiled for several devices."""
 
     executable: runtime.SpmdExecutable
@@ -426,7 +425,7 @@ def single_device_assignment(device: Device, jaxpr: Jaxpr) -> ShardingAssignment
 
 @final
 @frozen(eq=False)
-class UncommittedRunner(WithoutBufferPath):
+class UncommittedRunner(MayRunElsewhere):
     """Runs a program on the default device; its results are uncommitted."""
 
     program: SpmdProgram
@@ -456,7 +455,7 @@ class UncommittedRunner(WithoutBufferPath):
 
 @final
 @frozen(eq=False)
-class HostRunner(WithoutBufferPath):
+class HostRunner(MayRunElsewhere):
     """Runs a program on the host's first device; arguments on other devices are copied to it."""
 
     run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
@@ -467,7 +466,7 @@ class HostRunner(WithoutBufferPath):
 
 
 @final
-class ShardingDispatcher(WithoutBufferPath):
+class ShardingDispatcher(MayRunElsewhere):
     """A program that is compiled for each combination of its arguments' shardings when it is called.
 
     If no argument is committed, it runs on the current default device.

@@ -66,7 +66,16 @@ class Error:
 
     @classmethod
     def at(cls, site: CheckSite, failed: Value, values: Sequence[Value]) -> Error:
-        """Returns the error of `site` if `failed`, a `bool[]`, is true, and no error otherwise."""
+        """Returns the error of a check, which has a failure if `failed` is true.
+
+        Args:
+            site: The check.
+            failed: Whether it fails, a `bool[]`.
+            values: The values in its message.
+
+        Returns:
+            The error.
+        """
         slot = tuple([convert_value(x, a.dtype, False) for x, a in zip(values, site.types, strict=True)])
         code = select_with_aval(failed, Literal(error_code(site), ERROR_CODE_AVAL), 0, ERROR_CODE_AVAL)
         return cls(code, (slot,), frozenset({site}), (site.types,))
@@ -118,7 +127,14 @@ class Error:
     # -------------------------------------------------------------- for handlers
 
     def then(self, later: Error) -> Error:
-        """Returns this error, or `later` if this one has no failure."""
+        """Returns this error, or a later one if this one has no failure.
+
+        Args:
+            later: The error of checks that run later.
+
+        Returns:
+            The error with the first failure of both.
+        """
         first = eq(self.code, constant_like_aval(ERROR_CODE_AVAL, 0))
         code = select_with_aval(first, later.code, self.code, ERROR_CODE_AVAL)
         payloads = dict(zip(self.slots, self.payload, strict=True))
@@ -128,13 +144,27 @@ class Error:
         return _make_error(code, payloads, self.sites | later.sites)
 
     def with_slots_of(self, like: Error) -> Error:
-        """Returns the same error extended by the sites and slots of another one."""
+        """Returns the same error extended by the sites and slots of another one.
+
+        Args:
+            like: The other error.
+
+        Returns:
+            The error, with the failure of this one.
+        """
         payloads = {slot: tuple([constant_like_aval(a, 0) for a in slot]) for slot in like.slots}
         payloads.update(zip(self.slots, self.payload, strict=True))
         return _make_error(self.code, payloads, self.sites | like.sites)
 
     def restricted_to(self, kinds: frozenset[ErrorKind]) -> Error:
-        """Returns the error with only the sites of some kinds; failures of other kinds are dropped."""
+        """Returns the error with only the sites of some kinds; failures of other kinds are dropped.
+
+        Args:
+            kinds: The kinds of errors to keep.
+
+        Returns:
+            The error.
+        """
         sites = frozenset([site for site in self.sites if site.error_kind in kinds])
         if sites == self.sites:
             return self

@@ -155,7 +155,14 @@ class CostRules:
         return CostRules(MappingProxyType({**self._rules, kind: cast(CostRule, rule)}))
 
     def rule_for(self, kind: type[Primitive]) -> CostRule | None:
-        """Returns the rule for a primitive class, or None."""
+        """Returns the rule for a primitive class, or None.
+
+        Args:
+            kind: The class; rules of its base classes apply to it.
+
+        Returns:
+            The rule of the nearest base class that has one; None if there is none.
+        """
         for base in kind.__mro__:
             rule = self._rules.get(base)
             if rule is not None:

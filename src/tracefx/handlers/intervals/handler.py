@@ -33,6 +33,7 @@ from tracefx.ops.elementwise import (
     complex,
     elementwise,
     hyperbolic,
+    inverse_trigonometric,
     powers,
     rounding,
     selection,
@@ -55,7 +56,17 @@ class BoundsRule:
 
     @abstractmethod
     def interval(self, *operands: Interval) -> Sequence[Interval]:
-        """Returns intervals that contain the results for all operands in `operands`, including rounding errors."""
+        """Returns intervals that contain the results for all operands in `operands`, including rounding errors.
+
+        Args:
+            *operands: One interval for each operand.
+
+        Returns:
+            One interval for each result.
+
+        Raises:
+            MissingRuleError: The class does not define the method.
+        """
         raise missing_rule_error(self, "interval", "define interval(self, *operands)")
 
 
@@ -104,7 +115,7 @@ _PRIMITIVES_BY_RULE: Final[dict[each.IntervalRule, tuple[type[Primitive], ...]]]
         transcendental.Exp2,
         transcendental.Expm1,
         transcendental.Logistic,
-        transcendental.Atan,
+        inverse_trigonometric.Atan,
         hyperbolic.Sinh,
         hyperbolic.Tanh,
         hyperbolic.Asinh,
@@ -115,10 +126,10 @@ _PRIMITIVES_BY_RULE: Final[dict[each.IntervalRule, tuple[type[Primitive], ...]]]
     each.increasing(0.0): (transcendental.Log, transcendental.Sqrt),
     each.increasing(-1.0): (transcendental.Log1p,),
     each.increasing(1.0): (hyperbolic.Acosh,),
-    each.increasing(-1.0, 1.0): (transcendental.Asin, hyperbolic.Atanh, special.ErfInv),
+    each.increasing(-1.0, 1.0): (inverse_trigonometric.Asin, hyperbolic.Atanh, special.ErfInv),
     each.decreasing(): (special.Erfc,),
     each.decreasing(0.0): (transcendental.Rsqrt,),
-    each.decreasing(-1.0, 1.0): (transcendental.Acos,),
+    each.decreasing(-1.0, 1.0): (inverse_trigonometric.Acos,),
     each.sinusoid(0.0): (transcendental.Cos,),
     each.sinusoid(np.pi / 2): (transcendental.Sin,),
     each.tan_interval: (transcendental.Tan,),

@@ -78,7 +78,14 @@ class LaplacianRule:
     def laplacian(self, *operands: LaplacianArray | Value) -> Sequence[LaplacianArray | Value]:
         """Returns the results: plain values for constants, `LaplacianArray`s for those that depend on the inputs.
 
-        At least one operand is a `LaplacianArray`. Jacobians are dense, `f32[size, *s]`.
+        Args:
+            *operands: The operands, at least one of them a `LaplacianArray`. Jacobians are dense, `f32[size, *s]`.
+
+        Returns:
+            One value for each result.
+
+        Raises:
+            MissingRuleError: The class does not define the method.
         """
         raise missing_rule_error(self, "laplacian", "define laplacian(self, *operands)")
 

@@ -262,7 +262,14 @@ class Bernoulli(Distribution):
 
     @classmethod
     def of(cls, probability: ArrayLike) -> Bernoulli:
-        """Returns the distribution with this probability of 1."""
+        """Returns the distribution with a given probability of 1.
+
+        Args:
+            probability: The probability, between 0 and 1; an array for independent variables.
+
+        Returns:
+            The distribution.
+        """
         p = as_array(probability)
         return cls(fnp.log(p) - fnp.log1p(-p))
 

@@ -49,7 +49,17 @@ class TaylorRule:
 
     @abstractmethod
     def series(self, *operands: Series) -> Sequence[Series]:
-        """Returns the series of the results; all series have the same order, at least 2, and one operand varies."""
+        """Returns the series of the results.
+
+        Args:
+            *operands: The series of the operands, of the same order, at least 2; at least one of them varies.
+
+        Returns:
+            One series of this order for each result.
+
+        Raises:
+            MissingRuleError: The class does not define the method.
+        """
         raise missing_rule_error(self, "series", "define series(self, *operands)")
 
 
@@ -94,11 +104,25 @@ class Taylor(Interpreter[Series]):
     # -------------------------------------------------------------- series and values
 
     def as_series(self, x: SeriesOrValue) -> Series:
-        """Returns a value as a series."""
+        """Returns a value as a series.
+
+        Args:
+            x: A series, or a plain value.
+
+        Returns:
+            The series; that of a plain value is constant.
+        """
         return x if isinstance(x, Series) else constant_series(x, self.order)
 
     def unlift(self, x: Series) -> SeriesOrValue:
-        """Returns a series as a plain value if it is constant."""
+        """Returns a series as a plain value if it is constant.
+
+        Args:
+            x: The series.
+
+        Returns:
+            The value of a constant, or the series itself.
+        """
         return x if x.varies else x.primal
 
 

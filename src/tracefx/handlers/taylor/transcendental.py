@@ -35,11 +35,9 @@ from tracefx.handlers.taylor.series import (
 from tracefx.ops.elementwise.arithmetic import mul, sub
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.elementwise.hyperbolic import Acosh, Asinh, Atanh, Cosh, Sinh, Tanh
+from tracefx.ops.elementwise.inverse_trigonometric import Acos, Asin, Atan
 from tracefx.ops.elementwise.special import Digamma, Erf, Erfc, ErfInv, Lgamma, polygamma
 from tracefx.ops.elementwise.transcendental import (
-    Acos,
-    Asin,
-    Atan,
     Cbrt,
     Cos,
     Exp,

@@ -39,9 +39,9 @@ from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.ops.contractions.ragged_dot import RaggedDotGeneral
 from tracefx.ops.contractions.scaled_dot import ScaledDot
 from tracefx.ops.elementwise.hyperbolic import Acosh, Asinh, Atanh, Cosh, Sinh
+from tracefx.ops.elementwise.inverse_trigonometric import Acos, Asin, Atan
 from tracefx.ops.elementwise.mulhi import MulHi
 from tracefx.ops.elementwise.special import Digamma, Erf, Erfc, ErfInv, Lgamma
-from tracefx.ops.elementwise.transcendental import Acos, Asin, Atan
 from tracefx.ops.indexing.along_axis import Unstack
 from tracefx.ops.indexing.gather_scatter_add import ScatterAdd
 from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub

@@ -29,7 +29,14 @@ from tracefx.pytrees.trees import PyTree
 
 @final
 class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lowerable):
-    """Returns its operands, any number of them, all of which are computed before any of them is used."""
+    """Returns its operands, any number of them, all of which are computed before any of them is used.
+
+    `x: f32[n, m], y: i32[k], ... -> f32[n, m], i32[k], ...`, of any types. Bound by `lax.optimization_barrier`.
+
+    >>> from tracefx import bind, ops
+    >>> bind(ops.OptimizationBarrier(), 1.0, 2)
+    [Literal(val=1.0, aval=f32[]*), Literal(val=2, aval=i32[]*)]
+    """
 
     __slots__ = ()
     name = "optimization_barrier"
@@ -57,7 +64,14 @@ class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lo
         return [ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(results, args, strict=True)]
 
     def bind_nonzero(self, tangents: Sequence[Tangent]) -> list[Tangent]:
-        """Applies one barrier to all tangents that are not `Zero`."""
+        """Returns the tangents after one barrier for all that are not `Zero`.
+
+        Args:
+            tangents: The tangents of the operands.
+
+        Returns:
+            The tangents of the results.
+        """
         nonzero = [t for t in tangents if not isinstance(t, Zero)]
         results = iter(bind(self, *nonzero) if nonzero else ())
         return [t if isinstance(t, Zero) else next(results) for t in tangents]

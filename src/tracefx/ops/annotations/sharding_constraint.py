@@ -26,7 +26,18 @@ from tracefx.text.printer import HasJaxParams
 @final
 @frozen(eq=False)
 class ShardingConstraint(UnaryOperation, LinearOperation, DataMovement, HasJaxParams):
-    """Returns its operand, with the given sharding."""
+    """Returns its operand, with the given sharding.
+
+    Args:
+        sharding: The sharding: how the axes of the operand are distributed over the devices of a mesh.
+
+    `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.with_sharding_constraint`.
+
+    >>> from tracefx import NamedSharding, P, bind, make_mesh, numpy, ops
+    >>> prim = ops.ShardingConstraint(NamedSharding(make_mesh((1,), ("x",)), P("x")))
+    >>> bind(prim, numpy.array([1, 2]))[0].tolist()
+    [1, 2]
+    """
 
     name = "sharding_constraint"
     sharding: NamedSharding

@@ -72,9 +72,13 @@ def reducer_region(aval: ShapedArray, name: str) -> Region:
 
 
 class Collective(Primitive, Batchable, Lowerable):
-    """A primitive over named axes.
+    """A primitive over named axes, whose members are the elements of a mapped axis or the devices of a mesh axis.
 
     Where an axis is checked, the caller of `bind` has cast the operand to varying over it (see `varying`).
+
+    >>> from tracefx import lax, numpy, vmap
+    >>> vmap(lambda x: lax.psum(x, "i"), axis_name="i")(numpy.array([1, 2]))
+    Array([3, 3], dtype=int32)
     """
 
     __slots__ = ()
@@ -206,7 +210,12 @@ class ShowsAxisIndexGroups(HasJaxParams):
 
 @frozen(eq=False)
 class AllReduce(Collective, ShowsAxisIndexGroups, HasVmaRule):
-    """A reduction over all axes in `axes`. Every member of the batch gets the result."""
+    """A reduction over all axes in `axes`. Every member gets the result.
+
+    Args:
+        axes: The names of the axes.
+        axis_sizes: Their sizes.
+    """
 
     axes: AxisNameTuple
     axis_sizes: tuple[int, ...] = field(metadata=NOT_IN_JAX)
@@ -259,7 +268,10 @@ class AllReduce(Collective, ShowsAxisIndexGroups, HasVmaRule):
 
 @final
 class PSum(AllReduce, LinearCollective):
-    """The sum over named axes."""
+    """The sum of the operands of all members of named axes: `sum(x[i] for i in members)`.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.psum`.
+    """
 
     __slots__ = ()
     name = "psum"
@@ -288,7 +300,10 @@ class PSum(AllReduce, LinearCollective):
 
 @final
 class PMax(AllReduce):
-    """The maximum over named axes."""
+    """The elementwise maximum of the operands of all members of named axes: `max(x[i] for i in members)`.
+
+    `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.pmax`.
+    """
 
     __slots__ = ()
     name = "pmax"
@@ -301,7 +316,10 @@ class PMax(AllReduce):
 
 @final
 class PMin(AllReduce):
-    """The minimum over named axes."""
+    """The elementwise minimum of the operands of all members of named axes: `min(x[i] for i in members)`.
+
+    `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.pmin`.
+    """
 
     __slots__ = ()
     name = "pmin"
@@ -439,7 +457,14 @@ def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
 @final
 @frozen(eq=False)
 class AxisIndex(Collective):
-    """The index along a named axis."""
+    """The index of the member along a named axis, from 0 to `axis_size - 1`.
+
+    Args:
+        axis_name: The name of the axis.
+        axis_size: The number of its members.
+
+    `-> i32[]`. Bound by `lax.axis_index`.
+    """
 
     name = "axis_index"
     arity = 0

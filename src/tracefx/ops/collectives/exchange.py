@@ -55,6 +55,15 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
     """Gathers the operands of all members along a new axis, or along an existing one if `tiled`.
 
     All members get equal values. But their type is varying, as in JAX: their cotangents are each member's own.
+
+    Args:
+        all_gather_dimension: The position of the gathered axis in the result.
+        axis_name: The names of the axes whose members are gathered.
+        axis_size: The number of members.
+        tiled: Whether the operands are concatenated along an existing axis.
+
+    `x: f32[n, ...] -> f32[axis_size, n, ...]`, if `tiled` `f32[n, ...] -> f32[axis_size * n, ...]`, with
+    `all_gather_dimension=0`; any dtype. Bound by `lax.all_gather`.
     """
 
     name = "all_gather"
@@ -115,7 +124,18 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
 @final
 @frozen(eq=False)
 class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
-    """Sums the operands of all members, and returns to each member its part along an axis."""
+    """Sums the operands of all members, and returns to each member its part along an axis.
+
+    Args:
+        scatter_dimension: The axis that is divided among the members.
+        axis_name: The names of the axes.
+        axis_size: The number of members.
+        tiled: Whether each member keeps a part of the axis; otherwise, the axis has the size `axis_size` and is
+            removed.
+
+    `x: f32[n, ...] -> f32[n // axis_size, ...]` if `tiled`, else `f32[axis_size, ...] -> f32[...]`, with
+    `scatter_dimension=0`; numbers. Bound by `lax.psum_scatter`.
+    """
 
     name = "reduce_scatter"
     scatter_dimension: int
@@ -258,7 +278,15 @@ def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 
 @final
 @frozen(eq=False)
 class PPermute(LinearCollective, DataMovement):
-    """Sends operands between pairs of members. Members that receive nothing get zeros."""
+    """Sends operands between pairs of members. Members that receive nothing get zeros.
+
+    Args:
+        axis_name: The names of the axes.
+        perm: The pairs `(source, destination)`; sources are distinct, and so are destinations.
+        axis_size: The number of members.
+
+    `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.ppermute`, `lax.pshuffle` and `lax.pbroadcast`.
+    """
 
     name = "ppermute"
     axis_name: AxisNameTuple
@@ -351,6 +379,16 @@ class AllToAll(LinearCollective, DataMovement, ShowsAxisIndexGroups):
     """Splits `split_axis` into one part per member; member `i` gets the `i`-th part of each member.
 
     The parts are concatenated along `concat_axis`.
+
+    Args:
+        axis_name: The name of the axis.
+        split_axis: The axis of the operand that is split.
+        concat_axis: The axis along which the received parts are concatenated.
+        tiled: The `tiled` of the function that bound the primitive; it has no effect on the result.
+        axis_size: The number of members.
+
+    `x: f32[n, ...] -> f32[n, ...]` if both axes are 0, `f32[n, m] -> f32[n // axis_size, axis_size * m]` with
+    `split_axis=0` and `concat_axis=1`; any dtype. Bound by `lax.all_to_all` and `lax.pswapaxes`.
     """
 
     name = "all_to_all"

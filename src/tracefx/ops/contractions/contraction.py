@@ -79,7 +79,24 @@ DotDimensionNumbers: TypeAlias = tuple[tuple[Sequence[int], Sequence[int]], tupl
 @final
 @frozen(eq=False)
 class DotGeneral(Operation, Bilinear, HasJaxParams):
-    """Contracts some axes of two arrays, and maps over others."""
+    """The sums of products over contracting axes of two arrays, for each index of their batch axes.
+
+    With one contracting axis and one batch axis, `out[b, i, j] = sum(lhs[b, i, k] * rhs[b, k, j] for k)`. The result
+    has the batch axes, then the other axes of `lhs`, then those of `rhs`.
+
+    Args:
+        dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`, tuples of axes.
+        precision: How accurately accelerators multiply: a pair of `Precision`, an algorithm, or None (default) for the
+            platform's default.
+        preferred_element_type: The dtype of the result; None, the default, means the common dtype of the operands.
+
+    `lhs: f32[n, k], rhs: f32[k, m] -> f32[n, m]` with `dimension_numbers=(((1,), (0,)), ((), ()))`; any dtype but
+    random keys. Bound by `lax.dot_general`, `lax.dot` and `numpy.matmul`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.DotGeneral((((0,), (0,)), ((), ()))), numpy.array([1, 2]), numpy.array([3, 4]))
+    [Array(11, dtype=int32)]
+    """
 
     name = "dot_general"
     arity = 2

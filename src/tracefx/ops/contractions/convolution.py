@@ -71,7 +71,32 @@ _MAX_NUMPY_COPIES: Final = 2**15
 @final
 @frozen(eq=False)
 class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
-    """A convolution. Groups of features, or of the batch, are convolved independently and concatenated."""
+    """A convolution (cross-correlation) over any number of spatial axes.
+
+    With one spatial axis, `out[n, o, y] = sum(lhs[n, i, y * stride + k * dilation - low] * rhs[o, i, k] for i, k)`.
+    Groups of features, or of the batch, are convolved independently and concatenated.
+
+    Args:
+        window_strides: The step of the window along each spatial axis.
+        padding: The zeros before and after each spatial axis of `lhs`, `(low, high)`; negative ones remove elements.
+        lhs_dilation: The spacing of the elements of `lhs` along each spatial axis, with zeros between them.
+        rhs_dilation: The spacing of the elements of the window along each spatial axis.
+        dimension_numbers: The batch, feature and spatial axes of `lhs`, `rhs` and the result.
+        feature_group_count: The number of groups of input features; 1 by default.
+        batch_group_count: The number of groups of the batch; 1 by default.
+        precision: How accurately accelerators multiply, a pair of `Precision`; None, the default, means their default.
+        preferred_element_type: The dtype of the result; None, the default, means the dtype of the operands.
+
+    `lhs: f32[n, i, x], rhs: f32[o, i // feature_group_count, k] -> f32[n // batch_group_count, o, y]` for axes in this
+    order, with `y = (low + high + lhs_dilation * (x - 1) - rhs_dilation * (k - 1)) // stride + 1`; numbers. Bound by
+    `lax.conv_general_dilated` and `lax.conv`.
+
+    >>> from tracefx import bind, lax, numpy, ops
+    >>> numbers = lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
+    >>> prim = ops.ConvGeneralDilated((1,), ((0, 0),), (1,), (1,), numbers)
+    >>> bind(prim, numpy.array([[[1.0, 2.0, 4.0]]]), numpy.array([[[-1.0, 1.0]]]))
+    [Array([[[1., 2.]]], dtype=float32)]
+    """
 
     name = "conv_general_dilated"
     arity = 2
@@ -236,7 +261,16 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         return Pad(((0, 0, 0), (0, 0, 0), *pads)).kernel(x, np.asarray(fill, x.dtype)) if any(map(any, pads)) else x
 
     def rows(self, lhs: NDArray, window: Shape, fill: int) -> NDArray:
-        """Returns the windows of `lhs` as `[groups, positions, elements]`, with `fill` as padding."""
+        """Returns the windows of `lhs` as the rows of matrices.
+
+        Args:
+            lhs: The input, with the axes of `dimension_numbers`.
+            window: The spatial shape of the window.
+            fill: The value of the padding.
+
+        Returns:
+            An array `[groups, positions, elements]`.
+        """
         x = self._padded(lhs, fill)
         wide = [dilate_dim(k, b) for k, b in zip(window, self.rhs_dilation, strict=True)]
         sizes = [stride_dim(m, k, s) for m, k, s in zip(x.shape[2:], wide, self.window_strides, strict=True)]
@@ -251,12 +285,27 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         return view.reshape(self.groups, n * math.prod(sizes), -1)
 
     def columns(self, rhs: NDArray) -> NDArray:
-        """Returns the kernels as `[groups, outputs, elements]`."""
+        """Returns the kernels as the rows of matrices.
+
+        Args:
+            rhs: The kernels, with the axes of `dimension_numbers`.
+
+        Returns:
+            An array `[groups, outputs, elements]`.
+        """
         w = rhs.transpose(self.dimension_numbers.rhs_spec)
         return w.reshape(self.groups, w.shape[0] // self.groups, -1)
 
     def arranged(self, products: NDArray, shape: Shape) -> NDArray:
-        """Returns products `[groups, positions, outputs]` as a result of the given shape."""
+        """Returns products of windows and kernels as a result of the convolution.
+
+        Args:
+            products: An array `[groups, positions, outputs]`.
+            shape: The shape of the result.
+
+        Returns:
+            The result, with the axes of `dimension_numbers`.
+        """
         spec = self.dimension_numbers.out_spec
         n, outs, *sizes = take_dims(shape, spec)
         view = products.reshape(self.groups, n, *sizes, outs // self.groups)

@@ -86,7 +86,27 @@ class _RaggedMode(Enum):
 @final
 @frozen(eq=False)
 class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
-    """Contracts `lhs`, `rhs` and group sizes: `[groups]`, or such a vector for each index before the ragged axis."""
+    """A contraction of two arrays with an axis of `lhs`, the ragged axis, that is partitioned into consecutive groups.
+
+    `group_sizes` are the sizes of the groups: one vector, or one for each index before the ragged axis. If the ragged
+    axis is a free axis, as in the type below, each group is multiplied with its own entry of `rhs`; if it is
+    contracted, each group is summed separately, along a new first axis of the result; if it is a batch axis, groups
+    have no effect.
+
+    Args:
+        ragged_dot_dimension_numbers: The axes to contract and to map over, the ragged axis, and the group axis of
+            `rhs`.
+        precision: How accurately accelerators multiply; None, the default, means the platform's default.
+        preferred_element_type: The dtype of the result; None, the default, means the common dtype of the operands.
+
+    `lhs: f32[b, m, k], rhs: f32[g, k, n], group_sizes: i32[b, g] -> f32[b, m, n]`, any dtypes; `group_sizes` are
+    integers. Bound by `lax.ragged_dot_general` and `lax.ragged_dot`.
+
+    >>> from tracefx import bind, lax, numpy, ops
+    >>> prim = ops.RaggedDotGeneral(lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,)))
+    >>> bind(prim, numpy.array([[1.0], [2.0]]), numpy.array([[[3.0]], [[5.0]]]), numpy.array([1, 1]))[0].tolist()
+    [[3.0], [10.0]]
+    """
 
     name = "ragged_dot_general"
     ragged_dot_dimension_numbers: RaggedDotDimensionNumbers
@@ -123,13 +143,28 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
         )
 
     def free_axes(self, side: int, ndim: int) -> list[int]:
-        """Returns the free axes of operand `side` (0 or 1)."""
+        """Returns the axes of an operand that are neither contracted, nor batch axes, nor the group axis.
+
+        Args:
+            side: The operand: 0 for `lhs`, 1 for `rhs`.
+            ndim: Its rank.
+
+        Returns:
+            The axes in increasing order.
+        """
         contracted, mapped = self.ragged_dot_dimension_numbers.dot_dimension_numbers
         used = {*contracted[side], *mapped[side], *(self.ragged_dot_dimension_numbers.rhs_group_dimensions * side)}
         return [d for d in range(ndim) if d not in used]
 
     def group_size_axes(self, ndim: int) -> list[int]:
-        """Returns the axes of `lhs` (of rank `ndim`) for each index of which group sizes may differ."""
+        """Returns the axes of `lhs` for each index of which group sizes may differ.
+
+        Args:
+            ndim: The rank of `lhs`.
+
+        Returns:
+            The batch axes, then those before the ragged axis.
+        """
         (lc, _), (lb, _) = self.ragged_dot_dimension_numbers.dot_dimension_numbers
         axes: Sequence[int]
         match self.mode:
@@ -149,6 +184,19 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
 
     @memoize_aval("ragged_dot_dimension_numbers", "precision", "preferred_element_type")
     def out_aval(self, lhs: ShapedArray, rhs: ShapedArray, sizes: ShapedArray) -> ShapedArray:
+        """Returns the type of the result.
+
+        Args:
+            lhs: The type of the operand with the ragged axis.
+            rhs: The type of the other operand.
+            sizes: The type of the group sizes.
+
+        Returns:
+            The type.
+
+        Raises:
+            TypeError: The dimension numbers or the group sizes do not fit the operands.
+        """
         numbers = self.ragged_dot_dimension_numbers
         if not dtypes.is_integer(sizes.dtype):
             raise TypeError(f"ragged_dot_general: group_sizes must be integers, got {sizes}")

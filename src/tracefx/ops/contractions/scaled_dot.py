@@ -26,7 +26,23 @@ from tracefx.text.printer import HasJaxParams
 @final
 @frozen(eq=False)
 class ScaledDot(Primitive, Batchable, Expandable, HasJaxParams):
-    """Contracts `lhs` and `rhs` multiplied by their scales. Each scale applies to a block along a contracting axis."""
+    """Contracts two arrays multiplied by scales in bfloat16: `dot_general(lhs * lhs_scale, rhs * rhs_scale)`.
+
+    Each scale applies to a block of consecutive elements along a contracting axis.
+
+    Args:
+        dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`, tuples of axes.
+        preferred_element_type: The dtype of the result.
+
+    `lhs: i32[n, k], rhs: i32[k, m], lhs_scale: i32[n, j], rhs_scale: i32[i, m] -> f32[n, m]`, where `j` and `i` divide
+    `k`. Bound by `lax.scaled_dot`.
+
+    >>> from tracefx import bind, dtypes, numpy, ops
+    >>> prim = ops.ScaledDot((((1,), (0,)), ((), ())), dtypes.result_type("float32"))
+    >>> x, y = numpy.array([[1.0, 2.0]]), numpy.array([[3.0], [4.0]])
+    >>> bind(prim, x, y, numpy.array([[10.0]]), numpy.array([[1.0]]))
+    [Array([[110.]], dtype=float32)]
+    """
 
     name = "scaled_dot"
     dimension_numbers: tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]

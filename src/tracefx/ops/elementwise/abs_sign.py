@@ -32,7 +32,10 @@ SIGNED: Final = Domain(
 
 @final
 class Abs(Smooth):
-    """The absolute value, elementwise."""
+    """The absolute value, elementwise: `abs(x)`, for complex numbers `sqrt(real(x)**2 + imag(x)**2)`.
+
+    `x: f32[...] -> f32[...]`, signed integers, floats, or complex numbers, whose results are real. Bound by `lax.abs`.
+    """
 
     __slots__ = ()
     name = "abs"
@@ -61,7 +64,10 @@ class Abs(Smooth):
 
 @final
 class Sign(NonDifferentiable):
-    """The sign, elementwise: -1, 0 or 1, and `x / abs(x)` for complex numbers other than 0."""
+    """The sign, elementwise: -1, 0 or 1, and `x / abs(x)` for complex numbers other than 0.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.sign`.
+    """
 
     __slots__ = ()
     name = "sign"

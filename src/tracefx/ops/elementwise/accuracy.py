@@ -70,7 +70,15 @@ def check_accuracy(name: str, accuracy: Accuracy) -> Accuracy:
 
 @frozen(eq=False)
 class HasAccuracy(Smooth, HasJaxParams):
-    """Base of smooth elementwise primitives with an accuracy parameter."""
+    """Base of smooth elementwise primitives with an accuracy parameter.
+
+    Args:
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None, the default, means XLA's.
+
+    >>> from tracefx import bind, lax, ops
+    >>> bind(ops.Exp(lax.Tolerance(rtol=1e-4)), 0.0)
+    (Array(1., dtype=float32, weak_type=True),)
+    """
 
     complex_rule: ClassVar[ComplexRule] = ComplexRule()
 

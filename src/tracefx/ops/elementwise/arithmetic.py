@@ -38,7 +38,10 @@ from tracefx.ops.structural import convert_element_type, match_aval
 
 @final
 class Neg(Elementwise, Differentiable, Transposable):
-    """`-x`, elementwise, for numbers; integers wrap around."""
+    """The negative, elementwise: `-x`; integers wrap around.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.neg`.
+    """
 
     __slots__ = ()
     name = "neg"
@@ -86,7 +89,10 @@ def neg_tangent(t: Tangent) -> Tangent:
 
 @final
 class Sub(Elementwise, Differentiable, Transposable):
-    """`x - y`, elementwise; integers wrap around."""
+    """The difference, elementwise: `x - y`; integers wrap around.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.sub`.
+    """
 
     __slots__ = ()
     name = "sub"
@@ -139,7 +145,10 @@ def sub(x: ArrayLike, y: ArrayLike) -> Array:
 
 @final
 class Mul(Smooth, Transposable):
-    """`x * y`, elementwise; integers wrap around."""
+    """The product, elementwise: `x * y`; integers wrap around.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.mul`.
+    """
 
     __slots__ = ()
     name = "mul"
@@ -194,7 +203,12 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 @final
 class Div(Smooth, Transposable):
-    """Division. Integer quotients are truncated; `x / 0` is -1 (all bits set), the minimum divided by -1 is itself."""
+    """The quotient, elementwise: `x / y`; that of integers is truncated towards 0.
+
+    For integers, `x / 0` is -1 (all bits set), and the minimum divided by -1 is itself.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.div`.
+    """
 
     __slots__ = ()
     name = "div"
@@ -242,7 +256,12 @@ class Div(Smooth, Transposable):
 
 @final
 class Rem(Smooth):
-    """The remainder of truncated division, with the sign of the dividend. For integers, `rem(x, 0)` is `x`."""
+    """The remainder of truncated division, elementwise: `x - y * trunc(x / y)`, with the sign of `x`.
+
+    For integers, `rem(x, 0)` is `x`.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, integers or floats. Bound by `lax.rem`.
+    """
 
     __slots__ = ()
     name = "rem"
@@ -314,7 +333,10 @@ def rem(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 class BinaryExtremum(Smooth):
-    """The elementwise maximum or minimum. Equal operands get half of the derivative each."""
+    """The elementwise maximum or minimum. Equal operands get half of the derivative each.
+
+    NaN propagates. Complex numbers are ordered by their real, then by their imaginary parts.
+    """
 
     __slots__ = ()
     domain = ANY_NUMBERS
@@ -340,7 +362,10 @@ class BinaryExtremum(Smooth):
 
 @final
 class Max(BinaryExtremum):
-    """The larger of `x` and `y`, elementwise."""
+    """The maximum, elementwise: `max(x, y)`, NaN if either is NaN.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, booleans or numbers. Bound by `lax.max`.
+    """
 
     __slots__ = ()
     name = "max"
@@ -349,7 +374,10 @@ class Max(BinaryExtremum):
 
 @final
 class Min(BinaryExtremum):
-    """The smaller of `x` and `y`, elementwise."""
+    """The minimum, elementwise: `min(x, y)`, NaN if either is NaN.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, booleans or numbers. Bound by `lax.min`.
+    """
 
     __slots__ = ()
     name = "min"

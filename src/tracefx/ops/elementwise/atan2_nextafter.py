@@ -22,7 +22,10 @@ from tracefx.ops.operation import run_compiled
 
 @final
 class Atan2(Smooth):
-    """The angle, from -π to π, of the point with ordinate `x` and abscissa `y`, elementwise."""
+    """The angle, from -π to π, of the point with ordinate `x` and abscissa `y`, elementwise: `atan(x / y)` if `y > 0`.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.atan2`.
+    """
 
     __slots__ = ()
     name = "atan2"
@@ -50,7 +53,10 @@ class Atan2(Smooth):
 
 @final
 class NextAfter(NonDifferentiable):
-    """The next representable float after the first operand towards the second, elementwise."""
+    """The next representable float after `x` towards `y`, elementwise; `y` if they are equal.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, floats. Bound by `lax.nextafter`.
+    """
 
     __slots__ = ()
     name = "nextafter"

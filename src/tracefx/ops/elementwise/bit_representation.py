@@ -36,7 +36,10 @@ class BitCount(NonDifferentiable):
 
 @final
 class PopulationCount(BitCount):
-    """The number of set bits of integers, elementwise."""
+    """The number of set bits, elementwise.
+
+    `x: i32[...] -> i32[...]`, integers. Bound by `lax.population_count`.
+    """
 
     __slots__ = ()
     name = "population_count"
@@ -58,7 +61,10 @@ class PopulationCount(BitCount):
 
 @final
 class Clz(BitCount):
-    """The number of leading zero bits of integers, elementwise."""
+    """The number of leading zero bits, elementwise.
+
+    `x: i32[...] -> i32[...]`, integers. Bound by `lax.clz`.
+    """
 
     __slots__ = ()
     name = "clz"
@@ -121,7 +127,20 @@ def clz(x: ArrayLike) -> Array:
 @final
 @frozen(eq=False)
 class BitcastConvertType(Operation, Differentiable):
-    """Reinterprets bits. If the dtypes differ in width, the last axis holds the narrow elements of one wide element."""
+    """Reinterprets the bits of each element as another dtype.
+
+    If the dtypes differ in width, the last axis holds the narrow elements of one wide element.
+
+    Args:
+        new_dtype: The dtype of the result: the dtype of the operand, or an integer or float dtype.
+
+    `x: f32[...] -> i32[...]`, or `f32[...] -> u8[..., 4]` and `u8[..., 4] -> f32[...]`; integers or floats. Bound by
+    `lax.bitcast_convert_type`.
+
+    >>> from tracefx import bind, dtypes, ops
+    >>> bind(ops.BitcastConvertType(dtypes.result_type("int32")), 1.0)
+    [Array(1065353216, dtype=int32, weak_type=True)]
+    """
 
     name = "bitcast_convert_type"
     new_dtype: DType
@@ -211,7 +230,18 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 @final
 @frozen(eq=False)
 class ReducePrecision(CompiledOperation, LinearOperation):
-    """Rounds to a format with fewer bits. It is differentiated as if it were linear."""
+    """Rounds floats to a format with fewer bits, to nearest, ties to even. It is differentiated as if it were linear.
+
+    Args:
+        exponent_bits: The number of bits of the exponent, at least 1. Larger numbers become infinite.
+        mantissa_bits: The number of bits of the mantissa, without the implicit leading one.
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.reduce_precision`.
+
+    >>> from tracefx import bind, ops
+    >>> bind(ops.ReducePrecision(8, 7), 3.14159)
+    [Array(3.140625, dtype=float32, weak_type=True)]
+    """
 
     name = "reduce_precision"
     exponent_bits: int

@@ -20,7 +20,10 @@ INTEGERS: Final = Domain("integers", dtypes.is_integer)
 
 @final
 class And(NonDifferentiable):
-    """`x & y`, elementwise."""
+    """The bitwise AND, elementwise: `x & y`; that of booleans is logical.
+
+    `x: bool[...], y: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_and`.
+    """
 
     __slots__ = ()
     name = "and"
@@ -32,7 +35,10 @@ class And(NonDifferentiable):
 
 @final
 class Or(NonDifferentiable):
-    """`x | y`, elementwise."""
+    """The bitwise OR, elementwise: `x | y`; that of booleans is logical.
+
+    `x: bool[...], y: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_or`.
+    """
 
     __slots__ = ()
     name = "or"
@@ -44,7 +50,10 @@ class Or(NonDifferentiable):
 
 @final
 class Xor(NonDifferentiable):
-    """`x ^ y`, elementwise."""
+    """The bitwise exclusive OR, elementwise: `x ^ y`; that of booleans is logical.
+
+    `x: bool[...], y: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_xor`.
+    """
 
     __slots__ = ()
     name = "xor"
@@ -56,7 +65,10 @@ class Xor(NonDifferentiable):
 
 @final
 class Not(NonDifferentiable):
-    """`~x`, elementwise: the negation of booleans, the bitwise complement of integers."""
+    """The bitwise complement, elementwise: `~x`; that of booleans is the negation.
+
+    `x: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_not`.
+    """
 
     __slots__ = ()
     name = "not"
@@ -188,7 +200,10 @@ def _view_or_cast(x: NDArray, dtype: DType) -> NDArray:
 
 @final
 class ShiftLeft(Shift):
-    """`x << y`, elementwise."""
+    """The left shift, elementwise: `x << y`, shifting in zeros.
+
+    `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.shift_left`.
+    """
 
     __slots__ = ()
     name = "shift_left"
@@ -203,7 +218,10 @@ class ShiftLeft(Shift):
 
 @final
 class ShiftRightLogical(Shift):
-    """`x >> y`, elementwise, shifting in zeros."""
+    """The logical right shift, elementwise: `x >> y`, shifting in zeros.
+
+    `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.shift_right_logical`.
+    """
 
     __slots__ = ()
     name = "shift_right_logical"
@@ -218,7 +236,10 @@ class ShiftRightLogical(Shift):
 
 @final
 class ShiftRightArithmetic(Shift):
-    """`x >> y`, elementwise, shifting in copies of the highest bit."""
+    """The arithmetic right shift, elementwise: `x >> y`, shifting in copies of the highest bit.
+
+    `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.shift_right_arithmetic`.
+    """
 
     __slots__ = ()
     name = "shift_right_arithmetic"

@@ -25,7 +25,14 @@ ORDERED: Final = Domain(
 
 
 class Comparison(NonDifferentiable):
-    """An elementwise comparison, with a boolean output."""
+    """An elementwise comparison, with a boolean output.
+
+    Comparisons with NaN are False, but `x != y` is True.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Lt(), numpy.array([1.0, 2.0]), 2.0)
+    (Array([ True, False], dtype=bool),)
+    """
 
     __slots__ = ()
     arity = 2
@@ -57,7 +64,10 @@ class Comparison(NonDifferentiable):
 
 @final
 class Eq(Comparison):
-    """`x == y`, elementwise."""
+    """Equality, elementwise: `x == y`.
+
+    `x: f32[...], y: f32[...] -> bool[...]`, any dtype, random keys included. Bound by `lax.eq`.
+    """
 
     __slots__ = ()
     name = "eq"
@@ -68,7 +78,10 @@ class Eq(Comparison):
 
 @final
 class Ne(Comparison):
-    """`x != y`, elementwise."""
+    """Inequality, elementwise: `x != y`.
+
+    `x: f32[...], y: f32[...] -> bool[...]`, any dtype, random keys included. Bound by `lax.ne`.
+    """
 
     __slots__ = ()
     name = "ne"
@@ -79,7 +92,10 @@ class Ne(Comparison):
 
 @final
 class Lt(Comparison):
-    """`x < y`, elementwise."""
+    """Whether `x` is less, elementwise: `x < y`.
+
+    `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.lt`.
+    """
 
     __slots__ = ()
     name = "lt"
@@ -90,7 +106,10 @@ class Lt(Comparison):
 
 @final
 class Le(Comparison):
-    """`x <= y`, elementwise."""
+    """Whether `x` is less or equal, elementwise: `x <= y`.
+
+    `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.le`.
+    """
 
     __slots__ = ()
     name = "le"
@@ -101,7 +120,10 @@ class Le(Comparison):
 
 @final
 class Gt(Comparison):
-    """`x > y`, elementwise."""
+    """Whether `x` is greater, elementwise: `x > y`.
+
+    `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.gt`.
+    """
 
     __slots__ = ()
     name = "gt"
@@ -112,7 +134,10 @@ class Gt(Comparison):
 
 @final
 class Ge(Comparison):
-    """`x >= y`, elementwise."""
+    """Whether `x` is greater or equal, elementwise: `x >= y`.
+
+    `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.ge`.
+    """
 
     __slots__ = ()
     name = "ge"

@@ -52,7 +52,10 @@ class LinearElementwise(Elementwise, Differentiable, Transposable):
 
 @final
 class Real(LinearElementwise):
-    """The real parts of complex numbers."""
+    """The real part, elementwise: `x` of `x + 1j * y`.
+
+    `z: c64[...] -> f32[...]`, complex numbers. Bound by `lax.real`.
+    """
 
     __slots__ = ()
     name = "real"
@@ -76,7 +79,10 @@ class Real(LinearElementwise):
 
 @final
 class Imag(LinearElementwise):
-    """The imaginary parts of complex numbers."""
+    """The imaginary part, elementwise: `y` of `x + 1j * y`.
+
+    `z: c64[...] -> f32[...]`, complex numbers. Bound by `lax.imag`.
+    """
 
     __slots__ = ()
     name = "imag"
@@ -100,7 +106,10 @@ class Imag(LinearElementwise):
 
 @final
 class Complex(LinearElementwise):
-    """Complex numbers with the given real and imaginary parts, elementwise."""
+    """The complex numbers with given real and imaginary parts, elementwise: `x + 1j * y`.
+
+    `x: f32[...], y: f32[...] -> c64[...]`, float32 or float64. Bound by `lax.complex`.
+    """
 
     __slots__ = ()
     name = "complex"
@@ -132,7 +141,13 @@ class Complex(LinearElementwise):
 @final
 @frozen(eq=False)
 class Conj(LinearElementwise):
-    """The complex conjugate. Real operands are allowed: the result is complex, with imaginary part 0."""
+    """The complex conjugate, elementwise: `x - 1j * y` of `x + 1j * y`. The conjugates of floats are complex.
+
+    Args:
+        input_dtype: The dtype of the operand; transposition needs to know whether it is real.
+
+    `z: c64[...] -> c64[...]`, or `f32[...] -> c64[...]`; complex numbers, float32 or float64. Bound by `lax.conj`.
+    """
 
     name = "conj"
     domain = COMPONENT_FLOATS_OR_COMPLEX
@@ -247,7 +262,10 @@ def conj(x: ArrayLike) -> Array:
 
 @final
 class IsFinite(NonDifferentiable):
-    """Whether floats are finite, that is, neither infinite nor NaN, elementwise."""
+    """Whether floats are finite, elementwise: neither infinite nor NaN.
+
+    `x: f32[...] -> bool[...]`, floats. Bound by `lax.is_finite`.
+    """
 
     __slots__ = ()
     name = "is_finite"

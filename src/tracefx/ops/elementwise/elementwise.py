@@ -47,7 +47,14 @@ class UnequalOperandsError(TypeError):
 
 
 class Elementwise(Operation):
-    """An elementwise primitive. The output has the operands' shape and, unless a subclass overrides it, their dtype."""
+    """An elementwise primitive. The output has the operands' shape and, unless a subclass overrides it, their dtype.
+
+    All operands have one dtype. An operand of rank 0 is combined with all elements of the others.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Add(), numpy.array([1.0, 2.0]), 3.0)
+    (Array([4., 5.], dtype=float32),)
+    """
 
     __slots__ = ()
     domain: ClassVar[Domain] = ANY
@@ -279,7 +286,10 @@ class Smooth(Elementwise, Differentiable):
 
 @final
 class Add(Elementwise, Differentiable, Transposable):
-    """`x + y`, elementwise; integers wrap around."""
+    """The sum, elementwise: `x + y`; integers wrap around.
+
+    `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.add`.
+    """
 
     __slots__ = ()
     name = "add"

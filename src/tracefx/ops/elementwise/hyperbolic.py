@@ -23,7 +23,10 @@ from tracefx.ops.elementwise.transcendental import Transcendental, rsqrt
 
 @final
 class Sinh(Transcendental):
-    """The hyperbolic sine, elementwise."""
+    """The hyperbolic sine, elementwise: `(exp(x) - exp(-x)) / 2`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.sinh`.
+    """
 
     __slots__ = ()
     name = "sinh"
@@ -38,7 +41,10 @@ class Sinh(Transcendental):
 
 @final
 class Cosh(Transcendental):
-    """The hyperbolic cosine, elementwise."""
+    """The hyperbolic cosine, elementwise: `(exp(x) + exp(-x)) / 2`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.cosh`.
+    """
 
     __slots__ = ()
     name = "cosh"
@@ -53,7 +59,10 @@ class Cosh(Transcendental):
 
 @final
 class Tanh(Transcendental):
-    """The hyperbolic tangent, elementwise."""
+    """The hyperbolic tangent, elementwise: `sinh(x) / cosh(x)`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.tanh`.
+    """
 
     __slots__ = ()
     name = "tanh"
@@ -69,7 +78,10 @@ class Tanh(Transcendental):
 
 @final
 class Asinh(Transcendental):
-    """The inverse hyperbolic sine, elementwise."""
+    """The inverse hyperbolic sine, elementwise: `log(x + sqrt(x**2 + 1))`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.asinh`.
+    """
 
     __slots__ = ()
     name = "asinh"
@@ -84,7 +96,10 @@ class Asinh(Transcendental):
 
 @final
 class Acosh(Transcendental):
-    """The inverse hyperbolic cosine, elementwise: non-negative for real `x`, NaN for real `x` below 1."""
+    """The inverse hyperbolic cosine, elementwise: `log(x + sqrt(x**2 - 1))`; NaN for real `x` below 1.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.acosh`.
+    """
 
     __slots__ = ()
     name = "acosh"
@@ -99,7 +114,10 @@ class Acosh(Transcendental):
 
 @final
 class Atanh(Transcendental):
-    """The inverse hyperbolic tangent, elementwise; NaN for real `x` outside of [-1, 1]."""
+    """The inverse hyperbolic tangent, elementwise: `log((1 + x) / (1 - x)) / 2`; NaN for real `x` outside of [-1, 1].
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.atanh`.
+    """
 
     __slots__ = ()
     name = "atanh"

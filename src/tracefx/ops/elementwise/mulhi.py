@@ -24,7 +24,10 @@ _LOW: Final = np.uint64(2**32 - 1)
 
 @final
 class MulHi(NonDifferentiable):
-    """The high half of the bits of `x * y`, elementwise: `x * y // 2**bits` for a dtype of `bits` bits."""
+    """The high half of the bits of the product, elementwise: `x * y // 2**bits` for a dtype of `bits` bits.
+
+    `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.mulhi`.
+    """
 
     __slots__ = ()
     name = "mulhi"

@@ -48,7 +48,11 @@ def power(x: NDArray, y: NDArray | float) -> NDArray:
 
 @final
 class Pow(Smooth):
-    """A float or complex base to an exponent of the same dtype or of any integer dtype."""
+    """The power, elementwise: `x**y`.
+
+    `x: f32[...], y: f32[...] -> f32[...]`; `x` is a float or complex number, `y` has its dtype or any integer dtype.
+    Bound by `lax.pow`.
+    """
 
     __slots__ = ()
     name = "pow"
@@ -127,7 +131,13 @@ POW: Final = Pow()
 @final
 @frozen(eq=False)
 class IntegerPow(Smooth):
-    """A power with a static integer exponent, computed by repeated multiplication."""
+    """The power with a static integer exponent, elementwise: `x**y`, by repeated squaring.
+
+    Args:
+        y: The exponent. It is not negative if `x` is an integer.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.integer_pow`.
+    """
 
     name = "integer_pow"
     domain = NUMBERS
@@ -243,7 +253,10 @@ def reciprocal(x: ArrayLike) -> Array:
 
 @final
 class Square(Smooth):
-    """`x * x`, elementwise, for numbers; integers wrap around."""
+    """The square, elementwise: `x * x`; integers wrap around.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.square`.
+    """
 
     __slots__ = ()
     name = "square"

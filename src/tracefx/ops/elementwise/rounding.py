@@ -19,7 +19,10 @@ from tracefx.ops.elementwise.elementwise import FLOATS, NonDifferentiable
 
 @final
 class Floor(NonDifferentiable):
-    """The largest whole number not above `x`, elementwise, for floats."""
+    """The largest whole number that is not above `x`, elementwise.
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.floor`.
+    """
 
     __slots__ = ()
     name = "floor"
@@ -30,7 +33,10 @@ class Floor(NonDifferentiable):
 
 @final
 class Ceil(NonDifferentiable):
-    """The smallest whole number not below `x`, elementwise, for floats."""
+    """The smallest whole number that is not below `x`, elementwise.
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.ceil`.
+    """
 
     __slots__ = ()
     name = "ceil"
@@ -52,7 +58,13 @@ class RoundingMethod(IntEnum):
 @final
 @frozen(eq=False)
 class Round(NonDifferentiable):
-    """The nearest whole number, elementwise, for floats."""
+    """The nearest whole number, elementwise.
+
+    Args:
+        rounding_method: The direction in which numbers halfway between two whole numbers are rounded.
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.round`.
+    """
 
     name = "round"
     domain = FLOATS

@@ -37,7 +37,15 @@ from tracefx.ops.structural import (
 
 @final
 class SelectN(Operation, Differentiable, Transposable, DataMovement):
-    """Selects each element from one of several cases. The first operand holds the indices of the cases."""
+    """Selects each element from one of several cases: `cases[which[i]][i]`; False is the first case, True the second.
+
+    `which: bool[...], *cases: f32[...] -> f32[...]`; `which` is boolean (with two cases) or an integer, and may have
+    rank 0. The cases have one shape and any dtype. Bound by `lax.select_n` and `lax.select`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.SelectN(), numpy.array([False, True]), numpy.array([1, 2]), numpy.array([3, 4]))
+    [Array([1, 4], dtype=int32)]
+    """
 
     __slots__ = ()
     name = "select_n"
@@ -234,7 +242,11 @@ def _fill_or_broadcast(x: Value | float, aval: ShapedArray) -> Value:
 
 @final
 class Clamp(Smooth):
-    """`min(max(x, low), high)`, with operands `low`, `x`, `high`."""
+    """The nearest number between two bounds, elementwise: `min(max(x, low), high)`.
+
+    `low: f32[...], x: f32[...], high: f32[...] -> f32[...]`, booleans, integers or floats. A bound may have rank 0.
+    Bound by `lax.clamp`.
+    """
 
     __slots__ = ()
     name = "clamp"
@@ -310,7 +322,10 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 
 @final
 class StopGradient(NonDifferentiable, Transposable):
-    """The identity, with a derivative of zero. Its transpose is the identity."""
+    """The identity, with a derivative of zero. Its transpose is the identity.
+
+    `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.stop_gradient`.
+    """
 
     __slots__ = ()
     name = "stop_gradient"

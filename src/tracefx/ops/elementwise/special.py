@@ -22,7 +22,7 @@ from tracefx.ops.operation import CompiledOperation
 
 
 class Special(CompiledOperation, Transcendental):
-    """A function of one float that NumPy doesn't have; eager evaluation compiles it."""
+    """A special function of one float. Eager evaluation compiles it, since NumPy does not have it."""
 
     __slots__ = ()
     domain = FLOATS
@@ -33,7 +33,10 @@ class Special(CompiledOperation, Transcendental):
 
 @final
 class Erf(Special):
-    """The error function, elementwise: the integral of `2 * exp(-t**2) / sqrt(pi)` from 0 to `x`."""
+    """The error function, elementwise: `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to `x` (DLMF 7.2.1).
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.erf`.
+    """
 
     __slots__ = ()
     name = "erf"
@@ -46,7 +49,10 @@ class Erf(Special):
 
 @final
 class Erfc(Special):
-    """The complementary error function `1 - erf(x)`, elementwise, without cancellation for large `x`."""
+    """The complementary error function, elementwise: `1 - erf(x)` without cancellation for large `x` (DLMF 7.2.2).
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.erfc`.
+    """
 
     __slots__ = ()
     name = "erfc"
@@ -59,7 +65,10 @@ class Erfc(Special):
 
 @final
 class ErfInv(Special):
-    """The inverse of the error function, elementwise: infinite at -1 and 1, NaN outside of [-1, 1]."""
+    """The inverse of the error function, elementwise: infinite at -1 and 1, NaN outside of [-1, 1] (DLMF 7.17).
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.erf_inv`.
+    """
 
     __slots__ = ()
     name = "erf_inv"
@@ -134,7 +143,10 @@ def erf_inv(x: ArrayLike) -> Array:
 
 @final
 class Lgamma(Special):
-    """The logarithm of the absolute value of the gamma function, elementwise."""
+    """The logarithm of the absolute value of the gamma function, elementwise: `log(abs(gamma(x)))` (DLMF 5.2.1).
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.lgamma`.
+    """
 
     __slots__ = ()
     name = "lgamma"
@@ -147,7 +159,10 @@ class Lgamma(Special):
 
 @final
 class Digamma(Special):
-    """The digamma function, the derivative of `lgamma`, elementwise."""
+    """The digamma function, elementwise: the derivative of `log(gamma(x))` (DLMF 5.2.2).
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.digamma`.
+    """
 
     __slots__ = ()
     name = "digamma"
@@ -160,7 +175,12 @@ class Digamma(Special):
 
 @final
 class Polygamma(CompiledOperation, Smooth):
-    """The polygamma function of an order and an argument. It has no derivative with respect to the order."""
+    """The polygamma function, elementwise: the derivative of order `m` of `digamma(x)` (DLMF 5.15).
+
+    It has no derivative with respect to the order.
+
+    `m: f32[...], x: f32[...] -> f32[...]`, floats. Bound by `lax.polygamma`.
+    """
 
     __slots__ = ()
     name = "polygamma"
@@ -178,7 +198,12 @@ class Polygamma(CompiledOperation, Smooth):
 
 @final
 class Zeta(CompiledOperation, Smooth):
-    """The Hurwitz zeta function. It has no derivative with respect to the exponent."""
+    """The Hurwitz zeta function, elementwise: the sum of `(k + q)**-s` over `k >= 0` (DLMF 25.11.1).
+
+    It has no derivative with respect to the exponent `s`.
+
+    `s: f32[...], q: f32[...] -> f32[...]`, floats. Bound by `lax.zeta`.
+    """
 
     __slots__ = ()
     name = "zeta"

@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, trigonometric functions, roots: smooth functions of one operand.
+"""Exponentials, logarithms, sine, cosine, tangent, roots: smooth functions of one operand.
 
 All take floats or complex numbers (`cbrt` only floats), keep shape and dtype, and raise TypeError for other dtypes.
 """
@@ -65,7 +65,10 @@ class ReciprocalDerivative(HasAccuracy):
 
 @final
 class Exp(Transcendental):
-    """`e` to the power `x`, elementwise."""
+    """The exponential function, elementwise: `e**x`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.exp`.
+    """
 
     __slots__ = ()
     name = "exp"
@@ -80,7 +83,10 @@ class Exp(Transcendental):
 
 @final
 class Exp2(Transcendental):
-    """2 to the power `x`, elementwise."""
+    """The exponential function with base 2, elementwise: `2**x`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.exp2`.
+    """
 
     __slots__ = ()
     name = "exp2"
@@ -102,7 +108,10 @@ class Exp2(Transcendental):
 
 @final
 class Expm1(Transcendental):
-    """`exp(x) - 1`, elementwise, without cancellation near 0."""
+    """The exponential function minus 1, elementwise: `exp(x) - 1` without cancellation near 0.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.expm1`.
+    """
 
     __slots__ = ()
     name = "expm1"
@@ -118,7 +127,10 @@ class Expm1(Transcendental):
 
 @final
 class Log(ReciprocalDerivative):
-    """The natural logarithm, elementwise."""
+    """The natural logarithm, elementwise: -inf at 0, NaN for negative floats.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.log`.
+    """
 
     __slots__ = ()
     name = "log"
@@ -133,7 +145,10 @@ class Log(ReciprocalDerivative):
 
 @final
 class Log1p(ReciprocalDerivative):
-    """`log(1 + x)`, elementwise, without cancellation near 0."""
+    """The natural logarithm of a number plus 1, elementwise: `log(1 + x)` without cancellation near 0.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.log1p`.
+    """
 
     __slots__ = ()
     name = "log1p"
@@ -149,7 +164,10 @@ class Log1p(ReciprocalDerivative):
 
 @final
 class Logistic(Transcendental):
-    """The logistic function `1 / (1 + exp(-x))`, elementwise."""
+    """The logistic function (sigmoid), elementwise: `1 / (1 + exp(-x))`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.logistic`.
+    """
 
     __slots__ = ()
     name = "logistic"
@@ -177,7 +195,10 @@ class Logistic(Transcendental):
 
 @final
 class Sin(Transcendental):
-    """The sine of `x` (in radians), elementwise."""
+    """The sine, elementwise: `sin(x)`, with `x` in radians.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.sin`.
+    """
 
     __slots__ = ()
     name = "sin"
@@ -192,7 +213,10 @@ class Sin(Transcendental):
 
 @final
 class Cos(Transcendental):
-    """The cosine of `x` (in radians), elementwise."""
+    """The cosine, elementwise: `cos(x)`, with `x` in radians.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.cos`.
+    """
 
     __slots__ = ()
     name = "cos"
@@ -207,7 +231,10 @@ class Cos(Transcendental):
 
 @final
 class Tan(Transcendental):
-    """The tangent of `x` (in radians), elementwise."""
+    """The tangent, elementwise: `sin(x) / cos(x)`, with `x` in radians.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.tan`.
+    """
 
     __slots__ = ()
     name = "tan"
@@ -221,57 +248,15 @@ class Tan(Transcendental):
         return add(mul(out, out), 1.0)
 
 
-@final
-class Asin(Transcendental):
-    """The inverse sine of `x`, elementwise: an angle between -π/2 and π/2."""
-
-    __slots__ = ()
-    name = "asin"
-    hlo = "chlo.asin"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_asin)
-    ufunc = np.arcsin
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return rsqrt(sub(1.0, mul(x, x)))
-
-
-@final
-class Acos(Transcendental):
-    """The inverse cosine of `x`, elementwise: an angle between 0 and π."""
-
-    __slots__ = ()
-    name = "acos"
-    hlo = "chlo.acos"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_acos)
-    ufunc = np.arccos
-
-    @override
-    def derivative(self, x: Value, out: Value) -> Value:
-        return neg(rsqrt(sub(1.0, mul(x, x))))
-
-
-@final
-class Atan(ReciprocalDerivative):
-    """The inverse tangent of `x`, elementwise: an angle between -π/2 and π/2."""
-
-    __slots__ = ()
-    name = "atan"
-    hlo = "chlo.atan"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_atan)
-    ufunc = np.arctan
-
-    @override
-    def divisor(self, x: Value) -> Value:
-        return add(mul(x, x), 1.0)
-
-
 # ------------------------------------------------------------------ roots
 
 
 @final
 class Sqrt(Transcendental):
-    """The square root, elementwise."""
+    """The square root, elementwise: `x**(1/2)`; NaN for negative floats.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.sqrt`.
+    """
 
     __slots__ = ()
     name = "sqrt"
@@ -286,7 +271,10 @@ class Sqrt(Transcendental):
 
 @final
 class Rsqrt(Transcendental):
-    """The reciprocal square root `1 / sqrt(x)`, elementwise."""
+    """The reciprocal square root, elementwise: `1 / sqrt(x)`.
+
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.rsqrt`.
+    """
 
     __slots__ = ()
     name = "rsqrt"
@@ -304,7 +292,10 @@ class Rsqrt(Transcendental):
 
 @final
 class Cbrt(Transcendental):
-    """The cube root, elementwise, for floats."""
+    """The cube root, elementwise: `x**(1/3)`, with the sign of `x`.
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.cbrt`.
+    """
 
     __slots__ = ()
     name = "cbrt"
@@ -335,9 +326,6 @@ LOGISTIC: Final = Logistic()
 SIN: Final = Sin()
 COS: Final = Cos()
 TAN: Final = Tan()
-ASIN: Final = Asin()
-ACOS: Final = Acos()
-ATAN: Final = Atan()
 SQRT: Final = Sqrt()
 RSQRT: Final = Rsqrt()
 CBRT: Final = Cbrt()
@@ -512,60 +500,6 @@ def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     Array(0., dtype=float32, weak_type=True)
     """
     return bind1(TAN if accuracy is None else Tan(check_accuracy("tan", accuracy)), x)
-
-
-def asin(x: ArrayLike) -> Array:
-    """Returns the inverse sine, elementwise: an angle between -π/2 and π/2.
-
-    Args:
-        x: Array of floats or complex numbers, or a number.
-
-    Returns:
-        An array of the same shape and dtype; NaN for floats outside of [-1, 1].
-
-    Raises:
-        TypeError: `x` is not a float or complex number.
-
-    >>> asin(0.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(ASIN, x)
-
-
-def acos(x: ArrayLike) -> Array:
-    """Returns the inverse cosine, elementwise: an angle between 0 and π.
-
-    Args:
-        x: Array of floats or complex numbers, or a number.
-
-    Returns:
-        An array of the same shape and dtype; NaN for floats outside of [-1, 1].
-
-    Raises:
-        TypeError: `x` is not a float or complex number.
-
-    >>> acos(1.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(ACOS, x)
-
-
-def atan(x: ArrayLike) -> Array:
-    """Returns the inverse tangent, elementwise: an angle between -π/2 and π/2.
-
-    Args:
-        x: Array of floats or complex numbers, or a number.
-
-    Returns:
-        An array of the same shape and dtype.
-
-    Raises:
-        TypeError: `x` is not a float or complex number.
-
-    >>> atan(0.0)
-    Array(0., dtype=float32, weak_type=True)
-    """
-    return bind1(ATAN, x)
 
 
 def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:

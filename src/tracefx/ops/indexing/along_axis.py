@@ -113,7 +113,18 @@ def index_in_dim(operand: ArrayLike, index: SupportsIndex, axis: SupportsIndex =
 @final
 @frozen(eq=False)
 class Unstack(Primitive, Differentiable, Transposable, Batchable, Lowerable):
-    """The elements along an axis, each of them an output."""
+    """The slices along an axis, each of them a result without the axis: `x[0]`, `x[1]`, ... along the first axis.
+
+    Args:
+        axis: The axis.
+
+    `x: f32[2, n, m] -> f32[n, m], f32[n, m]` with `axis=0`, one result for each index; any dtype. Bound by
+    `lax.unstack`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Unstack(0), numpy.array([1, 2]))
+    [Array(1, dtype=int32), Array(2, dtype=int32)]
+    """
 
     name = "unstack"
     axis: int

@@ -79,7 +79,20 @@ def _vector(starts: Sequence[Value], dims: Sequence[int | None], axis: MappedAxi
 @final
 @frozen(eq=False)
 class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
-    """Reads a window. The operands are the array and a start index for each axis."""
+    """Reads a window at start indices that may be traced: `x[start:start + size]` along each axis.
+
+    Windows that are not within the array are moved into it.
+
+    Args:
+        slice_sizes: The shape of the window.
+
+    `x: f32[n, m], *starts: i32[] -> f32[*slice_sizes]`; any dtype, and one integer start for each axis. Bound by
+    `lax.dynamic_slice`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.DynamicSlice((2,)), numpy.arange(5), 1)
+    [Array([1, 2], dtype=int32)]
+    """
 
     name = "dynamic_slice"
     arity = VARIADIC
@@ -221,7 +234,17 @@ def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value
 
 @final
 class DynamicUpdateSlice(Operation, Differentiable, Transposable, DataMovement):
-    """Writes a window. The operands are the array, the update, and a start index for each axis."""
+    """Writes a window at start indices that may be traced: `x[start:start + size] = update` along each axis.
+
+    Windows that are not within the array are moved into it.
+
+    `x: f32[n, m], update: f32[k, l], *starts: i32[] -> f32[n, m]` with `k <= n` and `l <= m`; any dtype, and one
+    integer start for each axis. Bound by `lax.dynamic_update_slice`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.DynamicUpdateSlice(), numpy.arange(5), numpy.array([8, 9]), 1)
+    [Array([0, 8, 9, 3, 4], dtype=int32)]
+    """
 
     __slots__ = ()
     name = "dynamic_update_slice"

@@ -1,4 +1,4 @@
-"""`gather`, its transpose `scatter_add`, and the base class of all scatters: windows at computed indices."""
+"""`gather`, its transpose `ScatterAdd`, and the base class of all scatters: windows at computed indices."""
 
 from __future__ import annotations
 
@@ -14,16 +14,26 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Dimensions, Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
-from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.elementwise import NUMBERS
-from tracefx.ops.indexing.indexed_windows import GatherScatterMode, IndexedWindows, as_indices, canonicalize_mode
+from tracefx.ops.indexing.indexed_windows import (
+    GatherScatterMode,
+    IndexedWindows,
+    as_indices,
+    canonicalize_mode,
+    check_offset,
+    default_fill,
+    dimension_numbers_text,
+    shift_axes,
+    window_order,
+)
 from tracefx.ops.operation import DataMovement, Domain, Operation, memoize_aval, static_shape
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import batch_first, full_like_aval, instantiate, match_aval
@@ -65,29 +75,33 @@ class ScatterDimensionNumbers:
     scatter_indices_batching_dims: Dimensions = field(default=(), converter=_axes)
 
 
-def _shift_axes(axes: Dimensions, by: int = 1) -> Dimensions:
-    """Returns the axes plus `by`."""
-    return tuple([d + by for d in axes])
-
-
-def _window_order(offset: Dimensions, ndim: int) -> list[int]:
-    """Returns the axes of a result: first those that enumerate windows, then those within a window."""
-    return [*[i for i in range(ndim) if i not in offset], *offset]
-
-
-def _check_offset(name: str, argument: str, offset: Dimensions, ndim: int) -> None:
-    """Raises TypeError unless `offset` are increasing axes of an array of rank `ndim`."""
-    if list(offset) != sorted(set(offset)) or any(not 0 <= d < ndim for d in offset):
-        raise TypeError(f"{name}: {argument} {offset} must be increasing axes of an array of rank {ndim}")
-
-
 # ------------------------------------------------------------------ gather
 
 
 @final
 @frozen(eq=False)
 class Gather(Operation, Differentiable, Transposable, DataMovement):
-    """Reads windows of an operand at start indices."""
+    """Reads windows of an array at start indices: `out[i, ...] = x[indices[i]:indices[i] + slice_sizes]`.
+
+    The last axis of the indices holds the start of a window along each of the axes in `start_index_map`.
+
+    Args:
+        dimension_numbers: The correspondence of the axes of operand, indices and result.
+        slice_sizes: The shape of a window.
+        indices_are_sorted: Whether the caller promises that the indices are sorted.
+        unique_indices: Whether the caller promises that windows do not overlap.
+        mode: What is read where windows are not within the operand.
+        fill_value: The value that `FILL_OR_DROP` reads there; None in other modes.
+
+    `x: f32[n, m], indices: i32[k, 1] -> f32[k, m]` for windows that are rows; any dtype, and integer indices. Bound by
+    `lax.gather` and by indexing, `x[i]`.
+
+    >>> from tracefx import bind, lax, numpy, ops
+    >>> rows = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> prim = ops.Gather(rows, (1,), False, False, lax.GatherScatterMode.CLIP, None)
+    >>> bind(prim, numpy.array([1, 2, 3]), numpy.array([[2], [0]]))
+    [Array([3, 1], dtype=int32)]
+    """
 
     name = "gather"
     arity = 2
@@ -99,7 +113,14 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
     fill_value: Scalar | None
 
     def windows(self, operand: Shape) -> IndexedWindows:
-        """Returns the windows into an operand of this shape."""
+        """Returns the windows into an operand.
+
+        Args:
+            operand: The shape of the operand.
+
+        Returns:
+            The geometry of the windows.
+        """
         n = self.dimension_numbers
         return IndexedWindows(
             operand,
@@ -124,10 +145,10 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
                 f"gather: offset_dims {offset} must have one entry for each of the {len(windows.kept)} axes of a window"
             )
         ndim = indices.ndim - 1 + len(offset)
-        _check_offset("gather", "offset_dims", offset, ndim)
+        check_offset("gather", "offset_dims", offset, ndim)
         sizes = [0] * ndim
         known = [*indices.shape[:-1], *[self.slice_sizes[d] for d in windows.kept]]
-        for place, n in zip(_window_order(offset, ndim), known, strict=True):
+        for place, n in zip(window_order(offset, ndim), known, strict=True):
             sizes[place] = n
         return x.update(shape=tuple(sizes))
 
@@ -163,7 +184,7 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
         place = {d: len(count) + i for i, d in enumerate((*moving, *whole))}
         sources = [*range(len(count)), *[place[d] for d in windows.kept]]
         order = [0] * result.ndim
-        for target, source in zip(_window_order(self.dimension_numbers.offset_dims, result.ndim), sources, strict=True):
+        for target, source in zip(window_order(self.dimension_numbers.offset_dims, result.ndim), sources, strict=True):
             order[target] = source
         return result.transpose(order)
 
@@ -181,6 +202,14 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
         return 0 if self.fill_value is None else self.fill_value
 
     def with_fill_value(self, fill: Scalar) -> Gather:
+        """Returns the primitive with another fill value, or itself if its mode has none.
+
+        Args:
+            fill: The fill value.
+
+        Returns:
+            The primitive.
+        """
         return self if self.fill_value is None else evolve(self, fill_value=fill)
 
     @override
@@ -209,16 +238,16 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
             indices = batch_first(indices, indices_dim, axis)
             n = evolve(
                 n,
-                offset_dims=_shift_axes(n.offset_dims),
-                start_indices_batching_dims=_shift_axes(n.start_indices_batching_dims),
+                offset_dims=shift_axes(n.offset_dims),
+                start_indices_batching_dims=shift_axes(n.start_indices_batching_dims),
             )
         if x_dim is not None:
             x = batch_first(x, x_dim, axis)
             n = evolve(
                 n,
-                collapsed_slice_dims=_shift_axes(n.collapsed_slice_dims),
-                start_index_map=_shift_axes(n.start_index_map),
-                operand_batching_dims=_shift_axes(n.operand_batching_dims),
+                collapsed_slice_dims=shift_axes(n.collapsed_slice_dims),
+                start_index_map=shift_axes(n.start_index_map),
+                operand_batching_dims=shift_axes(n.operand_batching_dims),
             )
             if indices_dim is not None:  # the batch axes of both are paired
                 n = evolve(
@@ -228,7 +257,7 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
                 )
                 sizes = (min(axis.size, 1), *sizes)
             else:  # every window covers the batch axis
-                n = evolve(n, offset_dims=(0, *_shift_axes(n.offset_dims)))
+                n = evolve(n, offset_dims=(0, *shift_axes(n.offset_dims)))
                 sizes = (axis.size, *sizes)
         is_sorted = self.indices_are_sorted and indices_dim is None
         return bind1(evolve(self, dimension_numbers=n, slice_sizes=sizes, indices_are_sorted=is_sorted), x, indices), 0
@@ -241,7 +270,7 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
         windows = self.windows(x.aval.shape)
         n = self.dimension_numbers
         attrs: dict[str, Attr] = {
-            "dimension_numbers": _dimension_numbers_text(
+            "dimension_numbers": dimension_numbers_text(
                 "gather",
                 indices.aval,
                 offset_dims=n.offset_dims,
@@ -276,11 +305,6 @@ def _take_axis(numbers: GatherDimensionNumbers, slice_sizes: Shape, shape: Shape
         return None
     behind = range(axis + indices_ndim - 1, len(shape) + indices_ndim - 2)
     return axis if numbers.offset_dims == (*range(axis), *behind) else None
-
-
-def _dimension_numbers_text(kind: str, indices: ShapedArray, **axes: Dimensions) -> MlirText:
-    parts = [f"{name} = {list(value)}" for name, value in axes.items() if value]
-    return MlirText(f"#stablehlo.{kind}<{', '.join([*parts, f'index_vector_dim = {indices.ndim - 1}'])}>")
 
 
 def gather(
@@ -331,20 +355,9 @@ def gather(
         )
     fill: Scalar | None = None
     if how is GatherScatterMode.FILL_OR_DROP:
-        fill = _default_fill(x.aval.dtype) if fill_value is None else fill_value
+        fill = default_fill(x.aval.dtype) if fill_value is None else fill_value
     prim = Gather(dimension_numbers, sizes, bool(indices_are_sorted), bool(unique_indices), how, fill)
     return bind1(prim, x, indices)
-
-
-def _default_fill(dtype: DType) -> Scalar:
-    """Returns the fill value that XLA programs use for out-of-bounds reads of this dtype."""
-    if dtypes.is_inexact(dtype):
-        return float("nan")
-    if dtypes.is_bool(dtype):
-        return True
-    if dtypes.is_key(dtype):
-        return 2**32 - 1  # the greatest word, like other unsigned dtypes
-    return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)
 
 
 # ------------------------------------------------------------------ scatter_add, and the base class of scatters
@@ -352,7 +365,20 @@ def _default_fill(dtype: DType) -> Scalar:
 
 @frozen(eq=False)
 class ScatterOperation(Operation, Differentiable):
-    """Combines updates with windows of an operand. Subclasses define how two elements are combined."""
+    """Combines updates with windows of an operand. Subclasses define how two elements are combined.
+
+    Args:
+        dimension_numbers: The correspondence of the axes of operand, indices and updates.
+        indices_are_sorted: Whether the caller promises that the indices are sorted.
+        unique_indices: Whether the caller promises that windows do not overlap.
+        mode: What happens to updates of windows that are not within the operand.
+
+    >>> from tracefx import bind, lax, numpy, ops
+    >>> rows = lax.ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> prim = ops.ScatterAdd(rows, False, False, lax.GatherScatterMode.CLIP)
+    >>> bind(prim, numpy.array([1, 2, 3]), numpy.array([[2], [0]]), numpy.array([10, 20]))
+    [Array([21,  2, 13], dtype=int32)]
+    """
 
     dimension_numbers: ScatterDimensionNumbers
     indices_are_sorted: bool
@@ -421,7 +447,7 @@ class ScatterOperation(Operation, Differentiable):
             )
         n = self.dimension_numbers
         offset = n.update_window_dims
-        _check_offset(self.function, "update_window_dims", offset, updates.ndim)
+        check_offset(self.function, "update_window_dims", offset, updates.ndim)
         dropped = (*n.inserted_window_dims, *n.operand_batching_dims)
         kept = [d for d in range(x.ndim) if d not in dropped]
         if any(not 0 <= d < x.ndim for d in dropped):
@@ -458,7 +484,7 @@ class ScatterOperation(Operation, Differentiable):
         if not x.size or not updates.size:
             return x
         windows = self.windows(x.shape, updates.shape)
-        order = _window_order(self.dimension_numbers.update_window_dims, updates.ndim)
+        order = window_order(self.dimension_numbers.update_window_dims, updates.ndim)
         updates = updates.transpose(order)
         count = indices.ndim - 1
         if self.mode is GatherScatterMode.CLIP:
@@ -492,10 +518,10 @@ class ScatterOperation(Operation, Differentiable):
         x, updates = batch_first(x, x_dim, axis), batch_first(updates, updates_dim, axis)
         n = self.dimension_numbers
         n = ScatterDimensionNumbers(
-            _shift_axes(n.update_window_dims),
-            _shift_axes(n.inserted_window_dims),
-            _shift_axes(n.scatter_dims_to_operand_dims),
-            _shift_axes(n.operand_batching_dims),
+            shift_axes(n.update_window_dims),
+            shift_axes(n.inserted_window_dims),
+            shift_axes(n.scatter_dims_to_operand_dims),
+            shift_axes(n.operand_batching_dims),
             n.scatter_indices_batching_dims,
         )
         if indices_dim is None:  # every window covers the batch axis
@@ -505,7 +531,7 @@ class ScatterOperation(Operation, Differentiable):
             n = evolve(
                 n,
                 operand_batching_dims=(0, *n.operand_batching_dims),
-                scatter_indices_batching_dims=(0, *_shift_axes(n.scatter_indices_batching_dims)),
+                scatter_indices_batching_dims=(0, *shift_axes(n.scatter_indices_batching_dims)),
             )
         is_sorted = self.indices_are_sorted and indices_dim is None
         return bind1(evolve(self, dimension_numbers=n, indices_are_sorted=is_sorted), x, indices, updates), 0
@@ -517,7 +543,7 @@ class ScatterOperation(Operation, Differentiable):
             indices = self.windows(x.aval.shape, updates.aval.shape).emit_clipped(builder, indices)
         n = self.dimension_numbers
         attrs: Mapping[str, Attr] = {
-            "scatter_dimension_numbers": _dimension_numbers_text(
+            "scatter_dimension_numbers": dimension_numbers_text(
                 "scatter",
                 indices.aval,
                 update_window_dims=n.update_window_dims,
@@ -572,7 +598,11 @@ class ScatterArithmetic(ScatterOperation, Transposable):
 
 @final
 class ScatterAdd(ScatterArithmetic):
-    """Adds updates to windows; the transpose of `Gather`."""
+    """Adds updates to windows: `x[indices[i]] += updates[i]`, also where windows overlap; the transpose of `Gather`.
+
+    `x: f32[n, m], indices: i32[k, 1], updates: f32[k, m] -> f32[n, m]` for windows that are rows; numbers. Bound by
+    `lax.scatter_add` and `x.at[i].add`.
+    """
 
     __slots__ = ()
     name = "scatter-add"
@@ -590,42 +620,6 @@ class ScatterAdd(ScatterArithmetic):
             return [x_ct, None, None]
         prim = self.matching_gather(x.aval.shape, updates.aval.shape)
         return [x_ct, None, match_aval(bind1(prim, ct, indices), updates.aval)]
-
-
-def scatter_add(
-    operand: ArrayLike,
-    scatter_indices: ArrayLike,
-    updates: ArrayLike,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: GatherScatterMode | str | None = None,
-) -> Array:
-    """Returns `operand` with `updates` added to windows at the given indices. Updates of one element accumulate.
-
-    Args:
-        operand: Array of numbers.
-        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
-        updates: Array of the same dtype: a window for each index vector.
-        dimension_numbers: Which axes of operand, indices and updates correspond.
-        indices_are_sorted: Whether the indices are known to be sorted. False by default.
-        unique_indices: Whether the windows are known not to overlap. False by default.
-        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
-
-    Returns:
-        An array with the shape and dtype of `operand`.
-
-    Raises:
-        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
-        ValueError: The indices are not integers, or the mode is unknown.
-
-    >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
-    >>> scatter_add(np.zeros((3, 2)), np.array([[2], [2]]), np.ones((2, 2)), rows).tolist()
-    [[0.0, 0.0], [0.0, 0.0], [2.0, 2.0]]
-    """
-    prim = ScatterAdd(*scatter_params("scatter_add", dimension_numbers, indices_are_sorted, unique_indices, mode))
-    return bind1(prim, operand, scatter_indices, updates)
 
 
 def scatter_params(

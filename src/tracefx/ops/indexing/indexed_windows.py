@@ -10,9 +10,10 @@ import numpy as np
 from attrs import frozen
 
 from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import NDArray
-from tracefx.lowering import Builder, IrValue
+from tracefx.core.avals import Dimensions, Shape, ShapedArray
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.literal import Scalar
+from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
 
 
@@ -194,3 +195,36 @@ def as_indices(x: NDArray) -> NDArray:
     if x.dtype == np.uint64:
         return np.minimum(x, np.uint64(2**63 - 1)).astype(np.int64)
     return x.astype(np.int64)
+
+
+def shift_axes(axes: Dimensions, by: int = 1) -> Dimensions:
+    """Returns the axes plus `by`."""
+    return tuple([d + by for d in axes])
+
+
+def window_order(offset: Dimensions, ndim: int) -> list[int]:
+    """Returns the axes of a result: first those that enumerate windows, then those within a window."""
+    return [*[i for i in range(ndim) if i not in offset], *offset]
+
+
+def check_offset(name: str, argument: str, offset: Dimensions, ndim: int) -> None:
+    """Raises TypeError unless `offset` are increasing axes of an array of rank `ndim`."""
+    if list(offset) != sorted(set(offset)) or any(not 0 <= d < ndim for d in offset):
+        raise TypeError(f"{name}: {argument} {offset} must be increasing axes of an array of rank {ndim}")
+
+
+def dimension_numbers_text(kind: str, indices: ShapedArray, **axes: Dimensions) -> MlirText:
+    """Returns the StableHLO attribute with the dimension numbers of a gather or scatter."""
+    parts = [f"{name} = {list(value)}" for name, value in axes.items() if value]
+    return MlirText(f"#stablehlo.{kind}<{', '.join([*parts, f'index_vector_dim = {indices.ndim - 1}'])}>")
+
+
+def default_fill(dtype: DType) -> Scalar:
+    """Returns the fill value that XLA programs use for out-of-bounds reads of this dtype."""
+    if dtypes.is_inexact(dtype):
+        return float("nan")
+    if dtypes.is_bool(dtype):
+        return True
+    if dtypes.is_key(dtype):
+        return 2**32 - 1  # the greatest word, like other unsigned dtypes
+    return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)

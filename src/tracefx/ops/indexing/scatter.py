@@ -1,6 +1,6 @@
-"""Scatters: `scatter` (replaces elements), `scatter_sub`, `scatter_mul`, `scatter_min` and `scatter_max`.
+"""Scatters: `scatter` (replaces elements), `scatter_add`, `scatter_sub`, `scatter_mul`, `scatter_min`, `scatter_max`.
 
-`scatter_add`, the transpose of `gather`, is in `gather_scatter_add`.
+`ScatterAdd`, the transpose of `Gather`, is in `gather_scatter_add`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,13 @@ def _as_scatter_add(prim: ScatterOperation) -> ScatterAdd:
 
 @final
 class Scatter(ScatterOperation, Transposable, DataMovement):
-    """Replaces elements of windows."""
+    """Replaces the elements of windows: `x[indices[i]] = updates[i]`.
+
+    Where windows overlap, which of the updates wins is unspecified. On the CPU, it is the last one.
+
+    `x: f32[n, m], indices: i32[k, 1], updates: f32[k, m] -> f32[n, m]` for windows that are rows; any dtype. Bound by
+    `lax.scatter` and `x.at[i].set`.
+    """
 
     __slots__ = ()
     name = "scatter"
@@ -101,6 +107,14 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
         """Returns masks of the operand's elements that stay and of the updates that win.
 
         They are computed by scattering the numbers of the updates.
+
+        Args:
+            indices: The start indices.
+            x: The type of the operand.
+            updates: The type of the updates.
+
+        Returns:
+            Two boolean arrays, of the shapes of the operand and of the updates.
         """
         count = updates.size
         dtype = dtypes.uint32 if count < 2**32 - 1 else dtypes.uint64
@@ -175,12 +189,55 @@ def scatter(
     return bind1(prim, operand, scatter_indices, updates)
 
 
+# ------------------------------------------------------------------ scatter_add
+
+
+def scatter_add(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
+    """Returns `operand` with `updates` added to windows at the given indices. Updates of one element accumulate.
+
+    Args:
+        operand: Array of numbers.
+        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
+        updates: Array of the same dtype: a window for each index vector.
+        dimension_numbers: Which axes of operand, indices and updates correspond.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
+
+    Returns:
+        An array with the shape and dtype of `operand`.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
+        ValueError: The indices are not integers, or the mode is unknown.
+
+    >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> scatter_add(np.zeros((3, 2)), np.array([[2], [2]]), np.ones((2, 2)), rows).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [2.0, 2.0]]
+    """
+    prim = ScatterAdd(*scatter_params("scatter_add", dimension_numbers, indices_are_sorted, unique_indices, mode))
+    return bind1(prim, operand, scatter_indices, updates)
+
+
 # ------------------------------------------------------------------ scatter_sub
 
 
 @final
 class ScatterSub(ScatterArithmetic):
-    """The operand with the updates subtracted from windows at the given indices."""
+    """Subtracts updates from windows: `x[indices[i]] -= updates[i]`, also where windows overlap.
+
+    `x: f32[n, m], indices: i32[k, 1], updates: f32[k, m] -> f32[n, m]` for windows that are rows; numbers. Bound by
+    `lax.scatter_sub` and `x.at[i].subtract`.
+    """
 
     __slots__ = ()
     name = "scatter-sub"
@@ -236,7 +293,11 @@ def scatter_sub(
 
 @final
 class ScatterMul(ScatterArithmetic):
-    """The operand with windows at the given indices multiplied by the updates."""
+    """Multiplies windows by updates: `x[indices[i]] *= updates[i]`, also where windows overlap.
+
+    `x: f32[n, m], indices: i32[k, 1], updates: f32[k, m] -> f32[n, m]` for windows that are rows; numbers. Bound by
+    `lax.scatter_mul` and `x.at[i].multiply`.
+    """
 
     __slots__ = ()
     name = "scatter-mul"
@@ -368,7 +429,11 @@ def _one(aval: ShapedArray) -> Array:
 
 @final
 class ScatterMin(ScatterExtremum):
-    """The operand with the elementwise minimum of its windows at the given indices and the updates."""
+    """Takes the minimum of windows and updates: `x[indices[i]] = min(x[indices[i]], updates[i])`.
+
+    `x: f32[n, m], indices: i32[k, 1], updates: f32[k, m] -> f32[n, m]` for windows that are rows; booleans or numbers.
+    Bound by `lax.scatter_min` and `x.at[i].min`.
+    """
 
     __slots__ = ()
     name = "scatter-min"
@@ -378,7 +443,11 @@ class ScatterMin(ScatterExtremum):
 
 @final
 class ScatterMax(ScatterExtremum):
-    """The operand with the elementwise maximum of its windows at the given indices and the updates."""
+    """Takes the maximum of windows and updates: `x[indices[i]] = max(x[indices[i]], updates[i])`.
+
+    `x: f32[n, m], indices: i32[k, 1], updates: f32[k, m] -> f32[n, m]` for windows that are rows; booleans or numbers.
+    Bound by `lax.scatter_max` and `x.at[i].max`.
+    """
 
     __slots__ = ()
     name = "scatter-max"

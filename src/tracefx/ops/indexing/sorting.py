@@ -123,7 +123,22 @@ def _flip_negative_bits(builder: Builder, bits: IrValue) -> IrValue:
 @final
 @frozen(eq=False)
 class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
-    """Sorts several arrays of one shape along an axis, by the first `num_keys` of them."""
+    """Sorts several arrays of one shape along an axis, in the lexicographic order of the first `num_keys` of them.
+
+    NaN comes last. Complex numbers are ordered by their real, then by their imaginary parts.
+
+    Args:
+        dimension: The axis.
+        is_stable: Whether elements with equal keys keep their order.
+        num_keys: The number of operands that are compared; the others are permuted along.
+
+    `keys: f32[n, m], *more: i32[n, m] -> f32[n, m], *i32[n, m]`, booleans or numbers. Bound by `lax.sort` and
+    `lax.sort_key_val`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Sort(0, True, 1), numpy.array([3, 1, 2]))
+    [Array([1, 2, 3], dtype=int32)]
+    """
 
     name = "sort"
     dimension: int
@@ -159,7 +174,14 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return [call_kernel(self.sort_single, *args)] if len(args) == 1 else call_kernel(self.sort_operands, *args)
 
     def sort_operands(self, *args: NDArray) -> list[NDArray]:
-        """Sorts several operands in NumPy."""
+        """Returns several operands sorted by NumPy.
+
+        Args:
+            *args: The operands, the keys first.
+
+        Returns:
+            The sorted operands.
+        """
         order = self.argsort(*args[: self.num_keys])
         if args[0].ndim == 1:
             return [x.take(order) for x in args]
@@ -172,9 +194,15 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return out
 
     def sort_single(self, x: NDArray) -> NDArray:
-        """Sorts one operand in NumPy.
+        """Returns one operand sorted by NumPy.
 
         Stability matters only where equal elements differ, that is, for zeros and NaNs with different signs.
+
+        Args:
+            x: The operand.
+
+        Returns:
+            The sorted operand.
         """
         if dtypes.is_complex(x.dtype) and np.isnan(x).any():  # NumPy orders them differently
             return np.take_along_axis(x, self.argsort(x), self.dimension)
@@ -184,7 +212,14 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return cast(ordered, x.dtype)
 
     def argsort(self, *args: NDArray) -> NDArray:
-        """Returns the indices that sort the keys."""
+        """Returns the indices that sort the keys.
+
+        Args:
+            *args: The keys, the most significant one first.
+
+        Returns:
+            Indices along the sorted axis, of the shape of the keys.
+        """
         keys = [key for x in args for key in sort_keys(x)]
         if len(keys) == 1:
             return np.asarray(np.argsort(keys[0], self.dimension, kind="stable"))
@@ -235,6 +270,13 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
 
         XLA's CPU backend sorts integers in an eighth of the time, though it takes three times as long to compile. -0.0
         comes before 0.0, which an unstable sort permits.
+
+        Args:
+            builder: The builder of the program.
+            x: The operand.
+
+        Returns:
+            The sorted operand.
         """
         aval = ShapedArray(x.aval.shape, x.aval.dtype)
         bits = ShapedArray(aval.shape, _BITS[aval.dtype])
@@ -249,7 +291,15 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return builder.emit("stablehlo.bitcast_convert", [_flip_negative_bits(builder, result)], [aval])[0]
 
     def emit_comparator(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
-        """Emits whether the first of two elements comes before the second, for the keys of all operands."""
+        """Emits whether the first of two elements comes before the second, for the keys of all operands.
+
+        Args:
+            builder: The builder of the region.
+            args: For each operand, its elements at both positions.
+
+        Returns:
+            One boolean.
+        """
         truth = ShapedArray((), dtypes.bool_)
         count = 2 * self.num_keys
         xs = [key for x in args[0:count:2] for key in _emit_key(builder, x)]

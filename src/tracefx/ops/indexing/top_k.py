@@ -126,7 +126,20 @@ def _descending_keys(key: NDArray) -> NDArray:
 @final
 @frozen(eq=False)
 class TopK(TopKOperation):
-    """The `k` greatest elements along an axis."""
+    """The `k` greatest elements along an axis in descending order, and their indices.
+
+    Of equal elements the first ones are greater; NaN is the greatest.
+
+    Args:
+        k: The number of elements.
+        axis: The axis.
+
+    `x: f32[m, n] -> f32[m, k], i32[m, k]` with `axis=1`; numbers. Bound by `lax.top_k`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.TopK(2, 0), numpy.array([1, 3, 2]))
+    [Array([3, 2], dtype=int32), Array([1, 2], dtype=int32)]
+    """
 
     name = "top_k"
     k: int
@@ -223,9 +236,26 @@ def top_k(operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1) -> 
 @final
 @frozen(eq=False)
 class ApproxTopK(TopKOperation):
-    """Approximately the greatest or least elements along an axis.
+    """Approximately the greatest or least elements along an axis in order, and their indices.
+
+    The algorithm for TPUs is that of Chern et al. 2022, TPU-KNN.
 
     On the CPU, as in XLA, results are exact; only the number of results without `aggregate_to_topk` is that of TPUs.
+
+    Args:
+        k: The number of elements.
+        reduction_dimension: The axis; negative numbers count from the end.
+        recall_target: The expected fraction of the `k` elements that is found, greater than 0 and at most 1.
+        is_max_k: Whether to find the greatest elements; otherwise, the least ones.
+        reduction_input_size_override: The size from which the recall is computed; negative for that of the axis.
+        aggregate_to_topk: Whether the result has `k` elements; otherwise it has all candidates.
+
+    `x: f32[m, n] -> f32[m, k], i32[m, k]` with `reduction_dimension=1`; floats. Bound by `lax.approx_max_k` and
+    `lax.approx_min_k`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.ApproxTopK(1, 0, 0.95, True, -1, True), numpy.array([1.0, 3.0, 2.0]))
+    [Array([3.], dtype=float32), Array([1], dtype=int32)]
     """
 
     name = "approx_top_k"
@@ -317,7 +347,15 @@ class ApproxTopK(TopKOperation):
         return [builder.emit("stablehlo.slice", [y], [aval], window)[0] for y, aval in zip(found, outs, strict=True)]
 
     def emit_comparator(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
-        """Emits whether the first of two elements comes before the second."""
+        """Emits whether the first of two elements comes before the second.
+
+        Args:
+            builder: The builder of the region.
+            args: The two elements, then their two indices.
+
+        Returns:
+            One boolean.
+        """
         x, y = [canonicalize_zero_nan(builder, a) for a in args[:2]]
         return [emit_total_order_compare(builder, "GT" if self.is_max_k else "LT", x, y)]
 

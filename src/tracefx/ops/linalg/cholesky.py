@@ -45,7 +45,13 @@ from tracefx.ops.structural import broadcast_in_dim, reshape
 
 @final
 class Cholesky(MatrixKernel, Differentiable):
-    """The Cholesky decomposition, which reads only the lower triangle."""
+    """The Cholesky decomposition of positive-definite matrices: lower triangular `l` with `l l^H = x`.
+
+    It reads only the lower triangle. Matrices that are not positive-definite result in NaN. With `p` that takes the
+    lower triangle and half of the diagonal, the tangent is `l p(l^-1 dx l^-H)`.
+
+    `x: f32[..., n, n] -> f32[..., n, n]`, 32-bit or 64-bit floats or complex numbers. Bound by `lax.linalg.cholesky`.
+    """
 
     __slots__ = ()
     name = "cholesky"
@@ -118,7 +124,10 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 
 @final
 class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
-    """The rank-1 update of an upper triangular Cholesky factor."""
+    """The rank-1 update of a Cholesky factor: upper triangular `s` with `s^T s = r^T r + w w^T`, by Givens rotations.
+
+    `r: f32[..., n, n], w: f32[..., n] -> f32[..., n, n]`, floats. Bound by `lax.linalg.cholesky_update`.
+    """
 
     __slots__ = ()
     name = "cholesky_update"
@@ -204,7 +213,14 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
 @final
 @frozen(eq=False)
 class SymmetricProduct(MatrixOperation, Expandable):
-    """`alpha a a^T + beta c`."""
+    """The symmetric rank-k update `alpha a a^T + beta c`.
+
+    Args:
+        alpha: The factor of the product.
+        beta: The factor of `c`.
+
+    `a: f32[..., n, k], c: f32[..., n, n] -> f32[..., n, n]`, floats. Bound by `lax.linalg.symmetric_product`.
+    """
 
     name = "symmetric_product"
     ranks: ClassVar[tuple[int, ...]] = (2, 2)

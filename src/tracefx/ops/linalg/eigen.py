@@ -66,7 +66,20 @@ class EighImplementation(Enum):
 @final
 @frozen(eq=False)
 class Eigh(MatrixKernel, Differentiable):
-    """The eigendecomposition of Hermitian matrices, which reads only one triangle."""
+    """The eigendecomposition of Hermitian matrices: unitary `v` and real `w` with `x v = v diag(w)`.
+
+    It reads only one triangle. With `f[i, j] = 1 / (w[j] - w[i])` and zeros on the diagonal, the tangents are
+    `dv = v (f * (v^H dx v))` and `dw = diag(v^H dx v)`.
+
+    Args:
+        algorithm: The algorithm; None means the platform's default.
+        lower: Whether the lower triangle is read; otherwise, the upper one.
+        sort_eigenvalues: Whether eigenvalues must be in ascending order; they always are.
+        subset_by_index: Only None, the default, is supported: all eigenvalues are computed.
+
+    `x: f32[..., n, n] -> v: f32[..., n, n], w: f32[..., n]`, 32-bit or 64-bit floats or complex numbers. Bound by
+    `lax.linalg.eigh`.
+    """
 
     name = "eigh"
     algorithm: EighImplementation | None
@@ -190,7 +203,17 @@ class EigImplementation(Enum):
 @final
 @frozen(eq=False)
 class Eig(MatrixKernel, Differentiable):
-    """The eigendecomposition of general matrices."""
+    """The eigendecomposition of general matrices: eigenvalues, left and right eigenvectors, `x v[:, i] = w[i] v[:, i]`.
+
+    Args:
+        compute_left_eigenvectors: Whether the left eigenvectors are a result.
+        compute_right_eigenvectors: Whether the right eigenvectors are a result.
+        enable_eigvec_derivs: Whether eigenvectors may be differentiated; False by default.
+        implementation: The library that computes it; None, the default, means the platform's default.
+
+    `x: f32[..., n, n] -> w: c64[..., n], vl: c64[..., n, n], vr: c64[..., n, n]`, with only the requested vectors;
+    32-bit or 64-bit floats or complex numbers. Bound by `lax.linalg.eig`.
+    """
 
     name = "eig"
     compute_left_eigenvectors: bool

@@ -44,6 +44,10 @@ class MatrixOperation(Primitive, Batchable):
     """A primitive on matrices or vectors, or stacks of these: leading axes are batch axes.
 
     Eager evaluation compiles it, once per tuple of operand avals.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Cholesky(), numpy.array([[4.0, 0.0], [0.0, 9.0]]))[0].tolist()
+    [[2.0, 0.0], [0.0, 3.0]]
     """
 
     __slots__ = ()

@@ -22,9 +22,9 @@ from tracefx.ops.indexing.gather_scatter_add import (
     GatherDimensionNumbers,
     ScatterDimensionNumbers,
     gather,
-    scatter_add,
 )
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.indexing.scatter import scatter_add
 from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import MatrixKernel, ResultTypes, emit_iota, info_aval, nan_on_failure
 from tracefx.ops.linalg.matrices import eye, matmul, tril, triu
@@ -40,7 +40,14 @@ from tracefx.ops.structural import full_like_aval, reshape
 
 @final
 class Lu(MatrixKernel, Differentiable):
-    """The LU decomposition with row pivoting."""
+    """The LU decomposition with row pivoting: `x[p] = l u`, with unit lower triangular `l` and upper triangular `u`.
+
+    The results are both factors in one matrix, the row exchanges of LAPACK's `getrf`, counted from 0, and the
+    permutation `p`. With `d = l^-1 dx[p] u^-1`, the tangent of the factors is `l tril(d, -1) + triu(d) u`.
+
+    `x: f32[..., m, n] -> lu: f32[..., m, n], pivots: i32[..., min(m, n)], p: i32[..., m]`, 32-bit or 64-bit floats or
+    complex numbers. Bound by `lax.linalg.lu`.
+    """
 
     __slots__ = ()
     name = "lu"
@@ -140,7 +147,13 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
 @final
 @frozen(eq=False)
 class LuPivotsToPermutation(MatrixKernel):
-    """Converts a sequence of row exchanges to a permutation."""
+    """The permutation from exchanging row 0 with row `pivots[0]`, then row 1 with row `pivots[1]`, and so on.
+
+    Args:
+        permutation_size: The number of rows, at least the number of pivots.
+
+    `pivots: i32[..., k] -> i32[..., permutation_size]`, int32. Bound by `lax.linalg.lu_pivots_to_permutation`.
+    """
 
     name = "lu_pivots_to_permutation"
     ranks: ClassVar[tuple[int, ...]] = (1,)

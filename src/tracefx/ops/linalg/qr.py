@@ -36,7 +36,13 @@ from tracefx.ops.structural import full_like_aval
 
 @final
 class Geqrf(MatrixKernel):
-    """A QR decomposition: `r` in the upper triangle, below it the reflectors whose product is `q`; and their scales."""
+    """A QR decomposition by Householder reflections, `I - tau v v^H`, in the format of LAPACK's `geqrf`.
+
+    The first result has `r` in its upper triangle, and the vectors `v` below it; the second one has the scales `tau`.
+
+    `x: f32[..., m, n] -> f32[..., m, n], taus: f32[..., min(m, n)]`, 32-bit or 64-bit floats or complex numbers. Bound
+    by the expansion of `Qr`.
+    """
 
     __slots__ = ()
     name = "geqrf"
@@ -55,9 +61,16 @@ class Geqrf(MatrixKernel):
 @final
 @frozen(eq=False)
 class Geqp3(MatrixKernel):
-    """A QR decomposition with column pivoting, so that the diagonal of `r` decreases; with the permutation (1-based).
+    """A QR decomposition with column pivoting (the diagonal of `r` decreases), in the format of LAPACK's `geqp3`.
 
-    The second operand marks the columns that come first by nonzero numbers.
+    The second operand marks the columns that come first by nonzero numbers. The results are those of `Geqrf` for
+    the permuted columns, with the permutation, counted from 1, between them.
+
+    Args:
+        use_magma: Whether GPUs use MAGMA; None, the default, means if it is installed and the matrices are large.
+
+    `x: f32[..., m, n], first: i32[..., n] -> f32[..., m, n], p: i32[..., n], taus: f32[..., min(m, n)]`, 32-bit or
+    64-bit floats or complex numbers. Bound by the expansion of `Qr`.
     """
 
     name = "geqp3"
@@ -89,7 +102,11 @@ class Geqp3(MatrixKernel):
 
 @final
 class HouseholderProduct(MatrixKernel):
-    """The product of Householder reflections."""
+    """The first `n` columns of a product of Householder reflections `I - tau v v^H`, in the format of LAPACK's `geqrf`.
+
+    `a: f32[..., m, n], taus: f32[..., k] -> f32[..., m, n]` with `m >= n >= k`, 32-bit or 64-bit floats or complex
+    numbers. Bound by `lax.linalg.householder_product`.
+    """
 
     __slots__ = ()
     name = "householder_product"
@@ -121,7 +138,15 @@ class HouseholderProduct(MatrixKernel):
 @final
 @frozen(eq=False)
 class Ormqr(MatrixKernel):
-    """The product of `c` and the unitary matrix that reflections represent, without computing that matrix."""
+    """The product of `c` and the unitary matrix `q` that Householder reflections represent, without computing `q`.
+
+    Args:
+        left: Whether the result is `q c`; otherwise, it is `c q`.
+        transpose: Whether the conjugate transpose of `q` is used.
+
+    `a: f32[..., m, n], taus: f32[..., k], c: f32[..., m, l] -> f32[..., m, l]` with `left`, 32-bit or 64-bit floats or
+    complex numbers. Bound by `lax.linalg.ormqr`.
+    """
 
     name = "ormqr"
     ranks: ClassVar[tuple[int, ...]] = (2, 1, 2)
@@ -218,7 +243,16 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
 @final
 @frozen(eq=False)
 class Qr(MatrixOperation, Differentiable, Expandable):
-    """The QR decomposition."""
+    """The QR decomposition: `q` with orthonormal columns and upper triangular `r`, with `q r = x`, or `q r = x[:, p]`.
+
+    Args:
+        full_matrices: Whether `q` is square; otherwise, it has `min(m, n)` columns.
+        pivoting: Whether columns are permuted so that the diagonal of `r` decreases; `p` is a third result.
+        use_magma: Whether GPUs use MAGMA for pivoting; None, the default, means if it is installed and pays off.
+
+    `x: f32[..., m, n] -> q: f32[..., m, min(m, n)], r: f32[..., min(m, n), n]`, 32-bit or 64-bit floats or complex
+    numbers. Bound by `lax.linalg.qr`.
+    """
 
     name = "qr"
     full_matrices: bool

@@ -33,7 +33,16 @@ from tracefx.ops.linalg.lapack import (
 @final
 @frozen(eq=False)
 class Schur(MatrixKernel):
-    """The Schur decomposition."""
+    """The Schur decomposition `q t q^H = x`: upper triangular `t` (of 2 by 2 blocks for real matrices) and unitary `q`.
+
+    Args:
+        compute_schur_vectors: Whether `q` is a result.
+        select_callable: Only None, the default, is supported.
+        sort_eig_vals: Only False, the default, is supported: eigenvalues have the order of LAPACK's `gees`.
+
+    `x: f32[..., n, n] -> t: f32[..., n, n], q: f32[..., n, n]`, 32-bit or 64-bit floats or complex numbers. Bound by
+    `lax.linalg.schur`.
+    """
 
     name = "schur"
     compute_schur_vectors: bool
@@ -94,7 +103,14 @@ def schur(
 
 @final
 class Hessenberg(MatrixKernel):
-    """The reduction to Hessenberg form."""
+    """The reduction to Hessenberg form, `q^H x q`, which is zero below the first subdiagonal, as LAPACK's `gehrd`.
+
+    The first result has the Hessenberg form and, below it, the Householder vectors of `q`; the second one has their
+    scales.
+
+    `x: f32[..., n, n] -> f32[..., n, n], taus: f32[..., n - 1]`, 32-bit or 64-bit floats or complex numbers. Bound by
+    `lax.linalg.hessenberg`.
+    """
 
     __slots__ = ()
     name = "hessenberg"
@@ -148,7 +164,16 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
 @final
 @frozen(eq=False)
 class Tridiagonal(MatrixKernel):
-    """The reduction of Hermitian matrices to tridiagonal form."""
+    """The reduction of Hermitian matrices to real tridiagonal form, `q^H x q`, as LAPACK's `sytrd` and `hetrd`.
+
+    The results are a matrix with the Householder vectors of `q`, the diagonal, the off-diagonal, and the scales.
+
+    Args:
+        lower: Whether the lower triangle is read; otherwise, the upper one.
+
+    `x: f32[..., n, n] -> f32[..., n, n], d: f32[..., n], e: f32[..., n - 1], taus: f32[..., n - 1]`, 32-bit or 64-bit
+    floats or complex numbers. Bound by `lax.linalg.tridiagonal`.
+    """
 
     name = "tridiagonal"
     is_lower: bool = field(alias="lower")

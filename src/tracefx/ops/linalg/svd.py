@@ -75,7 +75,17 @@ _MAX_BATCHED_JACOBI_SIZE: Final = 32
 @final
 @frozen(eq=False)
 class Svd(MatrixKernel, Differentiable):
-    """Returns the singular values, the left singular vectors, and the adjoint of the right ones."""
+    """The singular value decomposition `u diag(s) vh = x`: singular values in descending order, and singular vectors.
+
+    Args:
+        algorithm: The algorithm; None means the platform's default.
+        compute_uv: Whether `u` and `vh` are results.
+        full_matrices: Whether `u` and `vh` are square; otherwise, they have `min(m, n)` columns and rows.
+        subset_by_index: Only None, the default, is supported: all singular values are computed.
+
+    `x: f32[..., m, n] -> s: f32[..., min(m, n)], u: f32[..., m, min(m, n)], vh: f32[..., min(m, n), n]`, 32-bit or
+    64-bit floats or complex numbers. Bound by `lax.linalg.svd`.
+    """
 
     name = "svd"
     algorithm: SvdAlgorithm | None

@@ -41,7 +41,18 @@ _HALVES: Final = frozenset({dtypes.bfloat16, dtypes.float16})
 @final
 @frozen(eq=False)
 class TriangularSolve(MatrixKernel, Differentiable, Transposable):
-    """Solves `op(a) x = b` or `x op(a) = b`. Only one triangle of `a` is read."""
+    """The solution `x` of `op(a) x = b` or `x op(a) = b` for triangular `a`. Only one triangle of `a` is read.
+
+    Args:
+        conjugate_a: Whether `op` takes the complex conjugate.
+        left_side: Whether `op(a)` is on the left of `x`.
+        lower: Whether `a` is lower triangular; otherwise, it is upper triangular.
+        transpose_a: Whether `op` transposes.
+        unit_diagonal: Whether the diagonal of `a` is taken as 1 and not read.
+
+    `a: f32[..., n, n], b: f32[..., n, m] -> f32[..., n, m]` with `left_side`; floats or complex numbers of 16 bits or
+    more. Bound by `lax.linalg.triangular_solve`.
+    """
 
     name = "triangular_solve"
     ranks: ClassVar[tuple[int, ...]] = (2, 2)

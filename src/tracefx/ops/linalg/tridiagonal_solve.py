@@ -41,7 +41,16 @@ from tracefx.ops.structural import batch_first, instantiate, move_axis, reshape
 @final
 @frozen(eq=False)
 class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
-    """Solves systems with tridiagonal matrices, given by their three diagonals."""
+    """The solution `x` of `dl[i] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`, for matrices given by three diagonals.
+
+    `dl[0]` and `du[-1]` have no effect.
+
+    Args:
+        perturb_singular: Whether zero pivots are replaced by small numbers; False by default.
+
+    `dl: f32[..., n], d: f32[..., n], du: f32[..., n], b: f32[..., n, m] -> f32[..., n, m]`, 32-bit or 64-bit floats or
+    complex numbers. Bound by `lax.linalg.tridiagonal_solve`.
+    """
 
     name = "tridiagonal_solve"
     ranks: ClassVar[tuple[int, ...]] = (1, 1, 1, 2)

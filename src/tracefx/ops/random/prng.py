@@ -50,7 +50,12 @@ def _require_keys(name: str, aval: ShapedArray) -> None:
 
 
 class KeyOperation(Primitive, Batchable):
-    """A primitive that applies to each key of an array. The keys' axes lead in its operands and results."""
+    """A primitive that applies to each key of an array. The keys' axes lead in its operands and results.
+
+    >>> from tracefx import bind, ops, random
+    >>> bind(ops.RandomSplit((2,)), random.key(0))[0].shape
+    (2,)
+    """
 
     __slots__ = ()
 
@@ -77,7 +82,13 @@ class KeyOperation(Primitive, Batchable):
 @final
 @frozen(eq=False)
 class RandomWrap(KeyOperation, Lowerable, HasJaxParams):
-    """Converts words to keys of the given dtype."""
+    """Converts words to keys; the last axis of the operand holds the words of one key.
+
+    Args:
+        dtype: The dtype of the keys, which names the generator.
+
+    `words: u32[..., 2] -> key<fry>[...]`, with four words for other generators. Bound by `random.wrap_key_data`.
+    """
 
     name = "random_wrap"
     dtype: DType
@@ -103,7 +114,10 @@ class RandomWrap(KeyOperation, Lowerable, HasJaxParams):
 
 @final
 class RandomUnwrap(KeyOperation, Lowerable):
-    """Converts keys to their words, along a new last axis."""
+    """Converts keys to their words, along a new last axis.
+
+    `keys: key<fry>[...] -> u32[..., 2]`, with four words for other generators. Bound by `random.key_data`.
+    """
 
     __slots__ = ()
     name = "random_unwrap"
@@ -122,7 +136,10 @@ class RandomUnwrap(KeyOperation, Lowerable):
 
 @final
 class RandomClone(KeyOperation, Lowerable):
-    """Returns its operand, as keys that may be used again."""
+    """Returns its operand, as keys that may be used again.
+
+    `keys: key<fry>[...] -> key<fry>[...]`, keys of any generator. Bound by `random.clone`.
+    """
 
     __slots__ = ()
     name = "random_clone"
@@ -154,7 +171,13 @@ def random_unwrap(keys: Value) -> Array:
 @final
 @frozen(eq=False)
 class RandomSeed(KeyOperation, Expandable, HasJaxParams):
-    """Makes a key of each integer seed."""
+    """The key of each integer seed.
+
+    Args:
+        dtype: The dtype of the keys, which names the generator.
+
+    `seeds: i32[...] -> key<fry>[...]`, integers. Bound by `random.key`.
+    """
 
     name = "random_seed"
     dtype: DType
@@ -178,7 +201,13 @@ class RandomSeed(KeyOperation, Expandable, HasJaxParams):
 @final
 @frozen(eq=False)
 class RandomSplit(KeyOperation, SharedExpansion):
-    """Makes an array of new keys, of shape `shape`, from each key."""
+    """Derives an array of new keys from each key.
+
+    Args:
+        shape: The shape of the array of new keys.
+
+    `keys: key<fry>[...] -> key<fry>[..., *shape]`, keys of any generator. Bound by `random.split`.
+    """
 
     name = "random_split"
     shape: Shape
@@ -206,7 +235,10 @@ class RandomSplit(KeyOperation, SharedExpansion):
 
 @final
 class RandomFoldIn(KeyOperation, SharedExpansion):
-    """Makes a new key from each key and the word at the same position."""
+    """Derives a new key from each key and the word at the same position.
+
+    `keys: key<fry>[...], data: u32[...] -> key<fry>[...]`, keys of any generator. Bound by `random.fold_in`.
+    """
 
     __slots__ = ()
     name = "random_fold_in"
@@ -242,7 +274,14 @@ class RandomFoldIn(KeyOperation, SharedExpansion):
 @final
 @frozen(eq=False)
 class RandomBits(KeyOperation, SharedExpansion):
-    """Draws an array of uniformly random unsigned integers, of shape `shape`, from each key."""
+    """Draws an array of uniformly random unsigned integers from each key.
+
+    Args:
+        bit_width: The number of bits of an integer: 8, 16, 32 or 64.
+        shape: The shape of the array.
+
+    `keys: key<fry>[...] -> u32[..., *shape]` with `bit_width=32`; keys of any generator. Bound by `random.bits`.
+    """
 
     name = "random_bits"
     bit_width: int

@@ -47,7 +47,20 @@ _NATIVE_DTYPES: Final = (dtypes.uint32, dtypes.uint64)
 @final
 @frozen(eq=False)
 class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
-    """Maps a state to the next state and random bits. States of a batch are processed one after the other."""
+    """Maps a state to the next state and random bits. States of a batch are processed one after the other.
+
+    Args:
+        shape: The shape of the bits of one state.
+        dtype: Their dtype: uint8, uint16, uint32 or uint64.
+        algorithm: The generator; the platform's default if omitted.
+
+    `state: u32[..., 4] -> u32[..., 4], u32[..., *shape]`, or a state `u64[..., 2]`. Bound by `lax.rng_bit_generator`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> state = numpy.arange(4, dtype="uint32")
+    >>> bind(ops.RngBitGenerator((3,), state.dtype), state)[1].shape
+    (3,)
+    """
 
     name = "rng_bit_generator"
     shape: Shape

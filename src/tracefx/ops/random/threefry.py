@@ -31,7 +31,16 @@ _GROUPS: Final = 5
 
 @final
 class Threefry2x32(Primitive, Batchable, Lowerable):
-    """Maps two words of key and two words of counter, arrays of one shape, to two words."""
+    """Encrypts two words of counter by two words of key with the cipher Threefry-2x32 (Salmon et al. 2011, Random123).
+
+    `key0: u32[...], key1: u32[...], x0: u32[...], x1: u32[...] -> u32[...], u32[...]`, words of one shape. Bound by the
+    expansions of `RandomBits`, `RandomSplit` and `RandomFoldIn`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> zero = numpy.zeros((), "uint32")
+    >>> [hex(int(word)) for word in bind(ops.Threefry2x32(), zero, zero, zero, zero)]
+    ['0x6b200159', '0x99ba4efe']
+    """
 
     __slots__ = ()
     name = "threefry2x32"

@@ -36,7 +36,16 @@ from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, reshape
 
 @frozen(eq=False)
 class Cumulative(UnaryOperation):
-    """A cumulative reduction along one axis with an associative operation; `reverse` starts from its end."""
+    """A cumulative reduction along one axis with an associative operation.
+
+    Args:
+        axis: The axis.
+        reverse: Whether to start from the end of the axis.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.CumSum(0, False), numpy.array([1, 2, 3]))
+    [Array([1, 3, 6], dtype=int32)]
+    """
 
     axis: int
     reverse: bool
@@ -123,7 +132,10 @@ class Cumulative(UnaryOperation):
 
 @final
 class CumSum(Cumulative, LinearOperation):
-    """The cumulative sum; its transpose is the cumulative sum in the other direction."""
+    """The cumulative sum: `out[i] = sum(x[:i + 1])`. Its transpose is the cumulative sum in the other direction.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cumsum`.
+    """
 
     __slots__ = ()
     name = "cumsum"
@@ -226,7 +238,10 @@ def _dual_jvp(prim: Smooth, x: DualNumber, y: DualNumber) -> DualNumber:
 
 @final
 class CumProd(CumulativeByScan):
-    """The cumulative product along an axis."""
+    """The cumulative product along an axis: `out[i] = prod(x[:i + 1])`.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cumprod`.
+    """
 
     __slots__ = ()
     name = "cumprod"
@@ -281,7 +296,10 @@ class CumulativeExtremum(CumulativeByScan):
 
 @final
 class CumMax(CumulativeExtremum):
-    """The cumulative maximum along an axis."""
+    """The cumulative maximum along an axis: `out[i] = max(x[:i + 1])`.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cummax`.
+    """
 
     __slots__ = ()
     name = "cummax"
@@ -290,7 +308,10 @@ class CumMax(CumulativeExtremum):
 
 @final
 class CumMin(CumulativeExtremum):
-    """The cumulative minimum along an axis."""
+    """The cumulative minimum along an axis: `out[i] = min(x[:i + 1])`.
+
+    `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cummin`.
+    """
 
     __slots__ = ()
     name = "cummin"
@@ -310,7 +331,10 @@ def _accumulate_loop(pick: Callable[[NDArray, NDArray], NDArray], x: NDArray, ax
 
 @final
 class CumLogSumExp(CumulativeByScan):
-    """The cumulative `log(sum(exp(x)))`."""
+    """The cumulative `logsumexp` along an axis: `out[i] = log(sum(exp(x[:i + 1])))`, without overflow.
+
+    `x: f32[...] -> f32[...]`, floats. Bound by `lax.cumlogsumexp`.
+    """
 
     __slots__ = ()
     name = "cumlogsumexp"

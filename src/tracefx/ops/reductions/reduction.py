@@ -26,7 +26,7 @@ from tracefx.ops.elementwise.arithmetic import div, mul
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import LOGICAL, NUMBERS, add
 from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
-from tracefx.ops.operation import ANY_NUMBERS, Domain, UnaryOperation, memoize_aval, require_axes
+from tracefx.ops.operation import ANY_NUMBERS, Domain, UnaryOperation, memoize_aval, require_axes, specialize_reduce
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.shape.slicing import pad
 from tracefx.ops.static_integers import static_int, static_ints
@@ -37,14 +37,21 @@ from tracefx.ops.structural import (
     match_aval,
     reduce_sum,
     reshape,
-    specialize_reduce,
     transpose,
 )
 
 
 @frozen(eq=False)
 class Reduction(UnaryOperation):
-    """A reduction over `axes` with an associative operation that has an identity element."""
+    """A reduction over `axes` with an associative operation that has an identity element.
+
+    Args:
+        axes: The axes to reduce over; the result does not have them.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.ReduceMax((1,)), numpy.array([[1, 2], [4, 3]]))
+    [Array([2, 4], dtype=int32)]
+    """
 
     axes: tuple[int, ...]
     domain: ClassVar[Domain] = ANY_NUMBERS
@@ -170,7 +177,10 @@ class ReduceExtremum(Reduction, Differentiable):
 
 @final
 class ReduceMax(ReduceExtremum):
-    """The maximum over axes."""
+    """The maximum over axes: `out[i] = max(x[i, :])`; the least value of the dtype for no elements.
+
+    `x: f32[n, m] -> f32[n]` with `axes=(1,)`; booleans or numbers. Bound by `lax.reduce_max`.
+    """
 
     __slots__ = ()
     name = "reduce_max"
@@ -179,7 +189,10 @@ class ReduceMax(ReduceExtremum):
 
 @final
 class ReduceMin(ReduceExtremum):
-    """The minimum over axes."""
+    """The minimum over axes: `min(x[:])` of all elements; the greatest value of the dtype for no elements.
+
+    `x: f32[n, m] -> f32[]` with `axes=(0, 1)`; booleans or numbers. Bound by `lax.reduce_min`.
+    """
 
     __slots__ = ()
     name = "reduce_min"
@@ -235,7 +248,10 @@ def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 @final
 class ReduceProd(Reduction, Differentiable):
-    """The product over axes."""
+    """The product over axes: `out[i] = prod(x[i, :])`.
+
+    `x: f32[n, m] -> f32[n]` with `axes=(1,)`; numbers. Bound by `lax.reduce_prod`.
+    """
 
     __slots__ = ()
     name = "reduce_prod"
@@ -280,7 +296,14 @@ class ReduceProd(Reduction, Differentiable):
         return [out], [match_aval(out_t, aval)]
 
     def flatten_axes(self, x: Value) -> Array:
-        """Returns `x` with the reduced axes merged into one leading axis."""
+        """Returns the operand with the reduced axes merged into one leading axis.
+
+        Args:
+            x: The operand.
+
+        Returns:
+            An array of rank one more than that of the result.
+        """
         kept = [i for i in range(x.aval.ndim) if i not in self.axes]
         moved = transpose(x, [*self.axes, *kept])
         count = 1
@@ -353,7 +376,10 @@ class LogicalReduction(Reduction):
 
 @final
 class ReduceAnd(LogicalReduction):
-    """The logical AND over axes; for integers, the bitwise AND."""
+    """The logical AND over axes; for integers, the bitwise AND: `out[i] = x[i, 0] & x[i, 1] & ...`.
+
+    `x: bool[n, m] -> bool[n]` with `axes=(1,)`; booleans or integers. Bound by `lax.reduce_and`.
+    """
 
     __slots__ = ()
     name = "reduce_and"
@@ -369,7 +395,10 @@ class ReduceAnd(LogicalReduction):
 
 @final
 class ReduceOr(LogicalReduction):
-    """The logical OR over axes; for integers, the bitwise OR."""
+    """The logical OR over axes; for integers, the bitwise OR: `out[i] = x[i, 0] | x[i, 1] | ...`.
+
+    `x: bool[n, m] -> bool[n]` with `axes=(1,)`; booleans or integers. Bound by `lax.reduce_or`.
+    """
 
     __slots__ = ()
     name = "reduce_or"
@@ -383,7 +412,10 @@ class ReduceOr(LogicalReduction):
 
 @final
 class ReduceXor(LogicalReduction):
-    """The logical XOR (parity) over axes; for integers, the bitwise XOR."""
+    """The logical XOR (parity) over axes; for integers, the bitwise XOR: `out[i] = x[i, 0] ^ x[i, 1] ^ ...`.
+
+    `x: bool[n, m] -> bool[n]` with `axes=(1,)`; booleans or integers. Bound by `lax.reduce_xor`.
+    """
 
     __slots__ = ()
     name = "reduce_xor"
@@ -467,7 +499,16 @@ _ORDERED: Final = Domain("booleans, integers or floats", lambda d: not dtypes.is
 
 @frozen(eq=False)
 class ArgExtremum(UnaryOperation, Differentiable):
-    """The index of the maximum or minimum along one axis: the first one if several tie, or the first NaN."""
+    """The index of the maximum or minimum along one axis: the first one if several tie, or the first NaN.
+
+    Args:
+        axes: The axis, a tuple with one entry.
+        index_dtype: The dtype of the result, an integer dtype.
+
+    >>> from tracefx import bind, dtypes, numpy, ops
+    >>> bind(ops.ArgMax((0,), dtypes.result_type("int32")), numpy.array([1, 3, 2]))
+    [Array(1, dtype=int32)]
+    """
 
     axes: tuple[int, ...]
     index_dtype: DType
@@ -540,7 +581,10 @@ class ArgExtremum(UnaryOperation, Differentiable):
 
 @final
 class ArgMax(ArgExtremum):
-    """The index of the maximum along an axis."""
+    """The index of the maximum along an axis: `out[i] = argmax(x[i, :])`.
+
+    `x: f32[n, m] -> i32[n]` with `axes=(1,)`; booleans, integers or floats. Bound by `lax.argmax`.
+    """
 
     __slots__ = ()
     name = "argmax"
@@ -549,7 +593,10 @@ class ArgMax(ArgExtremum):
 
 @final
 class ArgMin(ArgExtremum):
-    """The index of the minimum along an axis."""
+    """The index of the minimum along an axis: `out[j] = argmin(x[:, j])`.
+
+    `x: f32[n, m] -> i8[m]` with `axes=(0,)`; booleans, integers or floats. Bound by `lax.argmin`.
+    """
 
     __slots__ = ()
     name = "argmin"

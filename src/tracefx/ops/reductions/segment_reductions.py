@@ -17,9 +17,9 @@ from tracefx.core.literal import Scalar
 from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM
-from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers, scatter_add
+from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
-from tracefx.ops.indexing.scatter import scatter_max, scatter_min, scatter_mul
+from tracefx.ops.indexing.scatter import scatter_add, scatter_max, scatter_min, scatter_mul
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min, reduce_prod
 from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import concatenate, expand_dims

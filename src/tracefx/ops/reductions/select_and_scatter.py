@@ -90,7 +90,24 @@ def _accumulation_dtype(dtype: DType) -> DType:
 @final
 @frozen(eq=False)
 class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
-    """For every window over the second operand, the first operand's element at the selected position."""
+    """Selects, in each window over the second operand, the first operand's element at the position of the extremum.
+
+    Args:
+        select_prim: Whether the maximum (`GE`) or the minimum (`LE`) of the second operand is selected.
+        window_dimensions: The shape of a window.
+        window_strides: The step of the window along each axis.
+        padding: The padding before and after each axis, `(low, high)`.
+        base_dilation: The spacing of the elements of the operands along each axis.
+        window_dilation: The spacing of the elements of a window along each axis.
+
+    `source: f32[n, m], x: f32[n, m] -> f32[k, l]`, integers or floats; `k` and `l` count the windows along the axes.
+    Bound by the JVP of `ReduceWindowMax` and `ReduceWindowMin`.
+
+    >>> from tracefx import jvp, lax, numpy
+    >>> x, t = numpy.array([1.0, 3.0, 2.0]), numpy.array([10.0, 20.0, 30.0])
+    >>> jvp(lambda x: lax.reduce_window(x, -numpy.inf, lax.max, (2,), (1,), "VALID"), (x,), (t,))[1]
+    Array([20., 20.], dtype=float32)
+    """
 
     name = "select_and_gather_add"
     select_prim: SelectComparator
@@ -108,6 +125,15 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
 
     @staticmethod
     def from_windows(windows: SlidingWindows, selecting: SelectComparator) -> SelectAndGatherAdd:
+        """Returns the primitive for windows that are given as one value.
+
+        Args:
+            windows: The windows.
+            selecting: The comparison that selects an element.
+
+        Returns:
+            The primitive.
+        """
         w = windows
         return SelectAndGatherAdd(selecting, w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
 
@@ -206,7 +232,16 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
         return self.windows.emit(builder, [x, source], starts, out.shape, body)[1]
 
     def emit_unrolled(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """Emits the selection unrolled over window positions, where XLA can't reduce windows of two arrays together."""
+        """Emits the selection unrolled over window positions, where XLA can't reduce windows of two arrays together.
+
+        Args:
+            builder: The builder of the program.
+            out: The type of the result.
+            *operands: The two operands.
+
+        Returns:
+            The result.
+        """
         source, x = operands
         windows = self.windows
         start = self.select_prim.start(x.aval.dtype)
@@ -246,9 +281,23 @@ def _emit_padded(builder: Builder, windows: SlidingWindows, x: IrValue, fill: Sc
 @final
 @frozen(eq=False)
 class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
-    """Adds, for every window over the second operand, an element of the first at the selected position.
+    """Adds, for each window over the second operand, an element of the first one at the position of the extremum.
 
     The result starts as zeros of the second operand's shape.
+
+    Args:
+        select_prim: Whether the position of the maximum (`GE`) or of the minimum (`LE`) of the window is selected.
+        window_dimensions: The shape of a window.
+        window_strides: The step of the window along each axis.
+        padding: The padding before and after each axis, `(low, high)`.
+
+    `source: f32[k, l], x: f32[n, m] -> f32[n, m]`, integers or floats; `k` and `l` count the windows along the axes.
+    Bound by the transpose of `SelectAndGatherAdd`.
+
+    >>> from tracefx import grad, lax, numpy
+    >>> x = numpy.array([1.0, 3.0, 2.0])
+    >>> grad(lambda x: lax.reduce_window(x, -numpy.inf, lax.max, (2,), (1,), "VALID").sum())(x)
+    Array([0., 2., 0.], dtype=float32)
     """
 
     name = "select_and_scatter_add"

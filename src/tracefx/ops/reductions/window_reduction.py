@@ -33,7 +33,19 @@ from tracefx.ops.structural import constant_like_aval, match_aval
 
 @frozen(eq=False)
 class WindowReduction(UnaryOperation, Differentiable):
-    """Reduces every window, starting from the identity element, with which the array is also padded."""
+    """Reduces every window, starting from the identity element, with which the array is also padded.
+
+    Args:
+        window_dimensions: The shape of a window.
+        window_strides: The step of the window along each axis.
+        padding: The padding before and after each axis, `(low, high)`; negative padding removes elements.
+        base_dilation: The spacing of the elements of the operand along each axis; they are spaced out before padding.
+        window_dilation: The spacing of the elements of a window along each axis.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.ReduceWindowSum((2,), (1,), ((0, 0),), (1,), (1,)), numpy.array([1, 2, 3]))
+    [Array([3, 5], dtype=int32)]
+    """
 
     window_dimensions: Shape
     window_strides: Ints
@@ -117,7 +129,10 @@ class WindowReduction(UnaryOperation, Differentiable):
 
 @final
 class ReduceWindowSum(WindowReduction, Transposable):
-    """The sums of windows of the operand."""
+    """The sum of each window of the operand: `out[i] = sum(x[i * stride:i * stride + size])` along each axis.
+
+    `x: f32[n, m] -> f32[k, l]`, numbers; `k` and `l` count the windows along the axes. Bound by `lax.reduce_window`.
+    """
 
     __slots__ = ()
     name = "reduce_window_sum"
@@ -207,7 +222,10 @@ class WindowExtremum(WindowReduction):
 
 @final
 class ReduceWindowMax(WindowExtremum):
-    """The maxima of windows of the operand."""
+    """The maximum of each window of the operand: `out[i] = max(x[i * stride:i * stride + size])` along each axis.
+
+    `x: f32[n, m] -> f32[k, l]`, numbers; `k` and `l` count the windows along the axes. Bound by `lax.reduce_window`.
+    """
 
     __slots__ = ()
     name = "reduce_window_max"
@@ -216,7 +234,10 @@ class ReduceWindowMax(WindowExtremum):
 
 @final
 class ReduceWindowMin(WindowExtremum):
-    """The minima of windows of the operand."""
+    """The minimum of each window of the operand: `out[i] = min(x[i * stride:i * stride + size])` along each axis.
+
+    `x: f32[n, m] -> f32[k, l]`, numbers; `k` and `l` count the windows along the axes. Bound by `lax.reduce_window`.
+    """
 
     __slots__ = ()
     name = "reduce_window_min"

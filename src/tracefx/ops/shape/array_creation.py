@@ -35,7 +35,19 @@ from tracefx.ops.structural import (
 @final
 @frozen(eq=False)
 class Iota(Operation):
-    """Fills an array with the indices along one axis."""
+    """The indices along one axis: `out[i0, i1, ...] = i` for the index `i` along `dimension`.
+
+    Args:
+        dtype: The dtype of the result: an integer, float or complex dtype.
+        shape: The shape of the result.
+        dimension: The axis along which elements increase.
+
+    `-> i32[*shape]`. Bound by `lax.iota` and `lax.broadcasted_iota`.
+
+    >>> from tracefx import bind, dtypes, ops
+    >>> bind(ops.Iota(dtypes.result_type("int32"), (2, 2), 1))[0].tolist()
+    [[0, 1], [0, 1]]
+    """
 
     name = "iota"
     arity = 0

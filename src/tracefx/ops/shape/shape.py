@@ -79,7 +79,17 @@ def batch_at(x: Value, dim: int | None, axis: MappedAxis, position: int) -> Arra
 @final
 @frozen(eq=False)
 class Squeeze(UnaryOperation, LinearOperation, DataMovement):
-    """Removes axes of size 1."""
+    """Removes axes of size 1.
+
+    Args:
+        dimensions: The axes to remove.
+
+    `x: f32[1, n, 1] -> f32[n]` with `dimensions=(0, 2)`; any dtype. Bound by `lax.squeeze`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Squeeze((0,)), numpy.array([[1, 2]]))
+    [Array([1, 2], dtype=int32)]
+    """
 
     name = "squeeze"
     dimensions: tuple[int, ...]
@@ -185,7 +195,17 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
 @final
 @frozen(eq=False)
 class Tile(UnaryOperation, LinearOperation, DataMovement):
-    """Repeats an array along its axes."""
+    """Repeats an array along its axes: `out[i, j] = x[i % n, j % m]`.
+
+    Args:
+        reps: The number of copies along each axis.
+
+    `x: f32[n, m, k] -> f32[reps[0] * n, reps[1] * m, reps[2] * k]`, any dtype. Bound by `lax.tile`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Tile((2,)), numpy.array([1, 2]))
+    [Array([1, 2, 1, 2], dtype=int32)]
+    """
 
     name = "tile"
     reps: tuple[int, ...]
@@ -210,7 +230,14 @@ class Tile(UnaryOperation, LinearOperation, DataMovement):
         return np.tile(args[0], self.reps)
 
     def copies(self, x: ShapedArray) -> Shape:
-        """Returns the output's shape with each axis split in two: the repetitions, and the operand's axis."""
+        """Returns the output's shape with each axis split in two: the repetitions, and the operand's axis.
+
+        Args:
+            x: The type of the operand.
+
+        Returns:
+            A shape of twice the rank.
+        """
         return tuple([size for pair in zip(self.reps, x.shape, strict=True) for size in pair])
 
     @override
@@ -275,7 +302,18 @@ class JoinOperation(LinearOperation, DataMovement):
 @final
 @frozen(eq=False)
 class Concatenate(JoinOperation):
-    """Joins arrays along an existing axis."""
+    """Joins arrays along an existing axis.
+
+    Args:
+        dimension: The axis along which the sizes of the operands add up; the other sizes are equal.
+
+    `x: f32[k, n], y: f32[k, m], ... -> f32[k, n + m]` with `dimension=1`, for one or more operands of any dtype. Bound
+    by `lax.concatenate`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Concatenate(0), numpy.array([1, 2]), numpy.array([3]))
+    [Array([1, 2, 3], dtype=int32)]
+    """
 
     name = "concatenate"
     dimension: int
@@ -362,7 +400,18 @@ def _join(prim: JoinOperation, values: Sequence[Value]) -> Array:
 @final
 @frozen(eq=False)
 class Stack(JoinOperation):
-    """Joins arrays of one shape along a new axis."""
+    """Joins arrays of one shape along a new axis.
+
+    Args:
+        axis: The position of the new axis in the result.
+
+    `x: f32[n, m], y: f32[n, m], ... -> f32[n, 2, m]` with `axis=1`, for one or more operands of any dtype. Bound by
+    `lax.stack`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Stack(0), numpy.array([1, 2]), numpy.array([3, 4]))[0].tolist()
+    [[1, 2], [3, 4]]
+    """
 
     name = "stack"
     axis: int
@@ -431,7 +480,18 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
 @final
 @frozen(eq=False)
 class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNumpyKernel):
-    """Splits an array into consecutive parts along an axis."""
+    """Splits an array into consecutive parts along an axis.
+
+    Args:
+        sizes: The size of each part; they add up to the size of the axis.
+        axis: The axis.
+
+    `x: f32[n, m] -> f32[n, sizes[0]], f32[n, sizes[1]], ...` with `axis=1`; any dtype. Bound by `lax.split`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Split((1, 2), 0), numpy.array([1, 2, 3]))
+    [Array([1], dtype=int32), Array([2, 3], dtype=int32)]
+    """
 
     name = "split"
     sizes: tuple[int, ...]

@@ -44,7 +44,20 @@ from tracefx.ops.structural import (
 @final
 @frozen(eq=False)
 class Slice(UnaryOperation, LinearOperation, DataMovement, ExtractsWindow):
-    """Extracts a static, possibly strided window."""
+    """Extracts a static, possibly strided window: `x[start:limit:stride]` along each axis.
+
+    Args:
+        start_indices: The index of the first element along each axis.
+        limit_indices: The end along each axis, exclusive.
+        strides: The positive step along each axis. None means 1.
+
+    `x: f32[n, m] -> f32[k, l]` with `k = ceil((limit_indices[0] - start_indices[0]) / strides[0])` and likewise `l`;
+    any dtype. Bound by `lax.slice`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Slice((1,), (6,), (2,)), numpy.arange(8))
+    [Array([1, 3, 5], dtype=int32)]
+    """
 
     name = "slice"
     start_indices: tuple[int, ...]
@@ -169,7 +182,18 @@ PaddingConfig = tuple[tuple[int, int, int], ...]
 @final
 @frozen(eq=False)
 class Pad(LinearOperation, DataMovement):
-    """Pads an array with a scalar around and between its elements; negative edge padding removes elements."""
+    """Pads an array with a scalar around and between its elements; negative edge padding removes elements.
+
+    Args:
+        padding_config: For each axis, the amount before, after and between elements: `(low, high, interior)`.
+
+    `x: f32[n, m], padding_value: f32[] -> f32[k, l]` with `k = low + high + n + (n - 1) * interior` and likewise `l`;
+    any dtype. Bound by `lax.pad`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Pad(((1, -1, 1),)), numpy.array([1, 2]), numpy.array(0))
+    [Array([0, 1, 0], dtype=int32)]
+    """
 
     name = "pad"
     arity = 2
@@ -252,7 +276,14 @@ class Pad(LinearOperation, DataMovement):
         return [x_ct, value_ct]
 
     def inside(self, shape: Shape) -> Array:
-        """Returns a mask of the output elements that come from an operand of this shape."""
+        """Returns a mask of the output elements that come from an operand.
+
+        Args:
+            shape: The shape of the operand.
+
+        Returns:
+            A boolean array of the shape of the result.
+        """
         return pad(structural.full_like_aval(ShapedArray(shape, dtypes.bool_), True), False, self.padding_config)
 
     @override
@@ -317,7 +348,17 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 @final
 @frozen(eq=False)
 class Rev(UnaryOperation, LinearOperation, DataMovement):
-    """Reverses the order of elements along axes."""
+    """Reverses the order of elements along axes.
+
+    Args:
+        dimensions: The axes.
+
+    `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.rev`.
+
+    >>> from tracefx import bind, numpy, ops
+    >>> bind(ops.Rev((0,)), numpy.array([1, 2]))
+    [Array([2, 1], dtype=int32)]
+    """
 
     name = "rev"
     dimensions: tuple[int, ...]

@@ -233,6 +233,11 @@ JaxRuntimeError: Final[type[Exception]] = _jax.JaxRuntimeError
 single_device_put: Final[_SingleDevicePut] = _jax.batched_device_put
 multi_device_put: Final[_MultiDevicePut] = _jax.batched_device_put
 hlo_sharding_from_proto: Final[Callable[[object], HloSharding]] = _hlo.HloSharding.from_proto
+collect_garbage: Final[Callable[[], None]] = _jax.collect_garbage
+"""Releases the Python objects that finished executions held: PJRT's threads only list them, as they lack the GIL.
+
+Call it with each execution: Python's garbage collector does not run in a loop that frees as much as it allocates.
+"""
 wait_for_all: Final[Callable[[Sequence[Buffer]], None]] = _jax.batched_block_until_ready
 buffer_to_dlpack: Final[_ToCapsule] = _jax.buffer_to_dlpack_managed_tensor
 dlpack_to_buffer: Final[Callable[[CapsuleType, Device, int | None, bool | None], Buffer]] = (

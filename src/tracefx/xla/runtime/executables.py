@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Final, Self, final
+from typing import Final, Self, TypeVar, final
 
 import numpy as np
 from attrs import frozen
@@ -33,6 +33,7 @@ from tracefx.xla.runtime.bindings import (
     ResultHandler,
     ResultSpec,
     client_lock,
+    collect_garbage,
     device_list,
     new_compile_options,
     new_device_assignment,
@@ -50,6 +51,7 @@ from tracefx.xla.runtime.mlir import parse_module, spec_of
 from tracefx.xla.runtime.platforms import HOST, devices
 from tracefx.xla.runtime.shared_functions import FLATTEN_AFTER_FUSION, PROBE, with_flatten_after_fusion
 
+T = TypeVar("T")
 _lapack: Final[ModuleType] = import_jaxlib("jaxlib.lapack")  # untyped, like the next one
 _register_batch_partitionable: Final[Callable[[str], None]] = import_jaxlib(
     "jaxlib._jax"
@@ -135,6 +137,10 @@ class MemoryAnalysis:
         )
 
 
+COLLECTION_INTERVAL: Final = 64
+"""After how many executions of a program `collect_garbage` runs, which takes 1% of a small execution."""
+
+
 class CompiledExecutable:
     """A compiled program, with XLA's analyses; for one on several devices, these are of one partition."""
 
@@ -197,21 +203,15 @@ class Executable(CompiledExecutable):
         self._handlers = [result_handler(spec, self._where) for spec in specs]
         self.device = device
 
-    def put(self, inputs: Sequence[Buffer | AnyArray]) -> list[Buffer]:
-        """Returns buffers for the parameters on the executable's device. Arrays must have their types, and are copied.
+    def put(self, i: int, array: AnyArray) -> Buffer:
+        """Returns a buffer for parameter `i`: a copy of an array, which must have its type.
 
         Raises:
             ExecutionError: if XLA could not make a copy.
         """
-        sharding = self._where
-        devices = sharding.device_sequence
         try:
-            return [
-                single_device_put(spec, sharding, (x,), devices, True, True, COPY_NOW, True)
-                if isinstance(x, np.ndarray)
-                else x
-                for spec, x in zip(self.parameters, inputs, strict=True)
-            ]
+            spec, sharding = self.parameters[i], self._where
+            return single_device_put(spec, sharding, (array,), sharding.device_sequence, True, True, COPY_NOW, True)
         except JaxRuntimeError as error:
             raise ExecutionError(str(error)) from error
 
@@ -225,18 +225,23 @@ class Executable(CompiledExecutable):
             DeletedArrayError: if an argument was deleted.
             ExecutionError: for a wrong number or size of arguments, or if the program fails.
         """
+        collect_garbage()
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
             raise_execution_error(self.name, error, buffers)
 
-    def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
-        """Returns `execute` as a closure: attribute lookups are a large part of the call of a small program."""
-        run, handlers, name = self._run, self._handlers, self.name
+    def execute_function(self, wrap: Callable[[list[Buffer]], T]) -> Callable[[Sequence[Buffer]], T]:
+        """Returns `execute`, followed by `wrap`, as a closure: lookups are a large part of a small program's call."""
+        run, handlers, name, calls = self._run, self._handlers, self.name, 0
 
-        def execute(buffers: Sequence[Buffer]) -> list[Buffer]:
+        def execute(buffers: Sequence[Buffer]) -> T:
+            nonlocal calls
+            calls += 1
+            if not calls % COLLECTION_INTERVAL:
+                collect_garbage()
             try:
-                return run(buffers).consume_with_handlers(handlers)
+                return wrap(run(buffers).consume_with_handlers(handlers))
             except JaxRuntimeError as error:
                 raise_execution_error(name, error, buffers)
 
@@ -281,8 +286,8 @@ class HostCallingExecutable(Executable):
         return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
 
     @override
-    def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
-        return self.execute
+    def execute_function(self, wrap: Callable[[list[Buffer]], T]) -> Callable[[Sequence[Buffer]], T]:
+        return lambda buffers: wrap(self.execute(buffers))
 
     @override
     def named(self, name: str) -> Executable:
@@ -302,6 +307,7 @@ def run_with_ffi_callbacks(
     name: str,
 ) -> list[Buffer]:
     """Executes a program with Python callbacks until it has finished; raises the exception of a callback as it is."""
+    collect_garbage()
     functions.begin()
     try:
         running = loaded.execute_sharded(buffers, with_tokens=True)

@@ -29,6 +29,7 @@ from tracefx.xla.runtime.bindings import (
     JaxRuntimeError,
     LoadedExecutable,
     ResultSpec,
+    collect_garbage,
     deleted_error,
     device_list,
     hlo_sharding,
@@ -196,6 +197,7 @@ class SpmdExecutable(CompiledExecutable):
             raise deleted_error(buffers[0])
         if self._functions is not None:
             return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
+        collect_garbage()
         try:
             return self.loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
         except JaxRuntimeError as error:
