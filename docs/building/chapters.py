@@ -182,7 +182,20 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         ),
     ),
     Chapter("tracefx.image"),
-    Chapter("tracefx.ops"),
+    Chapter(
+        "tracefx.ops",
+        (
+            Page("Segment reductions", "reductions.segment_reductions"),
+            Page("Elementwise", "ops.elementwise"),
+            Page("Shapes and dtypes", "ops.structural ops.shape ops.annotations"),
+            Page("Indexing and sorting", "ops.indexing"),
+            Page("Reductions", "ops.reductions"),
+            Page("Contractions and transforms", "ops.contractions ops.fourier"),
+            Page("Linear algebra", "ops.linalg"),
+            Page("Random numbers", "ops.random"),
+            Page("Collectives", "ops.collectives"),
+        ),
+    ),
     Chapter("tracefx.tree"),
     Chapter("tracefx.tree_util"),
     Chapter("tracefx.flatten_util"),
@@ -276,7 +289,7 @@ TYPES: Final[Sequence[str]] = (
 )
 """Types that are common in signatures but not public; one page documents them."""
 
-WITH_INHERITED: Final = frozenset({"tracefx.core.array.Array"})
+WITH_INHERITED: Final = frozenset({"tracefx.core.array.Array", "tracefx.interpreters.interpreter.Interpreter"})
 """Classes whose entries also have the members of their base classes, which are not public."""
 
 GUIDES: Final[Mapping[str, str]] = MappingProxyType(

@@ -162,7 +162,13 @@ def _contents(chapter: Chapter, pages: Mapping[Page, Sequence[Entry]], links: Na
     text = _title(chapter.module) + _guide(_index(chapter))
     for page, about in pages.items():
         links_of_page = [links.link(entry.path, _index(chapter), entry.name) for entry in about]
-        text += f"## [{page.title}]({page.file})\n\n{' · '.join(links_of_page)}\n\n"
+        if all(isinstance(entry.found.statement, ast.ClassDef) for entry in about):
+            summaries = [_cell(first_sentence(entry.found.docstring)) for entry in about]
+            rows = [f"| {link} | {summary} |" for link, summary in zip(links_of_page, summaries, strict=True)]
+            listed = "\n".join(["| class | |", "| --- | --- |", *rows])
+        else:
+            listed = " · ".join(links_of_page)
+        text += f"## [{page.title}]({page.file})\n\n{listed}\n\n"
     return text
 
 

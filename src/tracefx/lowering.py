@@ -112,7 +112,11 @@ class Builder(Protocol):
         ...
 
     def platform_index(self, number: Callable[[str], int]) -> IrValue:
-        """Returns `number(platform)` of the platform at run time, as `i32[]`. `case` emits only reachable branches."""
+        """Returns `number(platform)` of the platform at run time, as `i32[]`. `case` emits only reachable branches.
+
+        Args:
+            number: Maps the name of a platform to a number.
+        """
         ...
 
     def emit(
@@ -149,17 +153,38 @@ class Builder(Protocol):
         ...
 
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
-        """Converts between random keys and their words, `u32[..., words]`, without changing the data."""
+        """Converts between random keys and their words, `u32[..., words]`, without changing the data.
+
+        Args:
+            x: The keys or words.
+            aval: The aval of the result.
+
+        Returns:
+            The words or keys.
+        """
         ...
 
     def emit_per_key_word(
         self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
     ) -> list[IrValue]:
-        """Emits a data-movement primitive on random keys: applies it to each of their words."""
+        """Emits a data-movement primitive on random keys: applies it to each of their words.
+
+        Args:
+            prim: The primitive.
+            outs: The avals of the results.
+            operands: The operands.
+
+        Returns:
+            The results.
+        """
         ...
 
     def reemit_broadcast(self, x: IrValue) -> IrValue:
-        """Returns `x`; the result of a broadcast is emitted again, so that it has no other use."""
+        """Returns `x`; the result of a broadcast is emitted again, so that it has no other use.
+
+        Args:
+            x: The value.
+        """
         ...
 
     def inline(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
@@ -241,7 +266,18 @@ class Builder(Protocol):
         jaxpr: Jaxpr,
         operands: Sequence[IrValue],
     ) -> list[IrValue]:
-        """Emits a composite operation with decomposition `jaxpr`. Compilers may recognize its name and attributes."""
+        """Emits a composite operation with decomposition `jaxpr`. Compilers may recognize its name and attributes.
+
+        Args:
+            name: The name of the operation, e.g. `my.scaled`.
+            version: The version of its definition.
+            attributes: Its attributes by name.
+            jaxpr: The decomposition.
+            operands: The operands.
+
+        Returns:
+            The results.
+        """
         ...
 
     def custom_call(
@@ -253,15 +289,30 @@ class Builder(Protocol):
         has_side_effect: bool = ...,
         layouts: KernelLayouts | None = ...,
     ) -> list[IrValue]:
-        """Emits a custom call of the kernel that the runtime knows as `target`.
+        """Emits a custom call of a kernel.
 
         Kernels of jaxlib (e.g. `lapack_spotrf_ffi`) exist in every process, so programs that call them can be cached
         and exported. Any other kernel ties the program to this process.
+
+        Args:
+            target: The name under which the runtime knows the kernel.
+            operands: The operands.
+            outs: The avals of the results.
+            config: The attributes that the kernel receives. None by default.
+            has_side_effect: Whether the call must be kept if its results are unused. False by default.
+            layouts: The memory layouts and aliases. By default, arrays are row-major and nothing is aliased.
+
+        Returns:
+            The results.
         """
         ...
 
     def has_custom_call_target(self, target: str) -> bool:
-        """Whether the installed libraries are new enough to provide a kernel that older versions lack."""
+        """Returns whether the installed libraries are new enough to provide a kernel that older versions lack.
+
+        Args:
+            target: The name of the kernel.
+        """
         ...
 
     def manual_computation(
@@ -282,15 +333,26 @@ class Builder(Protocol):
             in_shardings: The shardings of the operands.
             out_shardings: The shardings of the results.
             axes: The manual mesh axes.
+
+        Returns:
+            The global results.
         """
         ...
 
     def replica_groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
-        """Returns the groups of devices that differ only along these axes; `None` if none of them is a manual axis."""
+        """Returns the groups of devices that differ only along these axes; `None` if none of them is a manual axis.
+
+        Args:
+            names: The names of the axes.
+        """
         ...
 
     def axis_index(self, name: Hashable) -> IrValue:
-        """Returns the index of the executing device along a manual axis, as `i32[]`."""
+        """Returns the index of the executing device along a manual axis, as `i32[]`.
+
+        Args:
+            name: The name of the axis.
+        """
         ...
 
     def channel_handle(self) -> MlirText:
@@ -298,7 +360,12 @@ class Builder(Protocol):
         ...
 
     def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
-        """Returns the sharding of an array with this aval in Shardy's syntax; the mesh is named as in the module."""
+        """Returns the sharding of an array with this aval in Shardy's syntax; the mesh is named as in the module.
+
+        Args:
+            sharding: The sharding.
+            aval: The aval of the array.
+        """
         ...
 
     def host_call(
@@ -322,7 +389,10 @@ class Builder(Protocol):
             operands: The operands.
             outs: The avals of the results.
             has_side_effect: Whether the call must be kept if its results are unused.
-            partitioned: Whether each device calls the function with its shards.
+            partitioned: Whether each device calls the function with its shards. False by default.
+
+        Returns:
+            The results.
         """
         ...
 
@@ -371,5 +441,14 @@ class Lowerable:
     def lower_with_avals(
         self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
     ) -> Sequence[IrValue]:
-        """Calls `lower`. Families whose rules need the avals of the results override this."""
+        """Emits the primitive; calls `lower`. Families whose rules need the avals of the results override this.
+
+        Args:
+            builder: Emits operations.
+            outs: The avals of the results.
+            operands: The operands in the module.
+
+        Returns:
+            The results in the module.
+        """
         return self.lower(builder, *operands)

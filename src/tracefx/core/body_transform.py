@@ -1,6 +1,6 @@
 """The protocol by which handlers interpret the sub-jaxprs (bodies, branches) of primitives.
 
-A `BodyTransformable` primitive asks the handler, through the `BodyInterpreter` protocol, to transform each of its
+A `BodyTransformable` primitive asks the handler, as a `BodyInterpreter`, to transform each of its
 sub-jaxprs, and binds itself with the transformed ones. So a handler works inside loops, branches and calls, staged and
 compiled, without a rule for each of these primitives, and the primitives do not depend on particular handlers.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from enum import Enum
-from typing import ClassVar, Protocol, Self, final
+from typing import ClassVar, Self, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
@@ -161,34 +161,69 @@ class TransformedBody:
     collected: tuple[CollectedSpec, ...]
 
 
-class BodyInterpreter(Protocol):
-    """The methods of a handler that a primitive calls to transform its bodies, while the inner handler is current."""
+class BodyInterpreter:
+    """The methods of a handler that a primitive calls to transform its bodies, while the inner handler is current.
+
+    `Interpreter` implements them.
+    """
 
     has_state: ClassVar[bool]
+    """Whether the handler has a state or collects values."""
 
+    @abstractmethod
     def spec(self, x: Value) -> ValueSpec:
-        """Returns the spec of a value."""
-        ...
+        """Returns the spec of a value.
 
+        Args:
+            x: The value: a tracer of the handler, or a plain value.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def arrays(self, x: Value, spec: ValueSpec) -> list[Value]:
-        """Returns the arrays that represent a value, converted to a spec."""
-        ...
+        """Returns the arrays that represent a value, converted to a spec.
 
+        Args:
+            x: The value.
+            spec: The spec.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def value(self, spec: ValueSpec, arrays: Sequence[Value]) -> Value:
-        """Returns the value that is represented by these arrays."""
-        ...
+        """Returns the value that is represented by these arrays.
 
+        Args:
+            spec: The spec of the value.
+            arrays: Its arrays.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         """Returns a spec to which values of both specs can be converted.
 
-        Raises `TypeError`, which calls the values `what`, if there is none.
+        Args:
+            x: A spec.
+            y: Another spec.
+            what: The name of the values, for messages.
+
+        Raises:
+            TypeError: If there is none.
         """
-        ...
+        raise NotImplementedError
 
+    @abstractmethod
     def strip_to_plain(self, x: Value, what: str) -> Value:
-        """Returns the plain value, for use as a predicate, say; `what` names it in errors."""
-        ...
+        """Returns a value as a plain value, e.g. for use as a predicate.
 
+        Args:
+            x: The value.
+            what: Its name, for messages.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def transform_body(
         self,
         jaxpr: Jaxpr,
@@ -211,31 +246,67 @@ class BodyInterpreter(Protocol):
             collected: Specs of values that are returned first, even if the body does not collect them.
             plain: Whether all outputs are stripped to plain values, as for a predicate.
         """
-        ...
+        raise NotImplementedError
 
+    @abstractmethod
     def state(self, spec: ValueSpec | None) -> list[Value]:
-        """Returns the arrays of the handler's state, converted to a spec; no arrays for `None`."""
-        ...
+        """Returns the arrays of the handler's state, converted to a spec; no arrays for `None`.
 
+        Args:
+            spec: The spec, or `None`.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def restore_state(self, spec: ValueSpec, arrays: Sequence[Value]) -> None:
-        """Sets the handler's state to the one that these arrays represent."""
-        ...
+        """Sets the handler's state to the one that these arrays represent.
 
+        Args:
+            spec: The spec of the state.
+            arrays: Its arrays.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def collect_from_body(self, collected: Sequence[CollectedSpec], arrays: Sequence[Value]) -> None:
-        """Adds the values that transformed bodies collected. `arrays` is the concatenation of those of each spec."""
-        ...
+        """Adds the values that transformed bodies collected.
 
+        Args:
+            collected: The specs of the values, with their names.
+            arrays: The arrays of all values, concatenated.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def collected_of_empty_loop(self, collected: CollectedSpec) -> list[Value]:
-        """Returns the arrays that a loop without any step collects."""
-        ...
+        """Returns the arrays that a loop without any step collects.
 
+        Args:
+            collected: The spec of the value that a step collects, with its name.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def over(self, inner: Handler, /) -> Handler:
-        """Returns the handler of a new run over `inner`, with an empty state: for the functions of custom rules."""
-        ...
+        """Returns the handler of a new run over `inner`, with an empty state: for the functions of custom rules.
 
+        Args:
+            inner: The inner handler.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
     def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
-        """Interprets a jaxpr equation by equation under the handler."""
-        ...
+        """Interprets a jaxpr equation by equation under the handler.
+
+        Args:
+            jaxpr: The jaxpr, without constvars.
+            args: Its inputs.
+
+        Returns:
+            Its outputs.
+        """
+        raise NotImplementedError
 
 
 class BodyTransformable:

@@ -48,17 +48,35 @@ class HasCallables:
 
     @abstractmethod
     def wrap_callables(self, enter: Callable[[Handler], Handler]) -> Self:
-        """Returns the primitive with each function wrapped to run under `enter(current handler)`."""
+        """Returns the primitive with each function wrapped to run under `enter(current handler)`.
+
+        Args:
+            enter: Maps the current handler to the one that interprets the functions.
+        """
         raise missing_rule_error(self, "wrap_callables", "define wrap_callables(self, enter)")
 
     @abstractmethod
     def batch_callables(
         self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        """Applies the primitive to batched operands, as `Batchable.batch` does; the functions are run by `mapper`."""
+        """Applies the primitive to batched operands, as `Batchable.batch` does.
+
+        Args:
+            mapper: Runs the functions for the whole batch.
+            args: The operands.
+            dims: For each operand, the position of its batch axis; `None` if it is not batched.
+
+        Returns:
+            The results, and for each the position of its batch axis, or `None`.
+        """
         raise missing_rule_error(self, "batch_callables", "define batch_callables(self, mapper, args, dims)")
 
     @abstractmethod
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[Primitive, Sequence[Value]]:
-        """Returns the primitive and operands that represent this one in a jaxpr which `recording` records."""
+        """Returns the primitive and operands that represent this one in a jaxpr which `recording` records.
+
+        Args:
+            recording: The handler that records the jaxpr.
+            args: The operands.
+        """
         raise missing_rule_error(self, "stage_callables", "define stage_callables(self, recording, args)")

@@ -328,7 +328,11 @@ class HasSubjaxprs:
 
     @abstractmethod
     def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
-        """Returns the same primitive with other sub-jaxprs that have the same input and output avals."""
+        """Returns the same primitive with other sub-jaxprs that have the same input and output avals.
+
+        Args:
+            *jaxprs: The sub-jaxprs, in the order of `jaxprs()`.
+        """
         raise NotImplementedError
 
 

@@ -113,6 +113,9 @@ class Primitive:
 
         Returns:
             One NumPy array per result, with the shapes and dtypes that `abstract_eval` returns.
+
+        Raises:
+            MissingRuleError: By default: the primitive cannot be evaluated eagerly.
         """
         raise missing_rule_error(self, "impl", "define impl(self, *args: numpy arrays)")
 
@@ -151,6 +154,9 @@ class Primitive:
 
         Returns:
             The results.
+
+        Raises:
+            TypeError: If `impl` returns anything else than arrays with the expected shapes and dtypes.
         """
         avals = self.expected_avals([a.aval for a in args])
         results = self.impl(*[to_numpy(a) for a in args])
@@ -163,7 +169,11 @@ class Primitive:
         raise wrong_results_error(self.impl, self.name, show_result(results), f"the list {show_avals_or_any(avals)}")
 
     def expected_avals(self, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray] | None:
-        """Returns what `abstract_eval` returns, or None if the class does not define it."""
+        """Returns what `abstract_eval` returns, or None if the class does not define it.
+
+        Args:
+            avals: The avals of the operands.
+        """
         return None if type(self).abstract_eval is Primitive.abstract_eval else self.abstract_eval(*avals)
 
     @property

@@ -41,7 +41,11 @@ class HasVmaRule:
 
     @abstractmethod
     def vma(self, operands: MeshAxes) -> MeshAxes:
-        """Returns the mesh axes over which the results vary, if the operands vary over `operands`."""
+        """Returns the mesh axes over which the results vary.
+
+        Args:
+            operands: The mesh axes over which the operands vary.
+        """
         raise NotImplementedError
 
 
@@ -57,6 +61,10 @@ class HasTypedBodies(HasSubjaxprs):
         """Returns the primitive with sub-jaxprs for operands that vary over other mesh axes.
 
         By default each sub-jaxpr takes all the operands.
+
+        Args:
+            avals: The avals of the operands.
+            retype: Returns a sub-jaxpr with the types inferred for inputs of given avals.
         """
         old = self.jaxprs()
         new = [retype(body, avals) for body in old]

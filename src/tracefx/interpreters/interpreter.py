@@ -7,11 +7,11 @@ which holds the inner handler, the current state and the collected values. The h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, Never, Self, TypeGuard, cast, final
+from typing import Any, ClassVar, Final, Generic, Self, TypeGuard, cast, final
 
 import numpy as np
 from attrs import field, frozen
@@ -20,6 +20,7 @@ from typing_extensions import ParamSpec, TypeVar, dataclass_transform, override
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, join_vma
 from tracefx.core.body_transform import (
+    BodyInterpreter,
     BodyName,
     BodyTransformable,
     CollectedSpec,
@@ -42,8 +43,9 @@ from tracefx.errors import (
     ConcretizationError,
     HandlerStateError,
 )
+from tracefx.interpreters.interpreter_hooks import InterpreterHooks, N, S, V
 from tracefx.interpreters.jvp import PIECEWISE_CONSTANT
-from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values, options_key
+from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values
 from tracefx.interpreters.rules import Rules, checked_outputs
 from tracefx.interpreters.run import Run
 from tracefx.interpreters.stage import Stage, stage
@@ -60,9 +62,6 @@ from tracefx.ops.structural import constant_like_aval
 from tracefx.passes.rebuilding import drop_outputs
 from tracefx.pytrees import trees
 
-V = TypeVar("V", default=Never)
-S = TypeVar("S", default=None)
-N = TypeVar("N", bound=Hashable, default=Hashable)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -114,7 +113,7 @@ _TRANSFORMED: Final = MemoKey[TransformedBody]("body transformed by an interpret
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @frozen(slots=False, eq=False)
-class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
+class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], metaclass=InterpreterType):
     """Base class of user-written handlers. Loops, branches and calls need no rules: their bodies are interpreted.
 
     `V` is the type of the handler's own values: a pytree of arrays that represents one array of the program. Handlers
@@ -170,78 +169,22 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
         if cls.aval_of is not Interpreter.aval_of and not overrides_handles_all:
             cls.handles_all = False
 
-    # -------------------------------------------------------------- methods that subclasses override
-
     @property
     def rules(self) -> Rules[Self, V | Value]:
         """The table of rules: of the methods decorated with `rule`, unless a subclass computes another one."""
         return type(self).rule_table
 
-    @property
-    def cache_key(self) -> Hashable:
-        """A hashable key of everything the rules depend on besides operands and state, or `None`.
-
-        Interpreted bodies are cached under this key; with `None`, they are interpreted anew each time. The default is
-        made of the fields, and `None` if one is not hashable or holds an array. Handlers whose rules depend on
-        something else, or have side effects in Python, define another one.
-        """
-        return options_key(self)
-
-    def aval_of(self, value: V) -> ShapedArray:
-        """Returns the shape and dtype that one of the handler's own values has in the program."""
-        raise TypeError(f"{type(self).__name__} has values of its own, so it must define aval_of(self, value)")
-
-    def lift(self, x: Value) -> V:
-        """Converts a plain value to an own value, where a loop or a branch joins the two."""
-        raise TypeError(f"{self.title} cannot convert a plain value to one of its own values: define lift(self, x)")
-
-    def unify(self, x: V, y: V) -> tuple[V, V]:
-        """Converts two own values of different structure to a common structure, where a loop or branches join them.
-
-        The result structure may depend only on the structures of `x` and `y`. The default raises `TypeError`.
-        """
-        raise TypeError(f"{trees.structure(x)} and {trees.structure(y)} have no common structure")
-
-    def unify_states(self, x: S, y: S) -> tuple[S, S]:
-        """Converts two states of different structure to a common one, like `unify` for values.
-
-        The default raises `TypeError`.
-        """
-        raise TypeError(
-            "a state must keep its structure: initialize all its parts before the function runs, or define "
-            "unify_states(self, x, y)"
-        )
-
-    def strip(self, value: V) -> Value:
-        """Returns the plain value of an own value, where the program branches on it."""
-        raise TypeError(
-            f"{self.title} cannot convert one of its own values to a plain value: define strip(self, value)"
-        )
-
-    def debug_value(self, value: V) -> Value:
-        """Returns the plain value that debug effects, such as printing, receive for an own value.
-
-        The default is that of `strip`.
-        """
-        return self.strip(value)
-
-    def default_collected(self, name: N, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
-        """Returns the arrays for `name` where a branch or an empty loop has not collected anything under it.
-
-        Args:
-            name: the name under which another branch, or a step of the loop, collects a value.
-            avals: the shape and dtype of each array to return.
-            what: the branch, in words for messages; `None` for a loop, which may run no step.
-
-        Returns:
-            The arrays; by default, zeros.
-        """
-        return [constant_like_aval(aval, 0) for aval in avals]
-
     # -------------------------------------------------------------- values, state, collected values
 
     def wrap(self, value: V | Value) -> Value:
-        """Returns a value as the program sees it: an own value becomes a tracer, a plain one stays as it is."""
+        """Returns a value as the program sees it: an own value becomes a tracer, a plain one stays as it is.
+
+        Args:
+            value: An own value, a plain value, or a number.
+
+        Raises:
+            TypeError: If it is a list of values, or the class has no own values.
+        """
         if isinstance(value, (Array, Literal)):
             return value
         if isinstance(value, _NUMERIC_TYPES):
@@ -254,7 +197,11 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
         return InterpreterTracer(self, value, aval, current_provenance())
 
     def unwrap(self, x: Value) -> V | Value:
-        """Returns the own value of a tracer of this handler, and any other value unchanged."""
+        """Returns the own value of a tracer of this handler, and any other value unchanged.
+
+        Args:
+            x: A value of the program.
+        """
         return cast(V, x.value) if type(x) is InterpreterTracer and x.interpreter is self else x
 
     def _is_own(self, x: Value) -> TypeGuard[InterpreterTracer]:
@@ -269,16 +216,27 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
         return cast(S, self.run.state)
 
     def set_state(self, state: S) -> None:
-        """Replaces the state. Raises `TypeError` if the class does not set `has_state`."""
+        """Replaces the state.
+
+        Args:
+            state: The new state.
+
+        Raises:
+            TypeError: If the class does not set `has_state`.
+        """
         self._require_state()
         self.run.state = state
 
     def collect(self, name: N, value: object) -> None:
         """Stores a pytree of plain values under a name, to be read from `collected`.
 
+        Args:
+            name: The name.
+            value: The pytree.
+
         Raises:
-            ValueError: something has been collected under this name.
-            TypeError: the class does not set `has_state`.
+            ValueError: If something has been collected under this name.
+            TypeError: If the class does not set `has_state`.
         """
         self._require_state()
         collected = self.run.collected
@@ -301,15 +259,23 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
     # -------------------------------------------------------------- runs
 
     def start(self, inner: Handler, state: S | None = None) -> Self:
-        """Starts a run over an inner handler: returns the copy of the interpreter that refers to it."""
+        """Starts a run over an inner handler.
+
+        Args:
+            inner: The inner handler.
+            state: The initial state. None by default.
+
+        Returns:
+            The copy of the interpreter that refers to this run.
+        """
         running: Self = object.__new__(type(self))
         for name, option in option_values(self).items():
             object.__setattr__(running, name, option)
         object.__setattr__(running, "_run", Run(inner, state))
         return running
 
+    @override
     def over(self, inner: Handler, /) -> Handler:
-        """Returns the handler of a new run over `inner`, with an empty state."""
         return self.start(inner).frame
 
     def __call__(self, inner: Handler, /) -> Handler:
@@ -352,15 +318,21 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
         """The handler of the run."""
         return InterpreterFrame(self)
 
-    @property
-    def title(self) -> str:
-        """The name of the transformation in messages."""
-        return type(self).__name__.lower()
-
     # -------------------------------------------------------------- handling
 
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Applies a primitive: by a rule, by interpreting its bodies, by its expansion, or under the inner handler."""
+        """Applies a primitive: by a rule, by interpreting its bodies, by its expansion, or under the inner handler.
+
+        Args:
+            prim: The primitive.
+            args: The operands, which may be tracers of this handler.
+
+        Returns:
+            The results, which may be tracers of this handler.
+
+        Raises:
+            MissingRuleError: If none of these applies, and an operand is an own value or the primitive has sub-jaxprs.
+        """
         has_own = False
         for a in args:
             if type(a) is InterpreterTracer and a.interpreter is self:
@@ -432,11 +404,13 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
 
     # -------------------------------------------------------------- interpreting sub-jaxprs (`BodyInterpreter`)
 
+    @override
     def spec(self, x: Value) -> ValueSpec:
         if type(x) is InterpreterTracer and x.interpreter is self:
             return spec_of(x.value)
         return array_spec(x.aval)
 
+    @override
     def arrays(self, x: Value, spec: ValueSpec) -> list[Value]:
         if spec.tree is not None:
             value = self._own_value(x) if self._is_own(x) else self.lift(x)
@@ -448,12 +422,14 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
             leaves = [self.strip_to_plain(x, "a plain value")]
         return cast_arrays(leaves, spec)
 
+    @override
     def value(self, spec: ValueSpec, arrays: Sequence[Value]) -> Value:
         if spec.tree is None:
             (x,) = arrays
             return x
         return self.wrap(cast(V, unflatten_spec(spec, arrays)))
 
+    @override
     def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         if x == y:
             return x
@@ -477,7 +453,16 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
         return cast(S, zeros_like_spec(spec))
 
     def join_states(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
-        """Returns a spec that the state can have both before (`x`) and after (`y`) a body."""
+        """Returns a spec that the state can have both before and after a body.
+
+        Args:
+            x: The spec of the state before the body.
+            y: The spec of the state after it.
+            what: The name of the body, for messages.
+
+        Raises:
+            TypeError: If there is none.
+        """
         if not x.same_structure(y):
             try:
                 a, b = self.unify_states(self._zero_state(x), self._zero_state(y))
@@ -486,9 +471,11 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
             x, y = spec_of(a), spec_of(b)
         return join_avals(x, y, f"{self.title}: the state in {what}")
 
+    @override
     def strip_to_plain(self, x: Value, what: str) -> Value:
         return self.strip(self._own_value(x)) if self._is_own(x) else x
 
+    @override
     def state(self, spec: ValueSpec | None) -> list[Value]:
         if spec is None:
             return []
@@ -497,9 +484,11 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
             state, _ = self.unify_states(state, self._zero_state(spec))
         return cast_arrays(leaf_values(state), spec)
 
+    @override
     def restore_state(self, spec: ValueSpec, arrays: Sequence[Value]) -> None:
         self.run.state = cast(S, unflatten_spec(spec, arrays))
 
+    @override
     def collect_from_body(self, collected: Sequence[CollectedSpec], arrays: Sequence[Value]) -> None:
         start = 0
         for each in collected:
@@ -507,6 +496,7 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
             self.collect(self._name(each), unflatten_spec(each.spec, arrays[start : start + n]))
             start += n
 
+    @override
     def collected_of_empty_loop(self, collected: CollectedSpec) -> list[Value]:
         return self._default_arrays(collected, None)
 
@@ -516,6 +506,7 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
     def _name(self, collected: CollectedSpec) -> N:
         return cast(N, collected.name)  # specs of values that this handler collects
 
+    @override
     def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
         token = ENCLOSING_SCOPES.set(full_scopes())
         try:
@@ -523,6 +514,7 @@ class Interpreter(Generic[V, S, N], metaclass=InterpreterType):
         finally:
             ENCLOSING_SCOPES.reset(token)
 
+    @override
     def transform_body(
         self,
         jaxpr: Jaxpr,

@@ -32,6 +32,11 @@ class Rules(Generic[H, X]):
     For a primitive, the first of these applies: the rule for its exact class; the rule of the first capability in the
     table that it inherits from; the rule of the nearest family in its class hierarchy.
 
+    Args:
+        own: The rules by exact class. Empty by default.
+        capabilities: Pairs of a capability and its rule, in order of precedence. Empty by default.
+        families: The rules by family. Empty by default.
+
     >>> from tracefx.extend import Primitive, Value, bind
     >>> from tracefx.ops.elementwise.arithmetic import Neg
     >>> from tracefx.ops.elementwise.elementwise import Add
@@ -100,7 +105,11 @@ class Rules(Generic[H, X]):
         )
 
     def find_own(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
-        """Returns the rule for the exact class of a primitive or for one of its capabilities, or `None`."""
+        """Returns the rule for the exact class of a primitive or for one of its capabilities, or `None`.
+
+        Args:
+            prim: The primitive.
+        """
         rule = self.own.get(type(prim))
         if rule is None:
             for capability, capability_rule in self.capabilities:
@@ -109,7 +118,11 @@ class Rules(Generic[H, X]):
         return rule
 
     def find_family(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
-        """Returns the rule of the nearest family in the class hierarchy of a primitive, or `None`."""
+        """Returns the rule of the nearest family in the class hierarchy of a primitive, or `None`.
+
+        Args:
+            prim: The primitive.
+        """
         if self.families:
             for cls in type(prim).__mro__:
                 rule = self.families.get(cls)
@@ -129,7 +142,12 @@ class Rules(Generic[H, X]):
         return self.find_own(prim) or self.find_family(prim)
 
     def missing_rule_error(self, title: str, prim: Primitive) -> MissingRuleError:
-        """Returns the error for a primitive without a rule in the table of the handler `title`."""
+        """Returns the error for a primitive without a rule in the table of the handler `title`.
+
+        Args:
+            title: The name of the handler, for the message.
+            prim: The primitive.
+        """
         capabilities = [capability.__name__ for capability, _ in self.capabilities]
         inherit = f" or {' or '.join(capabilities)}" if capabilities else ""
         enter = f"inherit from {'BodyTransformable' if isinstance(prim, HasSubjaxprs) else 'Expandable'}"
