@@ -31,6 +31,7 @@ ORDER = (
     "ops",
     "interpreters",
     "control",
+    "repeated_blocks",
     "xla",
     "transforms",
     "lax",
@@ -66,7 +67,7 @@ ORDER = (
 RESTRICTED_LAYERS: Mapping[str, frozenset[str]] = {
     # The backend traverses any jaxpr: it refers to no primitive and no control flow by name. It traces the expansion of
     # a primitive that is defined by other primitives.
-    "xla": frozenset({*ORDER[: ORDER.index("ops")], "interpreters"}),
+    "xla": frozenset({*ORDER[: ORDER.index("ops")], "interpreters", "repeated_blocks"}),
 }
 
 # Modules, or packages with their modules, that may import jaxlib.

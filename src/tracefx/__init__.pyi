@@ -35,6 +35,7 @@ from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
+from tracefx.core.settings import repeats as repeats
 from tracefx.core.settings import traceback_filtering as traceback_filtering
 from tracefx.core.source_location import named_scope as named_scope
 from tracefx.core.version import __version__ as __version__

@@ -3,7 +3,9 @@
 A primitive is a frozen class that inherits from `Primitive`, and from one capability per rule beyond `impl` and
 `abstract_eval`: `Differentiable`, `Transposable`, `Batchable`, `Lowerable`; or from `Expandable`, which replaces all of
 them. A handler inherits from `Interpreter` and has a method for each primitive that it handles, decorated with `rule`;
-or it inherits from `Handler` and interprets all primitives in its method `bind`.
+or it inherits from `Handler` and interprets all primitives in its method `bind`. Families of primitives, `Elementwise`,
+`LinearOperation`, `Reduction`, ..., are base classes of the built-in primitives and of yours: they provide the rules
+that their members share, and a handler can have one rule for all of them.
 
 >>> class Cube(Primitive):
 ...     name = "cube"
@@ -83,7 +85,17 @@ from tracefx.lowering import IrValue as IrValue
 from tracefx.lowering import Lowerable as Lowerable
 from tracefx.lowering import MlirText as MlirText
 from tracefx.lowering import Region as Region
+from tracefx.ops.elementwise.comparison import Comparison as Comparison
+from tracefx.ops.elementwise.elementwise import Elementwise as Elementwise
+from tracefx.ops.elementwise.elementwise import NonDifferentiable as NonDifferentiable
+from tracefx.ops.elementwise.elementwise import Smooth as Smooth
 from tracefx.ops.elementwise.elementwise import add_tangents as add_tangents
+from tracefx.ops.operation import DataMovement as DataMovement
+from tracefx.ops.operation import Domain as Domain
+from tracefx.ops.operation import LinearOperation as LinearOperation
+from tracefx.ops.operation import Operation as Operation
+from tracefx.ops.operation import UnaryOperation as UnaryOperation
+from tracefx.ops.reductions.reduction import Reduction as Reduction
 from tracefx.ops.structural import batch_first as batch_first
 from tracefx.ops.structural import instantiate as instantiate
 from tracefx.ops.structural import match_aval as match_aval

@@ -23,6 +23,7 @@ from tracefx.extend import (
     Array,
     EscapedTracerError,
     Interpreter,
+    LinearOperation,
     Primitive,
     Value,
     bind1,
@@ -34,7 +35,6 @@ from tracefx.ops.elementwise.comparison import Gt, Lt
 from tracefx.ops.elementwise.elementwise import Add
 from tracefx.ops.elementwise.selection import SelectN
 from tracefx.ops.elementwise.transcendental import Cos, Sin
-from tracefx.ops.operation import LinearOperation
 from tracefx.ops.structural import ConvertElementType
 from tracefx.testing.tolerances import ELEMENTARY
 

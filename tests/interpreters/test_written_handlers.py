@@ -15,7 +15,7 @@ from tests.comparison import assert_near
 from tracefx import extend, lax
 from tracefx.extend import Array, Interpreter, current, handling, rule
 from tracefx.ops.elementwise.transcendental import Sin
-from tracefx.testing import IdentityHandler
+from tracefx.testing import IdentityHandler, check_primitive
 from tracefx.testing.tolerances import ELEMENTARY
 
 # ------------------------------------------------------------------ one rule for all operations
@@ -258,3 +258,90 @@ def test_solver_is_not_differentiated_under_a_handler_with_state(wrap: Callable[
     slope, counts = fx.grad(counted, has_aux=True)(0.7)
     assert abs(0.7 * float(slope) - (np.cos(0.7) - float(out))) <= 1.1 * UNSOLVED
     assert counts["sin"] > 3
+
+
+# ------------------------------------------------------------------ families, as authors of primitives import them
+
+
+@final
+class Softsign(extend.Smooth):
+    """`x / (1 + abs(x))`, a primitive that inherits the rules of its family."""
+
+    __slots__ = ()
+    name = "softsign"
+    domain = extend.Domain("floats", lambda dtype: dtype.kind == "f")
+
+    @override
+    def kernel(self, *args: extend.NDArray) -> extend.NDArray:
+        (x,) = args
+        return np.asarray(x / (1 + np.abs(x)))
+
+    @override
+    def jvp_term(self, i: int, tangent: extend.Value, out: extend.Value, *primals: extend.Value) -> extend.Tangent:
+        scale = 1.0 - abs(extend.as_array(out))
+        return extend.as_array(tangent) * scale * scale
+
+    @override
+    def emit_elementwise(
+        self, builder: extend.Builder, out: extend.ShapedArray, *operands: extend.IrValue
+    ) -> extend.IrValue:
+        (x,) = operands
+        one = builder.constant(np.ones(out.shape, out.dtype))
+        (size,) = builder.emit("stablehlo.abs", [x], [out])
+        (divisor,) = builder.emit("stablehlo.add", [size, one], [out])
+        return builder.emit("stablehlo.divide", [x, divisor], [out])[0]
+
+
+def test_primitive_of_a_family_has_its_rules() -> None:
+    report = check_primitive(Softsign(), [np.array([0.5, -2.0], np.float32)])
+    assert not report.skipped
+    with pytest.raises(TypeError, match=r"softsign takes floats, but operand 0 is i32\[\]"):
+        extend.bind1(Softsign(), np.int32(1))
+
+
+@final
+class FamilyTrace(Interpreter):
+    """Records the names of the applied primitives with the family whose rule handles them."""
+
+    names: list[tuple[str, str]]
+
+    def apply(self, family: str, op: extend.Primitive, *xs: extend.Value) -> Sequence[extend.Value]:
+        self.names.append((family, op.name))
+        return extend.bind(op, *xs)
+
+    @rule(family=extend.Smooth)
+    def smooth(self, op: extend.Smooth, *xs: extend.Value) -> Sequence[extend.Value]:
+        return self.apply("smooth", op, *xs)
+
+    @rule(family=extend.Comparison)
+    def comparison(self, op: extend.Comparison, *xs: extend.Value) -> Sequence[extend.Value]:
+        return self.apply("comparison", op, *xs)
+
+    @rule(family=extend.NonDifferentiable)
+    def non_differentiable(self, op: extend.NonDifferentiable, *xs: extend.Value) -> Sequence[extend.Value]:
+        return self.apply("non-differentiable", op, *xs)
+
+    @rule(family=extend.LinearOperation)
+    def linear(self, op: extend.LinearOperation, *xs: extend.Value) -> Sequence[extend.Value]:
+        return self.apply("linear", op, *xs)
+
+    @rule(family=extend.Reduction)
+    def reduction(self, op: extend.Reduction, *xs: extend.Value) -> Sequence[extend.Value]:
+        return self.apply("reduction", op, *xs)
+
+
+def test_rule_for_a_family_handles_its_members() -> None:
+    def f(x: extend.Array) -> extend.Array:
+        y = extend.bind1(Softsign(), lax.log(x))
+        return lax.reduce_max(lax.rev(lax.floor(y), (0,)), (0,)) < 1.0
+
+    names: list[tuple[str, str]] = []
+    fx.handle(f, FamilyTrace(names))(fnp.ones(2))
+    assert names == [
+        ("smooth", "log"),
+        ("smooth", "softsign"),
+        ("non-differentiable", "floor"),
+        ("linear", "rev"),
+        ("reduction", "reduce_max"),
+        ("comparison", "lt"),
+    ]

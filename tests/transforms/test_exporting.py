@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import pickle
 import re
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from tests.subprocesses import output_of, run_python
 from tests.transforms.exported import PARAMS, Pair, Scaled, X, exported, model
 from tracefx import handlers
 from tracefx.core.array import ArrayLike
-from tracefx.errors import SerializationError
+from tracefx.errors import ParseError, SerializationError
 from tracefx.programs import deserialize
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import runtime
@@ -373,6 +373,55 @@ def test_unregistered_node_classes_raise(tmp_path: Path) -> None:
         assert process.returncode == 1
         assert "ParseError: an exported function, byte " in process.stderr
         assert re.search(message, process.stderr)
+
+
+SAVE_FROM_SCRIPT: Final = """
+import dataclasses, sys, tracefx as fx
+from typing import NamedTuple
+
+class Pair(NamedTuple):
+    left: object
+    right: object
+
+@fx.tree_util.register_dataclass
+@dataclasses.dataclass
+class Weights:
+    left: object
+    right: object
+
+for cls, path in zip((Pair, Weights), sys.argv[1:]):
+    data = fx.export(fx.jit(lambda p: p.left + p.right))(cls(1.0, 2.0)).serialize()
+    assert fx.load(data).call(cls(1.0, 2.0)) == 3.0
+    open(path, "wb").write(data)
+"""
+
+
+def test_node_class_of_a_script_must_move_to_a_module(tmp_path: Path) -> None:
+    files = [tmp_path / "pair", tmp_path / "weights"]
+    output_of(SAVE_FROM_SCRIPT, *map(str, files))
+    advice = "the script that wrote this defines it: move it to a module, import that in both programs, write it again"
+    for path, message in zip(
+        files,
+        ("there is no named tuple __main__.Pair here", "__main__.Weights is not registered as a pytree node here"),
+        strict=True,
+    ):
+        with pytest.raises(ParseError, match=re.escape(f"{message}: {advice}")):
+            fx.load(path.read_bytes())
+
+
+def test_named_tuple_that_no_module_has_is_not_serialized() -> None:
+    class Local(NamedTuple):
+        x: float
+
+    misnamed = namedtuple("Other", "x")  # type: ignore[name-match]  # on purpose
+    for cls in (Local, misnamed):
+        exported = fx.export(fx.jit(lambda p: p.x))(cls(1.0))
+        assert exported.call(cls(2.0)) == 2.0
+        with pytest.raises(
+            SerializationError,
+            match=rf"the arguments of <lambda> can't be serialized: .*no module has .*{cls.__name__}; define it at",
+        ):
+            exported.serialize()
 
 
 def test_serialized_bytes_are_the_same_in_every_process(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import Case, assert_agree, assert_near
 from tracefx.core.dtypes import float0
+from tracefx.core.settings import RepeatsMode
 from tracefx.serialization.digest import executable_key
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import backend as xla_backend
@@ -101,9 +102,9 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Records the names of the lowered programs."""
     names: list[str] = []
 
-    def spied(plan: ExecutionPlan, name: str) -> Any:
+    def spied(plan: ExecutionPlan, name: str, repeats: RepeatsMode) -> Any:
         names.append(name)
-        return lower(plan, name)
+        return lower(plan, name, repeats)
 
     monkeypatch.setattr(xla_backend, "lower", spied)
     return names

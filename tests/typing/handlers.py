@@ -9,9 +9,19 @@ from attrs import evolve, field
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import ops
-from tracefx.extend import Array, Interpreter, Primitive, ShapedArray, SourceLocation, Value, bind1, here, rule
-from tracefx.ops.elementwise.comparison import Comparison
-from tracefx.ops.operation import LinearOperation
+from tracefx.extend import (
+    Array,
+    Comparison,
+    Interpreter,
+    LinearOperation,
+    Primitive,
+    ShapedArray,
+    SourceLocation,
+    Value,
+    bind1,
+    here,
+    rule,
+)
 
 
 class Bounded:

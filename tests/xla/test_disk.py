@@ -162,22 +162,25 @@ def test_cache_key_components(monkeypatch: pytest.MonkeyPatch) -> None:
     device = runtime.devices()[0]
     jaxpr = program()
     names = {
-        "plain": disk_cache_key(jaxpr, frozenset(), False, device, {}),
-        "program": disk_cache_key(program(lambda x: fnp.sum(fnp.cos(x) * 2.0)), frozenset(), False, device, {}),
-        "donated": disk_cache_key(jaxpr, frozenset({0}), False, device, {}),
-        "kept": disk_cache_key(jaxpr, frozenset(), True, device, {}),
-        "option": disk_cache_key(jaxpr, frozenset(), False, device, {"xla_cpu_enable_fast_math": True}),
-        "level": disk_cache_key(jaxpr, frozenset(), False, device, {"optimization_level": 1}),
+        "plain": disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {}),
+        "program": disk_cache_key(
+            program(lambda x: fnp.sum(fnp.cos(x) * 2.0)), frozenset(), (False, "share"), device, {}
+        ),
+        "donated": disk_cache_key(jaxpr, frozenset({0}), (False, "share"), device, {}),
+        "kept": disk_cache_key(jaxpr, frozenset(), (True, "share"), device, {}),
+        "option": disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {"xla_cpu_enable_fast_math": True}),
+        "repeats": disk_cache_key(jaxpr, frozenset(), (False, "inline"), device, {}),
+        "level": disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {"optimization_level": 1}),
     }
-    assert disk_cache_key(program(), frozenset(), False, device, {}) == names["plain"]
+    assert disk_cache_key(program(), frozenset(), (False, "share"), device, {}) == names["plain"]
     runtime_version = bindings.JAXLIB_VERSION
     monkeypatch.setattr(executables, "JAXLIB_VERSION", "0.0.1")
-    names["jaxlib"] = disk_cache_key(jaxpr, frozenset(), False, device, {})
+    names["jaxlib"] = disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {})
     monkeypatch.setattr(executables, "JAXLIB_VERSION", runtime_version)
     monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"other rules")
-    names["rules"] = disk_cache_key(jaxpr, frozenset(), False, device, {})
+    names["rules"] = disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {})
     monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: None)
-    assert disk_cache_key(jaxpr, frozenset(), False, device, {}) is None
+    assert disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {}) is None
     monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"rules")
 
     class OtherProcessor:
@@ -185,7 +188,7 @@ def test_cache_key_components(monkeypatch: pytest.MonkeyPatch) -> None:
             return 0
 
     monkeypatch.setattr(executables, "topology_for_devices", lambda devices: OtherProcessor())
-    names["processor"] = disk_cache_key(jaxpr, frozenset(), False, device, {})
+    names["processor"] = disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {})
     assert None not in names.values()
     assert len(set(names.values())) == len(names)
 

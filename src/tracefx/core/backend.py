@@ -12,6 +12,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Primitive
+from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.settings import CompilationCache
 from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.values import ArrayImporter, ConcreteArray, Value
@@ -110,6 +111,11 @@ class LoweredProgram(Protocol):
 
     def module(self, dialect: str) -> object:
         """Returns the program as an object of the compiler's bindings, in the dialect `stablehlo` or `hlo`."""
+        ...
+
+    @property
+    def repeats(self) -> RepeatedBlocks:
+        """The repeated blocks of the program, and which of them are compiled once."""
         ...
 
     def cost_analysis(self) -> Mapping[str, float]:

@@ -221,6 +221,25 @@ TRACEBACK_FILTERING: Final[Setting[TracebackFiltering]] = Setting(
 )
 
 
+RepeatsMode: TypeAlias = Literal["share", "inline"]
+
+
+def parse_repeats(text: str) -> RepeatsMode:
+    """Parses what happens to repeated blocks. Raises ValueError for another text.
+
+    >>> parse_repeats(" INLINE ")
+    'inline'
+    """
+    match text.strip().lower():
+        case "share" | "inline" as mode:
+            return mode
+        case _:
+            raise ValueError("allowed are share, inline (in either case); unset it for the default")
+
+
+REPEATS: Final[Setting[RepeatsMode]] = Setting("repeats", "share", "TRACEFX_REPEATS", parse_repeats)
+
+
 def enable_x64(enabled: bool = True) -> Override[bool]:
     """Returns a context manager in which default dtypes are 64 bits wide.
 
@@ -297,6 +316,38 @@ def traceback_filtering(mode: TracebackFiltering) -> Override[TracebackFiltering
     if mode not in ("off", "filtered"):
         raise ValueError(f"traceback_filtering takes 'off' or 'filtered', got {mode!r}")
     return TRACEBACK_FILTERING.override(mode)
+
+
+def repeats(mode: RepeatsMode) -> Override[RepeatsMode]:
+    """Returns a context manager that determines whether the repeated blocks of a program are compiled once.
+
+    It applies to the programs that are compiled in it, on the CPU; `jit(f, repeats=...)` overrides it for one function.
+    The process default is the environment variable `TRACEFX_REPEATS`; without it, blocks are shared.
+
+    Args:
+        mode: `"share"` compiles runs of equal blocks of operations, such as the layers of a network and of its
+            gradient, once; `"inline"` compiles each block on its own, as JAX does.
+
+    Returns:
+        A context manager. It applies to the current thread or task.
+
+    Raises:
+        ValueError: If `mode` is neither of these.
+
+    >>> with repeats("inline"):
+    ...     REPEATS.value
+    'inline'
+    """
+    return REPEATS.override(checked_repeats("repeats", mode))
+
+
+def checked_repeats(what: str, mode: object) -> RepeatsMode:
+    """Returns the mode; raises ValueError that starts with `what` unless it is one."""
+    match mode:
+        case "share" | "inline":
+            return mode
+        case _:
+            raise ValueError(f"{what} must be 'share' or 'inline', got {mode!r}")
 
 
 @final

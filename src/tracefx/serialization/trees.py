@@ -28,7 +28,8 @@ def put_tree(out: bytearray, tree: TreeDef, what: str) -> None:
         what: A description for errors.
 
     Raises:
-        SerializationError: If the metadata of a node is not a plain value or a tuple of plain values.
+        SerializationError: If the metadata of a node is not a plain value or a tuple of plain values, or a named tuple
+            class cannot be found by its name.
     """
     _put(out, describe(tree), what, 0)
 
@@ -44,9 +45,15 @@ def _put(out: bytearray, tree: TreeDescription, what: str, depth: int) -> None:
         for key in cast(tuple[object, ...], tree.metadata):
             _put_value(out, key, f"{what}: the key {key!r} of a dict", 0)
     elif tree.type is not None and tree.kind in ("namedtuple", "custom"):
-        put_string(out, type_name(tree.type))
+        name = type_name(tree.type)
+        if tree.kind == "namedtuple" and _find_loaded_class(name) is None:
+            raise SerializationError(
+                f"{what} can't be serialized: a named tuple is found by its name when it is read, and no module has "
+                f"{name}; define it at the top level of a module, under this name"
+            )
+        put_string(out, name)
         if tree.kind == "custom":
-            _put_value(out, tree.metadata, f"{what}: the metadata {tree.metadata!r} of a {type_name(tree.type)}", 0)
+            _put_value(out, tree.metadata, f"{what}: the metadata {tree.metadata!r} of a {name}", 0)
     for child in tree.children:
         _put(out, child, what, depth + 1)
 
@@ -129,12 +136,20 @@ def _find_loaded_class(name: str) -> type | None:
     return None
 
 
+def _advice_for_main(name: str) -> str:
+    """Returns what to do about a missing class of a script that was run; the empty string for one of a module."""
+    if not name.startswith("__main__."):
+        return ""
+    return "the script that wrote this defines it: move it to a module, import that in both programs, write it again"
+
+
 def _named_tuple_type(reader: ByteReader, name: str, count: int) -> type:
     """Returns the named tuple class with this name; fails if it is not loaded or has another number of fields."""
     cls = _find_loaded_class(name)
     fields = None if cls is None else namedtuple_fields(cls)
     if cls is None or fields is None:
-        reader.fail(f"there is no named tuple {name} here: import the module that defines it before this is read")
+        advice = _advice_for_main(name) or "import the module that defines it before this is read"
+        reader.fail(f"there is no named tuple {name} here: {advice}")
     if len(fields) != count:
         reader.fail(f"the named tuple {name} has {len(fields)} fields here, but {count} in the serialized structure")
     return cls
@@ -149,9 +164,9 @@ def _registered_type(reader: ByteReader, name: str) -> type:
             NODE_REGISTRY.adopt([loaded])
             candidates = NODE_REGISTRY.types_named(name)
     if len(candidates) != 1:
+        advice = _advice_for_main(name) or "register it before this is read, as in the process that wrote it"
         reader.fail(
-            f"{name} is not registered as a pytree node here: register it before this is read, as in the process that "
-            "wrote it"
+            f"{name} is not registered as a pytree node here: {advice}"
             if not candidates
             else f"{len(candidates)} classes called {name} are registered as pytree nodes, so the name is ambiguous"
         )

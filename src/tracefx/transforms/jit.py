@@ -16,7 +16,7 @@ from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, X64
+from tracefx.core.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, jax_hint
@@ -49,6 +49,7 @@ from tracefx.transforms.transform import (
     validate_argnames,
     validate_argnums,
     validate_flag,
+    validate_repeats,
 )
 from tracefx.transforms.transformed_function import importable_name
 
@@ -77,6 +78,7 @@ class Jit(TransformOf[Preserving]):
     in_shardings: PyTree = None
     out_shardings: PyTree = None
     compiler_options: CompilerOptions | None = None
+    repeats: RepeatsMode | None = field(default=None, validator=validate_repeats)
 
     @override
     def __call__(self, fun: Callable[P, R], /) -> Jitted[P, R]:
@@ -211,13 +213,13 @@ class Jitted(RepeatedCall[P, R]):
         leaves = trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0]
         any_sharded = any(type(leaf) is ShardedArray for leaf in (*traced.consts, *leaves))
         backend, options = BACKEND.value, self._options
-        program: Runnable
-        if options.compiler_options:
-            requested_shardings = self._requested_shardings_for_call(key, traced, args, kwargs)
-            lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, requested_shardings)
-            program = lowered.compile(options.compiler_options)
-        else:
-            program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, requested, any_sharded)
+        parts = traced.jaxpr, traced.name, donated, options.keep_unused
+        with REPEATS.override(options.repeats or REPEATS.value):
+            if options.compiler_options:
+                requested_shardings = self._requested_shardings_for_call(key, traced, args, kwargs)
+                program: Runnable = backend.lower(*parts, requested_shardings).compile(options.compiler_options)
+            else:
+                program = backend.compiled(*parts, requested, any_sharded)
         if donated:
             names = self._leaf_names(key)
             program = DonatingProgram(program, {i: names[i - len(traced.consts)] for i in donated})
@@ -295,6 +297,7 @@ class Jitted(RepeatedCall[P, R]):
             self._static,
             self._where,
             flatten,
+            self._options.repeats,
         )
 
     @api_boundary
@@ -439,6 +442,7 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
+    repeats: RepeatsMode | None = None,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -452,6 +456,7 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
+    repeats: RepeatsMode | None = None,
 ) -> Jit: ...
 def jit(
     fun: Callable[P, R] | None = None,
@@ -465,6 +470,7 @@ def jit(
     in_shardings: PyTree = None,
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
+    repeats: RepeatsMode | None = None,
 ) -> Jitted[P, R] | Jit:
     """Compiles `fun` with XLA for the shapes and dtypes of its arguments.
 
@@ -510,6 +516,8 @@ def jit(
             pytree of them that is a prefix of the arguments. None, the default and a valid leaf, leaves it open.
         out_shardings: The shardings of the output, likewise.
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
+        repeats: `"share"` compiles runs of equal blocks, such as layers, once; `"inline"` compiles each block. For the
+            outermost `jit` only. None, the default, means the setting `tracefx.repeats`, normally `"share"`.
 
     Returns:
         A function like `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give the program
@@ -558,5 +566,6 @@ def jit(
         in_shardings=in_shardings,
         out_shardings=out_shardings,
         compiler_options=compiler_options,
+        repeats=repeats,
     )
     return transform if fun is None else transform(fun)

@@ -16,7 +16,8 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import CURRENT, ROOT, Tracer
 from tracefx.core.jaxpr import NOTEBOOK_HTML, ClosedJaxpr
 from tracefx.core.layouts import format_of
-from tracefx.core.settings import as_compilation_cache
+from tracefx.core.repeated_blocks import RepeatedBlocks
+from tracefx.core.settings import REPEATS, RepeatsMode, as_compilation_cache
 from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
@@ -231,6 +232,16 @@ class LoweredCall(CallInfo, Generic[P, R]):
         """
         return self.program.module(_dialect(dialect))
 
+    @property
+    def repeats(self) -> RepeatedBlocks:
+        """The repeated blocks of the program, those compiled once and those that are not, with the reason.
+
+        >>> import tracefx as fx
+        >>> print(fx.jit(lambda x: x + 1).lower(1.0).repeats)
+        no repeated blocks of enough equations
+        """
+        return self.program.repeats
+
     def cost_analysis(self) -> Mapping[str, float]:
         """Returns XLA's estimates for one call, before optimization."""
         return self.program.cost_analysis()
@@ -272,6 +283,7 @@ class TracedCall(CallInfo, Generic[P, R]):
     _static: StaticArguments
     _where: str
     _flatten: Callable[P, tuple[list[Value], TraceKey]]
+    repeats: RepeatsMode | None
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
@@ -310,7 +322,8 @@ class TracedCall(CallInfo, Generic[P, R]):
         backend, jaxpr, name = BACKEND.value, self.trace.jaxpr, self.trace.name
         program: LoweredProgram
         if lowering_platforms is None or tuple(lowering_platforms) in ((), (backend.platform,)):
-            program = backend.lower(jaxpr, name, self.donated, self.keep_unused, self.requested_shardings)
+            with REPEATS.override(self.repeats or REPEATS.value):
+                program = backend.lower(jaxpr, name, self.donated, self.keep_unused, self.requested_shardings)
         else:
             platforms = require_platforms(lowering_platforms, "lower: lowering_platforms")
             program = backend.lower_for(jaxpr, name, platforms, self.keep_unused, self.requested_shardings)

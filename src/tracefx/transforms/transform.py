@@ -30,6 +30,7 @@ from typing_extensions import ParamSpec, TypeVarTuple, override
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.handler import Handler
+from tracefx.core.settings import checked_repeats
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDescription, describe
 from tracefx.transforms.arguments import check_argnums
@@ -490,3 +491,9 @@ def validate_flag(transform: Transform, option: attrs.Attribute[bool], given: bo
     """Validates a boolean option: raises TypeError for anything but True and False."""
     if not isinstance(given, bool):
         raise TypeError(f"{transform.title}: {option.alias} must be True or False, got {given!r}")
+
+
+def validate_repeats(transform: Transform, _: object, given: object) -> None:
+    """Validates the option `repeats`: raises ValueError for anything but None and a mode."""
+    if given is not None:
+        checked_repeats(f"{transform.title}: repeats", given)

@@ -22,7 +22,7 @@ from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.settings import COMPILATION_CACHE
+from tracefx.core.settings import COMPILATION_CACHE, REPEATS, RepeatsMode
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
@@ -232,14 +232,16 @@ class SingleDeviceCompileJob(CompileJob[SingleDeviceProgram]):
     """A program to compile for the host's first device."""
 
     fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    repeats: RepeatsMode
 
     @override
     def lower(self) -> EmittedModule:
-        return lower(self.plan, self.name)
+        return lower(self.plan, self.name, self.repeats)
 
     @override
     def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
-        return disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, runtime.devices()[0], options)
+        choices = self.keep_unused, self.repeats
+        return disk_cache_key(self.jaxpr, self.plan.donated, choices, runtime.devices()[0], options)
 
     @override
     def _load(self, data: bytes) -> SingleDeviceProgram:
@@ -249,6 +251,8 @@ class SingleDeviceCompileJob(CompileJob[SingleDeviceProgram]):
     @override
     def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> SingleDeviceProgram:
         device, module, functions = runtime.devices()[0], lowered.module, lowered.host_functions
+        if lowered.repeats.shared:
+            options = {**options, runtime.FLATTEN_AFTER_FUSION: True}
         if functions:
             executable = runtime.compile_host_calling_module(
                 module, functions, device=device, name=self.name, compiler_options=options
@@ -276,7 +280,7 @@ ReshardFunction: TypeAlias = Callable[[Sequence[Value]], list[ConcreteArray]]
 class XlaBackend:
     """Compiles and runs programs; programs that are equal up to names share an executable."""
 
-    executables: BoundedCache[tuple[bytes, tuple[int, ...], bool], SingleDeviceProgram] = field(
+    executables: BoundedCache[tuple[bytes, tuple[int, ...], bool, RepeatsMode], SingleDeviceProgram] = field(
         factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
     )
     disk: DiskCache = field(factory=DiskCache, init=False)
@@ -409,6 +413,8 @@ class XlaBackend:
         return out
 
     def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceProgram:
+        repeats = REPEATS.value
+
         def compile_now() -> SingleDeviceProgram:
             job = self._job(jaxpr, name, donated, keep_unused)
             return job.compile_or_load({}, COMPILATION_CACHE.value)
@@ -416,10 +422,10 @@ class XlaBackend:
         def compile_or_get() -> SingleDeviceProgram:
             key = executable_key(jaxpr)
             if key is None:  # the program has no key, so only calls with this very object share the executable
-                return jaxpr.memo.get_once(_UNSHARED_PROGRAM, (self, name, donated, keep_unused), compile_now)
-            return self.executables.compute_once((key, donated, keep_unused), compile_now).named(name)
+                return jaxpr.memo.get_once(_UNSHARED_PROGRAM, (self, name, donated, keep_unused, repeats), compile_now)
+            return self.executables.compute_once((key, donated, keep_unused, repeats), compile_now).named(name)
 
-        return jaxpr.memo.get(_PROGRAM, (self, name, donated, keep_unused), compile_or_get)
+        return jaxpr.memo.get(_PROGRAM, (self, name, donated, keep_unused, repeats), compile_or_get)
 
     def serialize_portable(
         self,
@@ -446,7 +452,8 @@ class XlaBackend:
 
     def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceCompileJob:
         fallback = self._dispatcher(jaxpr, name, donated, keep_unused)
-        return SingleDeviceCompileJob(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, fallback)
+        execution_plan = plan(jaxpr, donated, keep_unused)
+        return SingleDeviceCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, fallback, REPEATS.value)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         if not self._uses_host_device_only or any(type(x) is ShardedArray for x in args):

@@ -1,10 +1,10 @@
 """Keys of the compilation cache on disk.
 
-The key is a digest of the program's executable key, its donated inputs, whether unused inputs are kept, and all that
-compilation depends on besides: jaxlib, compiler options, the device and the instruction set of its processor, and the
-source code of tracefx, whose rules determine what a program lowers to. Everything else that a program needs to run (its
-execution plan) follows from the program, so it is not stored. For programs on several devices, the devices and the
-shardings of inputs and outputs are part of the key.
+The key is a digest of the program's executable key, its donated inputs, whether unused inputs are kept, whether
+repeated blocks are shared, and all that compilation depends on besides: jaxlib, compiler options, the device and the
+instruction set of its processor, and the source code of tracefx, whose rules determine what a program lowers to.
+Everything else that a program needs to run (its execution plan) follows from the program, so it is not stored. For
+programs on several devices, the devices and the shardings of inputs and outputs are part of the key.
 
 A program has no key if it contains callables, has primitives or parameters of user-defined classes (whose rules may
 change), or has effects; no program has one while tracefx's source is being edited. The backend also stores no
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tracefx.core.effects import SowEffect
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.settings import RepeatsMode
 from tracefx.serialization.digest import IMPORT_TIME, executable_key, is_builtin_only, value_key
 from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.xla import runtime
@@ -29,12 +30,15 @@ from tracefx.xla.disk_cache import KEY_BYTES
 def disk_cache_key(
     jaxpr: Jaxpr,
     donated: frozenset[int],
-    keep_unused: bool,
+    choices: tuple[bool, RepeatsMode],
     device: runtime.Device,
     options: Mapping[str, runtime.CompilerOption],
 ) -> bytes | None:
-    """Returns the key of a program's executable, or `None` if the program must be compiled in every process."""
-    return _digest_key(jaxpr, (sorted(donated), keep_unused), lambda: runtime.compilation_identity(device, options))
+    """Returns the key of a program's executable, or `None` if the program must be compiled in every process.
+
+    `choices` are whether unused inputs are kept, and what happens to repeated blocks.
+    """
+    return _digest_key(jaxpr, (sorted(donated), *choices), lambda: runtime.compilation_identity(device, options))
 
 
 def spmd_disk_cache_key(

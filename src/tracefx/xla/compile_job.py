@@ -10,6 +10,7 @@ from typing import Generic, NoReturn, TypeVar, final
 from attrs import frozen
 
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
 from tracefx.errors import CompilationError
 from tracefx.xla import runtime
@@ -104,6 +105,10 @@ class InspectableModule:
 
     def module(self, dialect: str) -> object:
         return self.lowered.module if dialect == "stablehlo" else runtime.hlo_computation(self.lowered.module)
+
+    @property
+    def repeats(self) -> RepeatedBlocks:
+        return self.lowered.repeats
 
     def cost_analysis(self) -> Mapping[str, float]:
         computation = runtime.hlo_computation(self.lowered.module)

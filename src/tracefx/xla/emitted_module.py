@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Eqn
+from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.lowering import IrValue
 from tracefx.xla import runtime
 
@@ -28,6 +29,8 @@ class EmittedModule:
     host_functions: tuple[runtime.FfiCallback, ...]
     host_results: tuple[tuple[runtime.ArraySpec, ...], ...]
     """The result types of each host function."""
+    repeats: RepeatedBlocks = field(factory=RepeatedBlocks)
+    """The repeated blocks of the program. Those that are shared are functions that the module calls."""
 
 
 @final

@@ -75,10 +75,9 @@ class Emitter(MultiPlatformEmitter):
             "_functions",
             "_locations",
             "_meshes",
-            "_symbols",
             "_token",
         ),
-        *("calls_kernels", "devices", "host_functions", "host_results", "targets"),
+        *("calls_kernels", "devices", "host_functions", "host_results", "shares_blocks", "targets"),
     )
 
     def __init__(
@@ -91,6 +90,8 @@ class Emitter(MultiPlatformEmitter):
         self._first_device_mesh = self._all_devices_mesh = ""
         """Symbols of the meshes of the first device alone and of all devices; created when needed."""
         self._channels = 0
+        self.shares_blocks = False
+        """Whether all functions of the module are compiled on their own. Calls that XLA may inline are then inlined."""
         self.targets: set[str] = set()
         """Targets of custom calls, except jaxlib's kernels."""
         self.calls_kernels = False
@@ -100,7 +101,6 @@ class Emitter(MultiPlatformEmitter):
         self.host_results: list[tuple[runtime.ArraySpec, ...]] = []
         self._functions: dict[tuple[Hashable, ...], tuple[Jaxpr, str, tuple[Hashable, ...]]] = {}
         """Functions by jaxpr, platforms and manual axes: the jaxpr (kept alive), the symbol and extra parameters."""
-        self._symbols: set[str] = set()
         self._locations: dict[
             tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, LazySourceLocation]
         ] = {}
@@ -264,7 +264,8 @@ class Emitter(MultiPlatformEmitter):
             result_attributes=results,
         )
         outer = self._token, self._eqn, self._prefix, self._body, self._index, self._manual_axes, self._extra_parameters
-        self._token, self._eqn, self._prefix = None, None, ""  # XLA prefixes the name of the call
+        # XLA prefixes the name of the call when it inlines it, but not when it does so after fusion.
+        self._token, self._eqn, self._prefix = None, None, self._prefix if self.shares_blocks else ""
         takes_index = name == "main" and len(self._all) > 1
         self._body, self._index = block, EmittedValue(block.arguments[0], jaxpr.in_avals[0]) if takes_index else None
         self._manual_axes, self._extra_parameters = (
@@ -446,9 +447,9 @@ class Emitter(MultiPlatformEmitter):
         return self.emit("stablehlo.broadcast_in_dim", reshaped, [x.aval], {"broadcast_dimensions": dims})[0]
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True) -> list[IrValue]:
-        if not operands and any_ordered(jaxpr.effects):
-            # The function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a function with control
-            # dependencies on its constants, and aborts the process in common-subexpression elimination.
+        if (inlined and self.shares_blocks) or (not operands and any_ordered(jaxpr.effects)):
+            # In the second case the function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a
+            # function with control dependencies on its constants, and aborts the process in its CSE.
             return self.inline(jaxpr, operands)
         key = id(jaxpr), self._platforms, tuple([(name, mesh) for name, (mesh, _) in self._manual_axes.items()])
         if key not in self._functions:
@@ -457,7 +458,7 @@ class Emitter(MultiPlatformEmitter):
         _, symbol, extra = self._functions[key]
         operands = [*operands, *self._extra_operands(extra)]
         callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
-        if not inlined and self._platforms == ("cpu",) and not self.devices:
+        if not (inlined or self.shares_blocks or self.devices) and self._platforms == ("cpu",):
             callee["mhlo.frontend_attributes"] = runtime.dict_attr({"inlineable": runtime.string_attr("false")})
         if any_ordered(jaxpr.effects):
             values = [self._last_token(), *unwrap_values(operands)]
@@ -645,11 +646,3 @@ class Emitter(MultiPlatformEmitter):
     def _define_mesh(self, symbol: str, mesh: str) -> None:
         attributes = {"sym_name": runtime.string_attr(symbol), "mesh": runtime.parse_attribute(mesh)}
         runtime.create("sdy.mesh", (), (), attributes, None, 0, self._line, runtime.at_end(self.module.body))
-
-    def _unique_symbol(self, symbol: str) -> str:
-        candidate, n = symbol, 0
-        while candidate in self._symbols or candidate == "main":
-            n += 1
-            candidate = f"{symbol}_{n}"
-        self._symbols.add(candidate)
-        return candidate

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar, final
+from typing import Final, TypeAlias, TypeVar, final
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.literal import Literal
+from tracefx.core.repeated_blocks import RepeatedBlocks
+from tracefx.core.settings import RepeatsMode
 from tracefx.core.sharding import Sharding
 from tracefx.passes.dce import prune
+from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
 from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedModule, symbol_name
@@ -128,11 +131,33 @@ def plan(
     return ExecutionPlan(pruned, len(jaxpr.invars), kept_inputs, donated_inputs, tuple(outputs))
 
 
-def lower(plan: ExecutionPlan, name: str) -> EmittedModule:
-    """Lowers a plan for the host's first device."""
-    emitter = Emitter(_new_module(name), runtime.lowering_platform(runtime.devices()[0]))
-    emitter.function("main", plan.computed, _donation_attributes(plan))
-    return emitter.lowered()
+def lower(plan: ExecutionPlan, name: str, repeats: RepeatsMode) -> EmittedModule:
+    """Lowers a plan for the host's first device; with `repeats="share"`, repeated blocks share functions."""
+    platform = runtime.lowering_platform(runtime.devices()[0])
+    emitter = Emitter(_new_module(name), platform)
+    program = _share_repeats(plan.computed, platform) if repeats == "share" else _unshared(plan.computed, _INLINED)
+    emitter.shares_blocks = bool(program.bodies)
+    emitter.function("main", program.jaxpr, _donation_attributes(plan))
+    return evolve(emitter.lowered(), repeats=program.report)
+
+
+_INLINED: Final = "repeated blocks are compiled each time: repeats='inline'"
+_OTHER_PLATFORM: Final = "repeated blocks are compiled each time: sharing them is supported on one CPU device"
+_NO_EFFECT: Final = (
+    "repeated blocks are compiled each time: the compiler option that shares them has no effect in jaxlib "
+    + runtime.JAXLIB_VERSION
+)
+
+
+def _share_repeats(jaxpr: Jaxpr, platform: str) -> SharedProgram:
+    if platform != "cpu":
+        return _unshared(jaxpr, _OTHER_PLATFORM)
+    program = share_repeats(jaxpr)
+    return program if not program.bodies or runtime.compiles_functions_once() else _unshared(jaxpr, _NO_EFFECT)
+
+
+def _unshared(jaxpr: Jaxpr, reason: str) -> SharedProgram:
+    return SharedProgram(jaxpr, (), RepeatedBlocks(reason=reason))
 
 
 def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment) -> EmittedModule:
@@ -144,7 +169,7 @@ def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment) -
         if i in plan.donated:
             attributes["jax.buffer_donor"] = runtime.bool_attr(True)
     emitter.function("main", plan.computed, input_attributes, output_attributes)
-    return emitter.lowered()
+    return evolve(emitter.lowered(), repeats=RepeatedBlocks(reason=_OTHER_PLATFORM))
 
 
 def _sharding_attributes(
@@ -197,7 +222,7 @@ def lower_for(
         computed = Jaxpr((), (index, *computed.invars), computed.eqns, computed.outs)
         input_attributes.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})
     emitter.function("main", computed, input_attributes, output_attributes)
-    return emitter.lowered()
+    return evolve(emitter.lowered(), repeats=RepeatedBlocks(reason=_OTHER_PLATFORM))
 
 
 def _new_module(name: str) -> runtime.Module:

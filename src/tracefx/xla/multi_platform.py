@@ -72,6 +72,7 @@ class MultiPlatformEmitter:
             "_line",
             "_platform_numbers",
             "_platforms",
+            "_symbols",
         ),
         "module",
     )
@@ -80,6 +81,8 @@ class MultiPlatformEmitter:
         self.module = module
         self._all = self._platforms = (platform,) if isinstance(platform, str) else platform
         """All platforms of the module, and the platforms that operations are currently emitted for."""
+        self._symbols: set[str] = set()
+        """The symbols of functions and meshes."""
         self._body: runtime.Block | None = None
         """The body of the current function; None inside of an isolated region, which cannot reach it."""
         self._index: EmittedValue | None = None
@@ -247,6 +250,15 @@ class MultiPlatformEmitter:
             state.platforms,
         )
         runtime.erase_from(state.mark)
+
+    def _unique_symbol(self, symbol: str) -> str:
+        """Returns a symbol that the module does not have yet, derived from `symbol`."""
+        candidate, n = symbol, 0
+        while candidate in self._symbols or candidate == "main":
+            n += 1
+            candidate = f"{symbol}_{n}"
+        self._symbols.add(candidate)
+        return candidate
 
 
 def _emit_constant(x: Literal, builder: Builder, _: Sequence[IrValue]) -> Sequence[IrValue]:

@@ -27,6 +27,7 @@ value and live as long as the process: pass large arrays as arguments of a progr
 from __future__ import annotations
 
 from tracefx.xla.runtime import jaxlib_versions as jaxlib_versions
+from tracefx.xla.runtime.bindings import JAXLIB_VERSION as JAXLIB_VERSION
 from tracefx.xla.runtime.bindings import ArraySpec as ArraySpec
 from tracefx.xla.runtime.bindings import Buffer as Buffer
 from tracefx.xla.runtime.bindings import Client as Client
@@ -61,6 +62,7 @@ from tracefx.xla.runtime.executables import MemoryAnalysis as MemoryAnalysis
 from tracefx.xla.runtime.executables import compilation_identity as compilation_identity
 from tracefx.xla.runtime.executables import compile_host_calling_module as compile_host_calling_module
 from tracefx.xla.runtime.executables import compile_module as compile_module
+from tracefx.xla.runtime.executables import compiles_functions_once as compiles_functions_once
 from tracefx.xla.runtime.executables import is_lapack_kernel as is_lapack_kernel
 from tracefx.xla.runtime.executables import lapack_kernel as lapack_kernel
 from tracefx.xla.runtime.executables import load_executable as load_executable
@@ -129,3 +131,4 @@ from tracefx.xla.runtime.platforms import process_index as process_index
 from tracefx.xla.runtime.portable import portable_artifact as portable_artifact
 from tracefx.xla.runtime.portable import portable_text as portable_text
 from tracefx.xla.runtime.portable import read_portable as read_portable
+from tracefx.xla.runtime.shared_functions import FLATTEN_AFTER_FUSION as FLATTEN_AFTER_FUSION

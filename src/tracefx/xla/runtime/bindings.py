@@ -178,6 +178,11 @@ class CompileOptions(Protocol):
     def SerializeAsString(self) -> bytes: ...
 
 
+class _CompileOptionsType(Protocol):
+    def __call__(self) -> CompileOptions: ...
+    def ParseFromString(self, data: bytes) -> CompileOptions: ...
+
+
 class _Topology(Protocol):
     def fingerprint(self) -> int: ...
 
@@ -239,7 +244,7 @@ dlpack_to_buffer: Final[Callable[[CapsuleType, Device, int | None, bool | None],
     _jax.dlpack_managed_tensor_to_buffer
 )
 device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceList
-new_compile_options: Final[Callable[[], CompileOptions]] = _jax.CompileOptions
+new_compile_options: Final[_CompileOptionsType] = _jax.CompileOptions
 register_custom_call_target: Final[Callable[[str, object, str, int], None]] = _jax.register_custom_call_target
 topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topology_for_devices
 write_artifact: Final[Callable[[ir.Module, str, bool], bytes]] = _jax.mlir.serialize_portable_artifact

@@ -47,7 +47,9 @@ from tracefx.xla.runtime.bindings import (
 from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
 from tracefx.xla.runtime.gpu_kernels import initialize_hybrid_kernels
 from tracefx.xla.runtime.jaxlib_versions import EFFORT_OPTIONS
-from tracefx.xla.runtime.mlir import spec_of
+from tracefx.xla.runtime.mlir import parse_module, spec_of
+from tracefx.xla.runtime.platforms import HOST, devices
+from tracefx.xla.runtime.shared_functions import FLATTEN_AFTER_FUSION, PROBE, with_flatten_after_fusion
 
 T = TypeVar("T")
 _lapack: Final[ModuleType] = import_jaxlib("jaxlib.lapack")  # untyped, like the next one
@@ -495,6 +497,7 @@ def new_options(overrides: Mapping[str, CompilerOption]) -> CompileOptions:
     build_options.use_spmd_partitioning = True
     build_options.use_shardy_partitioner = True
     flags = dict(overrides)
+    flattens_after_fusion = flags.pop(FLATTEN_AFTER_FUSION, False)
     for name in EFFORT_OPTIONS:
         if name in flags:
             value = flags.pop(name)
@@ -503,7 +506,18 @@ def new_options(overrides: Mapping[str, CompilerOption]) -> CompileOptions:
             except TypeError as error:
                 raise CompilationError(f"compiler option {name!r} does not take {value!r}") from error
     options.env_option_overrides = sorted(flags.items())
-    return options
+    return with_flatten_after_fusion(options) if flattens_after_fusion else options
+
+
+@functools.cache
+def compiles_functions_once() -> bool:
+    """Whether the option `FLATTEN_AFTER_FUSION` takes effect on the host's CPU with this jaxlib; compiles a probe."""
+    device = devices(HOST)[0]
+    fusions = [
+        compile_module(parse_module(PROBE), device=device, compiler_options=options).hlo_text().count(" fusion(")
+        for options in ({}, {FLATTEN_AFTER_FUSION: True})
+    ]
+    return fusions == [1, 2]
 
 
 def signature_of(module: ir.Module) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:

@@ -1,0 +1,245 @@
+"""Reduces the bytes that equal blocks store for later equations, by recomputing cheap values where they are read.
+
+XLA fuses cheap elementwise operations into each of their consumers, and so stores only their operands. A block that is
+compiled on its own must return every value that is read outside of it. So, before blocks are shared, the values to
+store are chosen by a minimum cut: the cheapest set from which cheap operations compute all values that later equations
+read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, TypeAlias, final
+
+from attrs import evolve, field, frozen
+
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.core.primitive import Primitive
+from tracefx.ops.elementwise.accuracy import HasAccuracy
+from tracefx.ops.elementwise.arithmetic import Div, Rem
+from tracefx.ops.elementwise.elementwise import Elementwise
+from tracefx.ops.elementwise.powers import Pow
+from tracefx.ops.elementwise.selection import SelectN
+from tracefx.ops.operation import CompiledOperation
+from tracefx.ops.shape.array_creation import Iota
+from tracefx.ops.shape.shape import Squeeze
+from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
+from tracefx.repeated_blocks.blocks import Repeat, Slot, Uses, has_equal_blocks
+
+_Node: TypeAlias = tuple[int, int]
+
+_CHEAP: Final = (Elementwise, SelectN, ConvertElementType, BroadcastInDim, Reshape, Squeeze, Iota)
+_EXPENSIVE: Final = (HasAccuracy, CompiledOperation, Div, Rem, Pow)
+
+
+def is_cheap(prim: Primitive) -> bool:
+    """Whether XLA recomputes the result of a primitive in each consumer, in place of storing it."""
+    return isinstance(prim, _CHEAP) and not isinstance(prim, _EXPENSIVE)
+
+
+@final
+@frozen
+class _Unit:
+    """Equations that are rewritten together: a block of a run, or the equations between two runs."""
+
+    start: int
+    stop: int
+    run: int | None = None
+    """The index of the run."""
+
+
+def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr, list[Repeat]]:
+    """Recomputes cheap values of blocks where later equations read them, if that stores fewer bytes.
+
+    Args:
+        jaxpr: The program.
+        repeats: Its runs of equal blocks, in order.
+
+    Returns:
+        The program with the recomputations, and its runs of equal blocks.
+    """
+    recomputation = _Recomputation(jaxpr, repeats)
+    units = list(_units(repeats, len(jaxpr.eqns)))
+    prefixes = [recomputation.prefix(unit) for unit in units]
+    while True:
+        new, new_repeats = _assemble(jaxpr, repeats, units, prefixes)
+        uses = Uses.of(new)
+        unequal = {i for i, repeat in enumerate(new_repeats) if not has_equal_blocks(uses, repeat)}
+        if not unequal:
+            return new, new_repeats
+        # The blocks of these runs would recompute different values: they read the stored ones.
+        prefixes = [_Prefix() if unit.run in unequal else prefix for unit, prefix in zip(units, prefixes, strict=True)]
+
+
+def _assemble(
+    jaxpr: Jaxpr, repeats: Sequence[Repeat], units: Sequence[_Unit], prefixes: Sequence[_Prefix]
+) -> tuple[Jaxpr, list[Repeat]]:
+    """Returns the program with the prefix of each unit before it, and its runs with the prefix of their first block."""
+    eqns: list[Eqn] = []
+    new_repeats: list[Repeat] = []
+    for unit, prefix in zip(units, prefixes, strict=True):
+        if unit.run is not None and unit.run == len(new_repeats):
+            r, added = repeats[unit.run], len(prefix.eqns)
+            separate = frozenset([q + added for q in r.separate])
+            new_repeats.append(evolve(r, start=len(eqns), period=r.period + added, separate=separate))
+        eqns += prefix.eqns
+        for e in jaxpr.eqns[unit.start : unit.stop]:
+            inputs = prefix.rename(e.inputs)
+            eqns.append(e if inputs == e.inputs else Eqn(e.prim, inputs, e.outs, e.source))
+    return Jaxpr(jaxpr.constvars, jaxpr.invars, tuple(eqns), jaxpr.outs), new_repeats
+
+
+@final
+@frozen(eq=False)
+class _Prefix:
+    """The equations that recompute values before a unit, and the variables that the unit reads in their place."""
+
+    eqns: list[Eqn] = field(factory=list)
+    renamed: dict[int, Var] = field(factory=dict)
+
+    def rename(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Returns the atoms with recomputed values in place of stored ones."""
+        return tuple([self.renamed.get(x.index, x) if type(x) is Var else x for x in atoms])
+
+
+@final
+class _Recomputation:
+    """Which values of the blocks are recomputed, and the equations for it."""
+
+    def __init__(self, jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> None:
+        self.jaxpr = jaxpr
+        self.uses = Uses.of(jaxpr)
+        self.chains = [_choose(self.uses, jaxpr, r) for r in repeats]
+        self.blocks = {
+            r.start + i: (run, r.start + i // r.period * r.period)
+            for run, r in enumerate(repeats)
+            for i in range(r.count * r.period)
+        }
+        """For equations of runs, the index of the run and the first equation of the block."""
+        self.count = jaxpr.var_count
+
+    def prefix(self, unit: _Unit) -> _Prefix:
+        """Returns the recomputations for the equations of a unit."""
+        prefix = _Prefix()
+        for e in self.jaxpr.eqns[unit.start : unit.stop]:
+            for x in e.inputs:
+                slot = self.uses.bound_from(x, 0)
+                if slot is None or slot[0] not in self.blocks:
+                    continue
+                run, start = self.blocks[slot[0]]
+                if run != unit.run:
+                    self._add(prefix, start, self.chains[run].get((slot[0] - start, slot[1]), ()))
+        return prefix
+
+    def _add(self, prefix: _Prefix, start: int, chain: Sequence[int]) -> None:
+        """Adds the equations at the positions `chain` of the block at `start`, unless they are there."""
+        for q in chain:
+            e = self.jaxpr.eqns[start + q]
+            (old,) = e.outs
+            if old.index not in prefix.renamed:
+                new = Var(self.count, old.aval)
+                self.count += 1
+                prefix.eqns.append(Eqn(e.prim, prefix.rename(e.inputs), (new,), e.source))
+                prefix.renamed[old.index] = new
+
+
+def _units(repeats: Sequence[Repeat], end: int) -> Iterator[_Unit]:
+    done = 0
+    for i, r in enumerate(repeats):
+        yield _Unit(done, r.start)
+        for b in range(r.count):
+            yield _Unit(r.start + b * r.period, r.start + (b + 1) * r.period, i)
+        done = r.stop
+    yield _Unit(done, end)
+
+
+def _choose(uses: Uses, jaxpr: Jaxpr, repeat: Repeat) -> dict[Slot, tuple[int, ...]]:
+    """Chooses which values of a run to recompute where they are read after it.
+
+    Returns:
+        For each result of a block that is recomputed, the positions of the equations that recompute it.
+    """
+    needed = [
+        (q, o)
+        for q in range(repeat.period)
+        for o in range(len(uses.eqns[repeat.start + q].outs))
+        if any(
+            uses.read_from(uses.eqns[start + q].outs[o], repeat.stop)
+            for start in range(repeat.start, repeat.stop, repeat.period)
+        )
+    ]
+    start = repeat.start + repeat.period  # the second block: the first may read other values as the one before it
+    block = uses.eqns[start : start + repeat.period]
+    inputs = {v.index for v in jaxpr.invars}
+    cost: dict[int, int] = {}
+    operands: dict[int, list[int]] = {}
+    binders: dict[int, int] = {}
+    for q, e in enumerate(block):
+        for x in e.inputs:
+            if type(x) is Var:
+                cost.setdefault(x.index, 0 if x.index in inputs else x.aval.nbytes)
+        cheap = is_cheap(e.prim) and q not in repeat.separate
+        for v in e.outs:
+            cost[v.index] = v.aval.nbytes
+            if cheap:
+                operands[v.index] = [x.index for x in e.inputs if type(x) is Var]
+                binders[v.index] = q
+    stored = minimum_cut(cost, operands, [block[q].outs[o].index for q, o in needed])
+    result = {}
+    for q, o in needed:
+        chain: set[int] = set()
+        pending = [block[q].outs[o].index]
+        while pending:
+            index = pending.pop()
+            if index not in stored and index in operands and binders[index] not in chain:
+                chain.add(binders[index])
+                pending += operands[index]
+        result[q, o] = tuple(sorted(chain))
+    return result
+
+
+def minimum_cut(
+    cost: Mapping[int, int], operands: Mapping[int, Sequence[int]], needed: Collection[int]
+) -> frozenset[int]:
+    """Returns the cheapest set of values from which all needed values can be computed.
+
+    This is a minimum vertex cut, found with shortest augmenting paths (Edmonds and Karp 1972); of several, the one
+    nearest to the needed values, so that least is computed.
+
+    Args:
+        cost: What storing each value costs. Values that cost nothing are not in the result.
+        operands: For each value that can be computed, the values that it is computed from.
+        needed: The needed values.
+
+    >>> sorted(minimum_cut({0: 4, 1: 8, 2: 8, 3: 8}, {1: [0], 2: [1], 3: [1, 0]}, [2, 3]))
+    [0]
+    """
+    unlimited = 1 + sum(cost.values())
+    source, sink = (-1, 0), (-1, 1)
+    # A value has two nodes: (v, 0), where it is read, and (v, 1), where it is computed.
+    residual: dict[_Node, dict[_Node, int]] = defaultdict(dict)
+    residual[source] = {(v, 0): unlimited for v in needed}
+    for v, bytes_ in cost.items():
+        residual[v, 0][v, 1] = bytes_
+        residual[v, 1] |= {(x, 0): unlimited for x in operands[v]} if v in operands else {sink: unlimited}
+    while True:
+        parents: dict[_Node, _Node] = {source: source}
+        pending = deque(parents)
+        while pending and sink not in parents:
+            node = pending.popleft()
+            for other, capacity in residual[node].items():
+                if capacity > 0 and other not in parents:
+                    parents[other] = node
+                    pending.append(other)
+        if sink not in parents:
+            return frozenset([v for v, c in cost.items() if c and (v, 0) in parents and (v, 1) not in parents])
+        path = [sink]
+        while path[-1] != source:
+            path.append(parents[path[-1]])
+        edges = [(a, b) for b, a in pairwise(path)]
+        amount = min([residual[a][b] for a, b in edges])
+        for a, b in edges:
+            residual[a][b] -= amount
+            residual[b][a] = residual[b].get(a, 0) + amount

@@ -1,0 +1,235 @@
+"""Shares one body among equal blocks: each block becomes a call of the same jaxpr, which is compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.inlining import InlineOptions, inline_calls
+from tracefx.core.avals import ShapedArray
+from tracefx.core.jaxpr import Atom, Eqn, HasBody, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.repeated_blocks import DeclinedRun, RepeatedBlocks, SharedRun
+from tracefx.core.source_location import Provenance
+from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.passes.rebuilding import map_subjaxprs
+from tracefx.repeated_blocks.blocks import Declined, Repeat, Slot, Uses, find_repeats, join_small_blocks
+from tracefx.repeated_blocks.residuals import recompute_residuals
+from tracefx.repeated_blocks.runs import equation_count
+
+LEAST_COUNT: Final = 3
+"""The least number of equal blocks that are shared."""
+
+LEAST_SAVED: Final = 500
+"""The least number of equations that need not be compiled for a run to be shared."""
+
+LEAST_EQUATIONS: Final = 100
+"""Blocks of fewer equations are joined: the compiler does not fuse operations across the borders of blocks."""
+
+
+@final
+@frozen(eq=False)
+class SharedBlock(HasBody, Primitive, Lowerable):
+    """Calls the body that equal blocks share. It exists only while a program is lowered.
+
+    Args:
+        jaxpr: The body, without effects. Its inputs are what a block takes from outside.
+    """
+
+    name = "shared_block"
+    jaxpr: Jaxpr
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return self.jaxpr.out_avals
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return builder.call(self.name, self.jaxpr, operands, inlined=False)
+
+
+@final
+@frozen(eq=False)
+class SharedProgram:
+    """A program in which runs of equal blocks share their bodies.
+
+    Args:
+        jaxpr: The program.
+        bodies: The shared bodies; none if there are no such runs.
+        report: What was found, in the program and in its sub-jaxprs.
+    """
+
+    jaxpr: Jaxpr
+    bodies: tuple[Jaxpr, ...]
+    report: RepeatedBlocks
+
+
+def share_repeats(
+    jaxpr: Jaxpr,
+    least_count: int = LEAST_COUNT,
+    least_saved: int = LEAST_SAVED,
+    least_equations: int = LEAST_EQUATIONS,
+) -> SharedProgram:
+    """Replaces runs of equal blocks by calls of one body, in sub-jaxprs too, and in the bodies themselves.
+
+    Calls are inlined first, so that blocks are found also if each is a jitted function. If no blocks are found, the
+    program stays as it is.
+
+    Args:
+        jaxpr: The program, without constants.
+        least_count: The least number of equal blocks, at least 2. 3 by default.
+        least_saved: The least number of equations that a run must save. 500 by default.
+        least_equations: Blocks of fewer equations are joined. 100 by default.
+
+    Returns:
+        An equal program.
+    """
+    sharing = _Sharing(least_count, least_saved, least_equations)
+    program = sharing.share(jaxpr if sharing.is_small(jaxpr) else inline_calls(jaxpr, InlineOptions()))
+    report = RepeatedBlocks(tuple(sharing.shared), tuple(sharing.declined))
+    return SharedProgram(program if sharing.bodies else jaxpr, tuple(sharing.bodies), report)
+
+
+@final
+@frozen(eq=False)
+class _Sharing:
+    """One application of `share_repeats`."""
+
+    least_count: int
+    least_saved: int
+    least_equations: int
+    shared: list[SharedRun] = field(factory=list, init=False)
+    declined: list[DeclinedRun] = field(factory=list, init=False)
+    bodies: list[Jaxpr] = field(factory=list, init=False)
+    results: dict[int, tuple[Jaxpr, Jaxpr]] = field(factory=dict, init=False)
+    """The results by the identity of the jaxpr, which the first element keeps alive."""
+
+    def is_small(self, jaxpr: Jaxpr) -> bool:
+        """Whether no run of blocks in a jaxpr can save enough."""
+        return equation_count(jaxpr) < self.least_saved * self.least_count // (self.least_count - 1)
+
+    def share(self, jaxpr: Jaxpr) -> Jaxpr:
+        """Returns the program with shared bodies; the same object if there is nothing to share."""
+        if self.is_small(jaxpr):
+            return jaxpr
+        if id(jaxpr) not in self.results:
+            self.results[id(jaxpr)] = jaxpr, self._share(jaxpr)
+        return self.results[id(jaxpr)][1]
+
+    def _share(self, jaxpr: Jaxpr) -> Jaxpr:
+        found, declined = find_repeats(jaxpr, self.least_count, self.least_saved)
+        self.declined.extend([_declined(jaxpr, d) for d in declined])
+        jaxpr, found = recompute_residuals(jaxpr, found)
+        uses = Uses.of(jaxpr)
+        eqns: list[Eqn] = []
+        done = 0
+        for repeat in found:
+            joined = join_small_blocks(repeat, self.least_count, self.least_equations)
+            eqns += map(self._enter, jaxpr.eqns[done : joined.start])
+            eqns += self._calls(uses, joined)
+            done = joined.stop
+        eqns += map(self._enter, jaxpr.eqns[done:])
+        return Jaxpr(jaxpr.constvars, jaxpr.invars, tuple(eqns), jaxpr.outs)
+
+    def _enter(self, eqn: Eqn) -> Eqn:
+        """Shares blocks in the sub-jaxprs of an equation."""
+        prim = map_subjaxprs(eqn.prim, self.share)
+        return eqn if prim is eqn.prim else Eqn(prim, eqn.inputs, eqn.outs, eqn.source)
+
+    def _calls(self, uses: Uses, repeat: Repeat) -> list[Eqn]:
+        """Returns the calls of a run, each preceded by the equations whose parameters differ between the blocks."""
+        starts = range(repeat.start, repeat.stop, repeat.period)
+        blocks = [uses.eqns[start : start + repeat.period] for start in starts]
+        kept = [q for q in range(repeat.period) if q not in repeat.separate]
+        body = _Body(blocks)
+        for q in kept:
+            body.add(q)
+        needed = [
+            (q, o)
+            for q in kept
+            for o in range(len(blocks[0][q].outs))
+            if any(uses.read_from(block[q].outs[o], s + repeat.period) for block, s in zip(blocks, starts, strict=True))
+        ]
+        program = self.share(body.program(needed))
+        self.bodies.append(program)
+        self.shared.append(SharedRun(repeat.count, len(kept), repeat.saved, blocks[0][kept[0]].source))
+        prim = SharedBlock(program)
+        calls: list[Eqn] = []
+        for b, block in enumerate(blocks):
+            calls += [block[q] for q in sorted(repeat.separate)]
+            outs = tuple([block[q].outs[o] for q, o in needed])
+            calls.append(Eqn(prim, tuple([column[b] for column in body.columns]), outs, block[kept[0]].source))
+        return calls
+
+
+@final
+class _Body:
+    """Builds the body that the blocks share, from the equations of the first block."""
+
+    def __init__(self, blocks: Sequence[Sequence[Eqn]]) -> None:
+        self.blocks = blocks
+        self.columns: dict[tuple[Atom, ...], Var] = {}
+        """The inputs, by the operand of each block's call."""
+        self.atoms: dict[int, Var] = {}
+        """The body's variables, by the index of the first block's."""
+        self.eqns: list[Eqn] = []
+        self.count = 0
+
+    def bind(self, aval: ShapedArray) -> Var:
+        """Returns the next variable."""
+        self.count += 1
+        return Var(self.count - 1, aval)
+
+    def add(self, q: int) -> None:
+        """Adds the equation at position `q` of the blocks."""
+        first = self.blocks[0][q]
+        inputs = tuple([self.read(q, i) for i in range(len(first.inputs))])
+        outs = tuple([self.bind(v.aval) for v in first.outs])
+        self.atoms.update(zip([v.index for v in first.outs], outs, strict=True))
+        source = _common_source([block[q].source for block in self.blocks])
+        self.eqns.append(Eqn(first.prim, inputs, outs, source))
+
+    def read(self, q: int, i: int) -> Atom:
+        """Returns the atom for operand `i` at position `q`: a value of the body, an input or a common literal."""
+        first = self.blocks[0][q].inputs[i]
+        if type(first) is Var and first.index in self.atoms:
+            return self.atoms[first.index]
+        column = tuple([block[q].inputs[i] for block in self.blocks])
+        if type(first) is Literal and all(x == first for x in column):
+            return first
+        if column not in self.columns:
+            self.columns[column] = self.bind(first.aval)
+        return self.columns[column]
+
+    def program(self, outs: Sequence[Slot]) -> Jaxpr:
+        """Returns the body with the results at some slots of the blocks as outputs."""
+        results = tuple([self.atoms[self.blocks[0][q].outs[o].index] for q, o in outs])
+        return Jaxpr((), tuple(self.columns.values()), tuple(self.eqns), results)
+
+
+def _common_source(sources: Sequence[Provenance | None]) -> Provenance | None:
+    """Returns a source location for an equation that several blocks share.
+
+    Named scopes that differ are given as a range, `layer_0..layer_11`; so are lines, as the innermost scope.
+    """
+    first, last = sources[0], sources[-1]
+    if first is None or last is None or all(s is first for s in sources):
+        return first
+    scopes = {s.scope for s in sources if s is not None}
+    scope = first.scope
+    if len(scopes) > 1 and len({*map(len, scopes)}) == 1:
+        scope = tuple([a if a == b else f"{a}..{b}" for a, b in zip(first.scope, last.scope, strict=True)])
+    locations = [None if s is None else s.resolve() for s in sources]
+    if len({None if s is None else (s.file, s.line) for s in locations}) > 1:
+        scope = (*scope, f"{first.resolve().line}..{last.resolve().line}")
+    return first if scope == first.scope else evolve(first.resolve(), scope=scope)
+
+
+def _declined(jaxpr: Jaxpr, declined: Declined) -> DeclinedRun:
+    stretch = declined.stretch
+    count = (stretch.stop - stretch.start) // stretch.period
+    return DeclinedRun(count, stretch.period, jaxpr.eqns[stretch.start].source, declined.reason)

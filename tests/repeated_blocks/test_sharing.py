@@ -1,0 +1,297 @@
+"""Programs with shared blocks mean what they meant before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.comparison import difference
+from tests.repeated_blocks.programs import deep_network, trace
+from tests.rewriting.evaluation import results
+from tracefx.control.call import Call
+from tracefx.control.inlining import InlineOptions, inline_calls
+from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.values import from_numpy
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.rebuilding import map_subjaxprs, renumber
+from tracefx.repeated_blocks.residuals import minimum_cut
+from tracefx.repeated_blocks.sharing import SharedBlock, SharedProgram, share_repeats
+
+lax: Final = fx.lax
+nn: Final = fx.nn
+X: Final = np.linspace(-1.0, 1.0, 6, dtype=np.float32)
+
+share_all: Final = partial(share_repeats, least_count=2, least_saved=1, least_equations=1)
+
+
+def with_calls(jaxpr: Jaxpr) -> Jaxpr:
+    """Returns a program with calls in place of shared blocks."""
+
+    def changed(e: Eqn) -> Eqn:
+        prim = map_subjaxprs(e.prim, with_calls)
+        if isinstance(prim, SharedBlock):
+            prim = Call("block", prim.jaxpr)
+        return Eqn(prim, e.inputs, e.outs, e.source)
+
+    return Jaxpr(jaxpr.constvars, jaxpr.invars, tuple(map(changed, jaxpr.eqns)), jaxpr.outs)
+
+
+def check(jaxpr: Jaxpr, args: Sequence[Any], share: Callable[[Jaxpr], SharedProgram] = share_all) -> SharedProgram:
+    """Shares the blocks of a program and checks that stepwise evaluation gives the same bits and effects."""
+    program = share(jaxpr)
+    check_jaxpr(renumber(program.jaxpr))
+    values = [x if isinstance(x, fx.Array) else from_numpy(np.asarray(x)) for x in args]
+    (got, log), (want, expected) = results(renumber(with_calls(program.jaxpr)), values), results(jaxpr, values)
+    found = difference(got, want)
+    assert not found, f"{found}\nbefore: {jaxpr}\nafter: {program.jaxpr}"
+    assert log == expected
+    return program
+
+
+def check_function(f: Callable[..., Any], *args: Any) -> SharedProgram:
+    closed = fx.make_jaxpr(f)(*args)
+    return check(closed.jaxpr.closed(), [*closed.consts, *fx.tree.leaves(args)])
+
+
+def test_network_and_gradient() -> None:
+    loss, args = deep_network(5)
+    assert [run.count for run in check_function(loss, *args).report.shared][:1] == [5]
+    assert len(check_function(fx.value_and_grad(loss), *args).report.shared) >= 2
+
+
+def test_nested_repeats() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(4):
+            for _ in range(4):
+                x = fnp.sin(fnp.cos(x) * 1.5) + x
+            x = fnp.tanh(fnp.cumsum(x))
+        return x
+
+    program = check_function(f, X)
+    assert sorted([run.count for run in program.report.shared]) == [4, 4]
+    outer = next(body for body in program.bodies if any(isinstance(e.prim, SharedBlock) for e in body.eqns))
+    assert sum(isinstance(e.prim, SharedBlock) for e in outer.eqns) == 4
+
+
+def test_literals_that_differ_are_operands() -> None:
+    def f(x: Any) -> Any:
+        for i in range(5):
+            x = fnp.sin(x) * (0.5 + i) + 2.0
+        return x
+
+    program = check_function(f, X)
+    (body,) = program.bodies
+    assert len(body.in_avals) == 2
+    assert [x.val for e in body.eqns for x in e.inputs if isinstance(x, Literal)] == [2.0]
+
+
+@pytest.mark.parametrize("variant", ["alternating", "one other", "two shapes", "axis"])
+def test_near_repeats(variant: str) -> None:
+    def block(x: Any, i: int) -> Any:
+        match variant:
+            case "alternating":
+                return fnp.sin(x) + 1.0 if i % 2 else fnp.cos(x) * 2.0
+            case "one other":
+                return fnp.tanh(x) if i == 3 else fnp.sin(x) + fnp.cos(x)
+            case "two shapes":
+                y = fnp.sin(x)
+                return fnp.concatenate([y, y]) if i in (2, 5) else y * 2.0
+            case _:
+                y = x.reshape(2, -1)
+                return fnp.sin(lax.cumsum(y, axis=int(i > 4))).reshape(-1)
+
+    def f(x: Any) -> Any:
+        for i in range(9):
+            x = block(x, i)
+        return x
+
+    check_function(f, X)
+    check_function(fx.grad(lambda x: fnp.sum(f(x))), X)
+
+
+@pytest.mark.parametrize("keys", ["fold_in", "split"])
+def test_dropout(keys: str) -> None:
+    def f(x: Any, key: Any) -> Any:
+        split = fx.random.split(key, 4)
+        for i in range(4):
+            own = split[i] if keys == "split" else fx.random.fold_in(key, i)
+            x = fnp.sin(x) * fx.random.bernoulli(own, 0.5, x.shape)
+        return fnp.sum(x)
+
+    assert check_function(fx.grad(f), X, fx.random.key(0)).report.shared
+
+
+def test_optimizer_updates() -> None:
+    def update(ps: Any, ms: Any, gs: Any) -> Any:
+        ms = [0.9 * m + 0.1 * g for m, g in zip(ms, gs, strict=True)]
+        return [p - 0.01 * m / (fnp.abs(m) + 1e-8) for p, m in zip(ps, ms, strict=True)], ms
+
+    arrays = [X + i for i in range(6)]
+    assert check_function(update, arrays, arrays, arrays).report.shared
+
+
+@pytest.mark.parametrize("wrap", [fx.jit, fx.checkpoint])
+def test_blocks_that_are_functions(wrap: Any) -> None:
+    block = wrap(lambda x, w: fnp.sin(x @ w) + x)
+
+    def loss(ws: Any, x: Any) -> Any:
+        for w in ws:
+            x = block(x, w)
+        return fnp.sum(x)
+
+    ws = [np.eye(6, dtype=np.float32) * i for i in range(4)]
+    assert check_function(fx.grad(loss), ws, X).report.shared
+
+
+def test_blocks_in_bodies() -> None:
+    def step(c: Any, x: Any) -> Any:
+        for _ in range(4):
+            c = fnp.sin(c) * x + 1.0
+        return c, c
+
+    def f(x: Any, n: Any) -> Any:
+        y, ys = lax.scan(step, x, fnp.arange(3.0))
+        z = lax.cond(n > 0, lambda x: step(x, 2.0)[0], lambda x: x, y)
+        return lax.while_loop(lambda c: fnp.sum(c) < 0, lambda c: step(c, 0.5)[0], z), ys
+
+    program = check_function(f, X, np.int32(1))
+    assert len(program.report.shared) == 3
+    assert not any(isinstance(e.prim, SharedBlock) for e in program.jaxpr.eqns)
+
+
+def test_effects_stay_in_order() -> None:
+    def f(x: Any) -> Any:
+        for i in range(4):
+            x = fnp.sin(x) + 1.0
+            fx.debug.print("{}", x, ordered=bool(i % 2))
+        for _ in range(4):
+            x = fnp.cos(x) + 1.0
+        return x
+
+    program = check_function(f, X)
+    assert program.report.shared
+    assert program.report.declined
+
+
+def test_user_rules() -> None:
+    @fx.custom_vjp
+    def clipped(x: Any) -> Any:
+        return fnp.sin(x)
+
+    clipped.defvjp(lambda x: (fnp.sin(x), x), lambda x, g: (fnp.clip(g, -0.5, 0.5) * fnp.cos(x),))
+
+    def loss(x: Any) -> Any:
+        for _ in range(4):
+            x = nn.relu(clipped(x)) + x
+        return fnp.sum(x)
+
+    assert check_function(fx.grad(loss), X).report.shared
+
+
+def test_named_scopes_and_lines_of_all_blocks() -> None:
+    def f(x: Any) -> Any:
+        for i in range(3):
+            with fx.named_scope("network"), fx.named_scope(f"layer_{i}"):
+                x = fnp.sin(x) + fnp.cos(x)
+        return x
+
+    (body,) = check_function(f, X).bodies
+    scopes = {e.source.scope for e in body.eqns if e.source is not None}
+    assert scopes == {("network", "layer_0..layer_2")}
+
+
+def test_residuals_are_recomputed() -> None:
+    """A block stores the operand of `gelu`, its `tanh` and few small values, not the products between them."""
+    loss, args = deep_network(6, width=8)
+    closed = fx.make_jaxpr(fx.grad(loss))(*args)
+    program = share_all(closed.jaxpr.closed())
+    forward = next(run for run in program.bodies if any(e.prim.name == "tanh" for e in run.eqns))
+    sizes = sorted([aval.shape for aval in forward.out_avals])
+    assert sizes.count((3, 16)) == 2
+
+
+def test_minimum_cut() -> None:
+    cost = {0: 10, 1: 3, 2: 10, 3: 10, 4: 10}
+    assert minimum_cut(cost, {2: [1], 3: [1], 4: [0]}, [2, 3, 4]) == {1, 4}  # of 0 and 4, the one that is needed
+    assert minimum_cut(cost, {}, [2, 3]) == {2, 3}
+    assert minimum_cut(cost, {2: [1]}, []) == set()
+    assert minimum_cut({0: 0, 1: 5}, {1: [0]}, [1]) == set()  # an input of the program costs nothing
+    assert minimum_cut({0: 4, 1: 4, 2: 1}, {2: [0, 1]}, [2]) == {2}
+
+
+def test_small_programs_stay_the_same_object() -> None:
+    loss, args = deep_network(2)
+    jaxpr = trace(loss, *args)
+    program = share_repeats(jaxpr)
+    assert program.jaxpr is jaxpr
+    assert program.bodies == ()
+    assert str(program.report) == "no repeated blocks of enough equations"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_generated_programs(seed: int) -> None:
+    """Programs of random operations with planted repeats, of which some differ in one operation or operand."""
+    rng = np.random.default_rng(seed)
+    unary: list[Callable[[Any], Any]] = [
+        fnp.sin,
+        fnp.cos,
+        fnp.tanh,
+        fnp.negative,
+        lambda x: fnp.cumsum(x),
+        lambda x: x[::-1],
+        fnp.abs,
+    ]
+    binary: list[Callable[[Any, Any], Any]] = [fnp.add, fnp.multiply, fnp.maximum, lambda x, y: fnp.where(x > y, x, y)]
+    steps = [
+        (rng.integers(2), rng.integers(7), rng.integers(4), rng.integers(4), rng.integers(4))
+        for _ in range(rng.integers(2, 9))
+    ]
+    count, odd = int(rng.integers(3, 8)), int(rng.integers(-4, 8))
+
+    def block(values: list[Any], b: int) -> list[Any]:
+        for i, (kind, u, v, first, second) in enumerate(steps):
+            x, y = values[-1 - first], values[-1 - second]
+            if b == odd and i == len(steps) // 2:
+                new = fnp.sin(x) * (b + 1.5)
+            else:
+                new = unary[u](x) if kind else binary[v](x, y)
+            values = [*values[-8:], new]
+        return values
+
+    def f(x: Any) -> Any:
+        values = [x, x + 1.0, x * 2.0, x - 0.5]
+        for b in range(count):
+            values = block(values, b)
+        return values[-1], values[-3]
+
+    check_function(f, X)
+    check_function(fx.grad(lambda x: fnp.sum(f(x)[0])), X)
+
+
+def test_every_body_is_a_program_without_free_variables() -> None:
+    loss, args = deep_network(4)
+    for body in check_function(fx.grad(loss), *args).bodies:
+        check_jaxpr(renumber(body))
+
+
+def test_calls_are_inlined_only_if_blocks_are_shared() -> None:
+    inner = fx.jit(lambda x: fnp.sin(x) + 1.0)
+
+    def f(x: Any) -> Any:
+        for _ in range(4):
+            x = inner(x)
+        return x
+
+    jaxpr = trace(f, X)
+    assert share_repeats(jaxpr).jaxpr is jaxpr
+    shared = share_all(jaxpr).jaxpr
+    assert [type(e.prim) for e in shared.eqns] == [SharedBlock] * 4
+    assert inline_calls(with_calls(shared), InlineOptions()).eqns[0].prim.name == "sin"
+    assert not any(isinstance(e.prim, HasSubjaxprs) for body in share_all(jaxpr).bodies for e in body.eqns)

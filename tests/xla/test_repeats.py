@@ -1,0 +1,192 @@
+"""Repeated blocks in compiled programs: they are compiled once, and the results stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import tracefx as fx
+import tracefx.numpy as fnp
+from tests.comparison import assert_same
+from tests.repeated_blocks.programs import deep_network
+from tests.subprocesses import output_of
+from tracefx.core.settings import REPEATS, parse_repeats
+from tracefx.repeated_blocks import sharing
+from tracefx.testing.tolerances import SUMMED
+from tracefx.xla import lower, runtime
+from tracefx.xla.runtime import executables, shared_functions
+
+lax: Final = fx.lax
+X: Final = np.linspace(-1.0, 1.0, 6, dtype=np.float32)
+
+
+@pytest.fixture(name="everywhere")
+def share_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares all repeated blocks, however small."""
+    monkeypatch.setattr(lower, "share_repeats", lambda jaxpr: sharing.share_repeats(jaxpr, 2, 1, 1))
+
+
+def network_gradient(layers: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    loss, args = deep_network(layers)
+    return fx.value_and_grad(loss), args
+
+
+def test_the_option_takes_effect() -> None:
+    """If this fails for a new jaxlib, the number of the field in `DebugOptions` has changed."""
+    assert runtime.compiles_functions_once()
+
+
+def test_large_programs_are_shared_by_default() -> None:
+    f, args = network_gradient(24)
+    shared, inline = fx.jit(f).lower(*args), fx.jit(f, repeats="inline").lower(*args)
+    assert [run.count for run in shared.repeats.shared] == [7, 7]
+    assert shared.as_text().count("call @shared_block") == 14
+    assert len(shared.as_text()) < len(inline.as_text()) / 2
+    assert "shared_block" not in inline.as_text()
+    assert str(inline.repeats) == "repeated blocks are compiled each time: repeats='inline'"
+    assert_same(shared.compile()(*args), inline.compile()(*args), SUMMED)
+    assert_same(fx.jit(f)(*args), fx.jit(f, repeats="inline")(*args), SUMMED)
+
+
+def test_temporaries_take_no_more_memory() -> None:
+    f, args = network_gradient(24)
+    shared, inline = [fx.jit(f, repeats=mode).lower(*args).compile().memory_analysis() for mode in ("share", "inline")]
+    assert shared.temp_bytes <= 1.1 * inline.temp_bytes
+
+
+def test_the_report_names_count_and_line() -> None:
+    f, args = network_gradient(24)
+    text = str(fx.jit(f).lower(*args).repeats).splitlines()
+    assert text[0].startswith("7 equal blocks of ")
+    assert "programs.py:" in text[0]
+    assert text[0].endswith(" equations fewer")
+
+
+def test_setting_and_argument() -> None:
+    f, args = network_gradient(24)
+    assert REPEATS.value == "share"
+    with fx.repeats("inline"):
+        assert not fx.jit(f).lower(*args).repeats.shared
+        assert fx.jit(f, repeats="share").lower(*args).repeats.shared
+        assert fx.jit(f).trace(*args).lower().repeats.reason
+    assert fx.Jit(repeats="inline") == fx.Jit(repeats="inline") != fx.Jit()
+    with pytest.raises(ValueError, match="jit: repeats must be 'share' or 'inline', got 'no'"):
+        fx.jit(f, repeats="no")  # type: ignore[call-overload]  # the value is wrong
+    with pytest.raises(ValueError, match="repeats must be 'share' or 'inline', got True"):
+        fx.repeats(True)  # type: ignore[arg-type]  # likewise
+    assert parse_repeats(" Inline ") == "inline"
+    with pytest.raises(ValueError, match="allowed are share, inline"):
+        parse_repeats("off")
+
+
+def test_environment_variable() -> None:
+    code = "import tracefx as fx; from tracefx.core.settings import REPEATS; print(REPEATS.value)"
+    assert output_of(code, TRACEFX_REPEATS="inline").strip() == "inline"
+
+
+def test_an_option_without_effect_turns_sharing_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executables, "with_flatten_after_fusion", lambda options: options)
+    executables.compiles_functions_once.cache_clear()
+    try:
+        f, args = network_gradient(24)
+        lowered = fx.jit(f).lower(*args)
+        assert "has no effect in jaxlib" in str(lowered.repeats)
+        assert "shared_block" not in lowered.as_text()
+    finally:
+        executables.compiles_functions_once.cache_clear()
+
+
+def test_bytes_of_the_option() -> None:
+    options = executables.new_options({shared_functions.FLATTEN_AFTER_FUSION: True}).SerializeAsString()
+    assert shared_functions.FLATTEN_AFTER_FUSION.encode() in options
+    assert shared_functions.FLATTEN_AFTER_FUSION.encode() not in executables.new_options({}).SerializeAsString()
+
+
+def test_disk_cache(tmp_path: Path) -> None:
+    f, args = network_gradient(24)
+    want = fx.jit(f, repeats="inline")(*args)
+    with fx.compilation_cache(tmp_path):
+        for mode in ("share", "inline"):
+            fx.jit(f, repeats=mode).lower(*args).compile()
+        assert len([path for path in tmp_path.rglob("*") if path.is_file()]) >= 2
+        assert_same(fx.jit(f).lower(*args).compile()(*args), want, SUMMED)
+
+
+def test_other_platforms_and_exports_are_not_shared() -> None:
+    f, args = network_gradient(24)
+    lowered = fx.jit(f).trace(*args).lower(lowering_platforms=("cuda",))
+    assert "supported on one CPU device" in str(lowered.repeats)
+    assert "shared_block" not in lowered.as_text()
+    assert_same(fx.export(fx.jit(f))(*args).call(*args), fx.jit(f)(*args), SUMMED)
+
+
+def test_several_devices_are_not_shared() -> None:
+    f, args = network_gradient(24)
+    mesh = fx.make_mesh((2,), ("x",), devices=fx.devices()[:2])
+    spec = fx.NamedSharding(mesh, fx.P())
+    lowered = fx.jit(f, in_shardings=spec).lower(*args)
+    assert "supported on one CPU device" in str(lowered.repeats)
+
+
+def test_donation(everywhere: None) -> None:
+    def f(x: Any) -> Any:
+        for _ in range(5):
+            x = fnp.sin(x) + 1.0
+        return x
+
+    x = fx.device_put(X)
+    want = f(fnp.asarray(X))
+    lowered = fx.jit(f, donate_argnums=0).lower(x)
+    assert lowered.repeats.shared
+    assert_same(lowered.compile()(x), want, SUMMED)
+    assert x.is_deleted()
+
+
+def test_loops_branches_and_callbacks(everywhere: None) -> None:
+    seen: list[float] = []
+
+    def step(c: Any, x: Any) -> Any:
+        for _ in range(3):
+            c = fnp.sin(c) * x + 1.0
+        return c, c
+
+    def f(x: Any) -> Any:
+        y, ys = lax.scan(step, x, fnp.arange(3.0))
+        fx.debug.callback(lambda z: seen.append(float(z)), y[0], ordered=True)
+        z = lax.cond(y[0] > 0, lambda y: step(y, 2.0)[0], lambda y: y, y)
+        host = fx.pure_callback(lambda z: z * 2, fx.ShapeDtypeStruct(z.shape, z.dtype), z)
+        return lax.while_loop(lambda c: fnp.sum(c) < 3, lambda c: step(c, 0.5)[0], host), ys
+
+    want = f(fnp.asarray(X))
+    lowered = fx.jit(f).lower(X)
+    assert len(lowered.repeats.shared) == 3
+    assert_same(lowered.compile()(X), want, SUMMED)
+    fx.effects_barrier()
+    assert seen[0] == seen[1]
+
+
+def test_jitted_helpers_are_inlined_beside_shared_blocks(everywhere: None) -> None:
+    helper = fx.jit(lambda x: fnp.sin(x))
+
+    def f(x: Any) -> Any:
+        for _ in range(3):
+            x = helper(x) + lax.scan(lambda c, _: (helper(c), None), x, None, length=2)[0]
+        return x
+
+    lowered = fx.jit(f).lower(X)
+    assert lowered.as_text().count("func.func private") == 1
+    assert_same(lowered.compile()(X), f(fnp.asarray(X)), SUMMED)
+
+
+def test_scopes_in_compiled_programs(everywhere: None) -> None:
+    def f(x: Any) -> Any:
+        for i in range(3):
+            with fx.named_scope(f"layer_{i}"):
+                x = fnp.sin(x) + 1.0
+        return x
+
+    assert "layer_0..layer_2/sin" in fx.jit(f).lower(X).compile().as_text()
