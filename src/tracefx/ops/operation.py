@@ -63,25 +63,52 @@ class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
-        """Returns the output's aval; raises if the operands' avals don't fit."""
+        """Returns the output's aval.
+
+        Args:
+            *avals: The avals of the operands.
+
+        Raises:
+            TypeError: If the number or dtypes of the operands are not accepted.
+            ValueError: If their shapes are not accepted.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def kernel(self, *args: NDArray) -> NDArray:
-        """Computes the output with NumPy, from operands that `out_aval` has accepted."""
+        """Computes the output with NumPy, from operands that `out_aval` has accepted.
+
+        Args:
+            *args: The operands as NumPy arrays, which must not be written to.
+
+        Returns:
+            The output.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Value, int | None]:
         """Returns the output for the whole batch, and the position of its batch axis (None if it is not batched).
 
-        `dims` holds the position of each operand's batch axis, or None.
+        Args:
+            axis: The size and name of the batch axis.
+            args: The operands.
+            dims: For each operand, the position of its batch axis; `None` if it is not batched.
         """
         raise NotImplementedError
 
     @abstractmethod
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """Emits StableHLO operations that compute the output, and returns their result."""
+        """Emits StableHLO operations that compute the output.
+
+        Args:
+            builder: Emits operations.
+            out: The aval of the output.
+            *operands: The operands in the module.
+
+        Returns:
+            The output in the module.
+        """
         raise NotImplementedError
 
     @override
@@ -142,7 +169,13 @@ class UnaryOperation(Operation):
 
     @abstractmethod
     def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
-        """Returns the output for the whole batch and the position of its batch axis; `dim` is that of the operand."""
+        """Returns the output for the whole batch, and the position of its batch axis (None if it is not batched).
+
+        Args:
+            axis: The size and name of the batch axis.
+            x: The operand.
+            dim: The position of its batch axis.
+        """
         raise NotImplementedError
 
     @override
@@ -253,13 +286,21 @@ class LinearOperation(Operation, Differentiable, Transposable):
         """Returns the tangent as a value.
 
         A primitive with one operand is never differentiated at a `Zero`; one with several overrides this to make zeros.
+
+        Args:
+            tangent: The tangent.
         """
         assert not isinstance(tangent, Zero)
         return tangent
 
     @abstractmethod
     def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        """Returns the cotangents of the `UndefinedPrimal` operands, given the cotangent of the output."""
+        """Returns the cotangents of the `UndefinedPrimal` operands, given the cotangent of the output.
+
+        Args:
+            ct: The cotangent of the output.
+            *args: The operands: an `UndefinedPrimal` for each one that is transposed, the value of each other one.
+        """
         raise NotImplementedError
 
     @override
@@ -289,11 +330,23 @@ class Domain:
         object.__setattr__(self, "plain", plain)
 
     def takes(self, dtype: DType) -> bool:
-        """Returns whether the domain contains `dtype`."""
+        """Returns whether the domain contains a dtype.
+
+        Args:
+            dtype: The dtype.
+        """
         return self.accepts(dtype) and (self.keys or not dtypes.is_key(dtype))
 
     def require(self, name: str, *avals: ShapedArray) -> None:
-        """Raises TypeError unless the dtype of every operand is in the domain; `name` is the primitive's."""
+        """Checks that the dtype of every operand is in the domain.
+
+        Args:
+            name: The name of the primitive, for the message.
+            *avals: The avals of the operands.
+
+        Raises:
+            TypeError: If the dtype of an operand is not in the domain.
+        """
         for i, aval in enumerate(avals):
             if aval.dtype not in self.plain and not self.takes(aval.dtype):
                 raise TypeError(f"{name} takes {self.what}, but operand {i} is {aval}; convert it first with astype")

@@ -82,7 +82,11 @@ class Elementwise(Operation):
         return None
 
     def out_dtype(self, dtype: DType) -> DType:
-        """Returns the output's dtype for operands of this dtype."""
+        """Returns the output's dtype for operands of this dtype.
+
+        Args:
+            dtype: The dtype of the operands.
+        """
         return dtype
 
     @override
@@ -208,7 +212,16 @@ class Elementwise(Operation):
         return self.emit_elementwise(builder, out, *operands)
 
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """Emits the output from operands that all have its shape."""
+        """Emits the output from operands that all have its shape.
+
+        Args:
+            builder: Emits operations.
+            out: The aval of the output.
+            *operands: The operands in the module.
+
+        Returns:
+            The output in the module.
+        """
         return builder.emit(self.hlo, operands, [out])[0]
 
 
@@ -266,7 +279,14 @@ class Smooth(Elementwise, Differentiable):
 
     @abstractmethod
     def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
-        """Returns the term of operand `i`: its tangent times the partial derivative."""
+        """Returns the term of one operand in the output's tangent: its tangent times the partial derivative.
+
+        Args:
+            i: The number of the operand.
+            tangent: Its tangent.
+            out: The output.
+            *primals: All operands.
+        """
         raise NotImplementedError
 
     @override

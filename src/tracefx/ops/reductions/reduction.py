@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, Self, final
+from typing import ClassVar, Final, final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
@@ -60,7 +60,11 @@ class Reduction(UnaryOperation):
 
     @abstractmethod
     def identity(self, dtype: DType) -> Scalar:
-        """Returns the identity element, the result for no elements."""
+        """Returns the identity element, the result for no elements.
+
+        Args:
+            dtype: The dtype of the operand.
+        """
         raise NotImplementedError
 
     @override
@@ -73,12 +77,8 @@ class Reduction(UnaryOperation):
 
     @override
     def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
-        out = bind1(self.with_axes(tuple([i + (i >= dim) for i in self.axes])), x)
+        out = bind1(evolve(self, axes=tuple([i + (i >= dim) for i in self.axes])), x)
         return out, dim - sum(a < dim for a in self.axes)
-
-    def with_axes(self, axes: tuple[int, ...]) -> Self:
-        """Returns the same reduction over other axes."""
-        return type(self)(axes)
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -87,11 +87,8 @@ class Reduction(UnaryOperation):
 
 
 def _reduce(prim: Reduction, operand: ArrayLike) -> Array:
-    return bind1(prim, operand) if prim.axes else _reduce_no_axes(prim, operand)
-
-
-def _reduce_no_axes(prim: Reduction, operand: ArrayLike) -> Array:
-    """Returns the operand, after checking its dtype."""
+    if prim.axes:
+        return bind1(prim, operand)
     x = as_value(operand, "operand")
     prim.domain.require(prim.name, x.aval)
     return as_array(x)
@@ -429,7 +426,7 @@ class ReduceXor(LogicalReduction):
 
 def _reduce_logical(prim: LogicalReduction, operand: ArrayLike) -> Array:
     x = as_value(operand, "operand")
-    return bind1(prim, x) if prim.axes or x.aval.weak_type else _reduce_no_axes(prim, x)
+    return bind1(prim, x) if x.aval.weak_type else _reduce(prim, x)
 
 
 def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
