@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
+import inspect
 import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import attrs
 import pytest
 
 from docs.building.sources import SOURCE, find, public
+from tracefx.core.primitive import Primitive
 
 COMPLETE: Final = (
     "tracefx",
@@ -174,6 +178,33 @@ def test_docstrings_of_base_classes_are_complete(module: str, name: str) -> None
     statement = find(module, name).statement
     assert isinstance(statement, ast.ClassDef)
     assert list(class_problems(statement)) == []
+
+
+def described_fields(cls: type) -> set[str]:
+    """Returns the names that the docstrings of a class and its base classes describe as arguments."""
+    docstrings = [inspect.cleandoc(vars(base).get("__doc__") or "") + "\n" for base in cls.__mro__]
+    sections = [match for text in docstrings for match in _SECTION.finditer(text)]
+    return {name for match in sections if match[1] == "Args" for name in _ENTRY.findall(match[2])}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tracefx.control",
+        "tracefx.control.callback",
+        "tracefx.control.custom_batching",
+        "tracefx.control.custom_jvp",
+        "tracefx.control.custom_vjp",
+        "tracefx.ops",
+    ],
+)
+def test_docstrings_of_primitives_describe_their_fields(module: str) -> None:
+    here = importlib.import_module(module)
+    exported = [getattr(here, name) for name in sorted(dir(here))]
+    classes = [each for each in exported if isinstance(each, type) and issubclass(each, Primitive)]
+    fields = {each: {field.alias for field in attrs.fields(each) if field.init} for each in classes}
+    assert any(fields.values())
+    assert {each.__name__ for each in classes if described_fields(each) != fields[each]} == set()
 
 
 def test_modules_are_sorted() -> None:

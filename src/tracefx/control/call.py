@@ -128,9 +128,11 @@ class CallPrimitive(
 @final
 @frozen(eq=False)
 class Call(CallPrimitive, Rematerializable):
-    """The primitive of `jit`: calls `jaxpr`, which has no constants and is compiled as one function.
+    """The primitive of `jit`: calls `jaxpr`, which is compiled as one function.
 
-    `label` is the name of the function that it was traced from.
+    Args:
+        label: The name of the function that the jaxpr was traced from.
+        jaxpr: The body, without constants.
     """
 
     name = "jit"

@@ -49,9 +49,14 @@ from tracefx.text.printer import callable_name
 class FlatCallback(StrictlyEqual):
     """A user's function of pytrees, with the structures needed to call it with a list of arrays.
 
-    Two are equal if they hold the same function with the same structures. With `out_tree` `None` the result is ignored.
-    `static` holds the leaves of the arguments that are not arrays, by index. `x64` is the setting `enable_x64` for the
-    call.
+    Two are equal if they hold the same function with the same structure of the arguments.
+
+    Args:
+        function: The user's function.
+        in_tree: The structure of its arguments.
+        out_tree: The structure of its result; `None` if the result is ignored.
+        x64: The setting `enable_x64` for the call.
+        static: The leaves of the arguments that are not arrays, with their indices. None by default.
     """
 
     function: Callable[..., object]
@@ -154,7 +159,9 @@ def _is_of_kind(leaf: object, aval: ShapedArray) -> bool:
 class CallbackBatch:
     """One level of `vmap` around a callback: the function is called for each batch element.
 
-    `size` is the size of the batch, `batched` tells which operands are batched.
+    Args:
+        size: The size of the batch.
+        batched: For each operand, whether it is batched.
     """
 
     size: int
@@ -165,7 +172,10 @@ class CallbackBatch:
 class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
     """Base of callback primitives: calls `callback` once for each element of the batches in `batches`.
 
-    The first of the batches is the outermost loop; the last one is the first axis of operands and results.
+    Args:
+        callback: The function on the host.
+        batches: The first of the batches is the outermost loop; the last one is the first axis of operands and
+            results. None by default.
     """
 
     callback: FlatCallback
@@ -236,7 +246,11 @@ def move_batch_axes_first(args: Sequence[Value], dims: BatchDims) -> list[Value]
 
 @frozen(eq=False)
 class ValueCallback(CallbackPrimitive, Transposable):
-    """A callback whose results programs use, and which has no derivative."""
+    """A callback whose results programs use, and which has no derivative.
+
+    Args:
+        result_avals: The avals of the results of one call.
+    """
 
     result_avals: tuple[ShapedArray, ...]
 
@@ -266,7 +280,11 @@ VmapMethod: TypeAlias = OneOf["sequential", "sequential_unrolled", "expand_dims"
 @final
 @frozen(eq=False)
 class PureCallback(ValueCallback):
-    """A callback without side effects, which may therefore be called more than once or not at all."""
+    """A callback without side effects, which may therefore be called more than once or not at all.
+
+    Args:
+        vmap_method: How the callback is batched, as in `pure_callback`. By default, `None`: `vmap` is an error.
+    """
 
     name = "pure_callback"
     vmap_method: VmapMethod | None = None
@@ -297,7 +315,11 @@ def _broadcast_batch(x: Value, size: int) -> Value:
 @final
 @frozen(eq=False)
 class IOCallback(ValueCallback):
-    """A callback with side effects, which is called each time the program reaches it."""
+    """A callback with side effects, which is called each time the program reaches it.
+
+    Args:
+        ordered: Whether the calls happen in the order of the program. False by default.
+    """
 
     name = "io_callback"
     ordered: bool = False
@@ -329,7 +351,12 @@ class DebugPrimitive(CallbackPrimitive):
 @final
 @frozen(eq=False)
 class DebugCallback(DebugPrimitive):
-    """Calls a function with the values of its operands, for debugging."""
+    """Calls a function with the values of its operands, for debugging.
+
+    Args:
+        effect: The debug effect, which may be ordered.
+        partitioned: Whether each device calls the function with its shards. False by default.
+    """
 
     name = "debug_callback"
     effect: DebugEffect
@@ -349,7 +376,14 @@ class DebugCallback(DebugPrimitive):
 @final
 @frozen(eq=False)
 class DebugPrint(DebugPrimitive):
-    """Prints its operands by the format string `fmt`."""
+    """Prints its operands.
+
+    Args:
+        callback: The function that prints.
+        fmt: The format string.
+        ordered: Whether the lines are printed in the order of the program. False by default.
+        partitioned: Whether each device prints its shards. False by default.
+    """
 
     name = "debug_print"
     callback: FlatCallback = field(metadata={"jax": False})

@@ -30,8 +30,13 @@ from tracefx.passes.dce import dce, prune
 class CheckpointPrimitive(CallPrimitive):
     """The primitive of `checkpoint`: a call of `jaxpr` that saves only its operands and what `policy` allows.
 
-    `differentiated` marks the second half of a split call, which recomputes the other residuals. With `prevent_cse`, an
-    optimization barrier keeps the compiler from merging the recomputation with the first half.
+    Args:
+        jaxpr: The body.
+        differentiated: Whether this is the second half of a split call, which recomputes the residuals that are not
+            saved. False by default.
+        policy: The checkpoint policy. By default, `None`: only the operands are saved.
+        prevent_cse: Whether an optimization barrier keeps the compiler from merging the recomputation with the first
+            half. True by default.
     """
 
     name = "checkpoint"
@@ -62,7 +67,11 @@ class CheckpointPrimitive(CallPrimitive):
 @final
 @frozen(eq=False)
 class CheckpointName(Identity, Primitive, Differentiable, Batchable):
-    """The identity, with a name that checkpoint policies refer to."""
+    """The identity, with a name that checkpoint policies refer to.
+
+    Args:
+        label: The name.
+    """
 
     name = "name"
     label: str = field(metadata={"print": "name"})

@@ -30,7 +30,13 @@ from tracefx.lowering import Builder, IrValue, Lowerable
 @final
 @frozen
 class ArrayAttribute:
-    """An array as an attribute of a composite; hashable."""
+    """An array as an attribute of a composite; hashable.
+
+    Args:
+        dtype: The dtype of the array.
+        shape: Its shape.
+        values: Its elements in row-major order.
+    """
 
     dtype: DType
     shape: Shape
@@ -51,7 +57,14 @@ Attributes: TypeAlias = tuple[tuple[str, AttributeValue | tuple[AttributeValue, 
 @final
 @frozen(eq=False)
 class Composite(HasBody, Primitive, HasTypedBodies, BodyTransformable, Expandable, Lowerable):
-    """A call of `jaxpr`, which has no constants, that compilers know by the name `label`, a version and attributes."""
+    """A call of `jaxpr`, which has no constants, that compilers know by the name `label`, a version and attributes.
+
+    Args:
+        label: The name of the operation.
+        attributes: Pairs of the name and the value of an attribute.
+        version: The version of the operation.
+        jaxpr: The decomposition, which defines the results.
+    """
 
     name = "composite"
     label: str = field(alias="label", metadata={"print": "name"})

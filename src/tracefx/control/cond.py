@@ -74,6 +74,9 @@ class Cond(ControlFlowPrimitive, Rematerializable):
 
     The first operand is the index, an `i32[]` that must be in range. All branches have the same input and output shapes
     and dtypes.
+
+    Args:
+        branches: The jaxprs of the branches, which take all operands but the index.
     """
 
     name = "cond"

@@ -58,7 +58,12 @@ BatchRule: TypeAlias = Callable[[MappedAxis, Mask, Sequence[Value]], tuple[Seque
 @final
 @frozen(eq=False)
 class CustomVmapCall(CustomRuleCall):
-    """A call of `fun`, which `rule` batches."""
+    """A call of `fun`, which `rule` batches.
+
+    Args:
+        rule: Maps the batch axis, the mask of the batched operands, and the operands to the outputs and the mask of the
+            batched ones.
+    """
 
     name = "custom_vmap_call"
     rule: BatchRule
@@ -103,7 +108,12 @@ class CustomVmapCall(CustomRuleCall):
 @final
 @frozen(eq=False)
 class CustomVmap(CustomRuleProgram):
-    """A call of `jaxpr`, which `rule` batches."""
+    """A call of `jaxpr`, which `rule` batches.
+
+    Args:
+        rule: Maps the batch axis, the mask of the batched operands, and the operands to the outputs and the mask of the
+            batched ones.
+    """
 
     name = "custom_vmap_call"
     label: str = field(metadata={"print": "name", "erased": True, "jax": False})

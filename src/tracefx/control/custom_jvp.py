@@ -33,7 +33,12 @@ from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
 @final
 @frozen(eq=False)
 class CustomJVPCall(CustomDerivativeCall):
-    """A call of `fun`, which `rule` differentiates."""
+    """A call of `fun`, which `rule` differentiates.
+
+    Args:
+        rule: Maps the operands and their tangents to the outputs and their tangents.
+        symbolic_zeros: The option of `defjvp`, for printing. False by default.
+    """
 
     name = "custom_jvp_call"
     rule: JVPRule
@@ -64,7 +69,11 @@ class CustomJVPCall(CustomDerivativeCall):
 class CustomJVP(CustomDerivativeProgram):
     """A call of `jaxpr`, which `rule` differentiates.
 
-    The first `num_consts` operands are closed-over values, which are not differentiable.
+    Args:
+        rule: Maps the operands and their tangents to the outputs and their tangents.
+        num_consts: The number of leading operands that are closed-over values, which are not differentiable. 0 by
+            default.
+        symbolic_zeros: The option of `defjvp`, for printing. False by default.
     """
 
     name = "custom_jvp_call"

@@ -53,7 +53,12 @@ X = TypeVar("X")
 
 @frozen(eq=False)
 class CustomRuleCall(Primitive, Expandable, Differentiable, HasCallables):
-    """A call of `fun`, which runs as it is where no transformation uses the rule. Staged as a `CustomRuleProgram`."""
+    """A call of `fun`, which runs as it is where no transformation uses the rule. Staged as a `CustomRuleProgram`.
+
+    Args:
+        label: The name of the function.
+        fun: The function, of values.
+    """
 
     label: str
     fun: FlatFunction
@@ -110,7 +115,12 @@ class CustomRuleProgram(
     Batchable,
     Lowerable,
 ):
-    """A call of `jaxpr`, which is evaluated where no transformation uses the rule."""
+    """A call of `jaxpr`, which is evaluated where no transformation uses the rule.
+
+    Args:
+        label: The name of the function that the jaxpr was traced from.
+        jaxpr: The body, without constants.
+    """
 
     label: str = field(metadata={"print": "name", "erased": True})
     jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})

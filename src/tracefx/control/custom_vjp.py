@@ -71,13 +71,20 @@ BackwardRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequenc
 @final
 @frozen(eq=False)
 class ForwardResult:
-    """The result of a forward pass: outputs, residuals, and the backward pass."""
+    """The result of a forward pass.
+
+    Args:
+        outs: The outputs.
+        residuals: The residuals.
+        pullback: The backward pass: maps the residuals and the output cotangents to the operand cotangents.
+        axes: The mesh axes along which the backward pass takes and returns unreduced cotangents (one summand per
+            device). None by default.
+    """
 
     outs: Sequence[Value]
     residuals: Sequence[Value]
     pullback: BackwardRule
     axes: tuple[str, ...] = ()
-    """The mesh axes along which the backward pass takes and returns unreduced cotangents (one summand per device)."""
 
 
 ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], ForwardResult]
@@ -87,7 +94,13 @@ ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], ForwardResult]
 @final
 @frozen(eq=False)
 class CustomVJPCall(CustomDerivativeCall):
-    """A call of `fun`, which `fwd` differentiates. `bwd` is the user's backward pass, for printing."""
+    """A call of `fun`, which `fwd` differentiates.
+
+    Args:
+        fwd: The forward pass, a function of the operands and a mask of those that are differentiated.
+        bwd: The user's backward pass, for printing.
+        symbolic_zeros: The option of `defvjp`, for printing. False by default.
+    """
 
     name = "custom_vjp_call"
     fwd: ForwardRule
@@ -120,7 +133,12 @@ class CustomVJPCall(CustomDerivativeCall):
 class CustomVJP(CustomDerivativeProgram):
     """A call of `jaxpr`, which `fwd` differentiates.
 
-    The first `num_consts` operands are closed-over values, which are not differentiable.
+    Args:
+        fwd: The forward pass, a function of the operands and a mask of those that are differentiated.
+        bwd: The user's backward pass, for printing.
+        num_consts: The number of leading operands that are closed-over values, which are not differentiable. 0 by
+            default.
+        symbolic_zeros: The option of `defvjp`, for printing. False by default.
     """
 
     name = "custom_vjp_call"
@@ -355,6 +373,15 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
     Reverse mode only transposes it, which calls the backward pass, linear or not. Forward mode evaluates it: by `push`,
     a function of all operands, or without one by transposing the backward pass, which must then be linear.
+
+    Args:
+        label: The name of the function.
+        pullback: The backward pass: maps the residuals and the output cotangents to the operand cotangents.
+        residuals: The number of residuals.
+        in_nonzero: The mask of the function's operands that have a tangent.
+        out_avals: The avals of the tangents of all outputs of the function.
+        push: The map itself; by default, `None`: the transpose of the backward pass.
+        axes: The mesh axes along which the backward pass takes and returns unreduced cotangents. None by default.
     """
 
     name = "custom_lin"
@@ -365,7 +392,6 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
     out_avals: tuple[ShapedArray, ...]
     push: FlatFunction | None = field(default=None, metadata={"hide_default": True})
     axes: tuple[str, ...] = field(default=(), metadata={"hide_default": True})
-    """The `axes` of `ForwardResult`."""
 
     @property
     @override

@@ -23,7 +23,11 @@ _USED: Final[Effects] = frozenset({DebugEffect()})
 @final
 @frozen(eq=False)
 class DceSink(Primitive, Differentiable, Batchable, Lowerable):
-    """Takes one operand and has no outputs. With `prevent_mlir_dce`, XLA keeps the operand too."""
+    """Takes one operand and has no outputs, so that no pass over jaxprs removes the computation of the operand.
+
+    Args:
+        prevent_mlir_dce: Whether XLA keeps the operand, too.
+    """
 
     name = "dce_sink"
     prevent_mlir_dce: bool

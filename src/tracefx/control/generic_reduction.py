@@ -39,8 +39,11 @@ from tracefx.text.printer import HasJaxParams
 class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batchable, Lowerable, HasJaxParams):
     """Base of reductions of several arrays together.
 
-    The operands are the arrays, then one scalar initial value for each. `jaxpr` takes one accumulated element for each
-    array, then one next element for each.
+    The operands are the arrays, then one scalar initial value for each.
+
+    Args:
+        jaxpr: The reduction function: takes one accumulated element for each array, then one next element for each,
+            and returns the new accumulated elements.
     """
 
     jaxpr: Jaxpr
@@ -155,7 +158,11 @@ def _alternate_rows(x: Array, first: int, count: int) -> Array:
 @final
 @frozen(eq=False)
 class Reduce(ReductionPrimitive):
-    """Reduces the axes `dimensions` of arrays."""
+    """Reduces the axes `dimensions` of arrays.
+
+    Args:
+        dimensions: The axes, which the results lack.
+    """
 
     name = "reduce"
     dimensions: tuple[int, ...]
@@ -196,7 +203,15 @@ class Reduce(ReductionPrimitive):
 @final
 @frozen(eq=False)
 class ReduceWindow(ReductionPrimitive):
-    """Reduces sliding windows of arrays."""
+    """Reduces sliding windows of arrays.
+
+    Args:
+        window_dimensions: The size of the window along each axis.
+        window_strides: The distance between neighbouring windows along each axis.
+        padding: For each axis, the number of initial values before and after the elements.
+        base_dilation: The distance between neighbouring elements along each axis after dilation of the arrays.
+        window_dilation: The distance between neighbouring elements of a window along each axis.
+    """
 
     name = "reduce_window"
     window_dimensions: Shape

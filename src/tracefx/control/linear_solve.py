@@ -47,9 +47,15 @@ _HIDDEN: Final = {"hide_default": True, "erased": True, "jax": False}
 class LinearSolve(ControlFlowPrimitive):
     """The primitive of `custom_linear_solve`: the `x` for which `matvec(consts, x)` is `b`.
 
-    `solve(consts, b)` returns `x`, and possibly auxiliary outputs after it. The operands are the constants, which all
-    jaxprs take, and `b`. `vecmat` and `transpose_solve` are the counterparts for the transposed equation; without them
-    the primitive has no reverse mode.
+    The operands are the constants, which all jaxprs take, and `b`.
+
+    Args:
+        num_consts: The number of constants.
+        matvec: The linear map.
+        solve: Maps the constants and `b` to `x`, and possibly to auxiliary outputs after it.
+        vecmat: The transpose of the linear map; `None` for no reverse mode.
+        transpose_solve: Solves the transposed equation; `None` for no reverse mode.
+        axes: The checked mesh axes, with their sizes. None by default.
     """
 
     name = "custom_linear_solve"
@@ -59,7 +65,6 @@ class LinearSolve(ControlFlowPrimitive):
     vecmat: Jaxpr | None
     transpose_solve: Jaxpr | None
     axes: tuple[tuple[str, int], ...] = field(default=(), metadata=_HIDDEN)
-    """The checked mesh axes, with their sizes."""
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:

@@ -20,7 +20,12 @@ from tracefx.lowering import Builder, IrValue, Lowerable
 @final
 @frozen(eq=False)
 class PlatformIndex(Primitive, Lowerable):
-    """Returns the index of the platform in `platforms`, or `len(platforms)` for others if there is a default."""
+    """Returns the index of the platform in `platforms`, or `len(platforms)` for others if there is a default.
+
+    Args:
+        platforms: The names of platforms.
+        has_default: Whether other platforms have an index.
+    """
 
     name = "platform_index"
     platforms: tuple[str, ...]

@@ -61,8 +61,17 @@ class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
     """The primitive of `scan`: applies `jaxpr` in `length` steps.
 
     `jaxpr` maps `(consts, carry, slices)` to `(carry, result slices)`. The operands are the constants, the initial
-    carry, and arrays, of which each step takes one slice along the first axis; last to first if `reverse`. Each
-    iteration of the compiled loop runs `unroll` steps.
+    carry, and arrays, of which each step takes one slice along the first axis.
+
+    Args:
+        jaxpr: The body.
+        length: The number of steps.
+        num_carry: The number of arrays in the carry.
+        num_consts: The number of constants.
+        reverse: Whether the steps take the slices from last to first.
+        unroll: The number of steps in each iteration of the compiled loop.
+        checkpoint: The number of steps in a checkpointed chunk, or `"binomial"` for a tree of chunks; `None`, the
+            default, for no checkpoints.
     """
 
     name = "scan"
@@ -73,7 +82,6 @@ class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
     reverse: bool
     unroll: int
     checkpoint: int | str | None = field(default=None, metadata={"hide_default": True, "jax": False})
-    """The number of steps in a checkpointed chunk, or `"binomial"` for a tree of chunks; `None` for no checkpoints."""
 
     def split_operands(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
         """Splits a list into the entries of the constants, of the carry, and of the sliced arrays."""

@@ -49,9 +49,16 @@ Specs = tuple[PartitionSpec, ...]
 class ShardMapPrimitive(CallPrimitive, HasJaxParams):
     """Runs `jaxpr` on every device of a mesh, on the shards of the operands.
 
-    `in_specs` give the partitioning of the operands, `out_specs` that of the outputs. The mesh axes in `axis_names` are
-    manual: the jaxpr runs per device and may use collectives along them. The compiler partitions along the other axes
-    automatically.
+    Args:
+        jaxpr: The program of each device, which takes and returns shards.
+        mesh: The mesh.
+        in_specs: For each operand, how it is partitioned.
+        out_specs: For each output, how it is partitioned.
+        axis_names: The manual mesh axes: the jaxpr may use collectives along them. The compiler partitions along the
+            other axes automatically.
+        label: The name of the mapped function. `"shard_map"` by default.
+        batch_axes: The mesh axes over which `vmap`s around the traced function will partition their batches. None by
+            default.
     """
 
     name = "shard_map"
@@ -62,7 +69,6 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
     axis_names: tuple[str, ...]
     label: str = field(default="shard_map", metadata={"erased": True, "jax": False, "hide_default": True})
     batch_axes: tuple[str, ...] = field(default=(), metadata={"erased": True, "jax": False, "hide_default": True})
-    """The mesh axes over which `vmap`s around the traced function will partition their batches."""
 
     @property
     @override

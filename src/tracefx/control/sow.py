@@ -58,7 +58,14 @@ IN_CHECKPOINTED_LOOP: Final = (
 
 @frozen(eq=False)
 class _Labelled(Primitive):
-    """Base of primitives on the leaves of a named value: a pytree of structure `tree`, or one array if `None`."""
+    """Base of primitives on the leaves of a named value.
+
+    Args:
+        tag: The group of the value; handlers collect or replace the values of one tag.
+        label: The name of the value.
+        mode: What happens if a name occurs several times, as in `sow`. `"strict"` by default.
+        tree: The structure of the value, a pytree; by default, `None`: the value is one array.
+    """
 
     tag: str = field(metadata={"erased": True})
     label: str = field(metadata={"print": "name", "erased": True})
@@ -74,9 +81,11 @@ class _Labelled(Primitive):
 @final
 @frozen(eq=False)
 class Plantable(Identity, _Labelled, Expandable, Differentiable, Transposable, Batchable):
-    """The identity on leaf number `leaf` of a named value, which a handler can replace.
+    """The identity on a leaf of a named value, which a handler can replace.
 
-    `derivative` marks tangents and cotangents of the leaf.
+    Args:
+        leaf: The number of the leaf. 0 by default.
+        derivative: Whether the operand is a tangent or cotangent of the leaf. False by default.
     """
 
     name = "plantable"
@@ -114,8 +123,9 @@ class Plantable(Identity, _Labelled, Expandable, Differentiable, Transposable, B
 class Sow(_Labelled, Differentiable, Batchable, Lowerable):
     """Has no outputs: its operands are for handlers to collect.
 
-    `uncollectable` is the reason why handlers must not collect them here, if there is one: the collected values would
-    not be those of the program.
+    Args:
+        uncollectable: Why handlers must not collect them here: the collected values would not be those of the program.
+            By default, `None`: they may.
     """
 
     name = "sow"

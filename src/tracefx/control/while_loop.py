@@ -64,8 +64,15 @@ class While(ControlFlowPrimitive):
     """The primitive of `while_loop` and `fori_loop`.
 
     While `cond_jaxpr(cond_consts, carry)` is true, the next carry is `body_jaxpr(body_consts, carry)`. The operands are
-    the constants of the condition, the constants of the body, and the initial carry. `max_steps` is an upper bound of
-    the number of steps, which makes the loop differentiable in reverse mode; `None` for no bound.
+    the constants of the condition, the constants of the body, and the initial carry.
+
+    Args:
+        body_jaxpr: Maps the constants of the body and the carry to the next carry.
+        body_nconsts: The number of constants of the body.
+        cond_jaxpr: Maps the constants of the condition and the carry to a boolean scalar.
+        cond_nconsts: The number of constants of the condition.
+        max_steps: An upper bound of the number of steps, which makes the loop differentiable in reverse mode; `None`,
+            the default, for no bound.
     """
 
     name = "while"

@@ -35,7 +35,11 @@ from tracefx.ops.annotations.identity import Identity
 @final
 @frozen(eq=False)
 class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable, HasVmaRule):
-    """The identity; its output is marked as varying over these mesh axes."""
+    """The identity; its output is marked as varying over mesh axes.
+
+    Args:
+        axes: The names of the mesh axes.
+    """
 
     name = "pvary"
     is_vma_cast = True
