@@ -83,14 +83,21 @@ def with_vjp(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("custom", [with_jvp, with_vjp])
-def test_here_in_functions_with_custom_rules(custom: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("outside", "inside"),
+    [(lambda f: f, fx.jit), (fx.jit, fx.jit), (fx.jit, lambda f: f), (fx.jit, fx.checkpoint)],
+    ids=["jit inside", "jit inside and outside", "jit outside", "jit outside of checkpoint"],
+)
+def test_here_in_functions_with_custom_rules(
+    custom: Callable[..., Any], outside: Callable[..., Any], inside: Callable[..., Any]
+) -> None:
     lines, g = Lines(), custom(scoped)
 
     def f(x: Any) -> Any:
         with fx.named_scope("model"):
-            return fx.jit(lambda x: g(x))(x)
+            return inside(lambda x: g(x))(x)
 
-    fx.handle(f, lines)(0.5)
+    outside(fx.handle(f, lines))(0.5)
     scopes = [location.scope for location in lines.seen]
     assert scopes == [("model", "first"), ("model", "loop", "step", "branch"), ("model",)]
 
@@ -113,6 +120,34 @@ def test_cached_bodies_are_separate_for_each_scope() -> None:
                 return y, compiled(x), compiled(x)
 
     assert_near(fx.handle(f, ByScope())(0.5), np.sin(0.5) * np.array([1, 2, 2]), ELEMENTARY)
+
+
+def with_batching(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    g = fx.custom_batching.custom_vmap(f)
+    g.def_vmap(lambda size, batched, x: (f(x), batched[0]))
+    return g
+
+
+def values_under_jvp(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: fx.jvp(f, (x,), (1.0,))[0]
+
+
+@pytest.mark.parametrize("custom", [with_jvp, with_vjp, with_batching])
+@pytest.mark.parametrize(
+    "outside",
+    [fx.jit, lambda f: fx.jit(values_under_jvp(f)), lambda f: values_under_jvp(fx.jit(f))],
+    ids=["jit", "jit of jvp", "jvp of jit"],
+)
+def test_custom_functions_staged_in_different_scopes(custom: Callable[..., Any], outside: Callable[..., Any]) -> None:
+    g = custom(fnp.sin)
+
+    def f(x: Any) -> Any:
+        with fx.named_scope("a"):
+            y = g(x)
+            with fx.named_scope("b"):
+                return y, g(x), g(x)
+
+    assert_near(outside(fx.handle(f, ByScope()))(0.5), np.sin(0.5) * np.array([1, 2, 2]), ELEMENTARY)
 
 
 def test_here_outside_of_rules_is_the_line_of_the_call() -> None:

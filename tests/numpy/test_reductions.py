@@ -113,6 +113,22 @@ def test_invalid_where_and_initial_raise() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["mean", "var", "std", "nanmean", "nanvar", "nanstd"])
+def test_errors_of_moments_name_the_function(name: str) -> None:
+    f, x = getattr(fnp, name), fnp.ones((2, 3))
+    options: list[dict[str, Any]] = [{"out": x}, {"axis": 2}, {"dtype": "nonsense"}, {"where": x}]
+    options += [{"where": fnp.ones(4, bool)}, {"where": fnp.ones((2, 1, 4), bool)}]
+    if not name.endswith("mean"):
+        options += [{"dtype": "int32"}, {"mean": "a"}, {"mean": fnp.ones(4)}]
+        options += [{"mean": fnp.ones((4, 1, 1)), "where": fnp.ones((5, 2, 1), bool)}]
+    if name in ("var", "std"):
+        options.append({"ddof": 1, "correction": 2})
+    assert_errors(*[(lambda each=each: f(x, **each), (TypeError, ValueError), f"^{name}: ") for each in options])
+    if not name.endswith("mean"):
+        with pytest.raises(ValueError, match=f"^{name}: dtype=.* is real, but a is c64"):
+            f(x + 1j, dtype="float32")
+
+
 # ------------------------------------------------------------------ cumulative sums, weighted means
 
 

@@ -12,7 +12,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.repeated_blocks.programs import deep_network, trace
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.repeated_blocks.blocks import Repeat, find_repeats, join_small_blocks
+from tracefx.repeated_blocks.blocks import Repeat, Uses, find_repeats, join_small_blocks
 from tracefx.repeated_blocks.runs import MAX_PERIODS, candidate_periods, codes_of, stretches
 
 lax: Final = fx.lax
@@ -149,11 +149,31 @@ def test_runs_do_not_overlap() -> None:
 
 
 def test_small_blocks_are_joined() -> None:
-    run = Repeat(start=5, period=7, count=20, separate=frozenset({1}), saved=19 * 6)
-    joined = join_small_blocks(run, 3, 20)
-    assert joined == Repeat(start=5, period=21, count=6, separate=frozenset({1, 8, 15}), saved=5 * 18)
-    assert join_small_blocks(run, 3, 7) is run
-    assert join_small_blocks(run, 3, 1000).count == 3
+    def f(x: Any) -> Any:
+        for i in range(20):
+            x = fnp.sin(x) * (i + 1.0) + x
+        return x
+
+    jaxpr = trace(f, X)
+    (run,), uses = find_repeats(jaxpr, 3, 4)[0], Uses.of(jaxpr)
+    assert (run.period, run.count) == (3, 20)
+    joined = join_small_blocks(uses, run, 3, 9)
+    assert joined == Repeat(run.start, period=9, count=6, separate=frozenset(), saved=45)
+    assert join_small_blocks(uses, run, 3, 3) is run
+    assert join_small_blocks(uses, run, 3, 1000).count == 3
+
+
+def test_blocks_are_not_joined_if_they_refer_to_other_blocks_than_the_last() -> None:
+    def f(x: Any) -> Any:
+        values = [x, x]
+        for i in range(8):
+            values.append(fnp.sin(values[-1 - i // 5]) * 2.0)
+        return values[-1]
+
+    jaxpr = trace(f, X)
+    (run,), uses = find_repeats(jaxpr, 3, 4)[0], Uses.of(jaxpr)
+    assert (run.period, run.count) == (2, 8)
+    assert join_small_blocks(uses, run, 3, 4) is run
 
 
 def test_a_stretch_between_two_runs_is_found_too() -> None:

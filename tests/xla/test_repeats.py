@@ -40,16 +40,16 @@ def test_the_option_takes_effect() -> None:
     assert runtime.compiles_functions_once()
 
 
-def test_large_programs_are_shared_by_default() -> None:
+def test_large_programs_are_shared() -> None:
     f, args = network_gradient(24)
-    shared, inline = fx.jit(f).lower(*args), fx.jit(f, repeats="inline").lower(*args)
+    shared, inline = fx.jit(f, repeats="share").lower(*args), fx.jit(f, repeats="inline").lower(*args)
     assert [run.count for run in shared.repeats.shared] == [7, 7]
     assert shared.as_text().count("call @shared_block") == 14
     assert len(shared.as_text()) < len(inline.as_text()) / 2
     assert "shared_block" not in inline.as_text()
     assert str(inline.repeats) == "repeated blocks are compiled each time: repeats='inline'"
     assert_same(shared.compile()(*args), inline.compile()(*args), SUMMED)
-    assert_same(fx.jit(f)(*args), fx.jit(f, repeats="inline")(*args), SUMMED)
+    assert_same(fx.jit(f, repeats="share")(*args), fx.jit(f)(*args), SUMMED)
 
 
 def test_temporaries_take_no_more_memory() -> None:
@@ -60,7 +60,7 @@ def test_temporaries_take_no_more_memory() -> None:
 
 def test_the_report_names_count_and_line() -> None:
     f, args = network_gradient(24)
-    text = str(fx.jit(f).lower(*args).repeats).splitlines()
+    text = str(fx.jit(f, repeats="share").lower(*args).repeats).splitlines()
     assert text[0].startswith("7 equal blocks of ")
     assert "programs.py:" in text[0]
     assert text[0].endswith(" equations fewer")
@@ -68,11 +68,12 @@ def test_the_report_names_count_and_line() -> None:
 
 def test_setting_and_argument() -> None:
     f, args = network_gradient(24)
-    assert REPEATS.value == "share"
-    with fx.repeats("inline"):
-        assert not fx.jit(f).lower(*args).repeats.shared
-        assert fx.jit(f, repeats="share").lower(*args).repeats.shared
-        assert fx.jit(f).trace(*args).lower().repeats.reason
+    assert REPEATS.value == "inline"
+    assert not fx.jit(f).lower(*args).repeats.shared
+    with fx.repeats("share"):
+        assert fx.jit(f).lower(*args).repeats.shared
+        assert fx.jit(f).trace(*args).lower().repeats.shared
+        assert fx.jit(f, repeats="inline").lower(*args).repeats.reason
     assert fx.Jit(repeats="inline") == fx.Jit(repeats="inline") != fx.Jit()
     with pytest.raises(ValueError, match="jit: repeats must be 'share' or 'inline', got 'no'"):
         fx.jit(f, repeats="no")  # type: ignore[call-overload]  # the value is wrong
@@ -85,7 +86,7 @@ def test_setting_and_argument() -> None:
 
 def test_environment_variable() -> None:
     code = "import tracefx as fx; from tracefx.core.settings import REPEATS; print(REPEATS.value)"
-    assert output_of(code, TRACEFX_REPEATS="inline").strip() == "inline"
+    assert output_of(code, TRACEFX_REPEATS="share").strip() == "share"
 
 
 def test_an_option_without_effect_turns_sharing_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +94,7 @@ def test_an_option_without_effect_turns_sharing_off(monkeypatch: pytest.MonkeyPa
     executables.compiles_functions_once.cache_clear()
     try:
         f, args = network_gradient(24)
-        lowered = fx.jit(f).lower(*args)
+        lowered = fx.jit(f, repeats="share").lower(*args)
         assert "has no effect in jaxlib" in str(lowered.repeats)
         assert "shared_block" not in lowered.as_text()
     finally:
@@ -113,12 +114,12 @@ def test_disk_cache(tmp_path: Path) -> None:
         for mode in ("share", "inline"):
             fx.jit(f, repeats=mode).lower(*args).compile()
         assert len([path for path in tmp_path.rglob("*") if path.is_file()]) >= 2
-        assert_same(fx.jit(f).lower(*args).compile()(*args), want, SUMMED)
+        assert_same(fx.jit(f, repeats="share").lower(*args).compile()(*args), want, SUMMED)
 
 
 def test_other_platforms_and_exports_are_not_shared() -> None:
     f, args = network_gradient(24)
-    lowered = fx.jit(f).trace(*args).lower(lowering_platforms=("cuda",))
+    lowered = fx.jit(f, repeats="share").trace(*args).lower(lowering_platforms=("cuda",))
     assert "supported on one CPU device" in str(lowered.repeats)
     assert "shared_block" not in lowered.as_text()
     assert_same(fx.export(fx.jit(f))(*args).call(*args), fx.jit(f)(*args), SUMMED)
@@ -128,7 +129,7 @@ def test_several_devices_are_not_shared() -> None:
     f, args = network_gradient(24)
     mesh = fx.make_mesh((2,), ("x",), devices=fx.devices()[:2])
     spec = fx.NamedSharding(mesh, fx.P())
-    lowered = fx.jit(f, in_shardings=spec).lower(*args)
+    lowered = fx.jit(f, in_shardings=spec, repeats="share").lower(*args)
     assert "supported on one CPU device" in str(lowered.repeats)
 
 
@@ -140,7 +141,7 @@ def test_donation(everywhere: None) -> None:
 
     x = fx.device_put(X)
     want = f(fnp.asarray(X))
-    lowered = fx.jit(f, donate_argnums=0).lower(x)
+    lowered = fx.jit(f, donate_argnums=0, repeats="share").lower(x)
     assert lowered.repeats.shared
     assert_same(lowered.compile()(x), want, SUMMED)
     assert x.is_deleted()
@@ -162,7 +163,7 @@ def test_loops_branches_and_callbacks(everywhere: None) -> None:
         return lax.while_loop(lambda c: fnp.sum(c) < 3, lambda c: step(c, 0.5)[0], host), ys
 
     want = f(fnp.asarray(X))
-    lowered = fx.jit(f).lower(X)
+    lowered = fx.jit(f, repeats="share").lower(X)
     assert len(lowered.repeats.shared) == 3
     assert_same(lowered.compile()(X), want, SUMMED)
     fx.effects_barrier()
@@ -177,7 +178,7 @@ def test_jitted_helpers_are_inlined_beside_shared_blocks(everywhere: None) -> No
             x = helper(x) + lax.scan(lambda c, _: (helper(c), None), x, None, length=2)[0]
         return x
 
-    lowered = fx.jit(f).lower(X)
+    lowered = fx.jit(f, repeats="share").lower(X)
     assert lowered.as_text().count("func.func private") == 1
     assert_same(lowered.compile()(X), f(fnp.asarray(X)), SUMMED)
 
@@ -189,4 +190,4 @@ def test_scopes_in_compiled_programs(everywhere: None) -> None:
                 x = fnp.sin(x) + 1.0
         return x
 
-    assert "layer_0..layer_2/sin" in fx.jit(f).lower(X).compile().as_text()
+    assert "layer_0..layer_2/sin" in fx.jit(f, repeats="share").lower(X).compile().as_text()

@@ -29,7 +29,7 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.source_location import SOURCE
+from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, full_scopes
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.partial_eval import PartialEval
@@ -220,11 +220,13 @@ class TracedFunction:
 
 def trace_function(fun: FlatFunction, recording: Handler, args: Sequence[Value]) -> TracedFunction:
     """Stages a function for arguments like `args`; `recording` is the handler that may own closed-over tracers."""
-    token = SOURCE.set(None)  # as in all bodies, scopes are relative to the equation that has the body
+    # As in all bodies, scopes are relative to the equation that has the body; rules of interpreters see all of them.
+    enclosing, token = ENCLOSING_SCOPES.set(full_scopes()), SOURCE.set(None)
     try:
         jaxpr, const_values = stage(fun, [a.aval for a in args], recording)
     finally:
         SOURCE.reset(token)
+        ENCLOSING_SCOPES.reset(enclosing)
     consts = tuple(const_values)
     held = consts if any(isinstance(c, Tracer) for c in consts) else ()
     return TracedFunction(jaxpr.closed(), consts, ClosureScope(held, recording.axes))

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Literal as Exactly
 from typing import overload
 
-import numpy as np
-
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.avals import ShapedArray
@@ -75,16 +73,25 @@ def mean(
     Returns:
         An array without the reduced axes.
 
+    >>> import numpy as np
     >>> mean(np.arange(4))
     Array(1.5, dtype=float32)
     """
     reject_out("mean", out)
-    x = as_operand(a, "mean: a")
-    over = axes("mean", axis, x.aval.ndim)
-    result = _mean_dtype("mean", x, dtype)
+    return mean_of("mean", a, axis, dtype, keepdims, where)
+
+
+def mean_of(
+    name: str, a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, where: ArrayLike | None
+) -> Array:
+    """Returns the mean, for the function with this name in errors."""
+    x = as_operand(a, f"{name}: a")
+    over = axes(name, axis, x.aval.ndim)
+    result = _mean_dtype(name, x, dtype)
     x = convert_dtype(x, computation_dtype(result))
+    count = _count_elements(name, x, over, where, keepdims)
     total = sum(x, over, x.aval.dtype, keepdims=keepdims, where=where)  # in the requested dtype, even int8
-    return as_array(convert_dtype(arithmetic.div(total, _count_elements("mean", x, over, where, keepdims)), result))
+    return as_array(convert_dtype(arithmetic.div(total, count), result))
 
 
 @eager_cached(fused="at the first call")
@@ -121,34 +128,51 @@ def var(
         ValueError: If `ddof` and `correction` are both given, or `dtype` is not of floats or complex numbers, or it is
             real for complex `a`.
 
+    >>> import numpy as np
     >>> var(np.arange(4))
     Array(1.25, dtype=float32)
     """
-    reject_out("var", out)
+    return variance_of("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+def variance_of(
+    name: str,
+    a: ArrayLike,
+    axis: AxisLike,
+    dtype: DTypeLike | None,
+    out: None,
+    ddof: int,
+    keepdims: bool,
+    where: ArrayLike | None,
+    mean: ArrayLike | None,
+    correction: int | float | None,
+) -> Array:
+    """Returns the variance, for the function with this name in errors."""
+    reject_out(name, out)
     if correction is not None and ddof:
-        raise ValueError(f"var: ddof {ddof} and correction {correction} mean the same; pass one of them")
-    x = as_operand(a, "var: a")
-    over = axes("var", axis, x.aval.ndim)
+        raise ValueError(f"{name}: ddof {ddof} and correction {correction} mean the same; pass one of them")
+    x = as_operand(a, f"{name}: a")
+    over = axes(name, axis, x.aval.ndim)
     ddof_ = float(ddof if correction is None else correction)
-    computed = _mean_dtype("var", x, dtype)
+    computed = _mean_dtype(name, x, dtype)
     if not dtypes.is_inexact(computed):
-        raise ValueError(f"var: dtype must be of floats or complex numbers, got {dtypes.name(computed)}")
+        raise ValueError(f"{name}: dtype must be of floats or complex numbers, got {dtypes.name(computed)}")
     if dtypes.is_complex(x.aval.dtype) and not dtypes.is_complex(computed):
-        raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; pass a complex dtype or None")
+        raise ValueError(f"{name}: dtype={dtype!r} is real, but a is {x.aval}; pass a complex dtype or None")
     result = dtypes.real_dtype(computed) if dtype is None else computed
     x = convert_dtype(x, computation_dtype(computed))
     mean_ = (
-        _mean(x, over, keepdims=True, where=where)
+        mean_of(name, x, over, None, True, where)
         if mean is None
-        else convert_operand(mean, x.aval.dtype, what="var: mean")
+        else convert_operand(mean, x.aval.dtype, what=f"{name}: mean")
     )
-    centered = arithmetic.sub(*_broadcast_together(x, mean_))
+    centered = arithmetic.sub(*_broadcast_together(name, x, mean_))
     if dtypes.is_complex(x.aval.dtype):
         squares = complex_numbers.real(arithmetic.mul(centered, conjugate(centered)))
     else:
         squares = powers.square(centered)
+    count = arithmetic.sub(_count_elements(name, squares, over, where, keepdims), literal_like(squares, ddof_))
     total = sum(squares, over, keepdims=keepdims, where=where)
-    count = arithmetic.sub(_count_elements("var", squares, over, where, keepdims), literal_like(squares, ddof_))
     positive = comparison.gt(count, literal_like(squares, 0.0))
     divisor = (
         count if where is None else broadcast_select(positive, count, literal_like(squares, 1.0))
@@ -160,8 +184,8 @@ def var(
     return as_array(convert_dtype(broadcast_select(positive, quotient, nan), result))
 
 
-def _broadcast_together(x: Value, y: Value) -> tuple[Value, Value]:
-    shape = np.broadcast_shapes(x.aval.shape, y.aval.shape)
+def _broadcast_together(name: str, x: Value, y: Value) -> tuple[Value, Value]:
+    shape = broadcast_operand_shapes(name, x.aval.shape, y.aval.shape)
     return broadcast_to(x, shape), broadcast_to(y, shape)
 
 
@@ -198,10 +222,11 @@ def std(
         ValueError: If `ddof` and `correction` are both given, or `dtype` is not of floats or complex numbers, or it is
             real for complex `a`.
 
+    >>> import numpy as np
     >>> std(np.array([1.0, 3.0]))
     Array(1., dtype=float32)
     """
-    return transcendental.sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
+    return transcendental.sqrt(variance_of("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction))
 
 
 @overload
@@ -244,12 +269,13 @@ def average(
     Raises:
         ValueError: If the shape of the weights does not fit.
 
+    >>> import numpy as np
     >>> average(np.array([1.0, 5.0]), weights=np.array([3.0, 1.0]))
     Array(2., dtype=float32)
     """
     if weights is None:
         x = as_operand(a, "average: a")
-        out = mean(x, axis, keepdims=keepdims)
+        out = mean_of("average", x, axis, None, keepdims, None)
         if not returned:
             return out
         count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
@@ -268,6 +294,3 @@ def average(
     total = sum(w, axis, keepdims=keepdims)
     out = arithmetic.div(sum(arithmetic.mul(x, w), axis, keepdims=keepdims), total)
     return (out, total) if returned else out
-
-
-_mean = mean  # `var` has an argument named `mean`

@@ -281,7 +281,7 @@ def nanmean(
 @eager_cached(compiled=True)
 def _mean(x: Array, where: Array | None, *, over: tuple[int, ...], dtype: DType | None, keepdims: bool) -> Array:
     value, included = _replace_nan_with_mask("nanmean", x, where)
-    return moments.mean(value, over, dtype, keepdims=keepdims, where=included)
+    return moments.mean_of("nanmean", value, over, dtype, keepdims, included)
 
 
 def _check_arguments(
@@ -353,8 +353,7 @@ def _nan_var_or_std(
 ) -> Array:
     x, over, mask, result = _check_arguments(name, a, axis, where, dtype)
     mean_ = None if mean is None else as_array(as_operand(mean, f"{name}: mean"))
-    root = name == "nanstd"
-    return _var(x, mask, mean_, over=over, dtype=result, ddof=ddof, keepdims=bool(keepdims), root=root)
+    return _var(x, mask, mean_, over=over, dtype=result, ddof=ddof, keepdims=bool(keepdims), name=name)
 
 
 @eager_cached(compiled=True)
@@ -367,11 +366,11 @@ def _var(
     dtype: DType | None,
     ddof: int,
     keepdims: bool,
-    root: bool,
+    name: str,
 ) -> Array:
-    value, included = _replace_nan_with_mask("nanvar", x, where)
-    out = moments.var(value, over, dtype, None, ddof, keepdims, where=included, mean=mean)
-    return transcendental.sqrt(out) if root else out
+    value, included = _replace_nan_with_mask(name, x, where)
+    out = moments.variance_of(name, value, over, dtype, None, ddof, keepdims, included, mean, None)
+    return transcendental.sqrt(out) if name == "nanstd" else out
 
 
 @eager_cached(compiled=True)

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.literal import Literal
 from tracefx.repeated_blocks.runs import Stretch, stretches, weight
 
 BORDERS_TRIED: Final = 4
@@ -169,16 +170,18 @@ def _divide(uses: Uses, stretch: Stretch, least_count: int, least_saved: int) ->
     return f"sharing the {best_count} equal ones saves {best_saved} equations, fewer than {least_saved}"
 
 
-def join_small_blocks(repeat: Repeat, least_count: int, least_equations: int) -> Repeat:
+def join_small_blocks(uses: Uses, repeat: Repeat, least_count: int, least_equations: int) -> Repeat:
     """Joins neighbouring blocks of few equations, because the compiler does not fuse across the borders of blocks.
 
     Args:
+        uses: The uses of the program's variables.
         repeat: The run.
         least_count: The least number of joined blocks.
         least_equations: The number of equations that a joined block should have at least.
 
     Returns:
-        The run of joined blocks. The last blocks are left out if the count has no such divisor.
+        The run of joined blocks. The last blocks are left out if the count has no such divisor. The run itself if
+        joined blocks are not equal, because a block may read another one than that before it.
     """
     factor = min(-(-least_equations // repeat.period), repeat.count // least_count)
     if factor < 2:
@@ -186,7 +189,8 @@ def join_small_blocks(repeat: Repeat, least_count: int, least_equations: int) ->
     separate = frozenset([q + i * repeat.period for i in range(factor) for q in repeat.separate])
     count = repeat.count // factor
     saved = repeat.saved // (repeat.count - 1) * factor * (count - 1)
-    return Repeat(repeat.start, repeat.period * factor, count, separate, saved)
+    joined = Repeat(repeat.start, repeat.period * factor, count, separate, saved)
+    return joined if has_equal_blocks(uses, joined) else repeat
 
 
 def _bytes_across_borders(uses: Uses, start: int, period: int, room: int) -> NDArray:
@@ -238,7 +242,7 @@ def has_equal_blocks(uses: Uses, repeat: Repeat) -> bool:
 
 
 def _signature(uses: Uses, start: int, period: int) -> tuple[object, ...]:
-    """Returns what must be equal between blocks: where operands come from, and parameters that cannot differ.
+    """Returns what must be equal between blocks: operand types, where operands come from, and some parameters.
 
     The parameters of an equation can differ if all its operands come from outside of the block.
     """
@@ -246,6 +250,7 @@ def _signature(uses: Uses, start: int, period: int) -> tuple[object, ...]:
     for e in uses.eqns[start : start + period]:
         slots = [uses.bound_from(x, start) for x in e.inputs]
         signature += [None if slot is None else (slot[0] - start, slot[1]) for slot in slots]
+        signature += [(type(x) is Literal, x.aval) for x in e.inputs]
         if any(slot is not None for slot in slots) or isinstance(e.prim, HasSubjaxprs):
             signature.append(e.prim)
     return tuple(signature)

@@ -128,7 +128,7 @@ class _Sharing:
         eqns: list[Eqn] = []
         done = 0
         for repeat in found:
-            joined = join_small_blocks(repeat, self.least_count, self.least_equations)
+            joined = join_small_blocks(uses, repeat, self.least_count, self.least_equations)
             eqns += map(self._enter, jaxpr.eqns[done : joined.start])
             eqns += self._calls(uses, joined)
             done = joined.stop
