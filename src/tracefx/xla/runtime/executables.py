@@ -46,7 +46,7 @@ from tracefx.xla.runtime.bindings import (
 )
 from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
 from tracefx.xla.runtime.gpu_kernels import initialize_hybrid_kernels
-from tracefx.xla.runtime.jaxlib_versions import EFFORT_OPTIONS
+from tracefx.xla.runtime.jaxlib_versions import EFFORT_OPTIONS, SHARED_FUNCTION_OPTIONS
 from tracefx.xla.runtime.mlir import parse_module, spec_of
 from tracefx.xla.runtime.platforms import HOST, devices
 from tracefx.xla.runtime.shared_functions import FLATTEN_AFTER_FUSION, PROBE, with_flatten_after_fusion
@@ -498,6 +498,8 @@ def new_options(overrides: Mapping[str, CompilerOption]) -> CompileOptions:
     build_options.use_shardy_partitioner = True
     flags = dict(overrides)
     flattens_after_fusion = flags.pop(FLATTEN_AFTER_FUSION, False)
+    if flattens_after_fusion:
+        flags |= SHARED_FUNCTION_OPTIONS
     for name in EFFORT_OPTIONS:
         if name in flags:
             value = flags.pop(name)

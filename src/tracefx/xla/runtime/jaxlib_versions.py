@@ -7,6 +7,8 @@ here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from tracefx.jaxlib_support import import_jaxlib
@@ -42,3 +44,12 @@ EFFORT_OPTIONS: Final[tuple[str, ...]] = tuple(
     if hasattr(_jax.ExecutableBuildOptions, name)  # of the class, because the first instance makes XLA read XLA_FLAGS
 )
 """Compiler options that are fields of the build options, not flags that XLA parses."""
+
+SHARED_FUNCTION_OPTIONS: Final[Mapping[str, bool]] = MappingProxyType(
+    {"xla_cpu_use_fusion_emitters": True} if SKIP_CHECKS else {}
+)
+"""Compiler options that programs with functions compiled on their own need.
+
+Until 0.10, XLA can also emit fusions in an older way, which computes wrong values for such programs. In 0.11 the older
+way and the option are gone.
+"""
