@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Generator
+from inspect import isfunction, unwrap
 from pathlib import Path
 from typing import Final, final
 
@@ -37,9 +38,24 @@ DEVICES: Final = 8
 gc.set_threshold(20_000, 20, 20)
 
 
+def is_of_another_module(item: pytest.Item) -> bool:
+    """Returns whether the item is an example of a function that its module exports from another module."""
+    if not isinstance(item, pytest.DoctestItem) or item.dtest is None:
+        return False
+    module = item.dtest.globs["__name__"]
+    function = item.dtest.globs.get(item.name.removeprefix(f"{module}."))
+    return isfunction(function) and unwrap(function).__module__ != module
+
+
 @final
 class Examples:
-    """Runs an example of a docstring again if it fails, with XLA's optimizations: last digits may depend on them."""
+    """Runs an example of a docstring again if it fails, with XLA's optimizations: last digits may depend on them.
+
+    The example of an exported function is a test of the module that defines the function.
+    """
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if not is_of_another_module(item)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:

@@ -86,6 +86,7 @@ def test_default_device_can_be_the_host(target: Device, host: Device) -> None:
             assert f(on_target).device is host
             assert f(fx.device_put(X, target)).device is target
             assert fnp.zeros(3).device is host
+            assert f(f(f(out))).tolist() == (X + 4).tolist()
     assert f(X).device is target
 
 

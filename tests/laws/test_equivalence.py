@@ -299,7 +299,7 @@ class WrongNestedBatch(planted.Scale):
 @pytest.mark.parametrize(
     ("f", "messages"),
     [
-        (planted.WrongBatchAxis(), "vmap gives the same results as a loop"),
+        (planted.ReversesBatchAxis(), "vmap gives the same results as a loop"),
         (planted.WrongJvpOfABatch(), "vmap and jvp commute"),
         (wrong_for_batch_size_one, "batches of size 1 and 0"),
         (planted.WrongTracedBatch(), "a compiled batch gives the same results as an eager one"),

@@ -223,7 +223,7 @@ INVALID: Final[dict[type[Exception], dict[str, Program]]] = {
         "(?s)argument `x` of <lambda> has size 8.* has size 4": lambda lib: lib.m.pmap(lambda x, y: x)(ROWS, ROWS[:4]),
         "pass axis_size": lambda lib: lib.m.pmap(lambda x: x, in_axes=None)(ROWS),
         "axis_size is 4": lambda lib: lib.m.pmap(lambda x: x, axis_size=4)(ROWS),
-        "axis 0 of the argument `x` of <lambda>, but that has 0 axes": lambda lib: lib.m.pmap(lambda x: x)(1.0),
+        r"the argument `x` of <lambda>, f32\[\], has no axis 0 to map over": lambda lib: lib.m.pmap(lambda x: x)(1.0),
     },
     NameError: {"'k'; in scope are axis 'i'": lambda lib: lib.m.pmap(lambda x: lib.lax.psum(x, "k"), "i")(ROWS)},
 }

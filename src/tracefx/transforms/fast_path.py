@@ -120,8 +120,9 @@ class FastPathProgram(Generic[Out]):
         return self.on_host.put(len(self.consts) + i, value) if aval is self.avals[i] else None
 
     def call_with_buffers(self, leaves: Sequence[Any], buffers: Sequence[Buffer]) -> Out:
-        """Runs a program on the host that needs more than buffers: with donated arguments, or inputs as outputs."""
-        assert self.on_host is not None
+        """Runs a program that needs more than buffers: elsewhere, with donated arguments, or with inputs as outputs."""
+        if self.on_host is None:  # the leaves are arrays with buffers on the host, or there are no leaves
+            return self.call_elsewhere([*leaves])
         return self.output(self.on_host.call_with_buffers([*self.consts, *leaves], buffers))
 
     def arrays_elsewhere(self, leaves: Sequence[object]) -> list[ConcreteArray] | None:
