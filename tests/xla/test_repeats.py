@@ -68,12 +68,13 @@ def test_the_report_names_count_and_line() -> None:
 
 def test_setting_and_argument() -> None:
     f, args = network_gradient(24)
-    assert REPEATS.value == "inline"
-    assert not fx.jit(f).lower(*args).repeats.shared
-    with fx.repeats("share"):
-        assert fx.jit(f).lower(*args).repeats.shared
-        assert fx.jit(f).trace(*args).lower().repeats.shared
-        assert fx.jit(f, repeats="inline").lower(*args).repeats.reason
+    assert REPEATS.value == "share"
+    assert fx.jit(f).lower(*args).repeats.shared
+    assert fx.jit(f, repeats="inline").lower(*args).repeats.reason
+    with fx.repeats("inline"):
+        assert not fx.jit(f).lower(*args).repeats.shared
+        assert fx.jit(f, repeats="share").lower(*args).repeats.shared
+        assert fx.jit(f, repeats="share").trace(*args).lower().repeats.shared
     assert fx.Jit(repeats="inline") == fx.Jit(repeats="inline") != fx.Jit()
     with pytest.raises(ValueError, match="jit: repeats must be 'share' or 'inline', got 'no'"):
         fx.jit(f, repeats="no")  # type: ignore[call-overload]  # the value is wrong

@@ -237,7 +237,7 @@ def parse_repeats(text: str) -> RepeatsMode:
             raise ValueError("allowed are share, inline (in either case); unset it for the default")
 
 
-REPEATS: Final[Setting[RepeatsMode]] = Setting("repeats", "inline", "TRACEFX_REPEATS", parse_repeats)
+REPEATS: Final[Setting[RepeatsMode]] = Setting("repeats", "share", "TRACEFX_REPEATS", parse_repeats)
 
 
 def enable_x64(enabled: bool = True) -> Override[bool]:
@@ -322,7 +322,7 @@ def repeats(mode: RepeatsMode) -> Override[RepeatsMode]:
     """Returns a context manager that determines whether the repeated blocks of a program are compiled once.
 
     It applies to the programs that are compiled in it, on the CPU; `jit(f, repeats=...)` overrides it for one function.
-    The process default is the environment variable `TRACEFX_REPEATS`; without it, each block is compiled.
+    The process default is the environment variable `TRACEFX_REPEATS`; without it, repeated blocks are shared.
 
     Args:
         mode: `"share"` compiles runs of equal blocks of operations, such as the layers of a network and of its
@@ -334,9 +334,9 @@ def repeats(mode: RepeatsMode) -> Override[RepeatsMode]:
     Raises:
         ValueError: If `mode` is neither of these.
 
-    >>> with repeats("share"):
+    >>> with repeats("inline"):
     ...     REPEATS.value
-    'share'
+    'inline'
     """
     return REPEATS.override(checked_repeats("repeats", mode))
 

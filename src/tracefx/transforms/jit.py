@@ -517,7 +517,7 @@ def jit(
         out_shardings: The shardings of the output, likewise.
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
         repeats: `"share"` compiles runs of equal blocks, such as layers, once; `"inline"` compiles each block. For the
-            outermost `jit` only. None, the default, means the setting `tracefx.repeats`, normally `"inline"`.
+            outermost `jit` only. None, the default, means the setting `tracefx.repeats`, normally `"share"`.
 
     Returns:
         A function like `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give the program
