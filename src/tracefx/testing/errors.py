@@ -68,7 +68,8 @@ class LawError(AssertionError):
     Traceback (most recent call last):
         ...
     tracefx.testing.errors.LawError: eager evaluation gives ...: violated by wrong(f32[2] [1.,1.])
-      Wrong.impl returned f32[], but abstract_eval gives f32[2] ...
+      the rule Wrong.impl ... returned [a NumPy array float32[]], expected the list [f32[2]]
+    ...
     """
 
     def __init__(self, message: str, manner: ViolationManner = ViolationManner.OTHER) -> None:
