@@ -28,6 +28,8 @@ def _release(package: str) -> tuple[int, ...]:
 JAXLIB: Final = _release("jaxlib")
 
 SINCE_011: Final = JAXLIB >= (0, 11)
+SINCE_0111: Final = JAXLIB >= (0, 11, 1)
+SINCE_0112: Final = JAXLIB >= (0, 11, 2)
 SINCE_012: Final = JAXLIB >= (0, 12)
 """Conditions of the tables below, and of the differences from JAX in `tests/differential/differences.py`."""
 
@@ -43,7 +45,7 @@ CHECKS_DTYPES_OF_MATRICES: Final = SINCE_011
 CHECKS_SHAPES_OF_MATRICES: Final = SINCE_012
 """Whether `cholesky` and `eigh` of JAX check the shape of their operand themselves, with a ValueError."""
 
-HAS_LOG2_PRIMITIVE: Final = SINCE_011
+HAS_LOG2_PRIMITIVE: Final = SINCE_0112
 """Whether JAX's `log2` is one primitive, weakly typed for weak operands; before, it divides by log(2)."""
 
 HYPOT_PROMOTES_WEAKLY: Final = SINCE_012
@@ -165,29 +167,29 @@ LARGER_PROGRAMS: Final[Mapping[str, tuple[int, int, int]]] = {
 """The numbers of kernels, flops and bytes accessed by which a compiled program may exceed JAX's: XLA since 0.11 fuses
 equal operations in another order differently."""
 
-_PRIMITIVES_UNTIL_0_10: Final = frozenset(
+_PRIMITIVES_UNTIL_0_11_0: Final = frozenset(
     {
         *("box_get", "box_set", "call", "closed_call", "log_extend", "log_read", "new_box", "new_log"),
         *("pbroadcast_done", "pbroadcast_start", "psum_start", "unreduced_psum_start"),
         "unreduced_reduce_scatter_start",
     }
 )
-_PRIMITIVES_UNTIL_0_11: Final = frozenset({"reduced_vary_cast_p", "vary_unreduced_cast_p"})
-_PRIMITIVES_SINCE_0_11: Final = frozenset(
-    {
-        *("log2", "one_minus_square", "program_order", "relayout", "unreduced_pmax", "unreduced_pmin"),
-        "with_memory_space_constraint",
-    }
+_PRIMITIVES_UNTIL_0_11_2: Final = frozenset({"reduced_vary_cast_p", "vary_unreduced_cast_p"})
+_PRIMITIVES_SINCE_0_11_1: Final = frozenset({"relayout", "unreduced_pmax", "unreduced_pmin"})
+_PRIMITIVES_SINCE_0_11_2: Final = frozenset(
+    {"log2", "one_minus_square", "program_order", "with_memory_space_constraint"}
 )
 _PRIMITIVES_SINCE_0_12: Final = frozenset(
     {"pbroadcast_dynamic", "polynomial", "reduced_vary_cast", "vary_unreduced_cast"}
 )
-OTHER_PRIMITIVES: Final = (_PRIMITIVES_UNTIL_0_10 if SINCE_011 else _PRIMITIVES_SINCE_0_11) | (
-    _PRIMITIVES_UNTIL_0_11 if SINCE_012 else _PRIMITIVES_SINCE_0_12
+OTHER_PRIMITIVES: Final = (
+    (_PRIMITIVES_UNTIL_0_11_0 if SINCE_0111 else _PRIMITIVES_SINCE_0_11_1)
+    | (frozenset() if SINCE_0112 else _PRIMITIVES_SINCE_0_11_2)
+    | (_PRIMITIVES_UNTIL_0_11_2 if SINCE_012 else _PRIMITIVES_SINCE_0_12)
 )
 """Primitives of other supported versions of JAX that the installed version lacks."""
 
-STAGED_EVAL_JAXPR: Final = ("eval_jaxpr", "call_jaxpr") if SINCE_011 else ("closed_call", "jaxpr")
+STAGED_EVAL_JAXPR: Final = ("eval_jaxpr", "call_jaxpr") if SINCE_0111 else ("closed_call", "jaxpr")
 """The name of the primitive that a traced call of `eval_jaxpr` binds, and its parameter with the jaxpr."""
 
 WRITES_SEARCHES_AS_HI_PRIMITIVES: Final = SINCE_012
