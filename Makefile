@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := --constraint constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq $(CONSTRAINTS)
 
-.PHONY: help test test-latest test-processors laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
+.PHONY: help test test-latest test-processors test-repeats laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "                      (its parts: make lint, make types, make unit)"
 	@echo "make test-latest      the tests with the newest Python and jaxlib"
 	@echo "make test-processors  the numeric tests with the instruction sets of three other x86-64 processors"
+	@echo "make test-repeats     the tests of control flow with all repeated blocks shared, however small"
 	@echo "make laws             search for counterexamples to the laws, and for differences from JAX: one hour"
 	@echo "make demo             train a classifier of handwritten digits, check its gradients, draw a picture"
 	@echo "make parallel         train a small GPT on eight simulated devices"
@@ -39,6 +40,9 @@ test-latest:
 
 test-processors: $(VENV)/.test
 	$(BIN)/python -m tests.processors $(PROCESSORS_ARGS)
+
+test-repeats: $(VENV)/.test
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --share-repeats tests/control tests/seeds tests/test_programs.py
 
 laws: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential tests/control/test_programs.py tests/control/test_custom_laws.py --hypothesis-profile=long

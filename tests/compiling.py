@@ -17,6 +17,7 @@ import pytest
 
 from tests.versions import HAS_FUSION_EMITTERS_FLAG
 from tracefx.core.backend import BACKEND
+from tracefx.repeated_blocks.sharing import share_repeats
 
 CHEAP_OPTIONS: Final[dict[str, int | bool]] = {
     "xla_backend_optimization_level": 0,
@@ -77,6 +78,12 @@ def with_either_compile_options(check: Callable[[], None]) -> None:
     except Exception:  # any failure may be specific to unoptimized programs
         with default_compile_options():
             check()
+
+
+def share_all_repeats(patch: pytest.MonkeyPatch) -> None:
+    """Shares all repeated blocks of compiled programs, however few equations they save."""
+    lower = importlib.import_module("tracefx.xla.lower")
+    patch.setattr(lower, "share_repeats", lambda jaxpr: share_repeats(jaxpr, 2, 1, 1))
 
 
 def compile_with_fallback(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from typing import Final, final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.compiling import CHEAP_OPTIONS, default_compile_options, xla_flag
+from tests.compiling import CHEAP_OPTIONS, default_compile_options, share_all_repeats, xla_flag
 from tests.compiling import optimised as optimised
 from tests.processors import NO_CONVERSION, WITHOUT_F16C
 from tracefx.core.backend import BACKEND
@@ -138,6 +138,11 @@ class Heap:
         gc.unfreeze()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the option of `make test-repeats`."""
+    parser.addoption("--share-repeats", action="store_true", help="share all repeated blocks, however small")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Sets environment variables, which XLA and JAX read at first use and subprocesses inherit."""
     config.pluginmanager.register(Examples())  # docstrings are outside of this directory
@@ -153,5 +158,7 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen |= CHEAP_OPTIONS
     added = [xla_flag(name, value) for name, value in chosen.items() if f"--{name}=" not in given]
     os.environ["XLA_FLAGS"] = " ".join([*added, given])
+    if config.getoption("--share-repeats"):
+        share_all_repeats(pytest.MonkeyPatch())
     if WITHOUT_F16C in given:
         config.pluginmanager.register(WithoutFloat16())

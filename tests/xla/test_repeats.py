@@ -12,12 +12,12 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_same
+from tests.compiling import share_all_repeats
 from tests.repeated_blocks.programs import deep_network
 from tests.subprocesses import output_of
 from tracefx.core.settings import REPEATS, parse_repeats
-from tracefx.repeated_blocks import sharing
 from tracefx.testing.tolerances import SUMMED
-from tracefx.xla import lower, runtime
+from tracefx.xla import runtime
 from tracefx.xla.runtime import executables, shared_functions
 
 lax: Final = fx.lax
@@ -26,8 +26,7 @@ X: Final = np.linspace(-1.0, 1.0, 6, dtype=np.float32)
 
 @pytest.fixture(name="everywhere")
 def share_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shares all repeated blocks, however small."""
-    monkeypatch.setattr(lower, "share_repeats", lambda jaxpr: sharing.share_repeats(jaxpr, 2, 1, 1))
+    share_all_repeats(monkeypatch)
 
 
 def network_gradient(layers: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
