@@ -10,7 +10,8 @@ CONSTRAINTS := --constraint constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq $(CONSTRAINTS)
 
 # The tests that generate examples or omit the costly ones by default.
-LONG := tests/laws tests/differential tests/control/test_programs.py tests/control/test_custom_laws.py \
+LONG := tests/laws tests/differential \
+	tests/control/test_programs.py tests/control/test_custom_laws.py tests/control/test_models.py \
 	tests/handlers/test_sparsity_of_programs.py tests/handlers/test_taylor_operations.py \
 	tests/handlers/test_taylor_programs.py tests/interpreters/test_entering.py tests/rewriting \
 	tests/sharding/test_shard_map.py tests/test_site.py
