@@ -9,6 +9,13 @@ BIN := $(VENV)/bin
 CONSTRAINTS := --constraint constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq $(CONSTRAINTS)
 
+# The tests that generate examples or omit the costly ones by default.
+LONG := tests/laws tests/differential \
+	tests/control/test_programs.py tests/control/test_custom_laws.py tests/control/test_models.py \
+	tests/handlers/test_sparsity_of_programs.py tests/handlers/test_taylor_operations.py \
+	tests/handlers/test_taylor_programs.py tests/interpreters/test_entering.py tests/rewriting \
+	tests/sharding/test_shard_map.py tests/test_site.py
+
 .PHONY: help test test-latest test-processors test-repeats laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
 
@@ -45,7 +52,7 @@ test-repeats: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) --share-repeats tests/control tests/seeds tests/test_programs.py
 
 laws: $(VENV)/.test
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/laws tests/differential tests/control/test_programs.py tests/control/test_custom_laws.py --hypothesis-profile=long
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(LONG) --hypothesis-profile=long
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/ops tests/test_docs.py src --hypothesis-profile=optimized
 
 demo: $(VENV)/.demo
@@ -84,10 +91,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --quiet --check
 
+# One run for the code and the examples of the pages, because each run analyzes the package.
 types: $(VENV)/.test
-	$(BIN)/mypy
 	$(BIN)/python -m tests.page_modules build/pages
-	$(BIN)/mypy --config-file tests/page_modules.ini build/pages
+	$(BIN)/mypy src tests benchmarks demo docs/building build/pages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 # Enables bytecode caching even if the environment disables it, because the tests start many processes.

@@ -9,7 +9,7 @@ the fixture `optimised` or `default_compile_options`: of every primitive at its 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -40,17 +40,17 @@ def xla_flag(name: str, value: int | bool) -> str:
 
 
 @contextmanager
-def default_compile_options() -> Iterator[None]:
+def default_compile_options(defaults: Mapping[str, int | bool] = DEFAULT_OPTIONS) -> Iterator[None]:
     """Compiles programs of tracefx and JAX with XLA's defaults, and recompiles those of single operations."""
     tracefx_module = importlib.import_module("tracefx.xla.runtime.executables")
     jax_module = importlib.import_module("jax._src.compiler")
     tracefx_options, jax_options = tracefx_module._compile_options, jax_module.get_compile_options
 
     def options(device: Any, overrides: Any) -> Any:
-        return tracefx_options(device, {**DEFAULT_OPTIONS, **overrides})
+        return tracefx_options(device, {**defaults, **overrides})
 
     def get_compile_options(*args: Any, env_options_overrides: Any = None, **kwargs: Any) -> Any:
-        merged = {**DEFAULT_OPTIONS, **(env_options_overrides or {})}
+        merged = {**defaults, **(env_options_overrides or {})}
         return jax_options(*args, env_options_overrides=merged, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -64,6 +64,13 @@ def default_compile_options() -> Iterator[None]:
 def optimised() -> Iterator[None]:
     """Applies `default_compile_options` to a whole module."""
     with default_compile_options():
+        yield
+
+
+@pytest.fixture(scope="module")
+def optimised_hlo() -> Iterator[None]:
+    """Like `optimised`, without the optimizations of LLVM, which change neither the kernels nor the memory."""
+    with default_compile_options({**DEFAULT_OPTIONS, "xla_backend_optimization_level": 0}):
         yield
 
 

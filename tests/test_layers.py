@@ -7,6 +7,7 @@ stand at the top of a file; there are no import cycles; files have a maximum len
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -125,9 +126,10 @@ def resolve(module: str, is_package: bool, level: int, name: str | None) -> str:
     return ".".join([*base, name] if name else base)
 
 
-def imports(module: str, is_package: bool, text: str) -> Iterator[Import]:
-    """Yields all imports in `text`, with calls of `importlib.import_module("...")` and `__import__`."""
-    yield from _imports_of(module, is_package, ast.parse(text), late=False)
+@functools.cache
+def imports(module: str, is_package: bool, text: str) -> tuple[Import, ...]:
+    """Returns all imports in `text`, with calls of `importlib.import_module("...")` and `__import__`."""
+    return tuple(_imports_of(module, is_package, ast.parse(text), late=False))
 
 
 def _imports_of(module: str, is_package: bool, node: ast.AST, *, late: bool) -> Iterator[Import]:

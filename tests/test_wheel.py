@@ -1,4 +1,7 @@
-"""The wheel, installed in a new environment without access to the checkout."""
+"""The wheel, installed in a new environment without access to the checkout.
+
+Its dependencies are links to those installed here, because pip takes long to copy them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import tracefx
 
@@ -45,24 +50,42 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
 
 
-def pip(python: Path | str, *arguments: str | Path, cwd: Path) -> None:
+def pip(*arguments: str | Path, cwd: Path) -> None:
     """Runs pip; skips the test if the package registry is unreachable."""
-    done = run(python, "-m", "pip", "--disable-pip-version-check", *arguments, cwd=cwd)
+    done = run(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, cwd=cwd)
     if done.returncode and NO_REGISTRY.search(done.stderr):
         pytest.skip(f"pip needs the package registry, which cannot be reached: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
+
+
+def link_dependencies(site_packages: Path) -> None:
+    """Links the packages that the installed wheel requires, and those that these require, into its environment."""
+    (wheel,) = metadata.distributions(path=[str(site_packages)])
+    distributions, linked = [wheel], {"tracefx"}
+    for distribution in distributions:
+        for requirement in map(Requirement, distribution.requires or ()):
+            name = canonicalize_name(requirement.name)
+            if name in linked or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+                continue
+            linked.add(name)
+            required = metadata.distribution(name)
+            distributions.append(required)
+            for entry in {file.parts[0] for file in required.files or ()} - {"..", "__pycache__"}:
+                (site_packages / entry).symlink_to(Path(str(required.locate_file(entry))))
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The `bin` folder of a new environment with the wheel and its dependencies."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
+    pip("wheel", "--no-deps", "--wheel-dir", folder, ROOT, cwd=folder)
     (wheel,) = folder.glob("tracefx-*.whl")
-    subprocess.run([sys.executable, "-m", "venv", folder / "environment"], check=True, timeout=120)
-    bin = folder / "environment" / "bin"
-    versions = [f"{name}=={metadata.version(name)}" for name in ("jax", "jaxlib", "numpy", "ml_dtypes")]
-    pip(bin / "python", "install", "--no-compile", wheel, *versions, cwd=folder)
+    environment = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=120)
+    bin = environment / "bin"
+    pip("--python", bin / "python", "install", "--no-deps", "--no-compile", "--no-index", wheel, cwd=folder)
+    link_dependencies(next(environment.glob("lib/python*/site-packages")))
+    pip("--python", bin / "python", "check", cwd=folder)
     yield bin
     shutil.rmtree(folder)  # pytest would keep three copies of hundreds of megabytes
 

@@ -16,7 +16,7 @@ from jax.experimental import checkify as jax_checkify
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tests.compiling import default_compile_options
+from tests.compiling import with_either_compile_options
 from tests.errors import assert_errors
 from tests.handlers.test_checkify import F, X, f32, has_error, i32
 from tracefx import lax, nn
@@ -207,22 +207,24 @@ def output_first(f: F) -> F:
 
 
 @pytest.mark.parametrize("name", ["relu", "silu", "softplus", "gelu", "logsumexp", "softmax", "log_softmax", "sigmoid"])
-@default_compile_options()
 def test_grad_and_checkify_compose(name: str) -> None:
     def f(x: Any) -> Any:
         return fnp.sum(getattr(nn, name)(x) ** 2) / x[0]
 
-    x = f32(1, -2, 0.0, 3)
-    want = fx.grad(f)(x)
-    for checked in (output_first(checkify(f, all_checks)), fx.jit(output_first(checkify(f, all_checks)))):
-        got, error = fx.grad(checked, has_aux=True)(x)
-        assert_near(got, want)
+    def check_gradients() -> None:
+        x = f32(1, -2, 0.0, 3)
+        want = fx.grad(f)(x)
+        for checked in (output_first(checkify(f, all_checks)), fx.jit(output_first(checkify(f, all_checks)))):
+            got, error = fx.grad(checked, has_aux=True)(x)
+            assert_near(got, want)
+            assert error.get() is None
+            _, error = fx.grad(checked, has_aux=True)(f32(0, 1))
+            assert "division by zero" in message_of(error)
+        error, got = checkify(fx.grad(f), all_checks)(x)
+        assert_near(got, want, ELEMENTARY)
         assert error.get() is None
-        _, error = fx.grad(checked, has_aux=True)(f32(0, 1))
-        assert "division by zero" in message_of(error)
-    error, got = checkify(fx.grad(f), all_checks)(x)
-    assert_near(got, want, ELEMENTARY)
-    assert error.get() is None
+
+    with_either_compile_options(check_gradients)
 
 
 def test_errors_in_the_backward_pass_are_reported() -> None:

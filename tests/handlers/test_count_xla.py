@@ -38,7 +38,7 @@ from tracefx.ops.structural import BroadcastInDim
 from tracefx.passes.dce import dce
 
 # XLA's figures are compared for programs compiled with the default optimisations.
-pytestmark = pytest.mark.usefixtures("optimised")
+pytestmark = pytest.mark.usefixtures("optimised_hlo")
 
 CASES = {case.name: case for case in (*models(2), *EVERYDAY)}
 FLOAT32: Final = 1e-6

@@ -1,4 +1,7 @@
-"""Sparsity and forward Laplacians of generated programs, compared with dense Jacobians and Hessians."""
+"""Sparsity and forward Laplacians of generated programs, compared with dense Jacobians and Hessians.
+
+A program costs seconds; `make laws` runs more of them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.laws.examples import limit_examples
 from tracefx.handlers import forward_laplacian, sparse_hessian, sparse_jacobian
 from tracefx.testing.generated_programs import GeneratedProgram
 from tracefx.testing.strategies.programs import control_flow_programs, programs
@@ -57,13 +61,13 @@ def compare(program: GeneratedProgram) -> None:
             assert_near(np.sum(laplacian), np.trace(curvature), DERIVATIVE)
 
 
-@settings(max_examples=12, deadline=None)
+@limit_examples(8, at_length=200)
 @given(programs(max_steps=6))
 def test_straight_line_programs(program: GeneratedProgram) -> None:
     compare(program)
 
 
-@settings(max_examples=10, deadline=None)
+@limit_examples(4, at_length=200)
 @given(control_flow_programs(max_steps=2))
 def test_programs_with_control_flow_and_custom_rules(program: GeneratedProgram) -> None:
     compare(program)

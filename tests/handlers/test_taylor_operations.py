@@ -15,6 +15,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.handlers.series_oracle import assert_same_dtype_and_values, check_series, nested_jvp_series
+from tests.laws.examples import sampled
 from tests.laws.samples import SAMPLES, Sample
 from tracefx import lax
 from tracefx.core.primitive import Differentiable, Expandable
@@ -63,11 +64,15 @@ def has_derivative(sample: Sample) -> bool:
 
 
 def samples() -> Iterator[Any]:
+    """Yields samples with their operands: all under the profile `long`, otherwise one of each primitive."""
     for name, each in SAMPLES.items():
-        for i, sample in enumerate(each):
-            for j, operands in enumerate(sample.operands):
-                if has_derivative(sample) and any(inexact(x) for x in operands):
-                    yield pytest.param(sample, operands, id=f"{name}-{i}-{j}")
+        cases = [
+            pytest.param(sample, operands, id=f"{name}-{i}-{j}")
+            for i, sample in enumerate(each)
+            for j, operands in enumerate(sample.operands)
+            if has_derivative(sample) and any(inexact(x) for x in operands)
+        ]
+        yield from sampled(cases, len(SAMPLES))
 
 
 @pytest.mark.parametrize(("sample", "operands"), list(samples()))

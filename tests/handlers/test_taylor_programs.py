@@ -38,7 +38,7 @@ def test_straight_line_programs(program: GeneratedProgram, seed: int) -> None:
     check(program, seed)
 
 
-@limit_examples(6)
+@limit_examples(4, at_length=120)
 @given(control_flow_programs(), st.integers(0, 100))
 def test_control_flow_programs(program: GeneratedProgram, seed: int) -> None:
     check(program, seed)

@@ -102,7 +102,7 @@ close = partial(assert_same, tolerance=SUMMED, weak=False)
 
 
 @pytest.mark.parametrize("handler", HANDLED)
-@limit_examples(6)
+@limit_examples(3, at_length=120)
 @given(transformed_control_flow_programs())
 def test_transformed_program_inside_a_handler(handler: str, case: TransformedProgram) -> None:
     """The handler is applied outside the stack of transformations."""
@@ -111,7 +111,7 @@ def test_transformed_program_inside_a_handler(handler: str, case: TransformedPro
 
 
 @pytest.mark.parametrize("handler", HANDLED)
-@limit_examples(6)
+@limit_examples(3, at_length=120)
 @given(transformed_control_flow_programs())
 def test_handled_program_inside_transformations(handler: str, case: TransformedProgram) -> None:
     """The handler is applied to the program, inside the stack of transformations."""

@@ -1,17 +1,18 @@
-"""Hypothesis settings for the law tests: the number of examples per test, and a time limit under the profile `long`."""
+"""The number of examples and cases per test, and a time limit under the profile `long`, which `make laws` selects."""
 
 from __future__ import annotations
 
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 from hypothesis import settings
 
 F = TypeVar("F", bound=Callable[..., None])
+T = TypeVar("T")
 
 SECONDS: Final = float(os.environ.get("LAWS_SECONDS", "10"))
 """The time limit of one law under the profile `long`; shrinking a failure is not limited."""
@@ -35,6 +36,11 @@ def limit_examples(count: int, at_length: int | None = None, seconds: float = SE
 def is_long_profile() -> bool:
     """Whether the current profile runs more than the default number of examples."""
     return settings().max_examples > 100
+
+
+def sampled(cases: Iterable[T], every: int) -> list[T]:
+    """Returns every case under the profile `long`, otherwise one of `every` consecutive ones."""
+    return list(cases)[:: 1 if is_long_profile() else every]
 
 
 def _within(seconds: float, test: F, share: settings) -> F:

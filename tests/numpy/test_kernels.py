@@ -273,18 +273,17 @@ def test_kernel_computes_what_the_compiled_function_does(name: str, monkeypatch:
 
     monkeypatch.setattr(NumpyKernel, "of_call", recorded)
     ROOT.eager_cache.clear()
-    for dtype in sorted(KERNELS[name].dtypes, key=dtypes.name):
-        calls = list(CALLS[name](dtype))
-        operands = [fnp.array(x, dtype=x.dtype) for args, _ in calls for x in args if isinstance(x, np.ndarray)]
-        compiled = compile_with_fallback(fx.jit, lambda *xs, calls=calls: evaluate(f, calls, xs))
-        wanted = compiled(*operands)
-        for call, got, want in zip(calls, evaluate(f, calls, operands), wanted, strict=True):
-            for x, y in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
-                assert x.aval == y.aval, (dtype, call)
-                assert x.numpy().shape == x.shape, (dtype, call)
-                assert x.numpy().dtype == x.dtype, (dtype, call)
-                assert_near(x, y, tolerance, f"{name} of {call}")
-                if x.dtype.kind == "f":
-                    is_zero = np.asarray(y) == 0
-                    assert (np.signbit(x) == np.signbit(y))[is_zero].all(), (dtype, call)
+    calls = [call for dtype in sorted(KERNELS[name].dtypes, key=dtypes.name) for call in CALLS[name](dtype)]
+    operands = [fnp.array(x, dtype=x.dtype) for args, _ in calls for x in args if isinstance(x, np.ndarray)]
+    compiled = compile_with_fallback(fx.jit, lambda *xs: evaluate(f, calls, xs))
+    wanted = compiled(*operands)
+    for call, got, want in zip(calls, evaluate(f, calls, operands), wanted, strict=True):
+        for x, y in zip(fx.tree.leaves(got), fx.tree.leaves(want), strict=True):
+            assert x.aval == y.aval, call
+            assert x.numpy().shape == x.shape, call
+            assert x.numpy().dtype == x.dtype, call
+            assert_near(x, y, tolerance, f"{name} of {call}")
+            if x.dtype.kind == "f":
+                is_zero = np.asarray(y) == 0
+                assert (np.signbit(x) == np.signbit(y))[is_zero].all(), call
     assert any(kernel is not None for kernel in kernels)

@@ -54,7 +54,7 @@ all_passes: Final = pytest.mark.parametrize("change", PASSES, ids=lambda p: p.__
 
 
 @all_passes
-@limit_examples(40)
+@limit_examples(15, at_length=800)
 @given(jaxpr=peepholes(effects=True), data=st.data())
 def test_pass_is_sound_on_peepholes(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> None:
     check_jaxpr(jaxpr)
@@ -62,7 +62,7 @@ def test_pass_is_sound_on_peepholes(change: Pass, jaxpr: Jaxpr, data: st.DataObj
 
 
 @all_passes
-@limit_examples(12)
+@limit_examples(6, at_length=240)
 @given(jaxpr=peepholes(effects=True), wrap=st.sampled_from(WRAPPERS), data=st.data())
 def test_pass_is_sound_in_bodies(change: Pass, jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
     wrapped = wrap(jaxpr)
@@ -77,7 +77,7 @@ def program_of(case: TransformedProgram) -> tuple[Jaxpr, list[Value]]:
 
 
 @all_passes
-@limit_examples(6)
+@limit_examples(3, at_length=120)
 @given(transformed_control_flow_programs())
 def test_pass_is_sound_on_control_flow_programs(change: Pass, case: TransformedProgram) -> None:
     assert_pass_is_sound(change, *program_of(case))
@@ -139,7 +139,7 @@ def test_soundness_check_detects_unsound_rule(wrong: str, text: str, numbers: li
         assert_pass_is_sound(lambda j: rewrite(j, [unsound_rule]), jaxpr, args)
 
 
-@limit_examples(6)
+@limit_examples(3, at_length=120)
 @given(transformed_control_flow_programs(max_layers=1))
 def test_optimized_program_has_same_derivatives(case: TransformedProgram) -> None:
     jaxpr, args = program_of(case)

@@ -132,7 +132,7 @@ def test_vmap_matches_a_loop(name: str, dims: tuple[int, int]) -> None:
 @pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter", "ppermute of some", "all_to_all", "pbroadcast"])
 def test_numeric_derivatives(name: str) -> None:
     f = map_by_shard_map(TRACEFX, lambda x: LINEAR[name](lax, fnp.sin(x)))
-    check_grads(f, X[:, :, :4])
+    check_grads(f, X[:, :, :2])
 
 
 # ------------------------------------------------------------------ dtypes

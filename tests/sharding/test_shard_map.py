@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.cases import parametrize_functions
 from tests.comparison import assert_near
+from tests.laws.examples import sampled
 from tests.sharding.both import (
     TRACEFX,
     Library,
@@ -419,9 +421,7 @@ BODIES: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("jitted", [False, True])
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize(("name", "body", "jitted"), sampled(itertools.product(DERIVATIVES, BODIES, (False, True)), 3))
 def test_derivatives_under_vmap_with_spmd_axis_name(name: str, body: str, jitted: bool) -> None:
     def program(lib: Library) -> Any:
         mesh = lib.mesh_of((4, 2), ("v", "i"))

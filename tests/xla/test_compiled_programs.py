@@ -21,7 +21,7 @@ from tracefx.core.values import ConcreteArray
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 from tracefx.xla import runtime
 
-pytestmark = pytest.mark.usefixtures("optimised")
+pytestmark = pytest.mark.usefixtures("optimised_hlo")
 
 MODELS = models(2)  # all blocks compile to the same code
 CASES = {case.name: case for case in (*MODELS, *EVERYDAY)}
