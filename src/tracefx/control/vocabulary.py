@@ -22,7 +22,8 @@ def vocabulary(more: tuple[type[Primitive], ...]) -> Mapping[str, type[Primitive
     Raises:
         TypeError: If an additional one is not a primitive class.
     """
-    for prim in more:
+    given: tuple[object, ...] = more
+    for prim in given:
         if not (isinstance(prim, type) and issubclass(prim, Primitive)):
             raise TypeError(f"custom primitives are given by their classes, such as MyPrimitive, got {prim!r}")
     return {**VOCABULARY, **{prim.name: prim for prim in more}} if more else VOCABULARY
