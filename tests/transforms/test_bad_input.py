@@ -215,7 +215,7 @@ TABLE: Final[dict[str, Bad]] = {
     "linear_transpose: not linear": Bad(
         lambda f: fx.linear_transpose(lambda x: fnp.sin(f(x)), X)(X),
         NotImplementedError,
-        "a transposed function must be linear, but sin at .* has no transpose rule",
+        "a transposed function must be linear, but sin at .* has no transpose rule. The rule of a custom_jvp, too",
         after=True,
     ),
     "linear_transpose: a product": Bad(

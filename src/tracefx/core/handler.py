@@ -416,6 +416,8 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
         return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
     except Exception as error:
         filter_traceback(error)
+        if not isinstance(prim, Primitive):
+            raise _not_a_primitive(prim) from None
         raise
 
 
@@ -451,7 +453,16 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
         return out if isinstance(out, Array) else as_array(out)
     except Exception as error:
         filter_traceback(error)
+        if not isinstance(prim, Primitive):
+            raise _not_a_primitive(prim) from None
         raise
+
+
+def _not_a_primitive(prim: object) -> TypeError:
+    """Returns the error for an object that is bound but is no primitive."""
+    is_class = isinstance(prim, type) and issubclass(prim, Primitive)
+    got = f"the class {prim.__name__}: write {prim.__name__}()" if is_class else repr(prim)
+    return TypeError(f"bind takes an instance of a primitive class, got {got}")
 
 
 def as_array(x: object) -> Array:

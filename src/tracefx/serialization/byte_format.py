@@ -47,9 +47,10 @@ def decode_envelope(data: BytesLike, magic: bytes, version: int, what: str) -> B
         ParseError: If the magic bytes, version, length or checksum is wrong.
         TypeError: If `data` is not bytes-like.
     """
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        path = "; read the file first, by pathlib.Path(path).read_bytes()" if isinstance(data, (str, PathLike)) else ""
-        raise TypeError(f"{what} is read from bytes, got {type(data).__name__}{path}")
+    given: object = data
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        path = "; read the file first, by pathlib.Path(path).read_bytes()" if isinstance(given, (str, PathLike)) else ""
+        raise TypeError(f"{what} is read from bytes, got {type(given).__name__}{path}")
     view = memoryview(data).cast("B") if isinstance(data, memoryview) else memoryview(data)
     if view[:MAGIC_BYTES] != magic:
         raise ParseError(
