@@ -274,6 +274,12 @@ def test_shard_map_uses_the_current_mesh() -> None:
         f(X)
 
 
+def test_keyword_arguments_are_refused() -> None:
+    mapped: Any = fx.shard_map(lambda x, scale: x * scale, mesh=TRACEFX.mesh, in_specs=P("x"), out_specs=P("x"))
+    with pytest.raises(TypeError, match="in_specs are for positional arguments, so pass `scale` by position"):
+        mapped(np.ones(8, np.float32), scale=2.0)
+
+
 def test_result_shardings_follow_out_specs() -> None:
     got, total = TRACEFX.shard_map(lambda x: (x, lax.psum(x, "x")), P("x"), (P("x"), P()))(X)
     assert got.sharding == fx.NamedSharding(TRACEFX.mesh, P("x"))

@@ -460,8 +460,9 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
 
 def _not_a_primitive(prim: object) -> TypeError:
     """Returns the error for an object that is bound but is no primitive."""
-    is_class = isinstance(prim, type) and issubclass(prim, Primitive)
-    got = f"the class {prim.__name__}: write {prim.__name__}()" if is_class else repr(prim)
+    got = repr(prim)
+    if isinstance(prim, type) and issubclass(prim, Primitive):
+        got = f"the class {prim.__name__}: write {prim.__name__}()"
     return TypeError(f"bind takes an instance of a primitive class, got {got}")
 
 

@@ -127,7 +127,12 @@ class ShardMap(TransformOf[Preserving]):
         require_callable("shard_map", fun)
 
         @wrap_transformed(self, fun)
-        def mapped(*args: Any) -> Any:
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                raise TypeError(
+                    f"shard_map of {fun_name(fun)}: in_specs are for positional arguments, so pass "
+                    f"{', '.join([f'`{name}`' for name in kwargs])} by position"
+                )
             return self._call(fun, args)
 
         return mapped

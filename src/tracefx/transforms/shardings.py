@@ -19,6 +19,7 @@ from tracefx.core.settings import Override
 from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
+from tracefx.ops.static_integers import static_ints
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, Mesh
@@ -83,12 +84,14 @@ def make_mesh(
         A `Mesh` with the given axes.
 
     Raises:
+        TypeError: If the sizes are not integers.
         ValueError: If there are too few devices.
 
     >>> make_mesh((1, 1), ("data", "model"))
     Mesh(data=1, model=1)
     """
-    shape, count = tuple(axis_shapes), prod(axis_shapes)
+    shape = static_ints("make_mesh", axis_shapes, "axis_shapes")
+    count = prod(shape)
     available = list(BACKEND.value.devices(BACKEND.value.platform) if devices is None else devices)
     if len(available) < count:
         raise ValueError(
