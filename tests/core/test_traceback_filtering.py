@@ -427,7 +427,7 @@ def test_decorated_functions_keep_their_signatures() -> None:
         lambda: fx.make_mesh((100,), ("a",)),
         lambda: fx.devices("abacus"),
         lambda: rewriting.rewrite(fx.make_jaxpr(fnp.sin)(1.0), [rewriting.rule()(fail)]),
-        lambda: rewriting.equivalent(3, 4),  # type: ignore[type-var]  # not jaxprs
+        lambda: rewriting.equivalent(3, 4),  # type: ignore[arg-type]  # not jaxprs
         lambda: handlers.check_key_reuse(fail)(fx.random.key(0)),
         lambda: handlers.checkify(fail)(1.0),
         lambda: handlers.count(fail)(1.0),

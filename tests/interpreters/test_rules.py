@@ -387,7 +387,7 @@ def test_custom_values_must_be_pytrees_of_arrays() -> None:
 
 def test_interpreter_in_place_of_the_function() -> None:
     with pytest.raises(TypeError, match=r"handle takes a function and then an interpreter, got .* Clipped"):
-        fx.handle(Clipped(), fnp.sin)  # type: ignore[call-overload]  # swapped on purpose
+        fx.handle(Clipped(), fnp.sin)  # type: ignore[arg-type]  # swapped on purpose
 
 
 def test_abstract_interpreters() -> None:

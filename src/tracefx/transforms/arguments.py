@@ -62,12 +62,11 @@ def show_object(x: object) -> str:
     return f"an object of type {kind}" if " at 0x" in text or "\n" in text else f"{text} of type {kind}"
 
 
-def require_callable(transform: str, f: object) -> None:
-    """Raises TypeError, in the name of a transformation, unless `f` is callable."""
+def require_callable(transform: str, f: object, argument: str = "") -> None:
+    """Raises TypeError, in the name of a transformation and of its argument, unless `f` is callable."""
     if not callable(f):
-        raise TypeError(
-            f"{transform} takes a function, got {show_object(f)}; pass the function itself, without calling it"
-        )
+        expected = f"{transform}: {argument} must be a function" if argument else f"{transform} takes a function"
+        raise TypeError(f"{expected}, got {show_object(f)}; pass the function itself, without calling it")
 
 
 def flatten_values(tree: PyTree, what: str | LeafNames) -> tuple[list[Value], TreeDef]:

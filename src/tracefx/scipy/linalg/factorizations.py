@@ -118,8 +118,9 @@ def cho_solve(
 
 def _pair(function: str, given: tuple[X, Y], expected: str) -> tuple[X, Y]:
     """Returns a factorization in two parts; raises TypeError for another object, such as one of the parts."""
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise TypeError(f"{function} takes the pair {expected}, got {show_object(given)}")
+    parts: object = given
+    if not isinstance(parts, tuple | list) or len(parts) != 2:
+        raise TypeError(f"{function} takes the pair {expected}, got {show_object(parts)}")
     return given
 
 
