@@ -500,9 +500,9 @@ def test_errors_name_the_branch_that_is_no_function() -> None:
         (
             lambda: untyped.cond(True, 1.0, fnp.sin, 2.0),
             TypeError,
-            r"^cond: true_fun must be a function, got 1\.0 of type",
+            r"^cond: true_fun must be a function, got 1\.0",
         ),
-        (lambda: untyped.cond(True, fnp.sin, 2.0), TypeError, r"^cond: false_fun must be a function, got 2\.0 of type"),
+        (lambda: untyped.cond(True, fnp.sin, 2.0), TypeError, r"^cond: false_fun must be a function, got 2\.0"),
         (lambda: untyped.switch(0, [fnp.sin, 3], 2.0), TypeError, r"^switch: branches\[1\] must be a function, got 3"),
         (lambda: untyped.while_loop(1, fnp.sin, 2.0), TypeError, r"^while_loop: cond_fun must be a function, got 1"),
     )

@@ -275,7 +275,10 @@ def test_shard_map_uses_the_current_mesh() -> None:
 
 
 def test_keyword_arguments_are_refused() -> None:
-    mapped: Any = fx.shard_map(lambda x, scale: x * scale, mesh=TRACEFX.mesh, in_specs=P("x"), out_specs=P("x"))
+    def scaled(x: fx.Array, scale: float) -> fx.Array:
+        return x * scale
+
+    mapped: Any = fx.shard_map(scaled, mesh=TRACEFX.mesh, in_specs=(P("x"), P()), out_specs=P("x"))
     with pytest.raises(TypeError, match="in_specs are for positional arguments, so pass `scale` by position"):
         mapped(np.ones(8, np.float32), scale=2.0)
 

@@ -407,6 +407,9 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     Returns:
         The results: a sequence also for a primitive with one result.
 
+    Raises:
+        TypeError: If `prim` is not an instance of a primitive class.
+
     >>> from tracefx.ops.elementwise.transcendental import Sin
     >>> (y,) = bind(Sin(), 0.0)
     >>> y
@@ -430,6 +433,9 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
 
     Returns:
         The result.
+
+    Raises:
+        TypeError: If `prim` is not an instance of a primitive class.
 
     >>> from tracefx.ops.elementwise.transcendental import Sin
     >>> bind1(Sin(), 0.0)
