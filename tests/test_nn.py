@@ -119,3 +119,10 @@ def test_squareplus_does_not_overflow() -> None:
 def test_programs_show_the_names_of_public_functions(name: str) -> None:
     program = str(fx.make_jaxpr(getattr(nn, name))(np.ones(2, np.float32)))
     assert f"custom_jvp_call[\n      name='{name}'\n" in program
+
+
+def test_errors_name_the_function_that_was_called() -> None:
+    x = fnp.ones((4, 10))
+    for f in (nn.softmax, nn.log_softmax, nn.standardize):
+        with pytest.raises(ValueError, match=f"^{f.__name__}: axis 2 is out of bounds"):
+            f(x, axis=2)

@@ -51,6 +51,7 @@ def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
     return parser.parse_jaxpr(text, vocabulary(more))
 
 
+@api_boundary
 def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
     """Returns a program and its constants as bytes, for `deserialize` in any process.
 
@@ -78,6 +79,7 @@ def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
     return serialization.serialize(closed, VOCABULARY, provenance)
 
 
+@api_boundary
 def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> ClosedJaxpr:
     """Returns the program that `serialize` wrote.
 

@@ -17,7 +17,7 @@ import tracefx.numpy as fnp
 from tests.cases import agrees_with_jax
 from tests.comparison import JAX_TRANSFORM_TOLERANCE, assert_agree, assert_same
 from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
-from tests.errors import error_message
+from tests.errors import assert_errors, error_message
 from tests.jaxprs import all_equations
 from tracefx.control.cond import Cond
 from tracefx.core.jaxpr import Jaxpr
@@ -492,3 +492,17 @@ def test_vmap_keeps_an_operand_unbatched_that_every_branch_returns(F: Any, N: An
 
     mapped = F.vmap(f, in_axes=(0, None), out_axes=(None, 0))
     return (F.jit(mapped) if jitted else mapped)(N.arange(2.0), N.arange(3.0))
+
+
+def test_errors_name_the_branch_that_is_no_function() -> None:
+    untyped: Any = fx.lax
+    assert_errors(
+        (
+            lambda: untyped.cond(True, 1.0, fnp.sin, 2.0),
+            TypeError,
+            r"^cond: true_fun must be a function, got 1\.0",
+        ),
+        (lambda: untyped.cond(True, fnp.sin, 2.0), TypeError, r"^cond: false_fun must be a function, got 2\.0"),
+        (lambda: untyped.switch(0, [fnp.sin, 3], 2.0), TypeError, r"^switch: branches\[1\] must be a function, got 3"),
+        (lambda: untyped.while_loop(1, fnp.sin, 2.0), TypeError, r"^while_loop: cond_fun must be a function, got 1"),
+    )

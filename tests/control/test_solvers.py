@@ -216,3 +216,15 @@ def test_root_rejects_invalid_arguments() -> None:
 
     assert "must have the same structure" in error_message(lambda: root(lambda x: (x,), lambda f, x: x))
     assert "f32[2]" in error_message(lambda: root(lambda x: x, lambda f, x: x[:2]))
+
+
+def test_custom_root_names_its_invalid_functions() -> None:
+    untyped: Any = fx.lax.custom_root
+
+    def f(x: fx.Array) -> fx.Array:
+        return x * x - 2.0
+
+    message = error_message(lambda: untyped(f, 1.0, lambda f, x: x, 3))
+    assert message.startswith("custom_root: tangent_solve must be a function, got 3 of type int")
+    with pytest.raises(TypeError, match="^custom_root: the result of tangent_solve must be an array or a number, got"):
+        fx.grad(lambda a: untyped(lambda x: x * x - a, 1.0, lambda f, x: x, lambda g, y: g))(2.0)

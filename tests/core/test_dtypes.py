@@ -19,6 +19,7 @@ import pytest
 from jax._src import core as jax_core
 from jax._src import dtypes as jax_dtypes
 
+import tracefx as fx
 from tests.subprocesses import run_python
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, DTypeKind, as_dtype
@@ -304,6 +305,17 @@ def test_copied_context_sees_the_override_and_can_exit_it() -> None:
     context.run(override.__exit__, None, None, None)
     assert not context.run(x64)
     assert not x64()
+
+
+def test_setting_without_with_warns() -> None:
+    """A call as a statement would otherwise leave the setting as it was, without a word."""
+    message = r"^a call of enable_x64 had no effect: write `with enable_x64\(...\):` .* set TRACEFX_ENABLE_X64 in"
+    with pytest.warns(RuntimeWarning, match=message) as caught:
+        enable_x64()
+    assert caught[0].filename == __file__
+    assert not x64()
+    with pytest.warns(RuntimeWarning, match=r"^a call of set_mesh had no effect: .* meant for$"):
+        fx.set_mesh(fx.make_mesh((1,), ("x",)))
 
 
 @pytest.mark.parametrize("bad", [1, None, "on", np.True_])

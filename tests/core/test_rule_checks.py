@@ -7,7 +7,8 @@ import dataclasses
 import pickle
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from tracefx.extend import (
     ShapedArray,
     Transposable,
     as_array,
+    bind,
     bind1,
 )
 from tracefx.ops.operation import Operation
@@ -219,6 +221,23 @@ def test_primitives_need_a_name() -> None:
 
     with pytest.raises(TypeError, match=re.escape("class LogCosh has no name: write `name = 'log_cosh'` in the class")):
         LogCosh()
+
+
+def test_parameters_need_the_decorator() -> None:
+    class Power(Primitive):
+        name = "power"
+        exponent: int
+
+    with pytest.raises(TypeError, match=r"class Power has no parameters: .* decorate it with attrs.frozen\(eq=False\)"):
+        Power(2)  # type: ignore[call-arg]  # is the point
+
+
+def test_objects_that_are_not_primitives_cannot_be_bound() -> None:
+    message = "bind takes an instance of a primitive class, got "
+    scale, sin = cast(Primitive, Scale), cast(Primitive, "sin")
+    for apply in (bind, bind1):
+        assert error_message(partial(apply, scale, 1.0)) == f"{message}the class Scale: write Scale()"
+        assert error_message(partial(apply, sin, 1.0)) == f"{message}'sin'"
 
 
 def test_dataclasses_are_not_primitives() -> None:

@@ -16,6 +16,7 @@ from attrs import field, frozen
 from hypothesis import given
 from typing_extensions import override
 
+import tracefx as fx
 from tests.core.programs import (
     VALUES,
     VECTOR,
@@ -362,13 +363,15 @@ def test_fields_without_eq_and_repr_are_serialized() -> None:
     assert getattr(eqn.prim, "note") == "kept"  # noqa: B009  # a class of this test's
     with pytest.raises(ParseError, match="no primitive is named 'hidden'"):
         read(write(program_with(Hidden(""))))
+    with pytest.raises(TypeError, match=r"custom primitives are given by their classes, .* got Hidden\(\)"):
+        fx.programs.deserialize(b"", Hidden("kept"))  # type: ignore[arg-type]  # on purpose
 
 
 def test_input_types_of_deserialize() -> None:
     data = write(chain(1))
     for kind in (bytes, bytearray, memoryview):
         assert deserialize(kind(data), VOCABULARY).jaxpr == chain(1)
-    with pytest.raises(TypeError, match="a serialized program is read from bytes, got str"):
+    with pytest.raises(TypeError, match="a serialized program is read from bytes, got str; read the file first"):
         deserialize("program", VOCABULARY)  # type: ignore[arg-type]  # on purpose
 
 

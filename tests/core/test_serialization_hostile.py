@@ -169,9 +169,9 @@ def test_flipped_bit_is_detected(at: int, bit: int) -> None:
 def test_truncated_files() -> None:
     data = serialize(closed(chain(3)), VOCABULARY)
     for end in range(len(data)):
-        with pytest.raises(ParseError, match="is cut off|begins with"):
+        with pytest.raises(ParseError, match="is truncated|begins with"):
             deserialize(data[:end], VOCABULARY)
-    with pytest.raises(ParseError, match="has something after it"):
+    with pytest.raises(ParseError, match="has extra bytes at the end"):
         deserialize(data + b"\0", VOCABULARY)
     whole = content(data)
     for end in range(len(whole)):

@@ -19,7 +19,7 @@ import pytest
 
 import tracefx as fx
 from tests.subprocesses import run_python
-from tracefx import lax, scipy
+from tracefx import handlers, lax, programs, rewriting, scipy
 from tracefx import numpy as fnp
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.settings import SETTINGS, TRACEBACK_FILTERING
@@ -426,6 +426,16 @@ def test_decorated_functions_keep_their_signatures() -> None:
         lambda: fx.device_put("a"),
         lambda: fx.make_mesh((100,), ("a",)),
         lambda: fx.devices("abacus"),
+        lambda: rewriting.rewrite(fx.make_jaxpr(fnp.sin)(1.0), [rewriting.rule()(fail)]),
+        lambda: rewriting.equivalent(3, 4),  # type: ignore[arg-type]  # not jaxprs
+        lambda: handlers.check_key_reuse(fail)(fx.random.key(0)),
+        lambda: handlers.checkify(fail)(1.0),
+        lambda: handlers.count(fail)(1.0),
+        lambda: handlers.with_units(fail)(1.0),
+        lambda: handlers.autocast(fail)(1.0),
+        lambda: programs.serialize(3),  # type: ignore[arg-type]  # not a program
+        lambda: programs.deserialize(b""),
+        lambda: fx.export(fx.jit(lambda x: fx.pure_callback(fail, x, x)))(1.0),
         lambda: fx.jit(3),  # type: ignore[call-overload]  # not a function
         lambda: X.at["a"].set(1.0),  # type: ignore[index]  # not an index
         lambda: X.at[0].set(W),

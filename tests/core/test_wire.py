@@ -86,13 +86,13 @@ def test_envelopes() -> None:
     assert data[:26] == MAGIC + struct.pack("<HQ", 7, 7)
     for changed, message in (
         (b"x" + data[1:], "begins with b'0123456789abcdef'"),
-        (data[:20], "is cut off: 20 bytes"),
-        (data[:-1], "says that its content has 7 bytes, but there are 6"),
-        (data[:-1] + b"\0", "its checksum is another one"),
+        (data[:20], "is truncated: 20 bytes"),
+        (data[:-1], "its header gives 7 bytes of content, but there are 6"),
+        (data[:-1] + b"\0", "its checksum does not match"),
         (byte_format.encode_envelope(MAGIC, 8, b""), "of version 8 of the format, but this tracefx reads version 7"),
     ):
         with pytest.raises(ParseError, match=message):
             byte_format.decode_envelope(changed, MAGIC, 7, "it")
     wide = memoryview(data + bytes(-len(data) % 4)).cast("I")
-    with pytest.raises(ParseError, match="it is cut off, or has something after it"):
+    with pytest.raises(ParseError, match="it is truncated, or has extra bytes at the end"):
         decode_envelope(wide, MAGIC, 7, "it")  # compared by bytes, for any item size of the view

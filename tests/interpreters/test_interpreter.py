@@ -217,8 +217,15 @@ def test_custom_values_as_scanned_inputs() -> None:
 def test_missing_rule_error_lists_the_options() -> None:
     with pytest.raises(extend.MissingRuleError) as caught:
         push(fnp.tanh, 0.5, 1.0)
-    for word in ("tanh", "Expandable", "@rule(Tanh)", "@rule(family="):
+    for word in ("tanh", "@rule(Tanh)", "@rule(family="):
         assert word in str(caught.value)
+    assert "Expandable" not in str(caught.value)  # a class of tracefx cannot be changed
+
+    class Own(extend.Primitive):
+        name = "own"
+
+    with pytest.raises(extend.MissingRuleError, match=r"in class Own, inherit from Expandable; or .*@rule\(Own\), or"):
+        push(lambda x: extend.bind1(Own(), x), 0.5, 1.0)
 
 
 def test_custom_values_convert_to_bool_but_not_to_numpy() -> None:

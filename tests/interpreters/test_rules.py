@@ -204,7 +204,7 @@ def define_rule_decorated_twice() -> None:
         ),
         (
             lambda: rule(HasFactor),  # type: ignore[type-var]  # wrong on purpose
-            r"got <class '.*HasFactor'>; for others, write rule\(capability=...\)",
+            r"got <class '.*HasFactor'>; for other classes, write rule\(capability=...\)",
         ),
         (lambda: rule(), "rule takes classes of primitives"),
         (lambda: rule(family=len), "rule takes classes of primitives"),
@@ -344,6 +344,50 @@ def test_decorators_of_attrs_are_errors(decorator: Callable[[type], type]) -> No
         @decorator
         class Decorated(Interpreter):
             limit: float = 80.0
+
+
+@pytest.mark.parametrize("default", [[], {}, set()])
+def test_mutable_defaults_are_errors(default: object) -> None:
+    """All instances would share them, as those of a dataclass would."""
+    with pytest.raises(TypeError, match=rf"^Logging.seen: .*attrs.field\(factory={type(default).__name__}\)"):
+
+        class Logging(Interpreter):
+            seen: object = default
+
+
+def test_rule_without_return() -> None:
+    class Forgetful(Interpreter):
+        @rule(ops.Sin)
+        def sin(self, op: ops.Sin, x: Value) -> Value:  # type: ignore[return]  # is the point
+            fnp.cos(x)
+
+    with pytest.raises(TypeError, match=r"Forgetful.sin .* returned None of type NoneType, expected f32\[\]") as caught:
+        fx.handle(fnp.sin, Forgetful())(1.0)
+    assert caught.value.__cause__ is None
+
+
+def test_custom_values_must_be_pytrees_of_arrays() -> None:
+    class Unregistered:
+        def __init__(self, x: Array) -> None:
+            self.x = x
+
+    class Doubled(Interpreter[Unregistered]):
+        @override
+        def aval_of(self, value: Unregistered) -> ShapedArray:
+            return value.x.aval
+
+        @rule(ops.Sin)
+        def sin(self, op: ops.Sin, x: Unregistered) -> Unregistered:
+            return x
+
+    message = r"got an object of type .*Unregistered: register the class, by tracefx.tree_util.register_pytree_node"
+    with Doubled().running() as h, pytest.raises(TypeError, match=message):
+        fx.jit(fnp.sin)(h.wrap(Unregistered(fnp.ones(2))))
+
+
+def test_interpreter_in_place_of_the_function() -> None:
+    with pytest.raises(TypeError, match=r"handle takes a function and then an interpreter, got .* Clipped"):
+        fx.handle(Clipped(), fnp.sin)  # type: ignore[arg-type]  # swapped on purpose
 
 
 def test_abstract_interpreters() -> None:

@@ -109,6 +109,8 @@ untyped: Any = fnp  # without a signature, so that type checkers accept the inva
         (lambda x: untyped.concatenate([1, 2]), ValueError, "scalars"),
         (lambda x: untyped.concatenate([x, fnp.ones((2, 2))]), ValueError, "but for axis 0"),
         (lambda x: untyped.concatenate([x, x], 2), ValueError, "axis 2"),
+        (lambda x: untyped.concatenate(x, x), TypeError, r"concatenate takes the arrays as one sequence, conc"),
+        (lambda x: untyped.stack(x, x), TypeError, r"stack takes the arrays as one sequence, stack\(\[x, y\]\)"),
         (lambda x: untyped.stack([x, x[0]]), ValueError, "one shape"),
         (lambda x: untyped.split(x, 4, 1), ValueError, "equal sections"),
         (lambda x: untyped.split(x, 0), ValueError, "positive"),

@@ -95,6 +95,11 @@ def test_data_movement_of_keys() -> None:
         assert key_words(eager_keys) == key_words(compiled_keys) == expected
 
 
+def test_format_of_keys() -> None:
+    assert f"{KEYS[0]}" == str(KEYS[0])
+    assert f"{KEYS}" == str(KEYS)
+
+
 def test_equality_of_keys() -> None:
     assert (KEYS == KEYS).all()
     assert not (KEYS[1:] == KEYS[0]).any()

@@ -274,7 +274,9 @@ def test_invalid_rules_and_results_are_refused() -> None:
         rewrite(jaxpr, [RewriteRule("number", lambda term: 1.0, (Sin,))])  # type: ignore[arg-type,return-value]  # is the point
     with pytest.raises(TypeError, match=r"rewrite takes rules, .* got <function"):
         rewrite(jaxpr, [lambda term: None])  # type: ignore[list-item]  # is the point
-    with pytest.raises(TypeError, match=r"takes classes of primitives, got <function .*write @rule\(\), with paren"):
+    with pytest.raises(TypeError, match=r"takes a sequence of rules, got the rule 'r': put it into a list"):
+        rewrite(jaxpr, RewriteRule("r", lambda term: None, ()))  # type: ignore[arg-type]  # is the point
+    with pytest.raises(TypeError, match=r"takes classes of primitives, got <function .*, or @rule\(\), with paren"):
         rule(lambda term: term)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(TypeError, match="roots must be classes of operations, such as Neg, got 'sin'"):
         RewriteRule("x", lambda term: None, ("sin",))  # type: ignore[arg-type]  # is the point

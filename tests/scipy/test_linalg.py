@@ -175,3 +175,13 @@ def test_special_matrices_match_scipy(n: int) -> None:
         assert np.array_equal(getattr(linalg, name)(x), getattr(reference, name)(x)), name
     for mode in ("full", "same", "valid"):
         assert np.array_equal(linalg.convolution_matrix(x, 3, mode), reference.convolution_matrix(x, 3, mode)), mode
+
+
+def test_solvers_take_the_pair_of_the_factorization() -> None:
+    for solve, expected in (
+        (linalg.cho_solve, r"\(c, lower\) that"),
+        (linalg.lu_solve, r"\(lu, piv\) that"),
+    ):
+        untyped: Any = solve
+        with pytest.raises(TypeError, match=rf"^{solve.__name__} takes the pair {expected}.*, got an object of type "):
+            untyped(fnp.eye(3), fnp.ones(3))

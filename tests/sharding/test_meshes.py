@@ -74,6 +74,7 @@ def test_invalid_meshes_are_rejected() -> None:
         (lambda: fx.Mesh(np.array(devices).reshape(4, 2), ("x", "x")), ValueError, "must be different"),
         (lambda: fx.Mesh([devices[0], devices[0]], "x"), ValueError, "a device occurs twice"),
         (lambda: fx.Mesh(devices, (3,)), TypeError, "axis names must be strings, got 3"),  # type: ignore[arg-type]  # on purpose
+        (lambda: fx.make_mesh(8, "x"), TypeError, "make_mesh: axis_shapes must be a sequence of integers, got 8"),  # type: ignore[arg-type]  # on purpose
     )
 
 
@@ -163,8 +164,22 @@ def test_invalid_shapes_for_shardings_are_rejected() -> None:
         on(TRACEFX, "x", "y").shard_shape((8,))
     with pytest.raises(ValueError, match="leaves it to the compiler"):
         on(TRACEFX, P.UNCONSTRAINED).shard_shape((8,))
-    with pytest.raises(TypeError, match="mesh"):
-        fx.NamedSharding("mesh", P())  # type: ignore[arg-type]  # on purpose
+    named: Any = fx.NamedSharding
+    mesh = TRACEFX.mesh
+    assert_errors(
+        (
+            lambda: named("mesh", P()),
+            TypeError,
+            "^NamedSharding: mesh must be a Mesh, .*, got 'mesh'$",
+        ),
+        (
+            lambda: named(mesh, "x"),
+            TypeError,
+            r"NamedSharding: spec must be a PartitionSpec, got 'x': write P\('x'\)$",
+        ),
+        (lambda: named(mesh, ("x", None)), TypeError, r"got \('x', None\): write P\('x', None\)$"),
+        (lambda: named(mesh, 3), TypeError, "got 3$"),
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*context manager has been deprecated:DeprecationWarning")

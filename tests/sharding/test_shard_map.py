@@ -276,6 +276,15 @@ def test_shard_map_uses_the_current_mesh() -> None:
         f(X)
 
 
+def test_keyword_arguments_are_refused() -> None:
+    def scaled(x: fx.Array, scale: float) -> fx.Array:
+        return x * scale
+
+    mapped: Any = fx.shard_map(scaled, mesh=TRACEFX.mesh, in_specs=(P("x"), P()), out_specs=P("x"))
+    with pytest.raises(TypeError, match="in_specs are for positional arguments, so pass `scale` by position"):
+        mapped(np.ones(8, np.float32), scale=2.0)
+
+
 def test_result_shardings_follow_out_specs() -> None:
     got, total = TRACEFX.shard_map(lambda x: (x, lax.psum(x, "x")), P("x"), (P("x"), P()))(X)
     assert got.sharding == fx.NamedSharding(TRACEFX.mesh, P("x"))

@@ -248,12 +248,20 @@ def test_custom_rules_are_refused_or_dropped(f: Callable[[fx.Array], fx.Array]) 
     def in_loop(x: fx.Array) -> fx.Array:
         return fx.lax.fori_loop(0, 1, lambda _, x: f(x), x)
 
-    with pytest.raises(SerializationError, match="functions can't be serialized"):
+    with pytest.raises(SerializationError, match="functions can't be serialized") as refused:
         fx.export(fx.jit(in_loop))(X)
+    assert [note[:30] for note in refused.value.__notes__] == ["export(f, drop_rules=True) exp"]
     exported_fn = fx.export(fx.jit(in_loop), drop_rules=True)(X)
     loaded = fx.load(exported_fn.serialize())
     assert_same(loaded.call(X), fx.jit(fnp.sin)(X))
     assert_near(fx.grad(lambda x: fnp.sum(loaded.call(x)))(X), np.cos(X), ELEMENTARY)
+
+
+def test_dropping_rules_is_not_advised_for_callbacks() -> None:
+    for drop_rules in (False, True):
+        with pytest.raises(SerializationError, match="it is the function sin") as refused:
+            fx.export(fx.jit(lambda x: fx.pure_callback(np.sin, x, x)), drop_rules=drop_rules)(X)
+        assert not hasattr(refused.value, "__notes__")
 
 
 def test_closed_over_tracer_raises() -> None:

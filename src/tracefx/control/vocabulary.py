@@ -17,5 +17,13 @@ VOCABULARY: Final[Mapping[str, type[Primitive]]] = MappingProxyType({prim.name: 
 
 
 def vocabulary(more: tuple[type[Primitive], ...]) -> Mapping[str, type[Primitive]]:
-    """Returns the primitives of tracefx and additional ones, by name; the additional ones take precedence."""
+    """Returns the primitives of tracefx and additional ones, by name; the additional ones take precedence.
+
+    Raises:
+        TypeError: If an additional one is not a primitive class.
+    """
+    given: tuple[object, ...] = more
+    for prim in given:
+        if not (isinstance(prim, type) and issubclass(prim, Primitive)):
+            raise TypeError(f"custom primitives are given by their classes, such as MyPrimitive, got {prim!r}")
     return {**VOCABULARY, **{prim.name: prim for prim in more}} if more else VOCABULARY

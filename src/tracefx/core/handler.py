@@ -407,6 +407,9 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     Returns:
         The results: a sequence also for a primitive with one result.
 
+    Raises:
+        TypeError: If `prim` is not an instance of a primitive class.
+
     >>> from tracefx.ops.elementwise.transcendental import Sin
     >>> (y,) = bind(Sin(), 0.0)
     >>> y
@@ -416,6 +419,8 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
         return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
     except Exception as error:
         filter_traceback(error)
+        if not isinstance(prim, Primitive):
+            raise _not_a_primitive(prim) from None
         raise
 
 
@@ -428,6 +433,9 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
 
     Returns:
         The result.
+
+    Raises:
+        TypeError: If `prim` is not an instance of a primitive class.
 
     >>> from tracefx.ops.elementwise.transcendental import Sin
     >>> bind1(Sin(), 0.0)
@@ -451,7 +459,17 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
         return out if isinstance(out, Array) else as_array(out)
     except Exception as error:
         filter_traceback(error)
+        if not isinstance(prim, Primitive):
+            raise _not_a_primitive(prim) from None
         raise
+
+
+def _not_a_primitive(prim: object) -> TypeError:
+    """Returns the error for an object that is bound but is no primitive."""
+    got = repr(prim)
+    if isinstance(prim, type) and issubclass(prim, Primitive):
+        got = f"the class {prim.__name__}: write {prim.__name__}()"
+    return TypeError(f"bind takes an instance of a primitive class, got {got}")
 
 
 def as_array(x: object) -> Array:

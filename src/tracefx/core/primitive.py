@@ -195,12 +195,21 @@ class Primitive:
         return hash(strict_key(self))
 
 
-def missing_rule_error(prim: object, rule: str, remedy: str) -> MissingRuleError:
-    """Returns the error for a rule that a primitive lacks, whether or not it declares the capability."""
+def missing_rule_error(prim: object, rule: str, remedy: str, other: str = "") -> MissingRuleError:
+    """Returns the error for a rule that a primitive lacks, whether or not it declares the capability.
+
+    `remedy` says what to add to the class; a class of tracefx cannot be changed, so its errors contain only `other`.
+    """
     name = prim.name if isinstance(prim, Primitive) else "?"
     source = current_provenance()
     applied = "" if source is None else f" (applied{at_location(source)})"
-    return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}{applied}")
+    in_class = "" if other and is_builtin(prim) else f"in class {type(prim).__name__}, {remedy}"
+    return MissingRuleError(f"primitive {name!r} has no {rule} rule: {in_class}{other}{applied}")
+
+
+def is_builtin(prim: object) -> bool:
+    """Whether the class of a primitive is defined by tracefx."""
+    return type(prim).__module__.partition(".")[0] == "tracefx"
 
 
 def not_linear_error(prim: Primitive) -> NotLinearError:

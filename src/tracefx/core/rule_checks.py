@@ -263,6 +263,12 @@ def _new(cls: type[HasResultAvals], *args: object, **kwargs: object) -> HasResul
             f"the primitive class {kind} is a dataclass, whose fields tracefx does not compare: decorate it with "
             "attrs.frozen(eq=False) instead"
         )
+    initializer = next(base for base in cls.__mro__ if "__init__" in vars(base))
+    if (args or kwargs) and initializer is not cls and not attrs_fields(cls) and "__attrs_attrs__" in vars(initializer):
+        raise TypeError(
+            f"the primitive class {kind} has no parameters: annotate them in the class (`n: int`), and decorate it "
+            "with attrs.frozen(eq=False)"
+        )
     return object.__new__(cls)
 
 

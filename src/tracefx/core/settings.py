@@ -8,6 +8,7 @@ the directory of the compilation cache; that changes no result.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
@@ -54,10 +55,14 @@ SETTINGS: Final[ContextVar[SettingsFrame]] = ContextVar("tracefx_settings", defa
 @final
 @define(eq=False)
 class Override(Generic[T]):
-    """A context manager that overrides one setting. Overrides may end in any order."""
+    """A context manager that overrides one setting. Overrides may end in any order.
+
+    An override that is deleted without having been entered warns, since a call without `with` changes nothing.
+    """
 
     setting: Setting[T]
     value: T
+    _was_entered: bool = field(default=False, init=False, repr=False)
     _frame: SettingsFrame | None = field(default=None, init=False, repr=False)
     _token: Token[SettingsFrame] | None = field(default=None, init=False, repr=False)
 
@@ -69,9 +74,21 @@ class Override(Generic[T]):
     def __enter__(self) -> T:
         if self._frame is not None:
             raise RuntimeError(f"{self!r} is already active; make another override to nest one inside it")
+        self._was_entered = True
         self._frame = SettingsFrame(self, SETTINGS.get())
         self._token = SETTINGS.set(self._frame)
         return self.value
+
+    def __del__(self) -> None:
+        if not self._was_entered:
+            setting = self.setting
+            default = "" if setting.env is None else f", or set {setting.env} in the environment for the whole process"
+            warnings.warn(
+                f"a call of {setting.name} had no effect: write `with {setting.name}(...):` around the code that it is "
+                f"meant for{default}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -19,6 +19,7 @@ from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import KeyReuseError
 from tracefx.extend import here
@@ -63,6 +64,7 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
     """
     require_callable("check_key_reuse", fun)
 
+    @api_boundary
     @functools.wraps(fun)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:

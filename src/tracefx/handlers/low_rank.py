@@ -19,6 +19,7 @@ from tracefx.core.body_transform import ValueSpec, array_spec
 from tracefx.core.callables import HasCallables
 from tracefx.core.handler import as_array, bind1, bind_expansion
 from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.seeding import as_key
 from tracefx.interpreters.interpreter import Interpreter
@@ -98,6 +99,7 @@ def lora(fun: Callable[P, R]) -> Callable[P, R]:
     """
     require_callable("lora", fun)
 
+    @api_boundary
     @functools.wraps(fun)
     def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
         with _Lora().running() as handler:

@@ -22,6 +22,7 @@ from tracefx.core.body_transform import BodyKind, ValueSpec
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import UnitError
 from tracefx.extend import here
@@ -203,6 +204,7 @@ def with_units(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
     require_callable("with_units", fun)
 
+    @api_boundary
     @functools.wraps(fun)
     def checked(*args: Any, **kwargs: Any) -> Any:
         with _Units().running() as handler:

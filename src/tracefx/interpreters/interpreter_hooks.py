@@ -48,7 +48,7 @@ class InterpreterHooks(Generic[V, S, N]):
         Raises:
             TypeError: By default: classes with own values override this.
         """
-        raise TypeError(f"{type(self).__name__} has values of its own, so it must define aval_of(self, value)")
+        raise TypeError(f"{type(self).__name__} has custom values, so it must define aval_of(self, value)")
 
     def lift(self, x: Value) -> V:
         """Converts a plain value to an own value, where a loop or a branch joins the two.

@@ -114,7 +114,10 @@ def rule(
     given: tuple[object, ...] = classes
     for cls in given:
         if not (isinstance(cls, type) and issubclass(cls, Primitive)):
-            raise TypeError(f"rule takes classes of primitives, got {cls!r}; for others, write rule(capability=...)")
+            raise TypeError(
+                f"rule takes classes of primitives, as in @rule(ops.Mul), got {cls!r}; for other classes, write "
+                "rule(capability=...)"
+            )
         if not hasattr(cls, "name"):
             raise TypeError(f"{cls.__name__} is a family of primitives: write rule(family={cls.__name__})")
     kinds: list[tuple[AddRule, object]] = [(Rules.on, cls) for cls in classes]
@@ -192,7 +195,8 @@ def freeze_class(cls: type, eq: bool) -> None:
     """Makes a subclass of `Interpreter` a frozen attrs class, in place; without `eq`, compared by identity.
 
     Raises:
-        TypeError: If it is one (the decorator of attrs, which the subclass has too, makes a copy) or has slots.
+        TypeError: If it is one (the decorator of attrs, which the subclass has too, makes a copy), has slots, or has a
+            mutable default.
     """
     if _ATTRS in vars(cls):
         raise _decorated_error(cls)
@@ -204,6 +208,13 @@ def freeze_class(cls: type, eq: bool) -> None:
         for name in ("__eq__", "__hash__"):
             setattr(cls, name, getattr(object, name))
     frozen(cls, slots=False, auto_attribs=True)
+    for each in attrs_fields(cls):
+        if isinstance(each.default, (list, dict, set)):
+            raise TypeError(
+                f"{cls.__name__}.{each.name}: all instances would share the default {each.default!r}: write "
+                f"attrs.field(factory={type(each.default).__name__}), or a tuple; what changes while the interpreter "
+                "runs belongs to its state (has_state, set_state) or is collected"
+            )
     for name in ("__setattr__", "__delattr__"):  # inherits those of Interpreter; attrs rejects classes with their own
         delattr(cls, name)
     for each in attrs_fields(cls):

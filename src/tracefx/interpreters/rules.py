@@ -151,12 +151,8 @@ class Rules(Generic[H, X]):
         capabilities = [capability.__name__ for capability, _ in self.capabilities]
         inherit = f" or {' or '.join(capabilities)}" if capabilities else ""
         enter = f"inherit from {'BodyTransformable' if isinstance(prim, HasSubjaxprs) else 'Expandable'}"
-        return missing_rule_error(
-            prim,
-            title,
-            f"{enter}{inherit}; or give the handler a rule, with @rule({type(prim).__name__}), or for a family of "
-            "primitives with @rule(family=...)",
-        )
+        own_rule = f"give the handler a rule, with @rule({type(prim).__name__}), or for a family of primitives with "
+        return missing_rule_error(prim, title, f"{enter}{inherit}; or ", f"{own_rule}@rule(family=...)")
 
 
 def _entry(
@@ -191,7 +187,8 @@ def checked_outputs(
         try:
             outs.append(wrap(cast(X, x)))
         except (AttributeError, TypeError) as error:
-            raise _wrong_output_error(rule, prim, f"{x!r} of type {type(x).__name__}", avals) from error
+            wrong = _wrong_output_error(rule, prim, f"{x!r} of type {type(x).__name__}", avals)
+            raise wrong from (None if x is None else error)  # a rule without `return`: nothing else is wrong
     if avals is None:
         return outs
     if len(outs) == len(avals):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tracefx.core.handler import CURRENT, bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, ExtractsWindow, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import Expandable, ExtractsWindow, Tangent, Transposable, UndefinedPrimal, Zero, is_builtin
 from tracefx.core.source_location import SOURCE, at_location
 from tracefx.core.values import Value
 from tracefx.errors import MissingRuleError
@@ -142,8 +142,14 @@ def _transpose_expansion(
     if isinstance(prim, Expandable):
         body, consts = stage(prim.expand, [a.aval for a in eqn.inputs])
         return backward_pass(body, consts, operands, cts)
+    if is_builtin(prim):
+        remedy = "The rule of a custom_jvp, too, must be linear in the tangents"
+    else:
+        remedy = (
+            f"If your primitive {type(prim).__name__} is linear, inherit from Transposable and define "
+            "transpose(self, cts, *args)"
+        )
     raise MissingRuleError(
         f"a transposed function must be linear, but {prim.name}{at_location(eqn.source)} has no transpose rule. "
-        f"If your primitive {type(prim).__name__} is linear, inherit from Transposable and define "
-        "transpose(self, cts, *args)"
+        + remedy
     )

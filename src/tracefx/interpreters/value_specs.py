@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec
 from tracefx.core.handler import as_array
@@ -13,8 +14,19 @@ from tracefx.pytrees import trees
 
 
 def spec_of(value: object) -> ValueSpec:
-    """Returns the spec of a pytree of plain values."""
+    """Returns the spec of a pytree of plain values.
+
+    Raises:
+        TypeError: If a leaf is not an array, such as an object of a class that is not registered as a pytree node.
+    """
     leaves, tree = trees.flatten(value)
+    for leaf in leaves:
+        if not is_arraylike(leaf):
+            raise TypeError(
+                "the custom values of an interpreter, its state and what it collects must be pytrees of arrays, got an "
+                f"object of type {type(leaf).__qualname__}: register the class, by "
+                "tracefx.tree_util.register_pytree_node or register_dataclass, or use a NamedTuple"
+            )
     return ValueSpec(tree, tuple([as_value(a).aval for a in leaves]))
 
 

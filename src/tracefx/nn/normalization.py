@@ -34,6 +34,7 @@ def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None) -
     [0.5, 0.5]
     """
     value = to_inexact(x, "softmax: x")
+    axis = axes("softmax", axis, value.aval.ndim)
     highest = _constant_max(value, axis, where)
     shifted = fnp.subtract(value, highest)
     if where is not None:  # masked before the exponential, so that its derivative has no infinity or NaN
@@ -60,6 +61,7 @@ def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = Non
     [-1000.0, 0.0]
     """
     value = to_inexact(x, "log_softmax: x")
+    axis = axes("log_softmax", axis, value.aval.ndim)
     highest = _constant_max(value, axis, where)
     if where is None:
         shifted = fnp.subtract(value, highest)
@@ -197,6 +199,7 @@ def standardize(
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"standardize: algorithm must be 'fast' or 'stable', got {algorithm!r}")
     value = as_array(as_value(x, "standardize: x"))
+    axis = axes("standardize", axis, value.ndim)
     center = fnp.mean(value, axis, keepdims=True, where=where) if mean is None else as_array(mean)
     if variance is not None:
         spread = as_array(variance)

@@ -58,6 +58,7 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = 
     >>> concatenate([np.arange(2), np.arange(3)]).tolist()
     [0, 1, 0, 1, 2]
     """
+    _require_axis("concatenate", axis)
     values = promote_sequence("concatenate", arrays, dtype)
     if axis is None:
         values, axis = [ravel(v) for v in values], 0
@@ -66,6 +67,12 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = 
     along = canonicalize_axis("concatenate", axis, values[0].aval.ndim)
     _require_same_shapes("concatenate", values, along)
     return shape.concatenate(values, along)
+
+
+def _require_axis(name: str, axis: object) -> None:
+    """Raises TypeError if an array is passed as the axis, since the arrays were not put into one sequence."""
+    if isinstance(axis, Array | np.ndarray | list) and np.ndim(axis):
+        raise TypeError(f"{name} takes the arrays as one sequence, {name}([x, y]), but got a second one as the axis")
 
 
 def _require_same_shapes(name: str, values: Sequence[Value], axis: int | None) -> None:
@@ -103,6 +110,7 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
     [[0, 0], [1, 1]]
     """
     reject_out("stack", out)
+    _require_axis("stack", axis)
     values = promote_sequence("stack", arrays, dtype)
     _require_same_shapes("stack", values, None)
     return shape.stack(values, canonicalize_axis("stack", axis, values[0].aval.ndim + 1))

@@ -1,3 +1,4 @@
+from tracefx.core.literal import Literal as Literal
 from tracefx.errors import RewriteError as RewriteError
 from tracefx.errors import RewriteLoopError as RewriteLoopError
 from tracefx.errors import RewriteTypeError as RewriteTypeError

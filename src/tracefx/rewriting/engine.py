@@ -50,7 +50,7 @@ def rewrite(jaxpr: J, rules: Iterable[RewriteRule], *, limit: int = LIMIT) -> J:
         RewriteTypeError: a rule returns a value of another shape or dtype than the term that it replaces.
         RewriteLoopError: rules undo each other, or apply more than `limit` times.
         RewriteError: a rule adds array constants or effects.
-        TypeError: an element of `rules` is no `RewriteRule`.
+        TypeError: `rules` is a single rule, or one of its elements is no `RewriteRule`.
         ValueError: `limit` is not positive.
 
     >>> import tracefx as fx
@@ -63,6 +63,8 @@ def rewrite(jaxpr: J, rules: Iterable[RewriteRule], *, limit: int = LIMIT) -> J:
     >>> rewrite(fx.make_jaxpr(lambda x: fx.lax.sin(x * x))(1.0), [square])
     { lambda ; a:f32[]*. let b:f32[]* = square a; c:f32[]* = sin b in (c,) }
     """
+    if isinstance(rules, RewriteRule):
+        raise TypeError(f"rewrite takes a sequence of rules, got the rule {rules.name!r}: put it into a list")
     chosen = tuple(rules)
     for each in chosen:
         if not isinstance(each, RewriteRule):

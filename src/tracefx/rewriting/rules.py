@@ -93,8 +93,8 @@ def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], RewriteRule
     for root in roots:
         if not isinstance(root, type):
             raise TypeError(
-                f"tracefx.rewriting.rule takes classes of primitives, got {root!r}: write @rule(), with parentheses, "
-                "for a rule that is tried on all primitives"
+                f"tracefx.rewriting.rule takes classes of primitives, got {root!r}: write a class, as in "
+                "@rule(ops.Log), or @rule(), with parentheses, for a rule that is tried on all primitives"
             )
 
     def decorate(function: Callable[[Apply], Replacement]) -> RewriteRule:

@@ -8,6 +8,7 @@ number of remaining bytes before memory is allocated, since each counted item ta
 from __future__ import annotations
 
 import zlib
+from os import PathLike
 from typing import Final, NoReturn, TypeAlias, final
 
 from tracefx.errors import ParseError
@@ -46,8 +47,10 @@ def decode_envelope(data: BytesLike, magic: bytes, version: int, what: str) -> B
         ParseError: If the magic bytes, version, length or checksum is wrong.
         TypeError: If `data` is not bytes-like.
     """
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"{what} is read from bytes, got {type(data).__name__}")
+    given: object = data
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        path = "; read the file first, by pathlib.Path(path).read_bytes()" if isinstance(given, (str, PathLike)) else ""
+        raise TypeError(f"{what} is read from bytes, got {type(given).__name__}{path}")
     view = memoryview(data).cast("B") if isinstance(data, memoryview) else memoryview(data)
     if view[:MAGIC_BYTES] != magic:
         raise ParseError(
@@ -55,7 +58,7 @@ def decode_envelope(data: BytesLike, magic: bytes, version: int, what: str) -> B
             f"{bytes(view[:MAGIC_BYTES])!r}"
         )
     if len(view) < _HEADER_BYTES + _CHECKSUM_BYTES:
-        raise ParseError(f"{what} is cut off: {len(view)} bytes are less than its head and its checksum take")
+        raise ParseError(f"{what} is truncated: {len(view)} bytes are fewer than its header and checksum have")
     actual_version = int.from_bytes(view[MAGIC_BYTES : MAGIC_BYTES + _VERSION_BYTES], "little")
     if actual_version != version:
         raise ParseError(
@@ -64,11 +67,11 @@ def decode_envelope(data: BytesLike, magic: bytes, version: int, what: str) -> B
     length = int.from_bytes(view[_HEADER_BYTES - _LENGTH_BYTES : _HEADER_BYTES], "little")
     if length != len(view) - _HEADER_BYTES - _CHECKSUM_BYTES:
         raise ParseError(
-            f"{what} is cut off, or has something after it: it says that its content has {length} bytes, but there are "
-            f"{len(view) - _HEADER_BYTES - _CHECKSUM_BYTES}"
+            f"{what} is truncated, or has extra bytes at the end: its header gives {length} bytes of content, but "
+            f"there are {len(view) - _HEADER_BYTES - _CHECKSUM_BYTES}"
         )
     if zlib.crc32(view[:-_CHECKSUM_BYTES]) != int.from_bytes(view[-_CHECKSUM_BYTES:], "little"):
-        raise ParseError(f"{what} is damaged: its checksum is another one")
+        raise ParseError(f"{what} is damaged: its checksum does not match its bytes")
     return ByteReader(view[_HEADER_BYTES:-_CHECKSUM_BYTES], what)
 
 

@@ -159,7 +159,7 @@ class Mesh(CustomText):
 
 NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
 """The value of `MESH` where no mesh is set."""
-MESH: Final[Setting[Mesh]] = Setting("mesh", NO_MESH)
+MESH: Final[Setting[Mesh]] = Setting("set_mesh", NO_MESH)
 
 
 # ------------------------------------------------------------------ partition specs

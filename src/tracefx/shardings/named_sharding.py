@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 from math import prod
-from typing import final
+from typing import cast, final
 
 import numpy as np
-from attrs import field, frozen
-from attrs.validators import instance_of
+from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
@@ -37,10 +36,17 @@ class NamedSharding(Sharding):
     NamedSharding(Mesh(data=1), P('data'))
     """
 
-    mesh: Mesh = field(validator=instance_of(Mesh))
-    spec: PartitionSpec = field(validator=instance_of(PartitionSpec))
+    mesh: Mesh
+    spec: PartitionSpec
 
     def __attrs_post_init__(self) -> None:
+        mesh, spec = cast(object, self.mesh), cast(object, self.spec)
+        if not isinstance(mesh, Mesh):
+            raise TypeError(f"NamedSharding: mesh must be a Mesh, as make_mesh returns, got {mesh!r}")
+        if not isinstance(spec, PartitionSpec):
+            parts = spec if isinstance(spec, tuple | list) else (spec,)
+            written = f": write P({', '.join(map(repr, parts))})" if isinstance(spec, str | tuple | list) else ""
+            raise TypeError(f"NamedSharding: spec must be a PartitionSpec, got {spec!r}{written}")
         for name in self.spec.names:
             if name not in self.mesh.axis_names:
                 raise ValueError(

@@ -6,9 +6,10 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+from attrs import frozen
 
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
@@ -24,6 +25,8 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
 
 AnyFunction: TypeAlias = Callable[..., object]
+LeafNames: TypeAlias = Callable[[int], str]
+"""Returns the name of a leaf, given by its number, for messages."""
 
 LEAF_TYPES: Final[frozenset[type]] = frozenset(
     {ConcreteArray, StageTracer, JVPTracer, BatchTracer, np.ndarray, bool, int, float, complex, np.float32, np.int32}
@@ -59,23 +62,22 @@ def show_object(x: object) -> str:
     return f"an object of type {kind}" if " at 0x" in text or "\n" in text else f"{text} of type {kind}"
 
 
-def require_callable(transform: str, f: object) -> None:
-    """Raises TypeError, in the name of a transformation, unless `f` is callable."""
+def require_callable(transform: str, f: object, argument: str = "") -> None:
+    """Raises TypeError, in the name of a transformation and of its argument, unless `f` is callable."""
     if not callable(f):
-        raise TypeError(
-            f"{transform} takes a function, got {show_object(f)}; pass the function itself, without calling it"
-        )
+        expected = f"{transform}: {argument} must be a function" if argument else f"{transform} takes a function"
+        raise TypeError(f"{expected}, got {show_object(f)}; pass the function itself, without calling it")
 
 
-def flatten_values(tree: PyTree, what: str) -> tuple[list[Value], TreeDef]:
-    """Flattens a pytree to values. Raises a TypeError that gives the path in `what` of a leaf that is not an array."""
+def flatten_values(tree: PyTree, what: str | LeafNames) -> tuple[list[Value], TreeDef]:
+    """Flattens a pytree to values. Raises a TypeError that names a leaf that is not an array; see `leaf_value`."""
     if type(tree) in LEAF_TYPES:
         return [tree if type(tree) is ConcreteArray else leaf_value(tree, 0, tree, what)], trees.leaf()
     leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
     return to_values(leaves, tree, what), treedef
 
 
-def to_values(leaves: Sequence[object], tree: PyTree, what: str) -> list[Value]:
+def to_values(leaves: Sequence[object], tree: PyTree, what: str | LeafNames) -> list[Value]:
     """Converts the leaves of `tree` to values."""
     return [
         leaf if type(leaf) is ConcreteArray else leaf_value(leaf, i, tree, what)  # saves a call in the common case
@@ -108,8 +110,8 @@ def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[V
     return values, avals
 
 
-def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
-    """Converts leaf number `i` of `tree` to a value.
+def leaf_value(leaf: object, i: int, tree: PyTree, what: str | LeafNames) -> Value:
+    """Converts leaf number `i` of `tree` to a value. `what` is the name of the tree, or gives those of its leaves.
 
     Raises:
         TypeError: If the leaf is not an array or a number.
@@ -117,12 +119,12 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
     """
     if isinstance(leaf, Tracer):
         if leaf.handler is not CURRENT.get():
-            require_not_escaped(leaf, f"in {what}")
+            require_not_escaped(leaf, f"in {what if isinstance(what, str) else what(i)}")
         return leaf
     if is_arraylike(leaf):
         return as_value(leaf)
-    path, _ = trees.flatten_with_path(tree)[0][i]
-    raise TypeError(f"{what}{keystr(path)} must be an array or a number, got {show_object(leaf)}{jax_hint(leaf)}")
+    name = f"{what}{keystr(trees.flatten_with_path(tree)[0][i][0])}" if isinstance(what, str) else what(i)
+    raise TypeError(f"{name} must be an array or a number, got {show_object(leaf)}{jax_hint(leaf)}")
 
 
 def to_arrays(values: Sequence[ArrayLike]) -> list[object]:
@@ -140,6 +142,23 @@ def argument_names(
     paths, _ = trees.flatten_with_path((tuple(args), dict(kwargs)))
     parameters = _positional(f)
     return [f"the argument {_argument(path, parameters, positions)} of {name}" for path, _ in paths]
+
+
+@final
+@frozen
+class ArgumentNames:
+    """The names of the leaves of a call's arguments, which are computed when a message needs them.
+
+    `positions` are the positions of `args`, which may be only some of the arguments, in the call of `fun`.
+    """
+
+    fun: AnyFunction
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    positions: Sequence[int]
+
+    def __getitem__(self, leaf: int) -> str:
+        return argument_names(self.fun, fun_name(self.fun), self.args, self.kwargs, self.positions)[leaf]
 
 
 def _positional(f: AnyFunction) -> Callable[[int], str]:

@@ -106,8 +106,8 @@ def cond(pred: Any, *given: Any, operand: Any = MISSING, **named: Any) -> Any:
     Array([0.25, 0.  , 0.  ], dtype=float32)
     """
     true_fun, false_fun, operands = _parse_cond_arguments(given, operand, named)
-    require_callable("cond", true_fun)
-    require_callable("cond", false_fun)
+    require_callable("cond", true_fun, "true_fun")
+    require_callable("cond", false_fun, "false_fun")
     if not is_arraylike(pred):
         raise TypeError(f"cond: the predicate must be a scalar, got {pred!r} of type {type(pred).__name__}")
     value = as_value(pred)
@@ -186,8 +186,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     if not isinstance(branches, Iterable):
         raise TypeError(f"switch takes a sequence of functions, got {branches!r} of type {type(branches).__name__}")
     functions = list(branches)
-    for f in functions:
-        require_callable("switch", f)
+    for i, f in enumerate(functions):
+        require_callable("switch", f, f"branches[{i}]")
     if not isinstance(operand, Missing):
         if operands:
             raise TypeError("switch: operands are given by position or as operand=, not both")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -83,18 +83,28 @@ def tangent_to_array(ct: Tangent) -> object:
 
 
 def check_differentiable(
-    transform: str, fun: AnyFunction, dtype: dtypes.DType, holomorphic: bool, allow_int: bool
+    transform: str,
+    fun: AnyFunction,
+    dtype: dtypes.DType,
+    argument: Callable[[], str],
+    holomorphic: bool,
+    allow_int: bool | None,
 ) -> None:
-    """Raises TypeError unless an argument of this dtype may be differentiated."""
+    """Raises TypeError unless an argument of this dtype may be differentiated.
+
+    `argument` returns the name of the argument; `allow_int` is None if the transformation has no such option.
+    """
     if dtypes.is_float(dtype) and not holomorphic:
         return
     where = f"{transform} of {fun_label(fun)}"
     if holomorphic and not dtypes.is_complex(dtype):
-        raise TypeError(f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)}")
+        raise TypeError(
+            f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)} for {argument()}"
+        )
     if not dtypes.is_inexact(dtype) and not allow_int:
         raise TypeError(
-            f"{where}: differentiated arguments must be floats, got {dtypes.short_name(dtype)}; convert them, or "
-            "pass allow_int=True to get gradients of dtype float0"
+            f"{where}: differentiated arguments must be floats, got {dtypes.short_name(dtype)} for {argument()}; "
+            "convert it" + ("" if allow_int is None else ", or pass allow_int=True to get gradients of dtype float0")
         )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -15,6 +13,7 @@ from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.layouts import without_layout
+from tracefx.core.settings import Override
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.pytrees import trees
@@ -177,8 +176,7 @@ def default_backend() -> str:
     return devices()[0].platform
 
 
-@contextmanager
-def default_device(device: Device | str | None) -> Iterator[None]:
+def default_device(device: Device | str | None) -> Override[Device | None]:
     """Returns a context manager that sets the device on which programs run.
 
     It applies to programs without arrays or with uncommitted arrays only. Programs of committed arrays (see
@@ -190,7 +188,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
             default.
 
     Returns:
-        A context manager; its `with` statement has no value.
+        A context manager, whose value in `with ... as` is the device.
 
     Raises:
         TypeError: If `device` is not a device or a string.
@@ -201,8 +199,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     ...     device_put(1.0).device == devices("cpu")[0]
     True
     """
-    with DEFAULT_DEVICE.override(_device(device)):
-        yield
+    return DEFAULT_DEVICE.override(_device(device))
 
 
 def _device(given: Device | str | None) -> Device | None:

@@ -24,6 +24,8 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import (
     AnyFunction,
+    ArgumentNames,
+    LeafNames,
     flatten_values,
     fun_label,
     normalize_argnums,
@@ -483,9 +485,9 @@ def _linearize(
     fun: AnyFunction,
     primals: PyTree,
     has_aux: bool,
-    what: str,
+    what: str | LeafNames,
     call: Callable[[Any], Any],
-    check: Callable[[ShapedArray], None] | None = None,
+    check: Callable[[ShapedArray, int], None] | None = None,
 ) -> tuple[Linearization, TreeDef, TreeDef, Any]:
     """Linearizes `fun`. Returns the linearization, both structures, and the auxiliary output.
 
@@ -493,14 +495,14 @@ def _linearize(
         fun: The function, for messages.
         primals: The point at which to linearize.
         has_aux: Whether `fun` returns an auxiliary output.
-        what: The name of `primals` in messages.
+        what: The name of `primals` in messages, or the names of its leaves.
         call: Calls `fun` with other primals.
-        check: Raises for types that cannot be differentiated.
+        check: Raises for types that cannot be differentiated, given the type and the number of a leaf.
     """
     flat, in_tree = flatten_values(primals, what)
     if check is not None:
-        for v in flat:
-            check(v.aval)
+        for i, v in enumerate(flat):
+            check(v.aval, i)
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
         return _flatten_output(fun, has_aux, call(in_tree.unflatten(to_arrays(values))))
@@ -521,7 +523,7 @@ class ArgumentDerivative(TransformOf[K]):
         self,
         title: str,
         fun: AnyFunction,
-        check: Callable[[ShapedArray], None],
+        check: Callable[[ShapedArray, Callable[[], str]], None],
         args: Sequence[Any],
         kwargs: dict[str, Any],
     ) -> tuple[Linearization, TreeDef, TreeDef, Any]:
@@ -530,7 +532,7 @@ class ArgumentDerivative(TransformOf[K]):
         Args:
             title: The name of the transformation in messages.
             fun: The function.
-            check: Raises for types that cannot be differentiated.
+            check: Raises for types that cannot be differentiated, given the type and the name of an argument.
             args: The positional arguments.
             kwargs: The other arguments.
 
@@ -540,16 +542,26 @@ class ArgumentDerivative(TransformOf[K]):
         """
         positions = normalize_argnums(self.argnums, len(args), title, fun)
         is_single = isinstance(self.argnums, int)
-        what = f"{title} of {fun_label(fun)}: the differentiated arguments{'[0]' if is_single else ''}"
 
-        def call(given: Any) -> Any:
+        def call(primals: Any) -> Any:
             full_args = list(args)
-            for i, x in zip(positions, (given,) if is_single else given, strict=True):
+            for i, x in zip(positions, (primals,) if is_single else primals, strict=True):
                 full_args[i] = x
             return fun(*full_args, **kwargs)
 
-        primals = args[positions[0]] if is_single else tuple([args[i] for i in positions])
-        return _linearize(fun, primals, self.has_aux, what, call, check)
+        given = tuple([args[i] for i in positions])
+
+        def name(leaf: int) -> str:
+            return ArgumentNames(fun, given, {}, positions)[leaf]
+
+        return _linearize(
+            fun,
+            given[0] if is_single else given,
+            self.has_aux,
+            lambda leaf: f"{title} of {fun_label(fun)}: {name(leaf)}",
+            call,
+            lambda aval, leaf: check(aval, lambda: name(leaf)),
+        )
 
 
 def _strip_tangents(aux: PyTree, handler: JVP) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar, final
 
 from attrs import evolve, field, frozen
@@ -27,7 +28,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
-from tracefx.errors import ParseError
+from tracefx.errors import ParseError, SerializationError
 from tracefx.pytrees import trees
 from tracefx.pytrees.structures import describe
 from tracefx.pytrees.trees import TreeDef, keystr, require_same_structure
@@ -297,6 +298,7 @@ def export(
         raise TypeError(f"export takes a function returned by tracefx.jit, got {fun!r}: export(tracefx.jit(f))(*args)")
     where = _platforms(platforms)
 
+    @api_boundary
     def exported(*args: Any, **kwargs: Any) -> Exported[P, R]:
         traced = fun.trace(*args, **kwargs)
         trace = traced.trace
@@ -309,10 +311,21 @@ def export(
         for aval in (*trace.jaxpr.in_avals, *trace.jaxpr.out_avals):
             if aval.dtype == dtypes.float0:
                 raise TypeError(f"export of {trace.name}: StableHLO has no arrays of float0, such as {aval}")
-        program = _ProgramStripper(drop_rules, provenance=True).strip_jaxpr(
-            _normalize_devices(trace.jaxpr, traced.requested_shardings)
-        )
-        serialize(ClosedJaxpr(program, ()), VOCABULARY)  # raises SerializationError with source locations
+        normalized = _normalize_devices(trace.jaxpr, traced.requested_shardings)
+        program = _ProgramStripper(drop_rules, provenance=True).strip_jaxpr(normalized)
+        try:
+            serialize(ClosedJaxpr(program, ()), VOCABULARY)  # raises SerializationError with source locations
+        except SerializationError as error:
+            if not drop_rules:
+                # Without its rules and policies the program may have no other Python functions.
+                without_rules = _ProgramStripper(drop_rules=True, provenance=True).strip_jaxpr(normalized)
+                with suppress(SerializationError):
+                    serialize(ClosedJaxpr(without_rules, ()), VOCABULARY)
+                    error.add_note(
+                        "export(f, drop_rules=True) exports the program without the user-defined rules and policies: "
+                        "the functions are then differentiated and batched like any other"
+                    )
+            raise
         if not provenance:
             program = _ProgramStripper(drop_rules, provenance).strip_jaxpr(program)
         requested = RequestedShardings(*boundary_shardings(program)) if devices_of(program) else None

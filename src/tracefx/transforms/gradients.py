@@ -572,8 +572,8 @@ def _gradient(
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Value, Any, Any]]:
     """Returns a function of `(args, kwargs)` that gives `(value, gradient, aux)`; `aux` is None without `has_aux`."""
 
-    def check(aval: ShapedArray) -> None:
-        check_differentiable("grad", fun, aval.dtype, options.holomorphic, options.allow_int)
+    def check(aval: ShapedArray, argument: Callable[[], str]) -> None:
+        check_differentiable("grad", fun, aval.dtype, argument, options.holomorphic, options.allow_int)
 
     def at(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Value, Any, Any]:
         linear, in_tree, out_tree, aux = options.linearize("grad", fun, check, args, kwargs)

@@ -54,6 +54,8 @@ class Handle(HandlerTransform[Preserving]):
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        if isinstance(fun, Interpreter):
+            raise TypeError(f"handle takes a function and then an interpreter, got the interpreter {fun!r} first")
         require_callable("handle", fun)
 
         @wrap_transformed(self, fun)

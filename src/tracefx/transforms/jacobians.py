@@ -334,7 +334,7 @@ class JacFwd(ArgumentDerivative[SameArguments]):
 
             return [of_output(o, m) for o, m in zip(linear.outs, active, strict=True)]
 
-        return _jacobian(self, columns, fun, allow_int=False)
+        return _jacobian(self, columns, fun, allow_int=None)
 
 
 @final
@@ -396,14 +396,14 @@ JacobianBlocks: TypeAlias = Callable[[Linearization], list[list[object]]]
 
 
 def _jacobian(
-    options: JacFwd | JacRev, blocks_of: JacobianBlocks, fun: Callable[..., Any], allow_int: bool
+    options: JacFwd | JacRev, blocks_of: JacobianBlocks, fun: Callable[..., Any], allow_int: bool | None
 ) -> Callable[..., Any]:
     """Returns the transformed function of `JacFwd` or `JacRev`; `blocks_of` computes the blocks of the Jacobian."""
     title, holomorphic = options.title, options.holomorphic
     require_callable(title, fun)
 
-    def check(aval: ShapedArray) -> None:
-        check_differentiable(title, fun, aval.dtype, holomorphic, allow_int)
+    def check(aval: ShapedArray, argument: Callable[[], str]) -> None:
+        check_differentiable(title, fun, aval.dtype, argument, holomorphic, allow_int)
         if dtypes.is_complex(aval.dtype) and not holomorphic and isinstance(options, JacFwd):
             # In forward mode a complex argument has two independent directions.
             raise TypeError(

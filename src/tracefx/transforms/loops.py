@@ -137,8 +137,8 @@ def while_loop(
     >>> f"{grad(lambda x: root(x)[0])(4.0):.3f}"
     '0.250'
     """
-    require_callable("while_loop", cond_fun)
-    require_callable("while_loop", body_fun)
+    require_callable("while_loop", cond_fun, "cond_fun")
+    require_callable("while_loop", body_fun, "body_fun")
     where = f"while_loop of {fun_label(body_fun)}"
     if max_steps is None:
         return _adapted_while_loop(cond_fun, None, body_fun, None, where, init_val, None)

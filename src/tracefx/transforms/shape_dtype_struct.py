@@ -22,7 +22,7 @@ from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.shardings.meshes import PartitionSpec
 from tracefx.shardings.named_sharding import as_sharding
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
+from tracefx.transforms.arguments import LEAF_TYPES, LeafNames, leaf_value
 
 
 def _shape(shape: Sequence[int]) -> Shape:
@@ -135,7 +135,7 @@ class ShapeDtypeStruct:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.name(self.dtype)}{weak}{where})"
 
 
-def flatten_avals(tree: PyTree, what: str) -> tuple[list[ShapedArray], TreeDef]:
+def flatten_avals(tree: PyTree, what: str | LeafNames) -> tuple[list[ShapedArray], TreeDef]:
     """Returns the types of the leaves of a pytree (arrays or objects with `shape` and `dtype`), and its structure."""
     leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
     avals: list[ShapedArray] = []

@@ -29,6 +29,7 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, Mesh, PartitionSpec, Unconstrained
 from tracefx.transforms.arguments import (
+    ArgumentNames,
     argument_names,
     flatten_values,
     fun_label,
@@ -50,7 +51,7 @@ from tracefx.transforms.transform import (
     validate_flag,
 )
 from tracefx.transforms.transformed_function import wrap_transformed
-from tracefx.transforms.vmap import ArgumentNames, mapped_axis_size, mapped_input_axis, mapped_output_axis
+from tracefx.transforms.vmap import mapped_axis_size, mapped_input_axis, mapped_output_axis
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,7 +127,12 @@ class ShardMap(TransformOf[Preserving]):
         require_callable("shard_map", fun)
 
         @wrap_transformed(self, fun)
-        def mapped(*args: Any) -> Any:
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                raise TypeError(
+                    f"shard_map of {fun_name(fun)}: in_specs are for positional arguments, so pass "
+                    f"{', '.join([f'`{name}`' for name in kwargs])} by position"
+                )
             return self._call(fun, args)
 
         return mapped
@@ -135,13 +141,16 @@ class ShardMap(TransformOf[Preserving]):
         """Traces `fun` for the types of the shards, and binds the `shard_map` primitive."""
         name = fun_name(fun)
         mesh, axes = self._mesh(name)
-        values, tree = flatten_values((args, {}), f"shard_map of {name}: arguments")
+        positions = range(len(args))
+        values, tree = flatten_values(
+            (args, {}), lambda i: f"shard_map of {name}: {ArgumentNames(fun, args, {}, positions)[i]}"
+        )
         specs = self._specs(
             self.in_specs, trees.structure(args), axes, f"shard_map of {name}: in_specs", "the arguments"
         )
         batch_axes = tuple([axis for axis in spmd_axes(CURRENT.get()) if axis in axes])
         op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name, batch_axes)
-        names = argument_names(fun, name, args, {}, range(len(args)))
+        names = argument_names(fun, name, args, {}, positions)
         parts = [op.shard_aval(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
         if self.check_vma:
             parts = [aval.with_vma(aval.vma.union(s.names)) for aval, s in zip(parts, specs, strict=True)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar, overload
 
@@ -16,9 +15,11 @@ from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
 from tracefx.core.layouts import without_layout
+from tracefx.core.settings import Override
 from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
+from tracefx.ops.static_integers import static_ints
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, Mesh
@@ -30,8 +31,7 @@ from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 T = TypeVar("T")
 
 
-@contextmanager
-def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
+def set_mesh(mesh: Mesh) -> Override[Mesh]:
     """Returns a context manager in which `mesh` is the mesh in use.
 
     Inside, a `PartitionSpec` may be passed wherever a sharding is expected.
@@ -52,8 +52,7 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
-    with MESH.override(mesh):
-        yield mesh
+    return MESH.override(mesh)
 
 
 def get_mesh() -> Mesh:
@@ -85,12 +84,14 @@ def make_mesh(
         A `Mesh` with the given axes.
 
     Raises:
+        TypeError: If the sizes are not integers.
         ValueError: If there are too few devices.
 
     >>> make_mesh((1, 1), ("data", "model"))
     Mesh(data=1, model=1)
     """
-    shape, count = tuple(axis_shapes), prod(axis_shapes)
+    shape = static_ints("make_mesh", axis_shapes, "axis_shapes")
+    count = prod(shape)
     available = list(BACKEND.value.devices(BACKEND.value.platform) if devices is None else devices)
     if len(available) < count:
         raise ValueError(

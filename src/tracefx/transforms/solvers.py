@@ -221,8 +221,8 @@ def custom_root(
     >>> float(cube_root(8.0)), round(float(fx.grad(cube_root)(8.0)), 6)
     (2.0, 0.083333)
     """
-    for given in (f, solve, tangent_solve):
-        require_callable("custom_root", given)
+    for given, name in ((f, "f"), (solve, "solve"), (tangent_solve, "tangent_solve")):
+        require_callable("custom_root", given, name)
     where = "custom_root"
     values, tree = flatten_values(initial_guess, f"{where}: initial_guess")
     avals = [v.aval for v in values]
@@ -251,6 +251,7 @@ def custom_root(
             return jvp(lambda x: of_consts(x, consts), (x,), (dx,))[1]
 
         dx = tangent_solve(linearized, trees.map(lambda leaf: neg(leaf), change))
+        flatten_values(dx, f"{where}: the result of tangent_solve")  # names it in the error
         return (x, aux_out), (dx, _zero_tangents(aux_out))
 
     root.defjvp(rule)

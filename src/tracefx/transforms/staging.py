@@ -17,7 +17,15 @@ from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.pytrees.trees import PyTree
-from tracefx.transforms.arguments import argument_names, check_argnums, fun_label, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    ArgumentNames,
+    argument_names,
+    check_argnums,
+    fun_label,
+    fun_name,
+    require_callable,
+    to_arrays,
+)
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.static_arguments import StaticArguments
@@ -237,10 +245,11 @@ def _trace_abstractly(
     transform: str, fun: Callable[..., Any], static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Trace:
     """Traces `fun` for the types of its arguments."""
-    where = f"{transform} of {fun_label(fun)}: arguments"
-    dynamic, _ = static.split(where, args, kwargs)
-    avals, in_tree = flatten_avals(dynamic, where)
-    origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))
+    label = f"{transform} of {fun_label(fun)}"
+    dynamic, _ = static.split(f"{label}: arguments", args, kwargs)
+    positions = static.dynamic_positions(len(args))
+    avals, in_tree = flatten_avals(dynamic, lambda i: f"{label}: {ArgumentNames(fun, *dynamic, positions)[i]}")
+    origins = argument_names(fun, fun_name(fun), *dynamic, positions)
     return trace(static.bind_static(fun, args, kwargs), in_tree, tuple(avals), origins, fun_name(fun))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
@@ -19,10 +19,9 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
-    argument_names,
+    ArgumentNames,
     flatten_values,
     fun_label,
-    fun_name,
     output_label,
     require_callable,
     to_arrays,
@@ -200,8 +199,8 @@ class Vmap(HandlerTransform[Preserving]):
             # Unmapped arguments are passed on unchanged: they may be functions, strings or the integers of a shape.
             unmapped = {i: leaf for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)) if entry is None}
             arrays = [0 if i in unmapped else leaf for i, leaf in enumerate(leaves)] if unmapped else leaves
-            values = to_values(arrays, (args, kwargs), f"{where}: arguments")
             names = ArgumentNames(fun, args, kwargs, range(len(args)))
+            values = to_values(arrays, (args, kwargs), lambda i: f"{where}: {names[i]}")
             dims = [
                 mapped_input_axis(where, e, v, names, i) for i, (e, v) in enumerate(zip(entries, values, strict=True))
             ]
@@ -228,23 +227,6 @@ class Vmap(HandlerTransform[Preserving]):
             return out_tree.unflatten(results)
 
         return batched
-
-
-@final
-@frozen
-class ArgumentNames:
-    """The names of the leaves of a call's arguments, which are computed when a message needs them.
-
-    `positions` are the positions of `args`, which may be only some of the arguments, in the call of `fun`.
-    """
-
-    fun: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    positions: Sequence[int]
-
-    def __getitem__(self, leaf: int) -> str:
-        return argument_names(self.fun, fun_name(self.fun), self.args, self.kwargs, self.positions)[leaf]
 
 
 def mapped_input_axis(where: str, entry: object, x: Value, names: ArgumentNames, leaf: int) -> int | None:

@@ -11,6 +11,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.extend import here
 from tracefx.handlers.checking.check_sites import ErrorKind, FailedCheck
@@ -77,6 +78,7 @@ def checkify(fun: Callable[P, R], errors: ErrorKinds = user_checks) -> Callable[
 
     kinds = frozenset(errors)
 
+    @api_boundary
     @functools.wraps(fun)
     def checked(*args: P.args, **kwargs: P.kwargs) -> tuple[Error, R]:
         with Checkify(kinds).running(NO_ERROR) as handler:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.handlers.cost_analysis.analysis import CostAnalysis
 from tracefx.handlers.cost_analysis.cost import Cost
 from tracefx.handlers.cost_analysis.execution_counts import BRANCH_POLICIES, BranchPolicy, CostAssumptions
@@ -52,6 +53,7 @@ def count(
     assumed = _assumptions("count", rules, branches, while_steps)
     jitted: Any = fun if isinstance(fun, Jitted | BoundJitted) else jit(fun)
 
+    @api_boundary
     @functools.wraps(fun)
     def counted(*args: Any, **kwargs: Any) -> Cost:
         call = jitted.trace(*args, **kwargs)

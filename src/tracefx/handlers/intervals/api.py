@@ -9,6 +9,7 @@ from typing import Any
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.handlers.intervals.handler import Intervals
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
@@ -58,6 +59,7 @@ def bounds(fun: Callable[..., Any]) -> Callable[..., Any]:
     require_callable("bounds", fun)
     name = fun_name(fun)
 
+    @api_boundary
     @functools.wraps(fun)
     def bounded(*args: Any, **kwargs: Any) -> Any:
         with Intervals().running() as handler:

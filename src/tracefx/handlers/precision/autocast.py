@@ -21,6 +21,7 @@ from tracefx.core.callables import HasCallables
 from tracefx.core.handler import Tracer, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.handlers.precision.policy import DATA_MOVEMENT, Policy, bfloat16
 from tracefx.interpreters.interpreter import Interpreter
@@ -315,6 +316,7 @@ def autocast(fun: Callable[P, R], policy: Policy = bfloat16) -> Callable[P, R]:
     if not isinstance(policy, Policy):
         raise TypeError(f"autocast: policy must be a Policy, such as tracefx.handlers.bfloat16, got {policy!r}")
 
+    @api_boundary
     @functools.wraps(fun)
     def narrowed(*args: P.args, **kwargs: P.kwargs) -> R:
         with Autocast(policy).running() as handler:

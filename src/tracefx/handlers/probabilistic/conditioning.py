@@ -12,6 +12,7 @@ from attrs import evolve
 from tracefx.control.sow import Sow
 from tracefx.core.array import ArrayLike
 from tracefx.core.handler import bind
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.extend import here
 from tracefx.handlers.probabilistic.sample_sites import SITES, Sample, SampleTangent, Site, SownSite, cast_to_draw
@@ -106,6 +107,7 @@ def _substitute_values(
     if not isinstance(values, Mapping):
         raise TypeError(f"{title}: the values must be a dict by name, got {values!r}")
 
+    @api_boundary
     @functools.wraps(fun)
     def with_values(*args: P.args, **kwargs: P.kwargs) -> R:
         given = {}

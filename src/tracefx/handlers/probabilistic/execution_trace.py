@@ -16,6 +16,7 @@ from tracefx.control.while_loop import While
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.extend import SourceLocation, here
 from tracefx.handlers.probabilistic.conditioning import substitute
@@ -59,6 +60,7 @@ def trace(fun: Callable[P, R], *, missing: Missing | None = None) -> Callable[P,
     """
     require_callable("trace", fun)
 
+    @api_boundary
     @functools.wraps(fun)
     def traced(*args: P.args, **kwargs: P.kwargs) -> tuple[R, dict[str, Site]]:
         with _TraceHandler(missing).running() as handler:

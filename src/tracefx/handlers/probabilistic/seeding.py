@@ -10,6 +10,7 @@ from tracefx import random
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, get_aval
 from tracefx.errors import UnseededError
 from tracefx.handlers.probabilistic.sample_sites import Sample
@@ -50,6 +51,7 @@ def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
     require_callable("seed", fun)
     as_key(key)
 
+    @api_boundary
     @functools.wraps(fun)
     def seeded(*args: P.args, **kwargs: P.kwargs) -> R:
         with _SeedHandler().running(as_key(key)):

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar, final, overload
 
 from tracefx.core.handler import Handler, current, handling
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import HandlerStateError
 from tracefx.handlers.progress_reporting.interrupts import Interrupts
 from tracefx.handlers.progress_reporting.loops import Progress
@@ -93,6 +94,7 @@ class ProgressContext:
     def __call__(self, fun: Callable[P, R]) -> Callable[P, R]:
         require_callable("progress", fun)
 
+        @api_boundary
         @functools.wraps(fun)
         def shown(*args: P.args, **kwargs: P.kwargs) -> R:
             with ProgressContext(self._show, self._every, self._depth):

@@ -6,7 +6,7 @@ and numbers that are not finite give NaN.
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Literal, TypeVar, overload
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
@@ -27,7 +27,11 @@ from tracefx.ops.shape.shape import expand_dims
 from tracefx.ops.shape.slicing import pad, slice_axis
 from tracefx.ops.structural import broadcast_to, convert, full_like_aval, reshape
 from tracefx.scipy.linalg.batching import as_linear_system, as_matrix, as_square_matrix, restore_vector
+from tracefx.transforms.arguments import show_object
 from tracefx.transforms.eager_calls import eager_cached
+
+X = TypeVar("X")
+Y = TypeVar("Y")
 
 # ------------------------------------------------------------------ Cholesky
 
@@ -100,15 +104,24 @@ def cho_solve(
         The solution, of the shape of `b`.
 
     Raises:
+        TypeError: if `c_and_lower` is not a pair.
         ShapeError: if shapes do not match.
 
     >>> import numpy as np
     >>> cho_solve((np.array([[2.0, 0.0], [1.0, 2.0]]), True), np.array([8.0, 8.0])).tolist()
     [1.5, 1.0]
     """
-    c, lower = c_and_lower
+    c, lower = _pair("cho_solve", c_and_lower, "(c, lower) that cho_factor returns")
     factor, columns, is_vector = as_linear_system("cho_solve", c, b)
     return restore_vector(_cho_solve(factor, columns, lower=bool(lower)), is_vector)
+
+
+def _pair(function: str, given: tuple[X, Y], expected: str) -> tuple[X, Y]:
+    """Returns a factorization in two parts; raises TypeError for another object, such as one of the parts."""
+    parts: object = given
+    if not isinstance(parts, tuple | list) or len(parts) != 2:
+        raise TypeError(f"{function} takes the pair {expected}, got {show_object(parts)}")
+    return given
 
 
 @eager_cached(compiled=True)
@@ -167,6 +180,7 @@ def lu_solve(
         The solution, of the shape of `b`.
 
     Raises:
+        TypeError: if `lu_and_piv` is not a pair.
         ShapeError: if shapes do not match.
         ValueError: if `trans` is unknown.
 
@@ -176,8 +190,9 @@ def lu_solve(
     """
     if trans not in (0, 1, 2):
         raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
-    factors, columns, is_vector = as_linear_system("lu_solve", lu_and_piv[0], b)
-    pivots = as_array(as_operand(lu_and_piv[1], "lu_solve: pivots"))
+    lu, piv = _pair("lu_solve", lu_and_piv, "(lu, piv) that lu_factor returns")
+    factors, columns, is_vector = as_linear_system("lu_solve", lu, b)
+    pivots = as_array(as_operand(piv, "lu_solve: pivots"))
     pivot_rows = broadcast_to(convert(pivots, dtypes.int32), (*factors.shape[:-2], pivots.shape[-1]))
     return restore_vector(_lu_solve(factors, pivot_rows, columns, trans=trans), is_vector)
 

@@ -14,7 +14,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.kernel_context import call_kernel
 from tracefx.testing.strategies.shapes_and_dtypes import broadcastable_shapes, dtypes, shapes
 from tracefx.testing.subjects import array_of_type
@@ -76,10 +76,17 @@ def scalars(dtype: DType, extreme: bool = True) -> SearchStrategy[object]:
     return st.sampled_from(edge_values(dtype)) | plain if extreme else plain
 
 
+def _draw_dtype(draw: DrawFn, dtype: DTypeLike | SearchStrategy[DType] | None) -> DType:
+    """Returns a dtype that is given, or drawn; any dtype for None."""
+    if dtype is None:
+        return draw(dtypes())
+    return draw(dtype) if isinstance(dtype, SearchStrategy) else kinds.as_dtype(dtype)
+
+
 @st.composite
 def arrays(
     draw: DrawFn,
-    dtype: DType | SearchStrategy[DType] | None = None,
+    dtype: DTypeLike | SearchStrategy[DType] | None = None,
     shape: Shape | SearchStrategy[Shape] | None = None,
     extreme: bool = True,
     weak: bool = False,
@@ -97,12 +104,12 @@ def arrays(
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=5, deadline=None)
-    ... @given(arrays(np.dtype("float32"), (2,)))
+    ... @given(arrays("float32", (2,)))
     ... def test(x):
     ...     assert x.shape == (2,) and x.dtype == np.float32
     >>> test()
     """
-    drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
+    drawn_dtype = _draw_dtype(draw, dtype)
     drawn_shape = shape if isinstance(shape, tuple) else draw(shapes() if shape is None else shape)
     size = int(np.prod(drawn_shape))
     elements = draw(st.lists(scalars(drawn_dtype, extreme), min_size=size, max_size=size))
@@ -114,7 +121,7 @@ def arrays(
 def broadcastable_arrays(
     draw: DrawFn,
     count: int,
-    dtype: DType | SearchStrategy[DType] | None = None,
+    dtype: DTypeLike | SearchStrategy[DType] | None = None,
     max_dims: int = 3,
     extreme: bool = True,
     weak: bool = False,
@@ -138,7 +145,7 @@ def broadcastable_arrays(
     ...     assert (xs[0] + xs[1]).ndim == max(x.ndim for x in xs)
     >>> test()
     """
-    drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
+    drawn_dtype = _draw_dtype(draw, dtype)
     group = draw(broadcastable_shapes(count, max_dims))
     return tuple([draw(arrays(drawn_dtype, shape, extreme, weak)) for shape in group])
 
