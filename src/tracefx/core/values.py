@@ -19,7 +19,7 @@ from tracefx.core.avals import Shape, ShapedArray, intern_aval
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.host_memory import read_only_copy
+from tracefx.core.host_memory import read_only_copy, shared_read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.late_binding import LateBound
@@ -423,8 +423,10 @@ def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """Returns an array with the elements of `x`; copies them unless the memory is immutable and of the right dtype."""
     require_no_mask(x)
     aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else intern_aval(ShapedArray(x.shape, dtype))
-    if x.flags.writeable or x.dtype != aval.dtype or x.base is not None:
+    if x.dtype != aval.dtype:
         x = read_only_copy(x, aval.dtype)
+    elif x.flags.writeable or x.base is not None:
+        x = shared_read_only_copy(x)
     return ConcreteArray(aval, x)
 
 
