@@ -169,7 +169,7 @@ def _uncommitted_buffer(x: Value, placements: Sharding) -> Buffer | None:
     """Returns the buffer of an uncommitted array on a device that does not share memory with the host, or None."""
     if type(x) is ShardedArray:
         return x.buffer if x.placed is placements and not x.committed else None
-    copy = getattr(x, "device_copy", None)
+    copy = x.device_copy if isinstance(x, ConcreteArray) else None
     return copy[1] if copy is not None and copy[0] is placements else None
 
 
