@@ -176,6 +176,7 @@ def _uncommitted_buffer(x: Value, placements: Sharding) -> Buffer | None:
 class RepeatedCall(Generic[P, Out]):
     """The base class of compiled functions: calls that resemble a recent one take the fast path."""
 
+    __slots__ = ("__dict__", "__weakref__", "_recent", "_static", "_where")  # slots are faster than the dict
     _recent: tuple[FastPathProgram[Out], ...]
     """The programs of recent calls, the latest first."""
     _static: StaticArguments
