@@ -56,7 +56,7 @@ def _skip_operation_classes() -> None:
     bindings, name = _mlir.globals, f"{__package__}.dialects"
     modules = bindings.dialect_search_modules
     bindings.dialect_search_modules = [name, *modules]
-    bindings._check_dialect_module_loaded("stablehlo")  # the public way is to parse an operation
+    bindings._check_dialect_module_loaded("stablehlo")
     bindings.dialect_search_modules = modules
 
 
