@@ -97,3 +97,25 @@ def test_public_exceptions_are_in_one_module(package: str) -> None:
     for each in found:
         if isinstance(each, type) and issubclass(each, Exception) and not issubclass(each, Warning):
             assert getattr(tracefx.errors, each.__name__, None) is each
+
+
+def test_compiling_loads_no_classes_of_stablehlo_operations_and_jax_still_gets_them() -> None:
+    out = run(
+        set(),
+        """
+        import sys
+        import tracefx as fx
+
+        f = fx.jit(lambda x: x * 2)
+        f(1.0)
+        print("jaxlib.mlir.dialects.stablehlo" in sys.modules)
+
+        import jax
+        from jaxlib.mlir.dialects import stablehlo
+
+        module = jax.jit(lambda x: x * 2).lower(1.0).compiler_ir("stablehlo")
+        multiply = module.body.operations[0].body.blocks[0].operations[1]
+        print(isinstance(multiply, stablehlo.MulOp), "stablehlo.multiply" in f.lower(1.0).as_text())
+        """,
+    )
+    assert out == "False\nTrue True\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -89,3 +90,57 @@ def test_placement_of_tracers_raises(ask: str) -> None:
     for transformed in (fx.make_jaxpr(f), fx.grad(f), fx.jit(f)):
         with pytest.raises(ConcretizationError):
             transformed(fnp.float32(1))
+
+
+def test_copies_of_one_numpy_array_share_memory_while_it_is_unchanged() -> None:
+    a = np.arange(2.0**17, dtype=np.float32)
+    first, second = fnp.asarray(a), fnp.asarray(a)
+    assert np.shares_memory(np.asarray(first), np.asarray(second))
+    a[-1] = 0
+    third = fnp.asarray(a)
+    assert float(first[-1]) == 2.0**17 - 1
+    assert float(third[-1]) == 0
+    second.delete()
+    assert float(first[-1]) == 2.0**17 - 1
+    fx.jit(lambda x: x + 1, donate_argnums=0)(third)
+    assert np.array_equal(fnp.asarray(a), a)
+
+
+def weights_three_times(weights: np.ndarray[Any, np.dtype[np.float32]]) -> Callable[[fx.Array], fx.Array]:
+    return lambda x: fnp.dot(weights, fnp.dot(weights, fnp.dot(weights, x)))
+
+
+def looped(weights: np.ndarray[Any, np.dtype[np.float32]]) -> Callable[[fx.Array], fx.Array]:
+    f = weights_three_times(weights)
+    return lambda x: fx.lax.while_loop(lambda x: fnp.sum(weights @ x) < 0, f, x)
+
+
+def branched(weights: np.ndarray[Any, np.dtype[np.float32]]) -> Callable[[fx.Array], fx.Array]:
+    f = weights_three_times(weights)
+    return lambda x: fx.lax.cond(x[0] > 0, f, lambda x: f(x) + 1, x)
+
+
+RUNS: list[Callable[[Callable[[fx.Array], fx.Array], fx.Array], object]] = [
+    lambda f, x: fx.jit(f)(x),
+    lambda f, x: fx.jvp(f, (x,), (x,)),
+    lambda f, x: fx.make_jaxpr(f)(x),
+    lambda f, x: fx.vmap(f)(fnp.stack([x, x])),
+    lambda f, x: fx.linearize(f, x),
+]
+
+
+@pytest.mark.parametrize("make", [weights_three_times, looped, branched])
+@pytest.mark.parametrize("run", RUNS)
+def test_numpy_arrays_that_functions_close_over_are_copied_once(
+    make: Callable[[Any], Callable[[fx.Array], fx.Array]], run: Callable[..., object]
+) -> None:
+    n = 512
+    f, x = make(np.full((n, n), 1 / n, np.float32)), fnp.ones(n)
+    tracemalloc.start()
+    try:
+        result = run(f, x)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert result is not None
+    assert peak < 1.9 * 4 * n * n

@@ -131,7 +131,7 @@ def run_module(exported_fn: fx.Exported[..., Any], *args: Any) -> list[Any]:
     executable = runtime.compile_module(module, device=runtime.devices()[0])
     leaves = fx.tree.leaves((args, {}))
     operands = [np.asarray(leaves[i], exported_fn.in_avals[i].dtype) for i in exported_fn.module_kept_var_idx]
-    buffers = [executable.put(i, operand) for i, operand in enumerate(operands)]
+    buffers = [executable.put_function(i)(operand) for i, operand in enumerate(operands)]
     return [runtime.buffer_to_numpy(out) for out in executable.execute(buffers)]
 
 

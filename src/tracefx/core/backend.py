@@ -35,6 +35,10 @@ class HostProgram(Protocol):
         """Returns a buffer for input `i`, which has none."""
         ...
 
+    def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
+        """Returns a function that makes buffers for input `i` of NumPy arrays with its shape and dtype."""
+        ...
+
     def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         """Runs the program on its inputs, whose buffers are given."""
         ...

@@ -62,6 +62,11 @@ class BoundedCache(Generic[K, V]):
                 entries.pop(old, None)
         return result
 
+    def replace(self, key: K, value: V) -> None:
+        """Inserts `value` under `key` in place of the value in the cache."""
+        self._entries.pop(key, None)
+        self.insert(key, value)
+
     def compute_once(self, key: K, compute: Callable[[], V]) -> V:
         """Returns the cached value; on a miss, one thread computes it while others that request the same key wait.
 

@@ -6,10 +6,12 @@ import functools
 import math
 import os
 import sys
+import weakref
 from typing import Final
 
 import numpy as np
 
+from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.kernel_context import call_kernel
 
@@ -75,3 +77,27 @@ def read_only_copy(x: NDArray, dtype: DType) -> NDArray:
         call_kernel(_fill, copy, x)
     copy.flags.writeable = False
     return copy
+
+
+_COPIES: Final[BoundedCache[int, weakref.ref[NDArray]]] = BoundedCache(64)
+"""The latest copies of large arrays, by the identities of the arrays that were copied."""
+_COMPARED: Final = 1 << 15  # words that are compared at a time, so that the first difference ends the comparison
+
+
+def shared_read_only_copy(x: NDArray) -> NDArray:
+    """Returns a read-only copy of `x`, for a large array the previous one if it is in use and has equal elements."""
+    if x.nbytes < _WORTH_ALIGNING or not x.flags.c_contiguous:
+        return read_only_copy(x, x.dtype)
+    known = _COPIES.get(id(x))
+    copy = None if known is None else known()
+    if copy is None or copy.shape != x.shape or copy.dtype != x.dtype or not _equal_bits(copy, x):
+        copy = read_only_copy(x, x.dtype)
+        _COPIES.replace(id(x), weakref.ref(copy))
+    return copy
+
+
+def _equal_bits(x: NDArray, y: NDArray) -> bool:
+    """Whether two contiguous arrays of the same size and dtype have equal bits."""
+    word = np.uint64 if x.nbytes % 8 == 0 else np.uint8
+    a, b = x.reshape(-1).view(word), y.reshape(-1).view(word)
+    return all(np.array_equal(a[i : i + _COMPARED], b[i : i + _COMPARED]) for i in range(0, len(a), _COMPARED))

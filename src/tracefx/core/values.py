@@ -19,7 +19,7 @@ from tracefx.core.avals import Shape, ShapedArray, intern_aval
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.host_memory import read_only_copy
+from tracefx.core.host_memory import read_only_copy, shared_read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.late_binding import LateBound
@@ -58,14 +58,16 @@ class ConcreteArray(Array):
     aval: ShapedArray  # slots instead of properties: every dispatch reads them
     buffer: Buffer | None  # the device buffer, if one has been made
     host: NDArray | None  # the host copy, if there is one; `numpy()` makes it
-    device_copy: tuple[Sharding, Buffer]  # a copy on the device that a program runs on; unset if there is none
+    device_copy: tuple[Sharding, Buffer] | None  # a copy on the device that a program runs on
     donated_as: str  # the argument that it was donated as; unset if there is none
-    shares_buffer: bool  # whether another array has the same buffer; unset if none has
+    shares_buffer: bool  # whether another array has the same buffer
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
         self.aval = aval
         self.host = host
         self.buffer = buffer
+        self.device_copy = None
+        self.shares_buffer = False
 
     def numpy(self) -> NDArray:
         """Returns the elements as a NumPy array, which must not be written to."""
@@ -101,8 +103,7 @@ class ConcreteArray(Array):
         self.shares_buffer = True
         result = ConcreteArray(self.aval, self.host, self.buffer)
         result.shares_buffer = True
-        if hasattr(self, "device_copy"):
-            result.device_copy = self.device_copy
+        result.device_copy = self.device_copy
         return result
 
     @override
@@ -119,11 +120,12 @@ class ConcreteArray(Array):
 
     @override
     def delete(self) -> None:
-        if self.buffer is not None and not hasattr(self, "shares_buffer"):
+        if self.buffer is not None and not self.shares_buffer:
             MEMORY.value.delete(self.buffer)
-        self.buffer = self.host = None
-        if hasattr(self, "device_copy"):
-            del self.device_copy
+        self._drop_memory()
+
+    def _drop_memory(self) -> None:
+        self.buffer = self.host = self.device_copy = None
 
     @override
     def on_device_size_in_bytes(self) -> int:
@@ -138,14 +140,14 @@ class ConcreteArray(Array):
 
         Drops the buffer instead if another array has it too, so that a copy is donated.
         """
-        if hasattr(self, "shares_buffer"):
+        if self.shares_buffer:
             self.host, self.buffer = self.numpy(), None
         elif self.buffer is not None:
             self.host = None
 
     def delete_donated(self, function: str) -> None:
         """Deletes the array after a call of the function to which it was donated."""
-        self.delete()
+        self._drop_memory()  # no other array has the buffer: `prepare_donation` has seen to it
         self.donated_as = f"an argument of {function}"
 
     @property
@@ -425,8 +427,10 @@ def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """Returns an array with the elements of `x`; copies them unless the memory is immutable and of the right dtype."""
     require_no_mask(x)
     aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else intern_aval(ShapedArray(x.shape, dtype))
-    if x.flags.writeable or x.dtype != aval.dtype or x.base is not None:
+    if x.dtype != aval.dtype:
         x = read_only_copy(x, aval.dtype)
+    elif x.flags.writeable or x.base is not None:
+        x = shared_read_only_copy(x)
     return ConcreteArray(aval, x)
 
 

@@ -135,7 +135,7 @@ class Recording(Handler):
         key = None if host is None else _content_key(x.aval, host)
         if host is not None and key in self.contents:
             var, known = self.contents[key]
-            if _same_bits(host, known):
+            if host is known or _same_bits(host, known):
                 return var
         var = Var(next(self.indices), x.aval)
         self.consts[id(x)] = (var, x)

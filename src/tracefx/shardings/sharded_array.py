@@ -41,6 +41,8 @@ class ShardedArray(ConcreteArray):
         self.aval = aval  # inlines super().__init__, which would double the cost
         self.host = None
         self.buffer = buffer
+        self.device_copy = None
+        self.shares_buffer = False
         self.placed = placed
         self.committed = committed
 
@@ -84,15 +86,19 @@ class ShardedArray(ConcreteArray):
 
     @override
     def prepare_donation(self) -> None:
-        if hasattr(self, "shares_buffer"):
+        if self.shares_buffer:
             self.buffer = self.__copy__().buffer
-            del self.shares_buffer
+            self.shares_buffer = False
         self.host = None
 
     @override
     def delete(self) -> None:
         self.prepare_donation()
         BACKEND.value.delete(self.buffer)
+
+    @override
+    def _drop_memory(self) -> None:
+        self.delete()
 
     def _joined(self) -> NDArray:
         """Gathers the shards into one NumPy array."""

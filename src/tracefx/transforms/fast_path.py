@@ -46,8 +46,11 @@ class FastPathProgram(Generic[Out]):
     statics: tuple[StaticArgument, ...]
     avals: tuple[ShapedArray, ...]
     """The types of the leaves."""
-    take_numpy: tuple[bool, ...]
-    """Whether a NumPy array with the shape and dtype of a leaf has its type: 64-bit dtypes may become 32-bit ones."""
+    put_numpy: tuple[Callable[[NDArray], Buffer] | None, ...]
+    """For each leaf of a program on the host, makes a buffer of a NumPy array with the leaf's shape and dtype.
+
+    None if such an array has another type: 64-bit dtypes may become 32-bit ones.
+    """
     settings: Mapping[Setting[Any], object]
     """The settings under which the program was found, the very object: comparing it is comparing a pointer."""
     consts: tuple[Value, ...]
@@ -75,6 +78,12 @@ class FastPathProgram(Generic[Out]):
         is_on_host = DEFAULT_DEVICE.value is None and all(type(x) is not ShardedArray for x in consts)
         on_host = program.on_host if is_on_host else None
         const_buffers = () if on_host is None else tuple([on_host.put(i, x) for i, x in enumerate(consts)])
+        put_numpy = [
+            on_host.put_function(len(consts) + i)
+            if on_host is not None and numpy_aval(aval.shape, aval.dtype, X64.value) is aval
+            else None
+            for i, aval in enumerate(avals)
+        ]
         run: Callable[[list[Buffer]], Out] | None = None
         if on_host is not None and (on_buffers := on_host.on_buffers) is not None:
             if has_one_output:
@@ -86,7 +95,7 @@ class FastPathProgram(Generic[Out]):
             _names_of_leaves(in_tree),
             statics,
             avals,
-            tuple([numpy_aval(aval.shape, aval.dtype, X64.value) is aval for aval in avals]),
+            tuple(put_numpy),
             SETTINGS.get().values,
             consts,
             const_buffers,
@@ -98,21 +107,20 @@ class FastPathProgram(Generic[Out]):
 
     def buffer(self, i: int, x: object) -> Buffer | None:
         """Returns the buffer of leaf `i` for a program on the host; None if the leaf has another type."""
+        if type(x) is np.ndarray:
+            put, aval = self.put_numpy[i], self.avals[i]
+            return put(x) if put is not None and x.dtype is aval.dtype and x.shape == aval.shape else None
         if self.on_host is None:
             return None
-        value: Value | NDArray
+        value: Value
         if type(x) is ConcreteArray:
             value, aval = x, x.aval
-        elif type(x) is np.ndarray:
-            value, aval = x, self.avals[i]
-            if x.dtype is not aval.dtype or x.shape != aval.shape or not self.take_numpy[i]:
-                return None
         elif type(x) is float or type(x) is int or type(x) is bool or type(x) is complex:
             aval = number_aval(dtypes.scalar_dtype(type(x)))
             value = argument_literal(x, aval)
         elif isinstance(x, np.generic):
             aval = self.avals[i]
-            if x.dtype is not aval.dtype or aval.shape or not self.take_numpy[i]:
+            if x.dtype is not aval.dtype or aval.shape or self.put_numpy[i] is None:
                 return None
             value = argument_literal(x.item(), aval)
         else:
@@ -161,13 +169,14 @@ def _uncommitted_buffer(x: Value, placements: Sharding) -> Buffer | None:
     """Returns the buffer of an uncommitted array on a device that does not share memory with the host, or None."""
     if type(x) is ShardedArray:
         return x.buffer if x.placed is placements and not x.committed else None
-    copy = getattr(x, "device_copy", None)
+    copy = x.device_copy if isinstance(x, ConcreteArray) else None
     return copy[1] if copy is not None and copy[0] is placements else None
 
 
 class RepeatedCall(Generic[P, Out]):
     """The base class of compiled functions: calls that resemble a recent one take the fast path."""
 
+    __slots__ = ("__dict__", "__weakref__", "_recent", "_static", "_where")  # slots are faster than the dict
     _recent: tuple[FastPathProgram[Out], ...]
     """The programs of recent calls, the latest first."""
     _static: StaticArguments
@@ -268,6 +277,9 @@ class _DonatingHostProgram:
 
     def put(self, i: int, x: Value | NDArray) -> Buffer:
         return self.program.put(i, x)
+
+    def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
+        return self.program.put_function(i)
 
     def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         outs = self.program.call_with_buffers(args, buffers)

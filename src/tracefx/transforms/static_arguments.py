@@ -106,10 +106,18 @@ class StaticArguments:
         if self is NO_STATIC_ARGUMENTS:
             return (args, kwargs), ()
         numbers, names = self.numbers, self.names
-        given: list[tuple[int | str, Any]] = [(i, args[i]) for i in numbers if i < len(args)]
+        given: list[tuple[int | str, Any]] = []
+        dynamic = []
+        for i, x in enumerate(args):  # loops instead of comprehensions: each call of a jitted function runs this
+            if i in numbers:
+                given.append((i, x))
+            else:
+                dynamic.append(x)
         if kwargs and names:
-            given += [(name, kwargs[name]) for name in names if name in kwargs]
-            kwargs = {k: v for k, v in kwargs.items() if k not in names}
+            kwargs = {**kwargs}
+            for name in names:
+                if name in kwargs:
+                    given.append((name, kwargs.pop(name)))
         statics = []
         for key, value in given:
             try:
@@ -122,7 +130,7 @@ class StaticArguments:
                     f"it is part of the cache key, but {value!r} of type {type(value).__name__} is not; "
                     "pass a tuple instead of a list, a Python number instead of an array"
                 ) from error
-        return (tuple([x for i, x in enumerate(args) if i not in numbers]), kwargs), tuple(statics)
+        return (tuple(dynamic), kwargs), tuple(statics)
 
     def dynamic_positions(self, count: int) -> list[int]:
         """Returns the positions of the traced arguments among `count` positional arguments."""

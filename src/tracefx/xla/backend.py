@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import Final, Self, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -73,8 +74,8 @@ class SingleDeviceProgram(InspectableProgram):
     """Runs the program where its arguments are, if that is not the device it is compiled for."""
     uncommitted_run: None = field(default=None, init=False)
     direct: bool = field(init=False)
-    _parameters: Mapping[int, int] = field(init=False)
-    """The indices of the executable's parameters by the inputs that they are."""
+    _puts: Mapping[int, Callable[[NDArray], runtime.Buffer]] = field(init=False)
+    """For the inputs that are used, the functions that copy NumPy arrays to buffers."""
     _donations: tuple[tuple[int, bool], ...] = field(init=False)
     """The donated inputs, and whether a result aliases each."""
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
@@ -91,9 +92,9 @@ class SingleDeviceProgram(InspectableProgram):
         aliased = frozenset([plan.kept_inputs[i] for i in plan.aliases]) if donated else donated
         return cls(executable, plan.inputs, plan.kept_inputs, donated, aliased, results, plan.outputs, fallback)
 
-    @_parameters.default
-    def _index_parameters(self) -> Mapping[int, int]:
-        return {index: i for i, index in enumerate(self.kept_inputs)}
+    @_puts.default
+    def _make_puts(self) -> Mapping[int, Callable[[NDArray], runtime.Buffer]]:
+        return {index: self.executable.put_function(i) for i, index in enumerate(self.kept_inputs)}
 
     @_donations.default
     def _find_donations(self) -> tuple[tuple[int, bool], ...]:
@@ -117,7 +118,11 @@ class SingleDeviceProgram(InspectableProgram):
         execute, kept = self.executable.execute_function(wrap), self.kept_inputs
         if kept == tuple(range(self.inputs)):
             return execute  # type: ignore[return-value]  # takes the runtime's buffers
-        return lambda buffers: execute(runtime.native_buffers([buffers[i] for i in kept]))
+        if len(kept) > 1:
+            select: Callable[[Sequence[Buffer]], Sequence[Buffer]] = itemgetter(*kept)
+        else:
+            select = itemgetter(slice(kept[0], kept[0] + 1) if kept else slice(0))
+        return lambda buffers: execute(runtime.native_buffers(select(buffers)))
 
     @property
     def on_host(self) -> SingleDeviceProgram:
@@ -163,24 +168,27 @@ class SingleDeviceProgram(InspectableProgram):
                 x.delete_donated(self.executable.name)
         return arrays if self.direct else distinct([self._output(o, args, arrays) for o in self.outputs])
 
+    def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
+        return self._puts.get(i, _skip_unused)
+
     def put(self, i: int, x: Value | NDArray) -> Buffer:
         """Returns a buffer for input `i`. An array or a literal caches the buffer that its first use creates.
 
         For an input that is not used, this is an object that takes the place of a buffer.
         """
-        parameter = self._parameters.get(i)
-        if parameter is None:
+        put = self._puts.get(i)
+        if put is None:
             return _UNUSED
         if isinstance(x, np.ndarray):
-            return self.executable.put(parameter, x)
+            return put(x)
         if isinstance(x, Tracer):
             raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
         is_donated = i in self.donated
         if isinstance(x, Literal):
             if is_donated:
-                return self.executable.put(parameter, x.numpy())
+                return put(x.numpy())
             if x.buffer is None:
-                x.attach_buffer(self.executable.put(parameter, x.numpy()))
+                x.attach_buffer(put(x.numpy()))
             return x.buffer
         assert isinstance(x, ConcreteArray)
         if x.buffer is None:
@@ -217,6 +225,10 @@ class SingleDeviceProgram(InspectableProgram):
 
 _UNUSED: Final[Buffer] = object()
 """Takes the place of the buffer of an input that is not used."""
+
+
+def _skip_unused(array: NDArray) -> Buffer:
+    return _UNUSED
 
 
 def _operation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:

@@ -16,7 +16,6 @@ with fsync, because a file truncated by a power failure fails the checksum.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 import warnings
@@ -109,7 +108,8 @@ def _parse_content(data: bytes, name: bytes) -> bytes | None:
 
 def _replace(path: Path, *parts: bytes) -> None:
     """Writes a file atomically, replacing any other of that name."""
-    handle, partial = tempfile.mkstemp(suffix=_PARTIAL_SUFFIX, dir=path.parent)
+    partial = path.with_name(os.urandom(16).hex() + _PARTIAL_SUFFIX)
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(handle, "wb") as file:
             file.writelines(parts)

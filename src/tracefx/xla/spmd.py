@@ -266,7 +266,7 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         aval = self.plan.computed.in_avals[k]
         if type(x) is not ConcreteArray or len(tiling.devices) > 1 or self.plan.kept_inputs[k] in self.plan.donated:
             return put_tiled(x, aval, tiling)
-        cached = getattr(x, "device_copy", None)  # else each call would copy the host array to the device
+        cached = x.device_copy  # else each call would copy the host array to the device
         if cached is None or cached[0] != sharding:
             cached = x.device_copy = sharding, put_tiled(x, aval, tiling)
         return cached[1]

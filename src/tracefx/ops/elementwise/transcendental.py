@@ -175,8 +175,10 @@ class Logistic(Transcendental):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        wide = x.astype(_accumulation_dtype(x.dtype))
-        return np.asarray(1 / (1 + np.exp(-wide)), x.dtype)
+        wide = np.asarray(np.negative(x.astype(_accumulation_dtype(x.dtype), copy=False)))
+        np.exp(wide, out=wide)  # in place: a new large array takes longer than a step
+        wide += 1
+        return np.asarray(np.divide(1, wide, out=wide), x.dtype)
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -283,7 +285,8 @@ class Rsqrt(Transcendental):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        return np.asarray(1 / np.sqrt(x.astype(_accumulation_dtype(x.dtype))), x.dtype)
+        root = np.asarray(np.sqrt(x.astype(_accumulation_dtype(x.dtype), copy=False)))
+        return np.asarray(np.divide(1, root, out=root), x.dtype)
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:

@@ -203,17 +203,20 @@ class Executable(CompiledExecutable):
         self._handlers = [result_handler(spec, self._where) for spec in specs]
         self.device = device
 
-    def put(self, i: int, array: AnyArray) -> Buffer:
-        """Returns a buffer for parameter `i`: a copy of an array, which must have its type.
+    def put_function(self, i: int) -> Callable[[AnyArray], Buffer]:
+        """Returns a function that copies an array of the type of parameter `i` to a buffer.
 
-        Raises:
-            ExecutionError: if XLA could not make a copy.
+        It raises `ExecutionError` if XLA could not make a copy.
         """
-        try:
-            spec, sharding = self.parameters[i], self._where
-            return single_device_put(spec, sharding, (array,), sharding.device_sequence, True, True, COPY_NOW, True)
-        except JaxRuntimeError as error:
-            raise ExecutionError(str(error)) from error
+        spec, sharding, devices = self.parameters[i], self._where, self._where.device_sequence
+
+        def put(array: AnyArray) -> Buffer:
+            try:
+                return single_device_put(spec, sharding, (array,), devices, True, True, COPY_NOW, True)
+            except JaxRuntimeError as error:
+                raise ExecutionError(str(error)) from error
+
+        return put
 
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         """Runs the program and returns its results, possibly before they are computed.

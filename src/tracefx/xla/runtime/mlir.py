@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 from jaxlib.mlir import ir as ir
-from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
+from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, _stablehlo
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape
@@ -51,8 +51,18 @@ def new_context() -> ir.Context:
     return context
 
 
+def _skip_operation_classes() -> None:
+    """Makes MLIR's bindings load an empty module (`dialects.stablehlo`) instead of the classes for operations."""
+    bindings, name = _mlir.globals, f"{__package__}.dialects"
+    modules = bindings.dialect_search_modules
+    bindings.dialect_search_modules = [name, *modules]
+    bindings._check_dialect_module_loaded("stablehlo")
+    bindings.dialect_search_modules = modules
+
+
 @functools.cache
 def _process_context() -> ir.Context:
+    _skip_operation_classes()
     return new_context()
 
 
