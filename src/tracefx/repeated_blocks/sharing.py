@@ -191,7 +191,9 @@ def _with_dynamic_slices(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr
 
 
 def _has_dynamic_form(prim: Primitive) -> bool:
-    return isinstance(prim, Slice) and prim.strides is None and max(prim.limit_indices, default=0) <= np.iinfo(np.int32).max
+    if not isinstance(prim, Slice) or prim.strides is not None:
+        return False
+    return max(prim.limit_indices, default=0) <= np.iinfo(np.int32).max
 
 
 def _dynamic_slice(eqn: Eqn) -> Eqn:
