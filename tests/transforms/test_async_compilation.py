@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, final
@@ -89,6 +91,7 @@ OUTPUTS: Final[dict[str, Callable[[Any], Any]]] = {
     "the same value": lambda x: [x * 2] * 2 + [fnp.sin(x)],
     "weak types": lambda x: (fnp.sum(x) * 0 + 1, 2 * 3.0, fnp.full((), 3)),
     "views": lambda x: (x[None], x.reshape(3, 1), x[::-1], fnp.transpose(x), x.astype(np.float32)),
+    "identities": lambda x: (fx.lax.optimization_barrier(x), fx.checkpoint_name(x, "x")),
     "nothing": lambda x: (),
     "loops": lambda x: fx.lax.fori_loop(0, 5, lambda i, y: y * x, x),
     "branches": lambda x: fx.lax.cond(x[0] > 0, fnp.sin, fnp.cos, x),
@@ -353,3 +356,22 @@ def test_arrays_that_no_result_reuses_are_not_deleted(compilations: Compilations
     with pytest.warns(UserWarning, match="donated"):
         fx.jit(fnp.sum, donate_argnums=0, async_compile=True)(x)
     assert not x.is_deleted()
+
+
+def test_callbacks_are_freed_with_their_program(compilations: Compilations) -> None:
+    class Captured:
+        pass
+
+    def make_program() -> tuple[Any, weakref.ref[Captured]]:
+        captured = Captured()
+        shape = fx.ShapeDtypeStruct((), "float32")
+        f = fx.jit(lambda x: fx.pure_callback(lambda x: (captured, x)[1], shape, x), async_compile=True)
+        return f, weakref.ref(captured)
+
+    f, captured = make_program()
+    assert f(1.0) == 1
+    compilations.finish()
+    assert f(2.0) == 2
+    del f
+    gc.collect()
+    assert captured() is None
