@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from benchmarks import transformer
+from benchmarks import resnet, science, training, transformer
 from benchmarks.harness import Run, Subject, returned_seconds
 from benchmarks.libraries import JAX, OURS, Library
+from tracefx.transforms.async_compilation import THREAD_NAME
 
 GROUP = "repeats"
 COMPILATIONS: Final = 3
 RUNS: Final = 31
 
-Program: TypeAlias = tuple[str, Callable[[Library], Callable[..., Any]], tuple[Any, ...], float]
-"""A name, a loss, its arguments and the wanted ratio of compile times."""
+Make: TypeAlias = Callable[[Library, float], Callable[..., Any]]
+"""Makes a function with one library or the other. Functions with other numbers are other programs."""
+Program: TypeAlias = tuple[str, Make, tuple[Any, ...], float]
+"""A name, a function, its arguments and the wanted ratio of compile times."""
 
 
 def runge_kutta(library: Library) -> Callable[..., Any]:
@@ -56,25 +60,47 @@ def f32(*shape: int) -> Any:
     return (np.random.default_rng(0).normal(size=shape) * shape[0] ** -0.5).astype(np.float32)
 
 
+def gradient_of(loss_of: Callable[[Library], Callable[..., Any]]) -> Make:
+    """The gradient of a loss times a number."""
+
+    def made(library: Library, number: float) -> Callable[..., Any]:
+        loss = loss_of(library)
+        return library.core.grad(lambda *args: loss(*args) * number)  # type: ignore[no-any-return]  # untyped library
+
+    return made
+
+
 def programs() -> Iterator[Program]:
+    """Programs with repeated blocks, and three without."""
     for blocks, bound in ((6, 0.5), (12, 0.3)):
         arguments = transformer.parameters(blocks), *transformer.text()
-        yield f"transformer, {blocks} blocks", transformer.loss_of, arguments, bound
-    yield "50 Runge-Kutta steps", runge_kutta, ((f32(8, 64), f32(64, 8)), f32(32, 8)), 0.5
+        yield f"transformer, {blocks} blocks", gradient_of(transformer.loss_of), arguments, bound
+    yield "transformer, 12 blocks, dropout, Adam", transformer.adam_step_of, transformer.adam_arguments(12), 0.35
+    yield "50 Runge-Kutta steps", gradient_of(runge_kutta), ((f32(8, 64), f32(64, 8)), f32(32, 8)), 0.5
     weights = f32(128, 128), f32(128, 128), np.zeros(128, np.float32)
-    yield "recurrent network, 64 steps", recurrent, (weights, f32(64, 8, 128)), 0.7
+    yield "recurrent network, 64 steps", gradient_of(recurrent), (weights, f32(64, 8, 128)), 0.7
+    yield "MLP step", perceptron_step, training.arguments(), 1.0
+    yield "ResNet-18", gradient_of(resnet.loss_of), (resnet.parameters(), *resnet.batch()), 1.0
+    yield "Gaussian process", gaussian_process, science.gaussian_process(), 1.0
+
+
+def perceptron_step(library: Library, number: float) -> Callable[..., Any]:
+    return training.step_of(library.numpy, library.core.value_and_grad, number)
+
+
+def gaussian_process(library: Library, number: float) -> Callable[..., Any]:
+    return library.core.grad(science.surprise_of(library, number))  # type: ignore[no-any-return]  # untyped library
 
 
 def options(library: Library) -> dict[str, str]:
     return {"repeats": "share"} if library is OURS else {}
 
 
-def compiling(library: Library, loss: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
-    """A function that compiles the gradient of a loss, of another one at each call. Tracing is not measured."""
+def compiling(library: Library, make: Make, arguments: tuple[Any, ...]) -> Run:
+    """A function that compiles a program, another one at each call. Tracing is not measured."""
 
     def lowered(number: int) -> Any:
-        gradient = library.core.grad(lambda *args: loss(*args) * (1.0 + number))
-        return library.core.jit(gradient, **options(library)).lower(*arguments)
+        return library.core.jit(make(library, 1.0 + number), **options(library)).lower(*arguments)
 
     stages = map(lowered, itertools.count())
 
@@ -87,14 +113,36 @@ def compiling(library: Library, loss: Callable[..., Any], arguments: tuple[Any, 
     return run
 
 
-def running(library: Library, loss: Callable[..., Any], arguments: tuple[Any, ...]) -> Run:
-    function, args = library.core.jit(library.core.grad(loss), **options(library)), library.core.device_put(arguments)
+def running(library: Library, make: Make, arguments: tuple[Any, ...]) -> Run:
+    function, args = library.core.jit(make(library, 1.0), **options(library)), library.core.device_put(arguments)
     return lambda: library.core.block_until_ready(function(*args))
 
 
+def first_result(library: Library, arguments: tuple[Any, ...]) -> Run:
+    """A function that returns the seconds from the Python function to the first gradient, of another loss each time."""
+    numbers = itertools.count(1)
+    chosen = {"async_compile": True, **options(library)} if library is OURS else {}
+    make = gradient_of(transformer.loss_of)
+
+    def run() -> float:
+        function = library.core.jit(make(library, float(next(numbers))), **chosen)
+        start = time.perf_counter()
+        library.core.block_until_ready(function(*arguments))
+        seconds = time.perf_counter() - start
+        for thread in threading.enumerate():  # the compilation would slow down the other side
+            if thread.name == THREAD_NAME:
+                thread.join()
+        return seconds
+
+    return run
+
+
 def subjects() -> Iterator[Subject]:
-    for name, loss_of, arguments, bound in programs():
-        ours, jax = [(library, loss_of(library), arguments) for library in (OURS, JAX)]
+    for name, make, arguments, bound in programs():
+        ours, jax = [(library, make, arguments) for library in (OURS, JAX)]
         compilations = compiling(*ours), compiling(*jax)
         yield Subject(GROUP, f"{name}: compile, CPU", *compilations, bound, COMPILATIONS, 1, returned_seconds)
         yield Subject(GROUP, f"{name}: run", running(*ours), running(*jax), 1.0, RUNS)
+    arguments = transformer.parameters(12), *transformer.text()
+    results = first_result(OURS, arguments), first_result(JAX, arguments)
+    yield Subject(GROUP, "transformer, 12 blocks: first result", *results, 0.15, COMPILATIONS, 1, returned_seconds)

@@ -52,9 +52,15 @@ def text() -> tuple[Any, Any]:
     return words[:, :-1], words[:, 1:]
 
 
-def forward_of(library: Library) -> Callable[..., Any]:
-    """The scores of every word at every place: `f32[batch, length, words]`."""
-    numpy, nn = library.numpy, library.nn
+def forward_of(library: Library, dropout: float = 0.0) -> Callable[..., Any]:
+    """The scores of every word at every place: `f32[batch, length, words]`. With dropout it takes a random key."""
+    numpy, nn, random = library.numpy, library.nn, library.core.random
+
+    def dropped(x: Any, key: Any, number: int) -> Any:
+        if key is None:
+            return x
+        keep = random.bernoulli(random.fold_in(key, number), 1 - dropout, x.shape)
+        return numpy.where(keep, x / (1 - dropout), 0)
 
     def normalized(x: Any, scale: Any, shift: Any) -> Any:
         mean = numpy.mean(x, axis=-1, keepdims=True)
@@ -73,22 +79,42 @@ def forward_of(library: Library) -> Callable[..., Any]:
         (wide, wide_shift), (narrow, narrow_shift) = params["wide"], params["narrow"]
         return nn.gelu(x @ wide + wide_shift) @ narrow + narrow_shift
 
-    def forward(params: Mapping[str, Any], words: Any) -> Any:
+    def forward(params: Mapping[str, Any], words: Any, key: Any = None) -> Any:
         x = params["words"][words] + params["places"]
-        for block in params["blocks"]:
-            x = x + attention(normalized(x, *block["before attention"]), block)
-            x = x + perceptron(normalized(x, *block["before perceptron"]), block)
+        for i, block in enumerate(params["blocks"]):
+            x = x + dropped(attention(normalized(x, *block["before attention"]), block), key, 2 * i)
+            x = x + dropped(perceptron(normalized(x, *block["before perceptron"]), block), key, 2 * i + 1)
         return normalized(x, *params["last"]) @ params["words"].T
 
     return forward
 
 
-def loss_of(library: Library) -> Callable[..., Any]:
-    """How surprising the next words are, on average."""
-    numpy, nn, forward = library.numpy, library.nn, forward_of(library)
+def loss_of(library: Library, dropout: float = 0.0) -> Callable[..., Any]:
+    """How surprising the next words are, on average. With dropout it takes a random key."""
+    numpy, nn, forward = library.numpy, library.nn, forward_of(library, dropout)
 
-    def loss(params: Mapping[str, Any], words: Any, following: Any) -> Any:
-        log_probabilities = nn.log_softmax(forward(params, words), axis=-1)
+    def loss(params: Mapping[str, Any], words: Any, following: Any, key: Any = None) -> Any:
+        log_probabilities = nn.log_softmax(forward(params, words, key), axis=-1)
         return -numpy.mean(numpy.take_along_axis(log_probabilities, following[..., None], axis=-1))
 
     return loss
+
+
+def adam_step_of(library: Library, rate: float) -> Callable[..., Any]:
+    """A step of Adam with dropout: `step(state, words, following, seed) -> state`, of parameters and two moments."""
+    numpy, map_leaves, loss = library.numpy, library.core.tree_util.tree_map, loss_of(library, 0.1)
+
+    def step(state: Any, words: Any, following: Any, seed: Any) -> Any:
+        params, means, squares = state
+        gradient = library.core.grad(loss)(params, words, following, library.core.random.key(seed))
+        means = map_leaves(lambda m, g: 0.9 * m + 0.1 * g, means, gradient)
+        squares = map_leaves(lambda v, g: 0.999 * v + 0.001 * g * g, squares, gradient)
+        params = map_leaves(lambda p, m, v: p - rate * m / (numpy.sqrt(v) + 1e-8), params, means, squares)
+        return params, means, squares
+
+    return step
+
+
+def adam_arguments(blocks: int) -> tuple[Any, ...]:
+    """The arguments of `adam_step_of`."""
+    return tuple([parameters(blocks) for _ in range(3)]), *text(), 0

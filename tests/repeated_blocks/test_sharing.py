@@ -92,6 +92,30 @@ def test_literals_that_differ_are_operands() -> None:
     assert [x.val for e in body.eqns for x in e.inputs if isinstance(x, Literal)] == [2.0]
 
 
+@pytest.mark.parametrize("shape", [(5,), (5, 6), (2, 5, 6)])
+def test_static_slices_that_differ_in_their_start_are_shared(shape: tuple[int, ...]) -> None:
+    def f(x: Any, ws: Any) -> Any:
+        for i in range(5):
+            x = fnp.tanh(x * ws[..., i, :] if len(shape) > 1 else x * ws[i])
+        return x
+
+    program = check_function(f, X, np.linspace(0, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape))
+    (body,) = program.bodies
+    assert [e.prim.name for e in body.eqns].count("dynamic_slice") == 1
+    left = [e.prim.name for e in program.jaxpr.eqns].count("slice")
+    assert left == (1 if len(shape) == 3 else 0)  # the first `x` has one axis, so its block is another
+
+
+def test_strided_slices_are_evaluated_before_the_block() -> None:
+    def f(x: Any, ws: Any) -> Any:
+        for i in range(5):
+            x = fnp.tanh(x * lax.slice(ws, (i,), (i + 11,), (2,)))
+        return x
+
+    program = check_function(f, X, np.linspace(0, 1, 15, dtype=np.float32))
+    assert [e.prim.name for e in program.jaxpr.eqns].count("slice") == 5
+
+
 @pytest.mark.parametrize("variant", ["alternating", "one other", "two shapes", "axis"])
 def test_near_repeats(variant: str) -> None:
     def block(x: Any, i: int) -> Any:

@@ -68,6 +68,17 @@ class Runnable(Protocol):
         ...
 
 
+class InterpretedProgram(Protocol):
+    """A program that is interpreted where the compiled program is not ready."""
+
+    def __call__(self, args: Sequence[Value | NDArray], is_compiled: Callable[[], bool]) -> list[ConcreteArray] | None:
+        """Runs the program on its inputs. Returns None if the compiled program has to be called instead.
+
+        If `is_compiled()` becomes true, a program without effects is not interpreted to its end.
+        """
+        ...
+
+
 class CompiledProgram(Runnable, Protocol):
     """A compiled program."""
 
@@ -166,6 +177,17 @@ class Backend(Memory, ArrayImporter, Protocol):
             requested_shardings: The requested shardings of inputs and outputs; `None` for none.
             committed: Whether arguments will be committed. The program is then not compiled in advance for others.
         """
+        ...
+
+    def interpreted(
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...],
+        keep_unused: bool,
+        inline: Callable[[Jaxpr], Jaxpr],
+    ) -> InterpretedProgram:
+        """Returns the program as one that is interpreted, after `inline` has inlined its calls."""
         ...
 
     def lower(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
+import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
@@ -16,6 +17,8 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.repeated_blocks import DeclinedRun, RepeatedBlocks, SharedRun
 from tracefx.core.source_location import Provenance
 from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
+from tracefx.ops.shape.slicing import Slice
 from tracefx.passes.rebuilding import map_subjaxprs
 from tracefx.repeated_blocks.blocks import Declined, Repeat, Slot, Uses, find_repeats, join_small_blocks
 from tracefx.repeated_blocks.residuals import recompute_residuals
@@ -29,6 +32,8 @@ LEAST_SAVED: Final = 500
 
 LEAST_EQUATIONS: Final = 100
 """Blocks of fewer equations are joined: the compiler does not fuse operations across the borders of blocks."""
+
+_INDEX: Final = ShapedArray((), np.dtype(np.int32))
 
 
 @final
@@ -123,7 +128,7 @@ class _Sharing:
     def _share(self, jaxpr: Jaxpr) -> Jaxpr:
         found, declined = find_repeats(jaxpr, self.least_count, self.least_saved)
         self.declined.extend([_declined(jaxpr, d) for d in declined])
-        jaxpr, found = recompute_residuals(jaxpr, found)
+        jaxpr, found = recompute_residuals(*_with_dynamic_slices(jaxpr, found))
         uses = Uses.of(jaxpr)
         eqns: list[Eqn] = []
         done = 0
@@ -164,6 +169,37 @@ class _Sharing:
             outs = tuple([block[q].outs[o] for q, o in needed])
             calls.append(Eqn(prim, tuple([column[b] for column in body.columns]), outs, block[kept[0]].source))
         return calls
+
+
+def _with_dynamic_slices(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr, list[Repeat]]:
+    """Makes slices that differ between the blocks in their start dynamic, so that the blocks share them.
+
+    The compiler makes a kernel of each static slice, because its start is a constant of the kernel.
+    """
+    eqns, new_repeats = list(jaxpr.eqns), []
+    for repeat in repeats:
+        separate = set(repeat.separate)
+        for q in repeat.separate:
+            positions = range(repeat.start + q, repeat.stop, repeat.period)
+            if all(_has_dynamic_form(eqns[i].prim) for i in positions):
+                separate.discard(q)
+                for i in positions:
+                    eqns[i] = _dynamic_slice(eqns[i])
+        saved = repeat.saved + (repeat.count - 1) * (len(repeat.separate) - len(separate))
+        new_repeats.append(evolve(repeat, separate=frozenset(separate), saved=saved))
+    return Jaxpr(jaxpr.constvars, jaxpr.invars, tuple(eqns), jaxpr.outs), new_repeats
+
+
+def _has_dynamic_form(prim: Primitive) -> bool:
+    if not isinstance(prim, Slice) or prim.strides is not None:
+        return False
+    return max(prim.limit_indices, default=0) <= np.iinfo(np.int32).max
+
+
+def _dynamic_slice(eqn: Eqn) -> Eqn:
+    assert isinstance(eqn.prim, Slice)
+    starts = [Literal(start, _INDEX) for start in eqn.prim.start_indices]
+    return Eqn(DynamicSlice(eqn.outs[0].aval.shape), (*eqn.inputs, *starts), eqn.outs, eqn.source)
 
 
 @final

@@ -261,7 +261,7 @@ class DonatingProgram:
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         outs = self.program(args)
-        _note_donations(self.names, args)
+        note_donations(self.names, args)
         return outs
 
 
@@ -283,11 +283,12 @@ class _DonatingHostProgram:
 
     def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         outs = self.program.call_with_buffers(args, buffers)
-        _note_donations(self.names, args)
+        note_donations(self.names, args)
         return outs
 
 
-def _note_donations(names: Mapping[int, str], args: Sequence[Value | NDArray]) -> None:
+def note_donations(names: Mapping[int, str], args: Sequence[Value | NDArray]) -> None:
+    """Notes, in the arrays that a call donated, the names of the arguments that they were."""
     for i, name in names.items():
         if isinstance(x := args[i], ConcreteArray) and hasattr(x, "donated_as"):
             x.donated_as = name

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.control.call import Call
+from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.core.array import is_arraylike
 from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.bounded_cache import BoundedCache
@@ -35,6 +36,7 @@ from tracefx.transforms.arguments import (
     to_inputs,
     to_values,
 )
+from tracefx.transforms.async_compilation import PendingProgram
 from tracefx.transforms.fast_path import DonatingProgram, RepeatedCall
 from tracefx.transforms.shape_dtype_struct import flatten_avals
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
@@ -79,6 +81,7 @@ class Jit(TransformOf[Preserving]):
     out_shardings: PyTree = None
     compiler_options: CompilerOptions | None = None
     repeats: RepeatsMode | None = field(default=None, validator=validate_repeats)
+    async_compile: bool = field(default=False, validator=validate_flag)
 
     @override
     def __call__(self, fun: Callable[P, R], /) -> Jitted[P, R]:
@@ -132,8 +135,11 @@ class Jitted(RepeatedCall[P, R]):
         if CURRENT.get() is ROOT:
             inputs, key = self._flatten_concrete(args, kwargs)
             traced, program = self._programs.get(key) or self._compile(key, args, kwargs)
+            if isinstance(program, PendingProgram):
+                program = program.compiled() or program
             outs = program([*traced.consts, *inputs])
-            self._remember(key, traced, program)
+            if not isinstance(program, PendingProgram):
+                self._remember(key, traced, program)
             return traced.output(outs)
         if self._options.compiler_options and isinstance(CURRENT.get(), Stage):
             raise ValueError(
@@ -214,15 +220,25 @@ class Jitted(RepeatedCall[P, R]):
         any_sharded = any(type(leaf) is ShardedArray for leaf in (*traced.consts, *leaves))
         backend, options = BACKEND.value, self._options
         parts = traced.jaxpr, traced.name, donated, options.keep_unused
-        with REPEATS.override(options.repeats or REPEATS.value):
-            if options.compiler_options:
-                requested_shardings = self._requested_shardings_for_call(key, traced, args, kwargs)
-                program: Runnable = backend.lower(*parts, requested_shardings).compile(options.compiler_options)
-            else:
-                program = backend.compiled(*parts, requested, any_sharded)
-        if donated:
-            names = self._leaf_names(key)
-            program = DonatingProgram(program, {i: names[i - len(traced.consts)] for i in donated})
+        names = self._leaf_names(key) if donated else []
+        donated_names = {i: names[i - len(traced.consts)] for i in donated}
+        requested_shardings = (
+            self._requested_shardings_for_call(key, traced, args, kwargs) if options.compiler_options else None
+        )
+
+        def compile_program() -> Runnable:
+            with REPEATS.override(options.repeats or REPEATS.value):
+                if options.compiler_options:
+                    program: Runnable = backend.lower(*parts, requested_shardings).compile(options.compiler_options)
+                else:
+                    program = backend.compiled(*parts, requested, any_sharded)
+            return DonatingProgram(program, donated_names) if donated else program
+
+        if options.async_compile and not self._has_shardings:
+            interpreted = backend.interpreted(*parts, inline=lambda jaxpr: inline_calls(jaxpr, InlineOptions()))
+            program: Runnable = PendingProgram(compile_program, interpreted, donated_names)
+        else:
+            program = compile_program()
         return self._programs.insert(key, (traced.with_aliased_consts(), program))
 
     def _requested_shardings_for_call(
@@ -443,6 +459,7 @@ def jit(
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
+    async_compile: bool = False,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -457,6 +474,7 @@ def jit(
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
+    async_compile: bool = False,
 ) -> Jit: ...
 def jit(
     fun: Callable[P, R] | None = None,
@@ -471,6 +489,7 @@ def jit(
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
+    async_compile: bool = False,
 ) -> Jitted[P, R] | Jit:
     """Compiles `fun` with XLA for the shapes and dtypes of its arguments.
 
@@ -518,6 +537,11 @@ def jit(
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
         repeats: `"share"` compiles runs of equal blocks, such as layers, once; `"inline"` compiles each block. For the
             outermost `jit` only. None, the default, means the setting `tracefx.repeats`, normally `"share"`.
+        async_compile: Whether calls do not wait for the compilation: another thread compiles the program, and the calls
+            before it is ready are interpreted, like eager code. Their results can differ in the last digits. An error
+            of the compilation is raised by the first call after it. Programs on several devices, or with a value of
+            more than 256 MiB, are waited for. For the outermost `jit` only; `lower(...).compile()` always waits. False
+            by default.
 
     Returns:
         A function like `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give the program
@@ -567,5 +591,6 @@ def jit(
         out_shardings=out_shardings,
         compiler_options=compiler_options,
         repeats=repeats,
+        async_compile=async_compile,
     )
     return transform if fun is None else transform(fun)

@@ -25,7 +25,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.settings import COMPILATION_CACHE, REPEATS, RepeatsMode
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
 from tracefx.serialization.digest import executable_key
@@ -37,7 +37,8 @@ from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.compile_job import CompileJob, CrossPlatformModule, InspectableProgram, LoweredModule
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule
-from tracefx.xla.lower import ExecutionPlan, Output, Result, lower, lower_for, plan, plan_export
+from tracefx.xla.interpretation import InterpretedProgram
+from tracefx.xla.lower import ExecutionPlan, Output, Result, assemble_outputs, lower, lower_for, plan, plan_export
 from tracefx.xla.resharding import tilewise_resharder
 from tracefx.xla.spmd import (
     HostRunner,
@@ -166,7 +167,7 @@ class SingleDeviceProgram(InspectableProgram):
             x = args[index]
             if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[index]))):
                 x.delete_donated(self.executable.name)
-        return arrays if self.direct else distinct([self._output(o, args, arrays) for o in self.outputs])
+        return arrays if self.direct else distinct(assemble_outputs(self.outputs, args, arrays))
 
     def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
         return self._puts.get(i, _skip_unused)
@@ -195,17 +196,6 @@ class SingleDeviceProgram(InspectableProgram):
             # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
             x.attach_buffer(runtime.buffer_from_numpy(x.numpy(), self.executable.device, copy=is_donated))
         return x.buffer
-
-    def _output(
-        self, output: Output, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
-    ) -> ConcreteArray:
-        if isinstance(output, Result):
-            return results[output.index]
-        value = output if isinstance(output, Literal) else as_value(args[output.index])
-        if isinstance(value, Literal):
-            return ConcreteArray(value.aval, value.numpy())
-        assert isinstance(value, ConcreteArray)
-        return value.alias()
 
     def named(self, name: str) -> SingleDeviceProgram:
         """Returns the same program under another name for error messages: equal programs share their executable."""
@@ -348,6 +338,17 @@ class XlaBackend:
         if requested_shardings is not None or committed or meshes_of(jaxpr) or not self._uses_host_device_only:
             return self._dispatcher(jaxpr, name, donated, keep_unused, requested_shardings)
         return self._compiled(jaxpr, name, donated, keep_unused)
+
+    def interpreted(
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...],
+        keep_unused: bool,
+        inline: Callable[[Jaxpr], Jaxpr],
+    ) -> InterpretedProgram:
+        execution_plan = plan(jaxpr, donated, keep_unused)
+        return InterpretedProgram(name, execution_plan, inline(execution_plan.computed))
 
     def _dispatcher(
         self,

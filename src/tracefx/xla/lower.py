@@ -10,12 +10,13 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, float0
+from tracefx.core.dtypes import DType, NDArray, float0
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.settings import RepeatsMode
 from tracefx.core.sharding import Sharding
+from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.passes.dce import prune
 from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
@@ -89,6 +90,23 @@ class ExecutionPlan:
     def select_results(self, of_outputs: Sequence[X]) -> list[X]:
         """Selects, from one value for each output, the values of the outputs that are results."""
         return [of_outputs[self.outputs.index(Result(i))] for i in range(len(self.results))]
+
+
+def assemble_outputs(
+    outputs: Sequence[Output], args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]
+) -> list[ConcreteArray]:
+    """Returns the outputs of a program that was called with `args`, and whose executable returned `results`."""
+
+    def output(source: Output) -> ConcreteArray:
+        if isinstance(source, Result):
+            return results[source.index]
+        value = source if isinstance(source, Literal) else as_value(args[source.index])
+        if isinstance(value, Literal):
+            return ConcreteArray(value.aval, value.numpy())
+        assert isinstance(value, ConcreteArray)
+        return value.alias()
+
+    return list(map(output, outputs))
 
 
 def plan(
