@@ -21,7 +21,7 @@ LIBRARIES: Final = {"tracefx": OURS, "jax": JAX}
 RESULTS: Final = Path(__file__).parent / "results" / "depth.csv"
 HEAD: Final = ("library", "layers", "compile")
 COLOURS: Final = {"tracefx": "#1f77b4", "jax": "#d62728"}
-NAMES: Final = {"tracefx": 'tracefx, repeats="share"', "jax": "JAX"}
+NAMES: Final = {"tracefx": 'tracefx', "jax": "JAX"}
 WIDTH: Final = 560
 HEIGHT: Final = 320
 LEFT: Final = 50
