@@ -328,3 +328,10 @@ def test_seeds_of_more_than_64_bits_are_refused(make: Callable[[Any], Callable[[
     for F in (fx, jax):
         with pytest.raises(OverflowError):
             make(F)(seed)
+
+
+def test_formatted_keys_are_shown_like_printed_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    key = random.key(0)
+    assert f"{key}" == f"{key:s}" == str(key)
+    fx.jit(lambda k: fx.debug.print("{}", k))(key)
+    assert capsys.readouterr().out == f"{key}\n"

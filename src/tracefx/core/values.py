@@ -262,6 +262,8 @@ class ConcreteArray(Array):
     @override
     def __format__(self, spec: str) -> str:
         """Formats the array as NumPy does: a zero-dimensional array like its element, in full precision."""
+        if dtypes.is_key(self.aval.dtype):
+            return format(repr(self), spec)
         host = self.numpy()
         return format(host if host.ndim else host[()], spec)
 
