@@ -61,7 +61,6 @@ MODULES: Final = (
     "jax.scipy.spatial.transform",
     "jax.scipy.sparse.linalg",
     "jax.sharding",
-    "jax.ad_checkpoint",
     "jax.export",
 )
 _MANY_DEVICES: Final = "several processes: `tracefx.distributed`, `tracefx.sharding` and collectives of `tracefx.lax`"
@@ -227,10 +226,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                 )
             ],
             "part of JAX's export format",
-        ),
-        **dict.fromkeys(
-            [f"jax.ad_checkpoint.{name}" for name in ("Offloadable", "Recompute", "Saveable")],
-            "policies return bools: `tracefx.checkpoint_policies`",
         ),
         "jax.lax.select_and_scatter_p": "JAX has no public function for it",
         "jax.nn.get_scaled_dot_general_config": "block scaling is supported only on GPUs",
