@@ -24,6 +24,7 @@ from tracefx.core.primitive import Primitive
 
 COMPLETE: Final = (
     "tracefx",
+    "tracefx.ad_checkpoint",
     "tracefx.custom_batching",
     "tracefx.custom_derivatives",
     "tracefx.debug",

@@ -49,6 +49,7 @@ ORDER = (
     "debug",
     "sharding",
     "distributed",
+    "ad_checkpoint",
     "custom_derivatives",
     "custom_batching",
     "extend",

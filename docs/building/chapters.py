@@ -204,6 +204,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.debug"),
     Chapter("tracefx.sharding"),
     Chapter("tracefx.distributed"),
+    Chapter("tracefx.ad_checkpoint"),
     Chapter("tracefx.custom_derivatives"),
     Chapter("tracefx.custom_batching"),
     Chapter("tracefx.checkpoint_policies"),

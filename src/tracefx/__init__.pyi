@@ -1,3 +1,4 @@
+from tracefx import ad_checkpoint as ad_checkpoint
 from tracefx import custom_batching as custom_batching
 from tracefx import custom_derivatives as custom_derivatives
 from tracefx import debug as debug

@@ -441,3 +441,12 @@ def test_derivatives_of_i0_at_zero(wrap: Any) -> None:
     for want in (1.0, 0.0, 0.5, 0.0):
         assert_near(wrap(f)(0.0), np.float32(want), ELEMENTARY)
         f = fx.grad(f)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+def test_derivatives_of_sinc_at_large_numbers(wrap: Any) -> None:
+    x = np.array([0.25, -3.5, 1e5, -2e5, 1e12, 1e30], np.float32)
+    for derivative in (fx.grad(fnp.sinc), fx.grad(fx.grad(fnp.sinc))):
+        result = np.asarray(wrap(fx.vmap(derivative))(x), np.float64)
+        assert np.isfinite(result).all()
+        assert (np.abs(result) <= 2 * np.pi / np.abs(x.astype(np.float64)) + 4 / np.square(x, dtype=np.float64)).all()

@@ -325,3 +325,18 @@ def test_integer_shape_of_choice_randint_and_initializers() -> None:
         random.normal(key, -1)
     with pytest.raises(TypeError):
         random.normal(key, 4.0)  # type: ignore[arg-type]  # tested
+
+
+@pytest.mark.parametrize("seed", [1 << 64, -(1 << 63) - 1, 1 << 80])
+@pytest.mark.parametrize("make", [lambda F: F.random.key, lambda F: F.random.PRNGKey], ids=["key", "PRNGKey"])
+def test_seeds_of_more_than_64_bits_are_refused(make: Callable[[Any], Callable[[int], object]], seed: int) -> None:
+    for F in (fx, jax):
+        with pytest.raises(OverflowError):
+            make(F)(seed)
+
+
+def test_formatted_keys_are_shown_like_printed_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    key = random.key(0)
+    assert f"{key}" == f"{key:s}" == str(key)
+    fx.jit(lambda k: fx.debug.print("{}", k))(key)
+    assert capsys.readouterr().out == f"{key}\n"

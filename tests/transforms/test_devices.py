@@ -12,6 +12,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import Case, assert_agree, assert_same
+from tracefx.core.dtypes import float0
 from tracefx.core.values import ConcreteArray
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -92,3 +93,26 @@ def test_device_get_passes_keys_and_tracers_through() -> None:
     key = fx.random.key(0)
     assert fx.device_get(key) is key
     assert_agree(lambda F, N: F.jit(lambda x: F.device_get({"x": x}))(1.0))
+
+
+@pytest.mark.parametrize("device", [None, fx.devices()[0]], ids=["default", "device"])
+def test_device_put_deletes_donated_arrays_only(device: fx.Device | None) -> None:
+    x, y = fnp.arange(3.0) + 1, fnp.arange(3.0) + 2
+    out = fx.device_put([x, y], device, donate=[True, False], may_alias=[None, False])
+    assert (x.is_deleted(), y.is_deleted()) == (True, False)
+    with pytest.raises(ValueError, match="donated as an argument of device_put"):
+        x.tolist()
+    y.delete()
+    assert [a.tolist() for a in out] == [[1, 2, 3], [2, 3, 4]]
+    assert [a.committed for a in out] == [device is not None] * 2
+
+
+def test_device_put_refuses_aliases_of_donated_arrays() -> None:
+    for F in (fx, jax):
+        with pytest.raises(ValueError, match="may_alias"):
+            F.device_put(X, donate=True, may_alias=True)
+
+
+def test_device_put_returns_float0_unchanged() -> None:
+    zero = fx.grad(lambda i: i * 2.0, allow_int=True)(fnp.arange(3)[0])
+    assert fx.device_put({"a": zero})["a"].dtype == float0

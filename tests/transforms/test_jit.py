@@ -37,6 +37,11 @@ CASES: Final[dict[str, Case]] = {
     "defaults": lambda F, N: F.jit(lambda x, y=2.0: x * y)(X),
     "variadic": lambda F, N: F.jit(lambda *xs, **ks: sum(xs) + ks["a"])(X, X, X, a=1.0),
     "nothing": lambda F, N: F.jit(lambda: 3)(),
+    "compiled, without static arguments": lambda F, N: (
+        F.jit(lambda n, x, m, y: n * x + m * y, static_argnums=(0, 2)).lower(3, X, 5, y=X).compile()(X + 1, y=X)
+    ),
+    "compiled for weak": lambda F, N: F.jit(lambda x: x * 2).lower(1.0).compile()(np.float32(2.0)),
+    "compiled for strong": lambda F, N: F.jit(lambda x: x * 2).lower(np.int32(1)).compile()(2),
     "constants out": lambda F, N: F.jit(lambda x: (1, 2.0, N.asarray(X), x))(X),
     "numpy out": lambda F, N: F.jit(lambda x: (X, np.float32(2), np.int32(3)))(X),
     "input out twice": lambda F, N: F.jit(lambda x: (x, x, x + 1, x + 1))(X),
@@ -498,6 +503,16 @@ def test_lowering_accepts_shape_dtype_structs() -> None:
     f = fx.jit(lambda x, n: x * n, static_argnums=1)
     compiled = f.lower(fx.ShapeDtypeStruct((3,), "float32"), 3).compile()
     np.testing.assert_array_equal(np.asarray(compiled(X, 3)), X * 3)
+
+
+def test_compiled_function_takes_calls_with_and_without_static_arguments() -> None:
+    compiled: Any = fx.jit(lambda n, x, m, y: n * x + m * y, static_argnums=(0, 2)).lower(3, X, 5, y=X).compile()
+    for _ in range(2):
+        np.testing.assert_array_equal(np.asarray(compiled(3, X, 5, y=X + 1)), np.asarray(compiled(X, y=X + 1)))
+    with pytest.raises(TypeError, match="the static argument 0 was 3 and is 4"):
+        compiled(4, X, 5, y=X)
+    with pytest.raises(TypeError, match="compiled for: the structure of the arguments was"):
+        compiled(X, X)
 
 
 @pytest.mark.parametrize("args", [(X[:2],), (I,), ([X],), (1.0,)])

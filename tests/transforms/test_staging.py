@@ -294,3 +294,42 @@ def test_different_constants_are_not_merged() -> None:
     assert outs[4].tolist() == [True] * 3
     assert outs[5].tolist() == M.tolist()
     assert outs[6].tolist() == M.T.tolist()
+
+
+def _partly_concrete(F: Any, N: Any, x: Any) -> Any:
+    """Computes a traced and a concrete number in one block; the concrete one is a shape."""
+    with F.ensure_compile_time_eval():
+        y = N.sin(x) * N.cos(2.0)
+        steps = F.lax.fori_loop(0, 3, lambda i, c: c + i, 0)
+        n = int(F.jit(lambda a: a * 2)(steps))
+        z = F.lax.cond(x.sum() > 0, lambda: F.jit(N.exp)(x), lambda: x)
+    return N.zeros(n) + (y * z).sum()
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda F, N, f: f(N.asarray(X)),
+        lambda F, N, f: F.jit(f)(X),
+        lambda F, N, f: F.vmap(f)(M),
+        lambda F, N, f: F.jit(F.vmap(f, in_axes=1))(M),
+        lambda F, N, f: F.jacrev(f)(X),
+        lambda F, N, f: F.jit(F.grad(lambda x: f(x).sum()))(X),
+        lambda F, N, f: F.lax.scan(lambda c, x: (c + f(x).sum(), f(x)), 0.0, M),
+        lambda F, N, f: F.jvp(F.jit(f), (X,), (X,)),
+    ],
+)
+def test_compile_time_evaluation_traces_operations_on_tracers(transform: Any) -> None:
+    results = [transform(F, N, lambda x, F=F, N=N: _partly_concrete(F, N, x)) for F, N in ((fx, fnp), (jax, jnp))]
+    for got, want in zip(*map(jax.tree.leaves, results), strict=True):
+        assert_near(np.asarray(got), np.asarray(want), ELEMENTARY)
+
+
+def test_compile_time_evaluation_ends_after_an_error() -> None:
+    def f(x: Any) -> Any:
+        with pytest.raises(ZeroDivisionError), fx.ensure_compile_time_eval():
+            raise ZeroDivisionError
+        assert fx.extend.current().title == "jit"
+        return x * 2
+
+    assert fx.jit(f)(1.0) == 2.0

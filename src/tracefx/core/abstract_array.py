@@ -87,13 +87,19 @@ class AbstractArray(ArrayPlacement):
         return bool(self.concrete_or_error(TracerBoolConversionError))
 
     def __int__(self) -> int:
-        return int(self.concrete_or_error(TracerIntegerConversionError, "`int()`").item())
+        return int(self._scalar(TracerIntegerConversionError, "`int()`").item())
 
     def __float__(self) -> float:
-        return float(self.concrete_or_error(ConcretizationError, "`float()`").item())
+        return float(self._scalar(ConcretizationError, "`float()`").item())
 
     def __complex__(self) -> complex:
-        return complex(self.concrete_or_error(ConcretizationError, "`complex()`").item())
+        return complex(self._scalar(ConcretizationError, "`complex()`").item())
+
+    def _scalar(self, error: type[ConcretizationError], use: str) -> NDArray:
+        value = self.concrete_or_error(error, use)
+        if value.ndim:
+            raise TypeError(f"{use} needs a zero-dimensional array, got {self.aval}: use `item()` or an index")
+        return value
 
     def __index__(self) -> int:
         if self.aval.shape or self.aval.dtype.kind not in "iu":

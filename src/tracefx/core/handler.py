@@ -370,10 +370,31 @@ class handling(Generic[H]):
         self._outer = None
 
 
+@final
+@frozen(eq=False)
+class CompileTimeEval(Handler):
+    """Evaluates primitives on concrete operands eagerly; `inner` interprets those with tracers among the operands."""
+
+    title = "compile-time evaluation"
+    inner: Handler
+
+    @property
+    @override
+    def evaluates(self) -> bool:
+        return True
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        if any(isinstance(a, Tracer) for a in args):
+            return self.inner.bind(prim, args)
+        return call_under(ROOT, ROOT.bind, prim, args)
+
+
 def ensure_compile_time_eval() -> handling[Handler]:
     """Returns a context manager in which primitives are evaluated eagerly, even while a function is traced.
 
-    Values computed in the block are concrete, so they may decide an `if` or a shape. Tracers cannot be used in it.
+    Values computed in the block from concrete values are concrete, so they may decide an `if` or a shape. Primitives
+    with tracers among their operands are traced as outside of the block.
 
     Returns:
         A context manager.
@@ -386,7 +407,8 @@ def ensure_compile_time_eval() -> handling[Handler]:
     >>> jit(f)(fnp.ones(8)).shape
     (4, 2)
     """
-    return handling(ROOT)
+    handler = CURRENT.get()
+    return handling(handler if handler is ROOT else CompileTimeEval(handler))
 
 
 def evaluating() -> bool:

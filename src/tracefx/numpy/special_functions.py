@@ -135,8 +135,9 @@ def sinc(x: ArrayLike, /) -> Array:
     at_zero = comparison.eq(value, literal_like(value, 0.0))
     safe = broadcast_select(at_zero, literal_like(value, 1.0), scaled)
     quotient = arithmetic.div(transcendental.sin(safe), safe)
-    # The beginning of the Taylor series, of which only the value and the derivatives at 0 are used.
-    square = powers.square(scaled)
+    # The beginning of the Taylor series, of which only the value and the derivatives at 0 are used. Elsewhere its
+    # operand is 0, so that its powers do not overflow: the zero cotangent times infinity would be NaN.
+    square = powers.square(broadcast_select(at_zero, scaled, literal_like(value, 0.0)))
     series: Value = literal_like(value, 1 / math.factorial(9))
     for k in (3, 2, 1, 0):
         series = add(arithmetic.mul(series, square), literal_like(value, (-1) ** k / math.factorial(2 * k + 1)))

@@ -78,6 +78,7 @@ def key(seed: int | ArrayLike, *, impl: str | DType | None = None, dtype: str | 
 
     Raises:
         TypeError: if `seed` is not a single integer.
+        OverflowError: if `seed` is a Python integer of more than 64 bits.
         ValueError: if the generator is unknown, or both `impl` and `dtype` are given.
 
     >>> from tracefx import random
@@ -109,6 +110,7 @@ def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
 
     Raises:
         TypeError: if `seed` is not a single integer.
+        OverflowError: if `seed` is a Python integer of more than 64 bits.
         ValueError: if the generator is unknown.
 
     >>> from tracefx import random
@@ -120,6 +122,8 @@ def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
 
 def _key_from_seed(name: str, seed: int | ArrayLike, dtype: DType) -> Array:
     if isinstance(seed, int) and not isinstance(seed, bool):
+        if not -(1 << 63) <= seed < 1 << 64:
+            raise OverflowError(f"{name}: the seed {seed} has more than 64 bits: hash it, or split it with fold_in")
         wide = np.array(seed & ((1 << 64) - 1), np.uint64).view(np.int64)
         x = as_value(wide.astype(dtypes.default_int()))  # truncated to the bits of the default integer dtype
     else:

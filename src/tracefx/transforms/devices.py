@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -10,7 +11,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
-from tracefx.core.dtypes import NDArray, is_key
+from tracefx.core.dtypes import NDArray, float0, is_key
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.layouts import without_layout
 from tracefx.core.settings import Override
@@ -222,10 +223,10 @@ def _device(given: Device | str | None) -> Device | None:
 
 
 @overload
-def device_put(x: ArrayLike, device: PyTree = None) -> Array: ...
+def device_put(x: ArrayLike, device: PyTree = None, *, donate: PyTree = False, may_alias: PyTree = None) -> Array: ...
 @overload
-def device_put(x: PyTree, device: PyTree = None) -> Any: ...
-def device_put(x: PyTree, device: PyTree = None) -> Any:
+def device_put(x: PyTree, device: PyTree = None, *, donate: PyTree = False, may_alias: PyTree = None) -> Any: ...
+def device_put(x: PyTree, device: PyTree = None, *, donate: PyTree = False, may_alias: PyTree = None) -> Any:
     """Returns the arrays of a pytree in the memory of a device, or sharded over several devices.
 
     The arrays are then committed: computations with them run on these devices. Tracers are returned unchanged for a
@@ -236,13 +237,17 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
         device: A device, a `Sharding`, a `Format`, a `PartitionSpec` of the mesh in use, or a pytree of these that is
             a prefix of `x`. None, the default, leaves committed arrays where they are, and puts others on the default
             device, uncommitted.
+        donate: Whether to delete the arrays of `x`; a bool, or a pytree of bools that is a prefix of `x`. False by
+            default.
+        may_alias: Whether results may share the memory of the arrays of `x`; a bool, or a pytree of bools that is a
+            prefix of `x`. None, the default, means True for arrays that are not donated.
 
     Returns:
         A pytree of arrays with the same values.
 
     Raises:
         TypeError: If `device` contains something else, or a leaf of `x` is not an array.
-        ValueError: If an array cannot be divided as a sharding requires.
+        ValueError: If an array cannot be divided as a sharding requires, or if `donate` and `may_alias` are both true.
 
     >>> import numpy as np
     >>> device_put(np.arange(3, dtype=np.int32))
@@ -257,8 +262,20 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
     """
     leaves, tree = trees.flatten_with_known_types(x, LEAF_TYPES)
     values, avals = to_inputs(leaves, x, "device_put: x")
-    where = trees.broadcast_prefix(device, tree, none_is_leaf=True, what="device_put: device", of="x")
-    return tree.unflatten([_put_leaf(v, aval, to) for v, aval, to in zip(values, avals, where, strict=True)])
+    where, donations, aliases = (
+        trees.broadcast_prefix(prefix, tree, none_is_leaf=True, what=f"device_put: {name}", of="x")
+        for name, prefix in (("device", device), ("donate", donate), ("may_alias", may_alias))
+    )
+    if any(d and a for d, a in zip(donations, aliases, strict=True)):
+        raise ValueError("device_put: donate and may_alias must not both be true for an array")
+    outs = []
+    for value, aval, to, donated, alias in zip(values, avals, where, donations, aliases, strict=True):
+        out = _put_leaf(value, aval, to)
+        is_copied = donated or alias is False
+        outs.append(copy.copy(out) if is_copied and isinstance(out, ConcreteArray) else out)
+        if donated and isinstance(value, ConcreteArray):
+            value.delete_donated("device_put")
+    return tree.unflatten(outs)
 
 
 def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
@@ -270,6 +287,8 @@ def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
             return shard_host_array(given, aval, sharding, copied=given.flags.writeable or given.base is not None)
         return put_with_sharding(as_array(as_value(given)), sharding, "device_put: the array")
     x = as_array(as_value(given))
+    if aval.dtype == float0:  # no memory
+        return x
     if to is not None and not is_device(to):
         raise TypeError(
             "device_put takes a device of tracefx.devices(), a sharding, or a PartitionSpec while a mesh is in use, "

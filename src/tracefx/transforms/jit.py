@@ -146,7 +146,7 @@ class Jitted(RepeatedCall[P, R]):
                 f"jit of {self._name}: compiler_options apply to a whole program, so only the outermost jit may "
                 f"have them, not one that is called inside another; got {self._options.compiler_options!r}"
             )
-        values, key = self._flatten(args, kwargs)
+        values, key = self._flatten(self._static, args, kwargs)
         traced = self._trace(key, args, kwargs)
         requested = self._requested_shardings(key, traced) if self._has_shardings else None
         if requested is not None:
@@ -173,8 +173,10 @@ class Jitted(RepeatedCall[P, R]):
             raise
         return inputs, TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value)
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value], TraceKey]:
-        dynamic, statics = self._static.split(self._where, args, kwargs)
+    def _flatten(
+        self, static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Value], TraceKey]:
+        dynamic, statics = static.split(self._where, args, kwargs)
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
         try:
             values = to_values(leaves, dynamic, self._where)
@@ -294,10 +296,11 @@ class Jitted(RepeatedCall[P, R]):
         """
         key = self._abstract_signature(args, kwargs)
         traced = self._trace(key, args, kwargs)
+        static = self._static.optional(key.statics, len(args) + len(kwargs) - len(key.statics))
 
         def flatten(*call_args: P.args, **call_kwargs: P.kwargs) -> tuple[list[Value], TraceKey]:
-            values, given = self._flatten(call_args, call_kwargs)
-            if given != key:
+            values, given = self._flatten(static, call_args, call_kwargs)
+            if given != key and given.without_weak_types() != key.without_weak_types():
                 difference = key.difference(given, self._leaf_names(key))
                 raise TypeError(
                     f"the compiled {self._name} was called with other arguments than it was compiled for: {difference}"
@@ -310,7 +313,7 @@ class Jitted(RepeatedCall[P, R]):
             self._donated(key, args, traced),
             self._options.keep_unused,
             self._requested_shardings_for_call(key, traced, args, kwargs),
-            self._static,
+            static,
             self._where,
             flatten,
             self._options.repeats,

@@ -97,7 +97,8 @@ class CallInfo:
 class CompiledCall(CallInfo, RepeatedCall[P, R]):
     """A function compiled for one structure, shapes and dtypes of its arguments; `LoweredCall.compile` returns it.
 
-    Calling it runs the program. It raises TypeError for arguments of another structure or type, and for tracers.
+    Calling it runs the program. Static arguments may be omitted; if they are given, they must be those that the program
+    was compiled for. It raises TypeError for arguments of another structure, shape or dtype, and for tracers.
     """
 
     _stage: ClassVar[str] = "compiled"

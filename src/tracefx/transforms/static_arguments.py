@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx.core.bounded_cache import memoize
@@ -56,10 +56,14 @@ class StaticArguments:
     """The static arguments of a function: positions, for positional arguments, and names, for keyword arguments.
 
     If the signature is known, each implies the other: `static_argnums=1` of `f(x, n)` also holds for `f(x, n=3)`.
+    Calls of a compiled program may omit them: calls with `traced_count` arguments do; their static arguments are
+    `omitted`.
     """
 
     numbers: tuple[int, ...]
     names: tuple[str, ...]
+    omitted: tuple[StaticArgument, ...] = ()
+    traced_count: int | None = None
 
     @classmethod
     def of(
@@ -99,12 +103,18 @@ class StaticArguments:
         all_names = {*names} | {by_position[i] for i in positions if i < count and by_position[i] in by_keyword}
         return cls(tuple(sorted(all_places)), tuple(sorted(all_names)))
 
+    def optional(self, statics: tuple[StaticArgument, ...], traced_count: int) -> StaticArguments:
+        """Returns the static arguments of a program compiled for `statics`, which calls may omit."""
+        return evolve(self, omitted=statics, traced_count=traced_count) if statics else self
+
     def split(
         self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[DynamicArguments, tuple[StaticArgument, ...]]:
         """Splits the arguments of a call into the traced ones and the static ones."""
         if self is NO_STATIC_ARGUMENTS:
             return (args, kwargs), ()
+        if len(args) + len(kwargs) == self.traced_count:
+            return (args, kwargs), self.omitted
         numbers, names = self.numbers, self.names
         given: list[tuple[int | str, Any]] = []
         dynamic = []

@@ -93,6 +93,10 @@ class TraceKey(NamedTuple):
     spmd: tuple[str, ...] = ()
     """The mesh axes of `spmd_axis_name` of each enclosing `vmap`, which `shard_map` reads."""
 
+    def without_weak_types(self) -> TraceKey:
+        """Returns the key for strongly typed arguments."""
+        return self._replace(avals=tuple([a.strong() for a in self.avals]))
+
     def difference(self, new: TraceKey, names: Sequence[str]) -> str:
         """Describes how `new` differs from this key; `names` are the names of the leaves of the arguments."""
         parts = []
