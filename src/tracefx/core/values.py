@@ -18,13 +18,13 @@ from tracefx.core.array import Array, ArrayLike, Shard
 from tracefx.core.avals import Shape, ShapedArray, intern_aval
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Buffer, Device, SupportsDLPack
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.late_binding import LateBound
 from tracefx.core.layouts import Format, format_of
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.errors import ConcretizationError, DeletedArrayError
@@ -319,7 +319,7 @@ def as_value(x: object, what: str = "argument") -> Value:
         return x  # type: ignore[return-value]  # narrowed by `type(x) is`, which is faster than isinstance
     if kind in _PYTHON_SCALARS:
         return Literal(x, number_aval(dtypes.scalar_dtype(kind)))  # type: ignore[arg-type]  # narrowed as above
-    if isinstance(x, (Array, Literal)):
+    if isinstance(x, Array):
         return x
     if isinstance(x, np.ndarray):
         if x.ndim or x.dtype.names is not None:

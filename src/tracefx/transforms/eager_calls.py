@@ -31,12 +31,12 @@ from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import DEFAULT_DEVICE, Buffer
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, Scalar
 from tracefx.core.eager_cache import CacheKey, Plan
 from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.source_location import SOURCE
@@ -229,7 +229,7 @@ def _compile_fallback(f: Callable[..., Any]) -> Callable[..., Any]:
         return jit(functools.update_wrapper(functools.partial(f, **static), f))
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if all(isinstance(a, Array | Literal) or a is None for a in args) and all(map(_is_static, kwargs.values())):
+        if all(isinstance(a, Array) or a is None for a in args) and all(map(_is_static, kwargs.values())):
             return jitted(**kwargs)(*args)
         return f(*args, **kwargs)
 
