@@ -17,7 +17,7 @@ from tracefx.core.callables import HasCallables
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error
+from tracefx.core.handler import ROOT, Tracer, as_array, bind, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
@@ -30,7 +30,7 @@ from tracefx.lowering import Lowerable
 from tracefx.serialization.digest import executable_key
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
-from tracefx.shardings.sharded_array import ShardedArray
+from tracefx.shardings.sharded_array import ShardedArray, without_placement
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.compile_job import CompileJob, CrossPlatformModule, InspectableProgram, LoweredModule
@@ -39,6 +39,7 @@ from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.lower import ExecutionPlan, Output, Result, lower, lower_for, plan, plan_export
 from tracefx.xla.resharding import tilewise_resharder
 from tracefx.xla.spmd import (
+    CommittedHostRunner,
     HostRunner,
     ShardingDispatcher,
     SpmdCompileJob,
@@ -348,6 +349,11 @@ class XlaBackend:
         def compile_for(args: Sequence[Value | NDArray]) -> Runnable:
             assignment = assign_shardings_for(name, jaxpr, args, requested_shardings)
             if assignment is not None:
+                host = single_device_sharding(runtime.devices()[0])
+                if requested_shardings is None and not donated and set(assignment.inputs) <= {host, None}:
+                    program = self._compiled(jaxpr, name, donated, keep_unused)
+                    if program.on_buffers is not None and not meshes_of(jaxpr):
+                        return CommittedHostRunner(program, program.on_buffers, host)
                 return self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment)
             if self.default_device_is_host:
                 return HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
@@ -375,26 +381,18 @@ class XlaBackend:
         # The functions that a primitive holds bind their own primitives again.
         if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
             return prim.evaluate(args)
-        placements = {x.placed for x in args if type(x) is ShardedArray}
         host = single_device_sharding(runtime.devices()[0])
-        if placements == {host} and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
-            return self._evaluate_on_host(prim, args, host)
+        placed = without_placement(args, host)
+        if placed is not None and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
+            operands, committed = placed
+            outs = [out if isinstance(out, ConcreteArray) else as_array(out) for out in prim.evaluate(operands)]
+            return [ShardedArray.on_host(out, host, committed) for out in outs]
         avals = tuple([x.aval for x in args])
 
         def program() -> ShardingDispatcher:
             return self._dispatcher(_operation_jaxpr(prim, avals), prim.name)
 
         return self.operations.compute_once((prim, avals), program)(args)
-
-    def _evaluate_on_host(self, prim: Primitive, args: Sequence[Value], host: Sharding) -> list[ConcreteArray]:
-        """Evaluates a primitive with NumPy; the results are placed on the host's first device like the operands."""
-        committed = any(type(x) is ShardedArray and x.committed for x in args)
-        outs = prim.evaluate([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
-        buffers = [out.buffer if isinstance(out, ConcreteArray) else None for out in outs]
-        return [
-            ShardedArray(out.aval, self.put(to_numpy(out), None) if buffer is None else buffer, host, committed)
-            for out, buffer in zip(outs, buffers, strict=True)
-        ]
 
     def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
         assert isinstance(x, ShardedArray)

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray, intern_aval
-from tracefx.core.backend import Runnable
+from tracefx.core.backend import HostProgram, Runnable
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
@@ -217,9 +217,7 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         try:
             outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
         except DeletedArrayError:
-            for x in args:
-                if isinstance(x, ConcreteArray) and x.is_deleted():
-                    raise x.deleted_error() from None
+            raise_deleted(args)
             raise
         if self.plan.donated:
             self._delete_donated(args, buffers)
@@ -332,6 +330,13 @@ def _tiles_in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling:
     local = [d for d in devices if d.process_index == this_process]
     tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
     return [tiles[d] for d in tiling.devices if d in tiles]
+
+
+def raise_deleted(args: Sequence[Value | NDArray]) -> None:
+    """Raises the error that says why the first deleted argument, if there is one, is deleted."""
+    for x in args:
+        if isinstance(x, ConcreteArray) and x.is_deleted():
+            raise x.deleted_error() from None
 
 
 def distinct(outputs: Sequence[ConcreteArray]) -> list[ConcreteArray]:
@@ -463,6 +468,32 @@ class HostRunner(MayRunElsewhere):
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         return self.run([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
+
+
+@final
+@frozen(eq=False)
+class CommittedHostRunner(MayRunElsewhere):
+    """Runs a program on the host's first device, to which arguments are committed, and so are the results."""
+
+    program: HostProgram
+    run: Callable[[Sequence[Buffer]], list[ConcreteArray]]
+    sharding: Sharding
+    uncommitted_run: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        sharding, put = self.sharding, self.program.put
+        buffers = [
+            x.buffer
+            if type(x) is ShardedArray and x.placed == sharding
+            else put(i, ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x)
+            for i, x in enumerate(args)
+        ]
+        try:
+            outs = self.run(buffers)
+        except DeletedArrayError:
+            raise_deleted(args)
+            raise
+        return [ShardedArray.on_host(out, sharding, True) for out in outs]
 
 
 @final
