@@ -350,9 +350,10 @@ class XlaBackend:
             assignment = assign_shardings_for(name, jaxpr, args, requested_shardings)
             if assignment is not None:
                 host = single_device_sharding(runtime.devices()[0])
-                if requested_shardings is None and not donated and set(assignment.inputs) <= {host, None}:
+                on_host = set(assignment.inputs) <= {host, None} and not meshes_of(jaxpr)
+                if on_host and requested_shardings is None and not donated:
                     program = self._compiled(jaxpr, name, donated, keep_unused)
-                    if program.on_buffers is not None and not meshes_of(jaxpr):
+                    if program.on_buffers is not None:
                         return CommittedHostRunner(program, program.on_buffers, host)
                 return self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment)
             if self.default_device_is_host:
