@@ -104,10 +104,10 @@ def attach(
             value: object = importlib.import_module(f"{package}.{name}")
         else:
             value = getattr(__import__(module, fromlist=(name,)), name)
-        if filter_tracebacks and type(value) is FunctionType and not module.startswith(fast):
-            if not hasattr(value, "__wrapped__"):
-                value = _as_boundary(value)
-                value.__module__ = package  # pickle looks the function up there
+        is_filtered = not filter_tracebacks or module.startswith(fast) or hasattr(value, "__wrapped__")
+        if type(value) is FunctionType and not is_filtered:
+            value = _as_boundary(value)
+            value.__module__ = package  # pickle looks the function up there
         namespace[name] = value
         return value
 

@@ -419,11 +419,21 @@ def read_only(host: NDArray) -> NDArray:
     return host
 
 
+def is_immutable(x: NDArray) -> bool:
+    """Whether nobody can write to the memory of a NumPy array: a read-only view of an array of tracefx or JAX."""
+    owner: object = x
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return isinstance(owner, memoryview) and is_jax_array(owner.obj)  # the memory of an XLA buffer
+
+
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """Returns an array with the elements of `x`; copies them unless the memory is immutable and of the right dtype."""
     require_no_mask(x)
     aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else intern_aval(ShapedArray(x.shape, dtype))
-    if x.flags.writeable or x.dtype != aval.dtype or x.base is not None:
+    if x.flags.writeable or x.dtype != aval.dtype or (x.base is not None and not is_immutable(x)):
         x = read_only_copy(x, aval.dtype)
     return ConcreteArray(aval, x)
 

@@ -24,7 +24,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.settings import COMPILATION_CACHE, REPEATS, RepeatsMode
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.core.values import ConcreteArray, Value, as_value, is_immutable, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
 from tracefx.serialization.digest import executable_key
@@ -173,7 +173,7 @@ class SingleDeviceProgram(InspectableProgram):
         if parameter is None:
             return _UNUSED
         if isinstance(x, np.ndarray):
-            return self.executable.put(parameter, x)
+            return self.executable.put(parameter, x, copy=i in self.donated or not is_immutable(x))
         if isinstance(x, Tracer):
             raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
         is_donated = i in self.donated

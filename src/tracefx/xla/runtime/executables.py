@@ -17,6 +17,7 @@ from typing_extensions import override
 from tracefx.errors import CompilationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib
 from tracefx.xla.runtime.bindings import (
+    BORROW,
     COPY_NOW,
     DTYPE_BY_NAME,
     JAXLIB_VERSION,
@@ -203,15 +204,18 @@ class Executable(CompiledExecutable):
         self._handlers = [result_handler(spec, self._where) for spec in specs]
         self.device = device
 
-    def put(self, i: int, array: AnyArray) -> Buffer:
-        """Returns a buffer for parameter `i`: a copy of an array, which must have its type.
+    def put(self, i: int, array: AnyArray, *, copy: bool = True) -> Buffer:
+        """Returns a buffer for parameter `i` from an array, which must have its type.
+
+        With `copy=False` it shares the memory of the array, which must be immutable, if that is aligned.
 
         Raises:
             ExecutionError: if XLA could not make a copy.
         """
         try:
             spec, sharding = self.parameters[i], self._where
-            return single_device_put(spec, sharding, (array,), sharding.device_sequence, True, True, COPY_NOW, True)
+            semantics = COPY_NOW if copy else BORROW
+            return single_device_put(spec, sharding, (array,), sharding.device_sequence, True, copy, semantics, True)
         except JaxRuntimeError as error:
             raise ExecutionError(str(error)) from error
 
