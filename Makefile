@@ -85,6 +85,7 @@ types: $(VENV)/.test
 	$(BIN)/python -m tests.page_modules build/pages
 	$(BIN)/mypy --config-file tests/page_modules.ini build/pages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 # Enables bytecode caching even if the environment disables it, because the tests start many processes.
 unit: $(VENV)/.test $(VENV)/.browser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -173,6 +174,20 @@ def test_uncommitted_and_committed_arguments_share_an_executable(monkeypatch: py
     monkeypatch.setattr(runtime, "compile_spmd", None)
     monkeypatch.setattr(runtime, "compile_module", None)
     assert jitted(committed_to_first(x)).committed
+
+
+def test_error_of_mixed_devices_names_the_arguments() -> None:
+    first, second = [fx.device_put(X, device) for device in fx.devices()[:2]]
+
+    def loss(params: dict[str, fx.Array], batch: fx.Array) -> fx.Array:
+        return (params["w"] * batch).sum()
+
+    message = r"the argument `params\['w'\]` of loss is on device 0, but the argument `batch` of loss is on device 1"
+    with pytest.raises(fx.errors.DeviceMismatchError, match=message) as raised:
+        fx.jit(loss)({"w": first}, second)
+    assert str(pickle.loads(pickle.dumps(raised.value))).startswith("loss can't run: input 0 is on device 0")
+    with pytest.raises(ValueError, match=r"an array of type .*, which <lambda> closes over, is on device 0"):
+        fx.jit(lambda x: x + first)(second)
 
 
 def test_reading_a_committed_array_does_not_import_jax() -> None:

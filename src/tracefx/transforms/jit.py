@@ -20,6 +20,7 @@ from tracefx.core.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, jax_hint
+from tracefx.errors import DeviceMismatchError
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
@@ -132,7 +133,11 @@ class Jitted(RepeatedCall[P, R]):
         if CURRENT.get() is ROOT:
             inputs, key = self._flatten_concrete(args, kwargs)
             traced, program = self._programs.get(key) or self._compile(key, args, kwargs)
-            outs = program([*traced.consts, *inputs])
+            try:
+                outs = program([*traced.consts, *inputs])
+            except DeviceMismatchError as error:
+                consts = [f"an array of type {const.aval}, which {self._name} closes over," for const in traced.consts]
+                raise error.with_names([*consts, *self._leaf_names(key)]) from None
             self._remember(key, traced, program)
             return traced.output(outs)
         if self._options.compiler_options and isinstance(CURRENT.get(), Stage):

@@ -21,7 +21,7 @@ from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.errors import DeletedArrayError
+from tracefx.errors import DeletedArrayError, DeviceMismatchError
 from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray
@@ -70,25 +70,22 @@ def assign_shardings(name: str, jaxpr: Jaxpr, requested: RequestedShardings | No
     """
     requested = requested or _no_requested_shardings(jaxpr)
     inputs, outputs = requested.inputs, requested.outputs
-    device_sets: list[tuple[tuple[Device, ...], str]] = []
+    device_sets: list[tuple[tuple[Device, ...], str | int, str]] = []
     for i, sharding in enumerate(inputs):
         if sharding is not None:
             require_shardable(jaxpr.invars[i].aval, sharding, f"input {i} of {name}")
-            device_sets.append((sharding.devices, f"input {i} is on"))
+            device_sets.append((sharding.devices, i, "is on"))
     for i, sharding in enumerate(outputs):
         if sharding is not None:
             require_shardable(jaxpr.outs[i].aval, sharding, f"output {i} of {name}")
-            device_sets.append((sharding.devices, f"output {i} is requested on"))
-    device_sets += [(mesh.flat, f"it refers to {mesh} with") for mesh in meshes_of(jaxpr)]
+            device_sets.append((sharding.devices, f"output {i}", "is requested on"))
+    device_sets += [(mesh.flat, "it", f"refers to {mesh} with") for mesh in meshes_of(jaxpr)]
     if not device_sets:
         return None
-    first, why = device_sets[0]
-    for devices, other in device_sets[1:]:
+    first, what, why = device_sets[0]
+    for devices, other, other_why in device_sets[1:]:
         if set(devices) != set(first):
-            raise ValueError(
-                f"{name} can't run: {why} {_ids(first)}, but {other} {_ids(devices)}. A program runs on one set of "
-                "devices: move arrays with device_put"
-            )
+            raise DeviceMismatchError(name, ((what, f"{why} {_ids(first)}"), (other, f"{other_why} {_ids(devices)}")))
     return ShardingAssignment(first, inputs, outputs)
 
 
