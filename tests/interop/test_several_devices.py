@@ -307,9 +307,9 @@ def test_imported_functions_keep_shardings_of_arguments() -> None:
 
 
 def test_committed_arrays_stay_committed_in_jax() -> None:
-    for index in (0, 3):
-        x = as_jax(fx.device_put(np.arange(3.0, dtype=np.float32), fx.devices()[index]))
-        assert (x.committed, x.devices()) == (True, {jax.devices()[index]})
+    x, y = [as_jax(fx.device_put(np.arange(3.0, dtype=np.float32), fx.devices()[index])) for index in (0, 3)]
+    assert (x.committed, x.devices()) == (True, {jax.devices()[0]})
+    assert (y.committed, y.devices()) == (True, {jax.devices()[3]})
     assert not as_jax(fx.numpy.arange(3.0)).committed
     with pytest.raises(ValueError, match="incompatible devices"):
-        _ = x + jax.device_put(x, jax.devices()[0])
+        _ = x + y

@@ -123,7 +123,8 @@ def test_sharded_with_uncommitted_operands() -> None:
 
 
 def committed_to_first(x: np.ndarray) -> fx.Array:
-    return fx.device_put(x, fx.devices()[0])
+    out: fx.Array = fx.device_put(x, fx.devices()[0])
+    return out
 
 
 COMMITTED: Final[dict[str, Callable[[Any], Any]]] = {

@@ -231,7 +231,7 @@ def without_placement(args: Sequence[A], sharding: Sharding) -> tuple[list[A | C
     plain: list[A | ConcreteArray] = []
     committed = False
     for x in args:
-        if type(x) is not ShardedArray:
+        if not isinstance(x, ShardedArray):
             plain.append(x)
             continue
         if x.placed is not sharding and x.placed != sharding:

@@ -17,7 +17,7 @@ from tracefx.core.callables import HasCallables
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import ROOT, Tracer, as_array, bind, escaped_tracer_error
+from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
@@ -386,8 +386,9 @@ class XlaBackend:
         placed = without_placement(args, host)
         if placed is not None and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
             operands, committed = placed
-            outs = [out if isinstance(out, ConcreteArray) else as_array(out) for out in prim.evaluate(operands)]
-            return [ShardedArray.on_host(out, host, committed) for out in outs]
+            outs = prim.evaluate(operands)
+            arrays = [out if isinstance(out, ConcreteArray) else ConcreteArray(out.aval, to_numpy(out)) for out in outs]
+            return [ShardedArray.on_host(x, host, committed) for x in arrays]
         avals = tuple([x.aval for x in args])
 
         def program() -> ShardingDispatcher:
