@@ -71,7 +71,7 @@ class Literal(Array, StrictlyEqual):
     >>> two, two == as_value(2)
     (Literal(val=2.0, aval=f32[]*), False)
     >>> two + 1, two > 1
-    (Array(3., dtype=float32, weak_type=True), Array( True, dtype=bool))
+    (Array(3., dtype=float32, weak_type=True), Array(True, dtype=bool))
     """
 
     val: Scalar
