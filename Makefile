@@ -96,6 +96,7 @@ types: $(VENV)/.test
 	$(BIN)/python -m tests.page_modules build/pages
 	$(BIN)/mypy src tests benchmarks demo docs/building build/pages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 # Enables bytecode caching even if the environment disables it, because the tests start many processes.
 unit: $(VENV)/.test $(VENV)/.browser

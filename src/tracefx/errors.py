@@ -6,7 +6,10 @@ that checks of laws raise are those of `tracefx.testing`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
+
+from typing_extensions import override
 
 
 class ConcretizationError(TypeError):
@@ -452,3 +455,42 @@ class DonationError(ExecutionError, ValueError):
 
 class DistributedError(RuntimeError):
     """Processes of a group do not find each other, or do not all reach the same point."""
+
+
+class DeviceMismatchError(ValueError):
+    """Raised for a program whose inputs and outputs are on different sets of devices.
+
+    Args:
+        program: The name of the program.
+        parts: Two parts of the program, an input by its index or anything else by its name, each with its devices.
+        names: The names of the inputs. Empty by default: inputs are then called by their indices.
+    """
+
+    def __init__(
+        self, program: str, parts: tuple[tuple[int | str, str], tuple[int | str, str]], names: Sequence[str] = ()
+    ) -> None:
+        self.program = program
+        self.parts = parts
+        shown = [
+            f"{part if isinstance(part, str) else names[part] if names else f'input {part}'} {where}"
+            for part, where in parts
+        ]
+        super().__init__(
+            f"{program} can't run: {shown[0]}, but {shown[1]}. A program runs on one set of devices: move arrays with "
+            "device_put"
+        )
+
+    def with_names(self, names: Sequence[str]) -> DeviceMismatchError:
+        """Returns the error with names of the inputs.
+
+        Args:
+            names: The names, such as "the argument `x`".
+
+        Returns:
+            The error.
+        """
+        return DeviceMismatchError(self.program, self.parts, names)
+
+    @override
+    def __reduce__(self) -> tuple[type[DeviceMismatchError], tuple[object, ...]]:
+        return DeviceMismatchError, (self.program, self.parts)

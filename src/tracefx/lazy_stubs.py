@@ -76,7 +76,9 @@ def _as_boundary(f: FunctionType) -> Callable[..., object]:
     return api_boundary(f)
 
 
-def attach(package: str, *, filter_tracebacks: bool = False) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def attach(
+    package: str, *, filter_tracebacks: bool = False, fast: tuple[str, ...] = ()
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a package with a stub.
 
     `__getattr__` also defines `__all__`, the names of the stub in their order.
@@ -85,6 +87,8 @@ def attach(package: str, *, filter_tracebacks: bool = False) -> tuple[Callable[[
         package: The name of the package, `__name__` in its `__init__.py`.
         filter_tracebacks: Whether the public functions become entry points with filtered tracebacks. This costs 0.1 µs
             per call, so it is false for packages of functions that take only microseconds.
+        fast: Prefixes of the modules whose functions take only microseconds: these are exempt. By default there are
+            none.
     """
     namespace = vars(sys.modules[package])
 
@@ -100,7 +104,8 @@ def attach(package: str, *, filter_tracebacks: bool = False) -> tuple[Callable[[
             value: object = importlib.import_module(f"{package}.{name}")
         else:
             value = getattr(__import__(module, fromlist=(name,)), name)
-        if filter_tracebacks and type(value) is FunctionType and not hasattr(value, "__wrapped__"):
+        is_filtered = not filter_tracebacks or module.startswith(fast) or hasattr(value, "__wrapped__")
+        if type(value) is FunctionType and not is_filtered:
             value = _as_boundary(value)
             value.__module__ = package  # pickle looks the function up there
         namespace[name] = value

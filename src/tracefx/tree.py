@@ -12,8 +12,9 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.pytrees.trees import (
     MISSING,
     DictKey,
@@ -36,7 +37,6 @@ from tracefx.pytrees.trees import (
     flatten_with_path,
     keystr,
     leaves,
-    map,
     reduce,
     register_dataclass,
     register_pytree_node,
@@ -48,6 +48,7 @@ from tracefx.pytrees.trees import (
     transpose,
     unflatten,
 )
+from tracefx.pytrees.trees import map as _map
 
 __all__ = [
     # flatten and rebuild
@@ -93,6 +94,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+map: Final = api_boundary(_map)
+map.__module__ = __name__  # pickle looks it up there
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:

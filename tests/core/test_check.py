@@ -14,9 +14,10 @@ from typing_extensions import override
 
 from tests.core import programs as examples
 from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import Scalar
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import from_numpy

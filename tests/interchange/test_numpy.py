@@ -6,9 +6,11 @@ import copy
 import operator
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -230,3 +232,40 @@ def test_device_of_tracers() -> None:
     fx.jit(f)(X)
     device, *_ = fx.devices()
     assert devices_seen == [device, device, device, None]
+
+
+def views_of_arrays() -> dict[str, np.ndarray]:
+    computed = fx.jit(lambda x: x + 1)(fnp.ones(1 << 14))
+    view = np.asarray(computed)
+    return {"tracefx": view, "JAX": np.asarray(jnp.ones(1 << 14) + 1), "slice": view[8:]}
+
+
+def mutable_arrays() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Arrays of ones that are read-only, each with another one through which the memory can be written."""
+    owner = np.ones(1 << 14, np.float32)
+    view = owner.view()
+    view.flags.writeable = False
+    data = bytearray(owner.tobytes())
+    read_only = np.frombuffer(memoryview(data).toreadonly(), np.float32)
+    return {"view": (view, owner), "memoryview": (read_only, np.frombuffer(data, np.float32))}
+
+
+@pytest.mark.parametrize("name", ["tracefx", "JAX", "slice"])
+def test_views_of_arrays_are_shared(name: str) -> None:
+    """Nobody can write to NumPy's views of arrays, so they need no copy, unless they are donated."""
+    view = views_of_arrays()[name]
+    assert np.shares_memory(np.asarray(fnp.asarray(view)), view)
+    f = fx.jit(lambda x: x * 2, donate_argnums=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            assert (float(f(view).sum()), float(view.sum())) == (4.0 * view.size, 2.0 * view.size)
+
+
+@pytest.mark.parametrize("name", ["view", "memoryview"])
+def test_results_do_not_change_with_numpy_arrays(name: str) -> None:
+    array, writable = mutable_arrays()[name]
+    f = fx.jit(lambda x: (x * 2, x))
+    results = [f(array), f(array), fnp.asarray(array), fx.device_put(array)]
+    writable[:] = 7
+    assert [float(x[0]) for x in fx.tree.leaves(results)] == [2.0, 1.0, 2.0, 1.0, 1.0, 1.0]

@@ -304,3 +304,12 @@ def test_imported_functions_keep_shardings_of_arguments() -> None:
     assert f(fx.device_put(X, fx_sharding_of("x"))).sharding == fx_sharding_of("x")
     assert fx.jit(f)(fx.device_put(X, fx_sharding_of("x"))).sharding == fx_sharding_of("x")
     assert f(jax.device_put(X, jax_sharding_of("y"))).sharding == fx_sharding_of("y")
+
+
+def test_committed_arrays_stay_committed_in_jax() -> None:
+    x, y = [as_jax(fx.device_put(np.arange(3.0, dtype=np.float32), fx.devices()[index])) for index in (0, 3)]
+    assert (x.committed, x.devices()) == (True, {jax.devices()[0]})
+    assert (y.committed, y.devices()) == (True, {jax.devices()[3]})
+    assert not as_jax(fx.numpy.arange(3.0)).committed
+    with pytest.raises(ValueError, match="incompatible devices"):
+        _ = x + y

@@ -102,6 +102,26 @@ def test_here_in_functions_with_custom_rules(
     assert scopes == [("model", "first"), ("model", "loop", "step", "branch"), ("model",)]
 
 
+@pytest.mark.parametrize("custom", [with_jvp, with_vjp])
+@pytest.mark.parametrize(
+    "outside",
+    [fx.grad, lambda f: fx.grad(fx.grad(f)), lambda f: fx.jit(fx.grad(f)), lambda f: fx.grad(fx.jit(f))],
+    ids=["grad", "grad of grad", "jit of grad", "grad of jit"],
+)
+def test_here_in_custom_rules_that_an_outer_derivative_runs_later(
+    custom: Callable[..., Any], outside: Callable[..., Any]
+) -> None:
+    lines, g = Lines(), custom(scoped)
+
+    def f(x: Any) -> Any:
+        with fx.named_scope("model"):
+            return fx.jit(lambda x: g(x))(x)
+
+    outside(fx.handle(f, lines))(0.5)
+    scopes = {location.scope for location in lines.seen}
+    assert scopes == {("model", "first"), ("model", "loop", "step", "branch"), ("model",)}
+
+
 class ByScope(Interpreter):
     """Scales sines by the number of scopes around them."""
 

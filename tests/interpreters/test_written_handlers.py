@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Never, final
+from typing import Any, ClassVar, Final, NamedTuple, Never, TypeAlias, final
 
 import numpy as np
 import pytest
@@ -12,11 +12,91 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tracefx import extend, lax
+from tracefx import extend, lax, ops
 from tracefx.extend import Array, Interpreter, current, handling, rule
 from tracefx.ops.elementwise.transcendental import Sin
 from tracefx.testing import IdentityHandler, check_primitive
 from tracefx.testing.tolerances import ELEMENTARY
+
+# ------------------------------------------------------------------ operands that are constants of the program
+
+
+class WithOperators(Interpreter):
+    """Computes by the operators and methods of the operands, which may be numbers of the program."""
+
+    @rule(ops.Add)
+    def add(self, op: ops.Add, x: extend.Value, y: extend.Value) -> extend.Value:
+        return (x + 1.0) + (1.0 * y) - x.sum() + y.astype(y.dtype).reshape(y.shape)[...]
+
+    @rule(ops.Max)
+    def maximum(self, op: ops.Max, x: extend.Value, y: extend.Value) -> extend.Value:
+        return fnp.where((x >= y) | (x == 2.0 * y) & (y != 7.0), x, y) - abs(-x[()])
+
+    @rule(ops.DynamicSlice)
+    def slice(self, op: ops.DynamicSlice, x: extend.Value, start: extend.Value) -> extend.Value:
+        return fnp.stack([x[start + i] for i in range(op.slice_sizes[0])])
+
+
+def constants_program(x: Array) -> Array:
+    y = fnp.maximum(x + 3.0, 1.0) + fnp.add(2.0, x[0])
+    return y + lax.dynamic_slice(y, (1,), (2,)).sum()
+
+
+def plain_meaning(x: Array) -> Array:
+    """What `constants_program` computes under `WithOperators`."""
+
+    def add(x: Array, y: Array) -> Array:
+        return x + 1.0 + y - x.sum() + y
+
+    def maximum(x: Array, y: Array) -> Array:
+        return fnp.maximum(x, y) - abs(x)
+
+    y = add(maximum(add(x, fnp.float32(3.0)), fnp.float32(1.0)), add(fnp.float32(2.0), x[0]))
+    return add(y, y[1:3].sum())
+
+
+Transform: TypeAlias = Callable[[Callable[[Array], Array]], Callable[[Array], Array]]
+
+
+def looped(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: lax.scan(lambda y, _: (f(y), None), x, None, length=2)[0]
+
+
+CONSTANT_OPERANDS: Final[Mapping[str, Callable[[Transform], Transform]]] = {
+    "evaluated": lambda handle: handle,
+    "compiled": lambda handle: lambda f: fx.jit(handle(f)),
+    "in a compiled call": lambda handle: lambda f: handle(fx.jit(f)),
+    "in a loop": lambda handle: lambda f: handle(looped(f)),
+    "in a compiled loop": lambda handle: lambda f: fx.jit(looped(handle(f))),
+    "in a branch": lambda handle: lambda f: handle(lambda x: lax.cond(x[0] > 0.0, f, lambda x: x, x)),
+    "differentiated": lambda handle: lambda f: fx.grad(lambda x: handle(f)(x).sum()),
+    "batched": lambda handle: lambda f: lambda x: fx.vmap(handle(f))(fnp.stack([x, x + x])),
+}
+
+
+@pytest.mark.parametrize("context", CONSTANT_OPERANDS)
+def test_rules_compute_with_constants_as_with_arrays(context: str) -> None:
+    """Numbers of the program have the operators and methods of arrays, wherever a rule meets them."""
+    transform = CONSTANT_OPERANDS[context]
+    x = fnp.array([1.5, -2.0, 0.25, 3.0], dtype="float32")
+    got = transform(lambda f: fx.handle(f, WithOperators()))(constants_program)(x)
+    assert_near(got, transform(lambda f: f)(plain_meaning)(x), ELEMENTARY)
+
+
+def test_literals_are_arrays_that_programs_can_compare() -> None:
+    two, same, index = extend.as_value(2.0), extend.as_value(2.0), extend.as_value(1)
+    assert isinstance(two, extend.Literal)
+    assert (two.shape, two.ndim, two.size, float(two), f"{two:.1f}") == ((), 0, 1, 2.0, "2.0")
+    assert {two: "found"}[same] == "found"  # type: ignore[index]  # a key of programs
+    assert two != extend.as_value(2)  # as atoms of programs, since the dtypes differ
+    assert (two == np.arange(3.0)).tolist() == [False, False, True]
+    assert (np.arange(3.0) != two).tolist() == [True, True, False]
+    assert ("abc"[index], int(fnp.arange(3)[index])) == ("b", 1)
+    for result in (two + 1, two.copy(), fnp.asarray(two), extend.as_array(two), fx.jit(lambda x: x)(two)):
+        assert not isinstance(result, extend.Literal)
+    with pytest.raises(AttributeError, match=r"Literal\(val=2.0, aval=f32\[\]\*\) has no sharding: it is a constant"):
+        _ = two.sharding
+
 
 # ------------------------------------------------------------------ one rule for all operations
 

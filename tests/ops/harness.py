@@ -40,9 +40,9 @@ from tests.versions import ulps_beside_jax
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.array import Array
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.handler import current, handling
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value, from_numpy, to_numpy
 from tracefx.interpreters.batch import Batch

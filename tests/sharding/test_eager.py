@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_arrays import put
 from tests.sharding.test_jit import assert_agrees_with_jax
 from tests.sharding.test_meshes import on
+from tests.subprocesses import output_of
 from tracefx import lax
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.xla import runtime
@@ -118,3 +120,84 @@ def test_sharded_with_uncommitted_operands() -> None:
         x = put(library, "x", x=X)
         for other in (X, library.np.asarray(X), library.np.asarray(X) * 1):
             assert (x + other).sharding == (other + x).sharding == on(library, "x")
+
+
+def committed_to_first(x: np.ndarray) -> fx.Array:
+    out: fx.Array = fx.device_put(x, fx.devices()[0])
+    return out
+
+
+COMMITTED: Final[dict[str, Callable[[Any], Any]]] = {
+    **FUNCTIONS,
+    "plans": lambda x: (fnp.mean(x, axis=1), fnp.divmod(x, 2.0), fnp.linalg.eigh(x @ x.T), fnp.histogram(x)),
+    "chains": lambda x: ((x + x) + x, (x + 1.0)[0].sum(), fx.jit(lambda y: y * 2)(x + x) + x),
+}
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_results_of_committed_arrays_are_committed(name: str) -> None:
+    """The fast path of uncommitted arrays keeps the commitment to the first device."""
+    f, first = COMMITTED[name], fx.devices()[0]
+    for _ in range(3):  # plans are made at the second call
+        got = fx.tree.leaves(f(committed_to_first(X)))
+        want = fx.tree.leaves(f(fnp.asarray(X)))
+        for x, expected in zip(got, want, strict=True):
+            assert (x.committed, x.device, x.aval) == (True, first, expected.aval)
+            assert_near(x, expected)
+
+
+def test_committed_results_can_be_donated_while_numpy_views_them() -> None:
+    x = committed_to_first(np.ones((64, 64), np.float32))
+    total = x + x
+    view = np.asarray(total)
+    doubled = fx.jit(lambda y: y * 2, donate_argnums=0)(total)
+    assert total.is_deleted()
+    assert (float(view.sum()), float(doubled.sum())) == (2.0 * 64 * 64, 4.0 * 64 * 64)
+    with pytest.raises(fx.errors.DeletedArrayError):
+        _ = total + 1
+
+
+def test_committed_results_can_be_deleted_copied_and_moved() -> None:
+    x = committed_to_first(np.arange(4.0, dtype=np.float32))
+    moved = fx.device_put(x + x, fx.devices()[1])
+    assert (moved.device, moved.tolist()) == (fx.devices()[1], [0.0, 2.0, 4.0, 6.0])
+    total = x + x
+    copy = total.copy()
+    total.delete()
+    assert (total.is_deleted(), copy.committed, copy.tolist()) == (True, True, [0.0, 2.0, 4.0, 6.0])
+
+
+def test_uncommitted_and_committed_arguments_share_an_executable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A jitted function of arrays that are committed to the first device runs the host's program."""
+    jitted = fx.jit(lambda x: x * 3 + 1)
+    x = np.arange(3.0, dtype=np.float32)
+    assert not jitted(fnp.asarray(x)).committed
+    monkeypatch.setattr(runtime, "compile_spmd", None)
+    monkeypatch.setattr(runtime, "compile_module", None)
+    assert jitted(committed_to_first(x)).committed
+
+
+def test_error_of_mixed_devices_names_the_arguments() -> None:
+    first, second = [fx.device_put(X, device) for device in fx.devices()[:2]]
+
+    def loss(params: dict[str, fx.Array], batch: fx.Array) -> fx.Array:
+        return (params["w"] * batch).sum()
+
+    message = r"the argument `params\['w'\]` of loss is on device 0, but the argument `batch` of loss is on device 1"
+    with pytest.raises(fx.errors.DeviceMismatchError, match=message) as raised:
+        fx.jit(loss)({"w": first}, second)
+    assert str(pickle.loads(pickle.dumps(raised.value))).startswith("loss can't run: input 0 is on device 0")
+    with pytest.raises(ValueError, match=r"an array of type .*, which <lambda> closes over, is on device 0"):
+        fx.jit(lambda x: x + first)(second)
+
+
+def test_reading_a_committed_array_does_not_import_jax() -> None:
+    output = output_of(
+        """
+        import sys
+        import tracefx as fx
+        x = fx.device_put(fx.numpy.arange(3.0), fx.devices()[0])
+        print((x + x).tolist(), "jax" in sys.modules)
+        """
+    )
+    assert output.split() == ["[0.0,", "2.0,", "4.0]", "False"]

@@ -393,13 +393,15 @@ def test_arguments_on_different_devices_are_rejected() -> None:
     x: Any = put(TRACEFX, "x", x=X)
     y, z = (fx.device_put(X, fx.devices()[k]) for k in (3, 1))
     placement = "input 0 is on devices 0, 1, 2, 3, 4, 5, 6, 7, but input 1 is on device 3"
+    named = "the argument `x` of f is on devices 0, 1, 2, 3, 4, 5, 6, 7, but the argument `y` of f is on device 3"
     assert_errors(
         (lambda: x + y, ValueError, f"add can't run: {placement}. .* move arrays with device_put"),
-        (lambda: fx.jit(_named("f", lambda x, y: x + y))(x, y), ValueError, f"f can't run: {placement}"),
+        (lambda: fx.jit(_named("f", lambda x, y: x + y))(x, y), ValueError, f"f can't run: {named}"),
         (lambda: z + y, ValueError, "input 0 is on device 1, but input 1 is on device 3"),
     )
     with pytest.raises(
-        ValueError, match=r"f can't run: input 0 is on devices 0, .*, but output 0 is requested on device 1"
+        ValueError,
+        match=r"f can't run: the argument `x` of f is on devices 0, .* but output 0 is requested on device 1",
     ):
         fx.jit(_named("f", lambda x: x * 2), out_shardings=SingleDeviceSharding(fx.devices()[1]))(x)
 

@@ -95,22 +95,33 @@ def test_device_get_passes_keys_and_tracers_through() -> None:
     assert_agree(lambda F, N: F.jit(lambda x: F.device_get({"x": x}))(1.0))
 
 
-@pytest.mark.parametrize("device", [None, fx.devices()[0]], ids=["default", "device"])
-def test_device_put_deletes_donated_arrays_only(device: fx.Device | None) -> None:
-    x, y = fnp.arange(3.0) + 1, fnp.arange(3.0) + 2
-    out = fx.device_put([x, y], device, donate=[True, False], may_alias=[None, False])
-    assert (x.is_deleted(), y.is_deleted()) == (True, False)
-    with pytest.raises(ValueError, match="donated as an argument of device_put"):
-        x.tolist()
-    y.delete()
-    assert [a.tolist() for a in out] == [[1, 2, 3], [2, 3, 4]]
-    assert [a.committed for a in out] == [device is not None] * 2
+def test_device_put_donates() -> None:
+    for x in (
+        fnp.arange(4.0),
+        fx.jit(lambda x: x * 1)(fnp.arange(4.0)),
+        fx.device_put(np.arange(4.0), fx.devices()[0]),
+    ):
+        kept = fnp.ones(3)
+        y, z = fx.device_put((x, kept), fx.devices()[0], donate=(True, False))
+        assert (x.is_deleted(), kept.is_deleted(), z.tolist()) == (True, False, [1.0] * 3)
+        assert (y + y).tolist() == [0.0, 2.0, 4.0, 6.0]
+        with pytest.raises(fx.errors.DeletedArrayError, match="device_put"):
+            _ = x + 1
 
 
-def test_device_put_refuses_aliases_of_donated_arrays() -> None:
-    for F in (fx, jax):
+def test_device_put_copies_on_request() -> None:
+    x = fx.device_put(np.arange(4.0), fx.devices()[0])
+    assert np.shares_memory(np.asarray(fx.device_put(x, fx.devices()[0], src=fx.devices()[0])), np.asarray(x))
+    copy = fx.device_put(x, fx.devices()[0], may_alias=False)
+    assert not np.shares_memory(np.asarray(copy), np.asarray(x))
+    x.delete()
+    assert (copy.committed, copy.tolist()) == (True, [0.0, 1.0, 2.0, 3.0])
+
+
+def test_device_put_cannot_donate_what_it_shares() -> None:
+    for library, x in ((fx, fnp.ones(3)), (jax, jnp.ones(3))):
         with pytest.raises(ValueError, match="may_alias"):
-            F.device_put(X, donate=True, may_alias=True)
+            library.device_put(x, donate=True, may_alias=True)
 
 
 def test_device_put_returns_float0_unchanged() -> None:

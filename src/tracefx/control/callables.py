@@ -29,7 +29,7 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, full_scopes
+from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.partial_eval import PartialEval
@@ -85,13 +85,30 @@ def may_close_over(f: Callable[..., object]) -> bool:
 # ------------------------------------------------------------------ running functions under handlers
 
 
-def wrap_in_handler(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> Callable[P, R]:
-    """Returns the function run under `enter(handler)`, where `handler` is the current handler at the call."""
+def wrap_in_handler(
+    enter: Callable[[Handler], Handler], f: Callable[P, R], scopes: NamedScopes | None = None
+) -> Callable[P, R]:
+    """Returns the function run under `enter(handler)`, where `handler` is the current handler at the call.
 
-    @derive(f, "within", enter)
+    Args:
+        enter: Maps that handler to the one under which the function runs.
+        f: The function.
+        scopes: All scopes around the function; those at this call by default. The function may run after the sub-jaxpr
+            that has it was interpreted, when an outer transformation derives that: the scopes around the sub-jaxpr are
+            then no longer known.
+    """
+    scopes = full_scopes() if scopes is None else scopes
+
+    @derive(f, "within", enter, scopes)
     def entered(*args: P.args, **kwargs: P.kwargs) -> R:
         handler = enter(CURRENT.get())
-        results = call_under(handler, f, *args, **kwargs)
+        known = full_scopes()
+        lost = scopes[: len(scopes) - len(known)] if known[: len(scopes)] != scopes else ()
+        token = ENCLOSING_SCOPES.set((*lost, *ENCLOSING_SCOPES.get()))
+        try:
+            results = call_under(handler, f, *args, **kwargs)
+        finally:
+            ENCLOSING_SCOPES.reset(token)
         return unwrap_results(handler, results)
 
     return entered
@@ -130,7 +147,7 @@ class ClosureScope:
         if not self.bind_static and not self.named_axes:
             return f
         substitutes = tuple(operands) if self.bind_static else ()
-        return wrap_in_handler(ClosureRebinder(CURRENT.get(), self, substitutes).with_inner, f)
+        return wrap_in_handler(ClosureRebinder(CURRENT.get(), self, substitutes).with_inner, f, scopes=())
 
 
 EMPTY_CLOSURE: Final = ClosureScope((), NO_AXES)

@@ -17,10 +17,9 @@ from tracefx.control.call import Call
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
-from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies

@@ -55,6 +55,7 @@ from tracefx.core.primitive import (
     Zero,
     not_linear_error,
 )
+from tracefx.core.source_location import full_scopes
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.interpreters.jaxpr_transforms import Mask, jvp_jaxpr
@@ -181,12 +182,15 @@ class CustomVJP(CustomDerivativeProgram):
 
 
 def _wrap_forward_in_handler(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> ForwardRule:
-    @derive(fwd, "within", enter)
+    scopes = full_scopes()
+
+    @derive(fwd, "within", enter, scopes)
     def entered(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         handler = enter(CURRENT.get())
-        forward = wrap_in_handler(lambda _: handler, fwd)(primals, perturbed)
+        forward = wrap_in_handler(lambda _: handler, fwd, scopes)(primals, perturbed)
         outs, residuals = unwrap_results(handler, (forward.outs, forward.residuals))
-        return evolve(forward, outs=outs, residuals=residuals, pullback=wrap_in_handler(enter, forward.pullback))
+        pullback = wrap_in_handler(enter, forward.pullback, scopes)
+        return evolve(forward, outs=outs, residuals=residuals, pullback=pullback)
 
     return entered
 

@@ -12,9 +12,8 @@ from typing_extensions import CapsuleType, override
 
 from tracefx.core.array_placement import ArrayPlacement
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.late_binding import LateBound
-from tracefx.core.literal import Scalar
 from tracefx.errors import (
     ConcretizationError,
     TracerArrayConversionError,

@@ -16,9 +16,8 @@ from tracefx.core import indexed_updates
 from tracefx.core.abstract_array import has_jax_array_method, is_jax_array
 from tracefx.core.array_reductions import ArrayReductions
 from tracefx.core.device import Device
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core.dtypes import DTypeLike, Scalar
 from tracefx.core.late_binding import LateBound
-from tracefx.core.literal import Literal, Scalar
 from tracefx.core.numpy_methods import numpy_function, numpy_method, numpy_method_named, numpy_operator
 from tracefx.core.sharding import DeviceOrSharding, ShardIndex
 
@@ -36,10 +35,10 @@ _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
-    """Whether `x` is an array (of tracefx, NumPy or JAX), a literal or a Python number: a valid leaf of arguments."""
+    """Whether `x` is an array (of tracefx, NumPy or JAX) or a Python number: a valid leaf of arguments."""
     return (
         type(x) in _PYTHON_SCALARS
-        or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
+        or isinstance(x, (Array, np.ndarray, np.generic, int, float, complex))
         or is_jax_array(x)
     )
 
@@ -48,7 +47,7 @@ def is_convertible(x: object) -> TypeGuard[ArrayLike]:
     """Whether array functions accept `x`: array-likes, and objects with a method `__jax_array__`."""
     return (  # `is_arraylike` inlined, since every operator calls this
         type(x) in _PYTHON_SCALARS
-        or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
+        or isinstance(x, (Array, np.ndarray, np.generic, int, float, complex))
         or is_jax_array(x)
         or has_jax_array_method(x)
     )
@@ -99,12 +98,12 @@ class Array(ArrayReductions["Array"]):
     @property
     def addressable_shards(self) -> Sequence[Shard]:
         """The shards on the devices of this process. Raises AttributeError for a tracer."""
-        raise self._is_traced("addressable_shards")
+        raise self._no_placement("addressable_shards")
 
     @property
     def global_shards(self) -> Sequence[Shard]:
         """The shards on all devices; those of other processes have no `data`. Raises AttributeError for a tracer."""
-        raise self._is_traced("global_shards")
+        raise self._no_placement("global_shards")
 
     def addressable_data(self, index: int) -> Array:
         """Returns the data of one of the `addressable_shards`.

@@ -66,17 +66,17 @@ class ArrayPlacement:
     @property
     def sharding(self) -> Sharding:
         """How the array is distributed over devices. Raises AttributeError for a tracer."""
-        raise self._is_traced("sharding")
+        raise self._no_placement("sharding")
 
     @property
     def format(self) -> Format:
         """The layout in memory, which is row-major, and the sharding. Raises AttributeError for a tracer."""
-        raise self._is_traced("format")
+        raise self._no_placement("format")
 
     @property
     def committed(self) -> bool:
         """Whether computations on the array must run on its devices. Raises AttributeError for a tracer."""
-        raise self._is_traced("commitment")
+        raise self._no_placement("commitment")
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -88,5 +88,5 @@ class ArrayPlacement:
         """Whether each of its devices has the whole array."""
         return self.sharding.is_fully_replicated
 
-    def _is_traced(self, attribute: str) -> AttributeError:
+    def _no_placement(self, attribute: str) -> AttributeError:
         return AttributeError(f"{self} has no {attribute}: it is traced, and its placement is decided at run time")

@@ -21,6 +21,7 @@ from tracefx.core.settings import X64
 
 DType: TypeAlias = np.dtype[Any]
 NDArray: TypeAlias = npt.NDArray[Any]
+Scalar: TypeAlias = bool | int | float | complex
 
 
 class HasDType(Protocol):

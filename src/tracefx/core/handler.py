@@ -438,7 +438,7 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     Array(0., dtype=float32, weak_type=True)
     """
     try:
-        return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
+        return CURRENT.get().bind(prim, [a if isinstance(a, Array) else as_value(a) for a in args])
     except Exception as error:
         filter_traceback(error)
         if not isinstance(prim, Primitive):
@@ -474,11 +474,11 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
                 return out if type(out) is ConcreteArray else as_array(out)
         values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
         for a in args:
-            if not isinstance(a, Array) and type(a) is not Literal:
+            if not isinstance(a, Array):
                 values = [as_value(a) for a in args]
                 break
         (out,) = handler.bind(prim, values)
-        return out if isinstance(out, Array) else as_array(out)
+        return as_array(out) if type(out) is Literal else out
     except Exception as error:
         filter_traceback(error)
         if not isinstance(prim, Primitive):
@@ -509,10 +509,8 @@ def as_array(x: object) -> Array:
     >>> as_array(2.0)
     Array(2., dtype=float32, weak_type=True)
     """
-    if isinstance(x, Array):
-        return x
     value = as_value(x)
-    return ConcreteArray(value.aval, value.numpy()) if isinstance(value, Literal) else value
+    return ConcreteArray(value.aval, value.numpy()) if type(value) is Literal else value
 
 
 def call_under(handler: Handler, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,11 +9,10 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from tracefx.core.dtypes import NDArray
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.dtypes import NDArray, Scalar
 
 A = TypeVar("A")
-Like: TypeAlias = A | Literal | NDArray | np.generic | Scalar
+Like: TypeAlias = A | NDArray | np.generic | Scalar
 AxisLike: TypeAlias = int | Sequence[int] | None
 IndexPart: TypeAlias = A | NDArray | Sequence[int] | int | slice | EllipsisType | None
 Index: TypeAlias = IndexPart[A] | tuple[IndexPart[A], ...]

@@ -304,7 +304,7 @@ NOTEBOOK_HTML: Final[LateBound[Callable[[object], str | None]]] = LateBound("the
 def _content(const: Value) -> Hashable:
     """Returns what equality compares of a constant."""
     if isinstance(const, Literal):
-        return const
+        return strict_key(const)
     if isinstance(const, ConcreteArray):
         return (const.aval, const.numpy().tobytes())
     return id(const)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
+from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import Buffer
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.kernel_context import call_kernel
-
-Scalar: TypeAlias = bool | int | float | complex
+from tracefx.errors import ConcretizationError
 
 
 def out_of_bounds_error(val: int, dtype: dtypes.DType) -> OverflowError:
@@ -34,7 +35,7 @@ def out_of_bounds_error(val: int, dtype: dtypes.DType) -> OverflowError:
     )
 
 
-def _as_array(val: Scalar, dtype: dtypes.DType) -> dtypes.NDArray:
+def _as_array(val: Scalar, dtype: dtypes.DType) -> NDArray:
     try:
         array = np.asarray(val, dtype)
     except OverflowError as error:
@@ -47,12 +48,16 @@ def _as_array(val: Scalar, dtype: dtypes.DType) -> dtypes.NDArray:
 
 @final
 @frozen(init=False, eq=False)
-class Literal(StrictlyEqual):
+class Literal(Array, StrictlyEqual):
     """A scalar constant with an aval. It is both a value, which handlers interpret, and an atom of a jaxpr.
 
     Python numbers become weakly typed literals, NumPy scalars literals of their own dtype. Because a literal keeps its
-    aval, a jaxpr does not depend on settings such as x64 at the time it is evaluated. Two literals are equal if their
-    avals and the bytes of their values are equal: `-0.0` is not `0.0`, and a NaN equals itself.
+    aval, a jaxpr does not depend on settings such as x64 at the time it is evaluated.
+
+    A literal is an array of shape `()`, with all operators and methods, so rules compute with it as with any operand.
+    Only `==` and `!=` of two literals compare them as atoms, and return a Python bool: they are equal if their avals
+    and the bytes of their values are, so `-0.0` is not `0.0`, and a NaN equals itself. `tracefx.numpy.equal` compares
+    the numbers.
 
     Args:
         val: The Python number.
@@ -65,11 +70,13 @@ class Literal(StrictlyEqual):
     >>> two = as_value(2.0)
     >>> two, two == as_value(2)
     (Literal(val=2.0, aval=f32[]*), False)
+    >>> two + 1, two > 1
+    (Array(3., dtype=float32, weak_type=True), Array(True, dtype=bool))
     """
 
     val: Scalar
     aval: ShapedArray
-    host: dtypes.NDArray | None = field(default=None, init=False, eq=False, repr=False)
+    host: NDArray | None = field(default=None, init=False, eq=False, repr=False)
     buffer: Buffer | None = field(default=None, init=False, eq=False, repr=False)
     """The device buffer, if one has been made. It is never donated."""
 
@@ -81,13 +88,26 @@ class Literal(StrictlyEqual):
         if type(val) is int and not 0 <= val <= 1:  # every dtype can represent 0 and 1
             self.numpy()  # raises OverflowError here, where the user's number comes in
 
-    def numpy(self) -> dtypes.NDArray:
+    def numpy(self) -> NDArray:
         """Returns the value as a read-only NumPy array of shape `()`. The array is cached."""
         host = self.host
         if host is None:
             host = call_kernel(_as_array, self.val, self.aval.dtype)
             _set_host(self, host)
         return host
+
+    @override
+    def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
+        return self.numpy()
+
+    @property
+    @override
+    def committed(self) -> bool:
+        return False
+
+    @override
+    def _no_placement(self, attribute: str) -> AttributeError:
+        return AttributeError(f"{self!r} has no {attribute}: it is a constant of a program, not an array in memory")
 
     def attach_buffer(self, buffer: Buffer) -> None:
         """Stores the device buffer that the first compiled use made.
@@ -102,11 +122,20 @@ class Literal(StrictlyEqual):
         return Literal, (self.val, self.aval)
 
     @override
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Literal and self.aval == other.aval and self._bits() == other._bits()
+    def __eq__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
+        if type(other) is not Literal:
+            return super().__eq__(other)
+        equal = self is other or (self.aval == other.aval and self._bits() == other._bits())
+        return equal  # type: ignore[return-value]  # atoms: see the docstring of the class
 
     @override
-    def __hash__(self) -> int:
+    def __ne__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
+        if type(other) is not Literal:
+            return super().__ne__(other)
+        return not self == other  # type: ignore[return-value]  # as in `__eq__`
+
+    @override
+    def __hash__(self) -> int:  # type: ignore[override]  # other arrays have none
         return hash((self.aval, self._bits()))
 
     def _bits(self) -> bytes:

@@ -18,13 +18,13 @@ from tracefx.core.array import Array, ArrayLike, Shard
 from tracefx.core.avals import Shape, ShapedArray, intern_aval
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Buffer, Device, SupportsDLPack
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.host_memory import read_only_copy, shared_read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.late_binding import LateBound
 from tracefx.core.layouts import Format, format_of
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.errors import ConcretizationError, DeletedArrayError
@@ -323,7 +323,7 @@ def as_value(x: object, what: str = "argument") -> Value:
         return x  # type: ignore[return-value]  # narrowed by `type(x) is`, which is faster than isinstance
     if kind in _PYTHON_SCALARS:
         return Literal(x, number_aval(dtypes.scalar_dtype(kind)))  # type: ignore[arg-type]  # narrowed as above
-    if isinstance(x, (Array, Literal)):
+    if isinstance(x, Array):
         return x
     if isinstance(x, np.ndarray):
         if x.ndim or x.dtype.names is not None:
@@ -423,13 +423,23 @@ def read_only(host: NDArray) -> NDArray:
     return host
 
 
+def is_immutable(x: NDArray) -> bool:
+    """Whether nobody can write to the memory of a NumPy array: a read-only view of an array of tracefx or JAX."""
+    owner: object = x
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return isinstance(owner, memoryview) and is_jax_array(owner.obj)  # the memory of an XLA buffer
+
+
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """Returns an array with the elements of `x`; copies them unless the memory is immutable and of the right dtype."""
     require_no_mask(x)
     aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else intern_aval(ShapedArray(x.shape, dtype))
     if x.dtype != aval.dtype:
         x = read_only_copy(x, aval.dtype)
-    elif x.flags.writeable or x.base is not None:
+    elif x.flags.writeable or (x.base is not None and not is_immutable(x)):
         x = shared_read_only_copy(x)
     return ConcreteArray(aval, x)
 

@@ -10,7 +10,6 @@ from typing import ClassVar, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.callables import HasCallables
 from tracefx.core.device import Device
@@ -59,7 +58,7 @@ class BatchTracer(Tracer):
     @property
     @override
     def device(self) -> Device | None:
-        return self.val.device if isinstance(self.val, Array) else None
+        return self.val.device
 
     @property
     @override

@@ -185,7 +185,7 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
         Raises:
             TypeError: If it is a list of values, or the class has no own values.
         """
-        if isinstance(value, (Array, Literal)):
+        if isinstance(value, Array):
             return value
         if isinstance(value, _NUMERIC_TYPES):
             return as_value(value)

@@ -9,7 +9,6 @@ from typing import Final, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.device import Device
 from tracefx.core.dtypes import NDArray
@@ -51,7 +50,7 @@ class JVPTracer(Tracer):
     @property
     @override
     def device(self) -> Device | None:
-        return self.primal.device if isinstance(self.primal, Array) else None
+        return self.primal.device
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:

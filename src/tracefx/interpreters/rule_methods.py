@@ -12,6 +12,7 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array
 from tracefx.core.equality import attrs_fields, strict_key
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.rules import HandlerRule, Rules
 from tracefx.pytrees import trees
@@ -231,7 +232,7 @@ def option_values(interpreter: object) -> dict[str, object]:
 def options_key(interpreter: object) -> Hashable:
     """Returns a key made of the options of an interpreter; `None` if one is not hashable or holds an array."""
     options = option_values(interpreter)
-    if any(isinstance(x, (Array, np.ndarray)) for x in trees.leaves(list(options.values()))):
+    if any(isinstance(x, (Array, np.ndarray)) and type(x) is not Literal for x in trees.leaves(list(options.values()))):
         return None
     key = tuple([(name, strict_key(x)) for name, x in options.items()])
     try:

@@ -11,4 +11,6 @@ Array([1., 2., 3.], dtype=float32)
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(__name__)
+__getattr__, __dir__ = _attach(
+    __name__, filter_tracebacks=True, fast=("tracefx.ops.elementwise.", "tracefx.ops.shape.", "tracefx.ops.structural")
+)

@@ -120,7 +120,7 @@ def asarray(
     >>> asarray([1, 2])
     Array([1, 2], dtype=int32)
     """
-    if copy is False and not isinstance(a, Array | Literal):
+    if copy is False and not isinstance(a, Array):
         a = _from_shared_memory(a)
     out = array(a, dtype, copy=bool(copy), order=order, device=device)
     if copy is False and out is not a:
@@ -207,7 +207,7 @@ def _from_sequence(rows: Sequence[NestedArrayLike], dtype: DType | None) -> Arra
     if dtype is None:
         types = dict.fromkeys([dtype_and_weak_type(leaf, "array: an element") for leaf in leaves])
         dtype = promote(list(types))[0] if types else dtypes.default_float()
-    if any(isinstance(leaf, Array | Literal) for leaf in leaves):
+    if any(isinstance(leaf, Array) for leaf in leaves):
         if len({_shape_of(leaf) for leaf in leaves}) > 1:  # arrays beside sequences of numbers
             return as_array(shape.stack([array(row, dtype) for row in rows]))
         parts = [convert_operand(leaf, dtype, what="array: an element") for leaf in leaves]
@@ -250,7 +250,7 @@ def _flatten(x: NestedArrayLike, leaves: list[ArrayLike]) -> Shape:
 
 
 def _shape_of(x: ArrayLike) -> Shape:
-    return np.shape(x) if not isinstance(x, Array | Literal) else x.aval.shape
+    return np.shape(x) if not isinstance(x, Array) else x.aval.shape
 
 
 # ------------------------------------------------------------------ constant-filled

@@ -14,7 +14,6 @@ from tracefx.core import dtypes
 from tracefx.core.abstract_array import has_jax_array_method
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike
-from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.numpy.operand_promotion import dtype_and_weak_type
 
@@ -71,7 +70,7 @@ _NAMES: Final[Mapping[str, frozenset[DTypeKind]]] = MappingProxyType(
 
 def resolve_dtype(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     """Returns the dtype and weak type of an array, or those named by a dtype argument."""
-    if isinstance(x, Array | Literal | np.ndarray | np.generic | bool | int | float | complex):
+    if isinstance(x, Array | np.ndarray | np.generic | bool | int | float | complex):
         return dtype_and_weak_type(x, what)
     if has_jax_array_method(x):
         return dtype_and_weak_type(x, what)  # type: ignore[arg-type]  # converted there

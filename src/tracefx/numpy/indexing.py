@@ -19,9 +19,9 @@ from tracefx.core.abstract_array import is_jax_array
 from tracefx.core.array import Array, ArrayLike, Index, IndexPart
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import as_array, bind1, evaluating
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, from_jax_array, require_no_mask
 from tracefx.errors import ConcretizationError, MaskIndexError, SliceIndexError
 from tracefx.numpy.creation import array
@@ -276,7 +276,7 @@ def _parse_part(part: IndexPart) -> _ParsedPart:
         raise TypeError(
             f"an index array must be of integers or bools, got {dtypes.name(dtype)}{list(part.shape)}; convert it"
         )
-    if type(part) is ConcreteArray:
+    if type(part) is ConcreteArray or type(part) is Literal:
         part = part.numpy()
     if isinstance(part, np.ndarray):
         return part if part.ndim else int(part)

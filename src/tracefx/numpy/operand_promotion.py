@@ -18,9 +18,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal, Scalar, cache_literals
+from tracefx.core.literal import Literal, cache_literals
 from tracefx.core.promotion import promote
 from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value, to_numpy
@@ -125,7 +125,7 @@ def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool) -> Promo
 
 def _apply_promotion(x: Value | Scalar, promoted: PromotedType) -> Value:
     """Converts and broadcasts one operand to the promoted type; scalars keep their shape."""
-    if not isinstance(x, Array | Literal):
+    if not isinstance(x, Array):
         return _scalar_literal(x, promoted.kind, promoted.number)
     aval = x.aval
     if aval.dtype != promoted.dtype or aval.weak_type != promoted.weak:

@@ -13,7 +13,6 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.core.literal import Literal
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import Value, as_value
 from tracefx.errors import ConcretizationError
@@ -94,7 +93,7 @@ def _static_number(what: str, x: ArrayLike) -> int | float:
                 error.detail,
             ) from error
     else:
-        number = x.item() if isinstance(x, np.ndarray | np.generic) else x.val if isinstance(x, Literal) else x
+        number = x.item() if isinstance(x, np.ndarray | np.generic) else x
     assert not isinstance(number, complex)
     return number
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from tracefx.core.array import Array, ArrayLike, AxisLike, Index
-from tracefx.core.dtypes import DTypeLike
-from tracefx.core.literal import Scalar
+from tracefx.core.dtypes import DTypeLike, Scalar
 
 UfuncIdentity: TypeAlias = Scalar | None
 InitialValue: TypeAlias = ArrayLike | None

@@ -27,11 +27,11 @@ from attrs import field, frozen
 
 from tracefx.core.array import Array, ArrayLike, Index, UpdateMode
 from tracefx.core.avals import Shape
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.indexed_updates import IndexUpdateFn
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy

@@ -7,8 +7,9 @@ from typing import Final
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import Scalar
 from tracefx.core.key_data import key_data_aval
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.lowering import Builder, DenseI64Array, IrValue, MlirText, Region
 
 GPUS: Final = frozenset({"cuda", "rocm"})

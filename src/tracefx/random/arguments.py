@@ -8,8 +8,8 @@ from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.dtypes import DType, DTypeLike, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.values import get_aval
 from tracefx.numpy.operand_promotion import rounded_literal
 from tracefx.numpy.shapes import ShapeLike, sizes_of

@@ -8,10 +8,10 @@ from typing import Final
 
 from tracefx.control.cond import Cond
 from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, Scalar
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
 from tracefx.ops.elementwise.abs_sign import Abs
@@ -64,7 +64,7 @@ def first_of_type(term: Apply, *results: Value) -> Value | None:
 
 def is_same_term(x: Term, y: Term) -> bool:
     """Whether two terms are the same value: one object, or equal literals."""
-    return x is y or (type(x) is Literal and x == y)
+    return x is y or (type(x) is Literal and type(y) is Literal and bool(x == y))
 
 
 def has_exact_arithmetic(dtype: DType) -> bool:

@@ -10,7 +10,7 @@ So a rule writes the replacement of a term like any other traced function.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final, TypeAlias, final
 
 from attrs import frozen
@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.callables import HasCallables
+from tracefx.core.equality import strict_key
 from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Var
 from tracefx.core.literal import Literal
@@ -56,9 +57,9 @@ class OperationNode:
         """The equal, earlier node that replaces this one, which a rule created."""
 
     @property
-    def key(self) -> tuple[Primitive, tuple[int | Literal, ...]]:
+    def key(self) -> tuple[Primitive, tuple[Hashable, ...]]:
         """A key that is equal for equal operations on the same operands."""
-        return self.prim, tuple([x if type(x) is Literal else id(x) for x in self.operands])
+        return self.prim, tuple([strict_key(x) if type(x) is Literal else id(x) for x in self.operands])
 
 
 @final

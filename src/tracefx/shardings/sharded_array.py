@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import TYPE_CHECKING, Self, TypeVar, final
 
 import numpy as np
 from typing_extensions import CapsuleType, override
@@ -16,6 +16,8 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.key_data import from_key_data
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.core.values import ConcreteArray
+
+A = TypeVar("A")
 
 
 @final
@@ -45,6 +47,35 @@ class ShardedArray(ConcreteArray):
         self.shares_buffer = False
         self.placed = placed
         self.committed = committed
+
+    @classmethod
+    def on_host(cls, x: ConcreteArray, placed: Sharding, committed: bool) -> Self:
+        """Returns an uncommitted array as one with an explicit sharding, which is on the first host device.
+
+        Args:
+            x: The array, a result of NumPy or of a program on that device.
+            placed: The sharding.
+            committed: Whether computations must run on its device.
+        """
+        if x.buffer is not None:
+            return cls(x.aval, x.buffer, placed, committed)
+        result = cls.__new__(cls)
+        result.aval = x.aval
+        result.host = x.host
+        result.device_copy = None
+        result.shares_buffer = False
+        result.placed = placed
+        result.committed = committed
+        return result
+
+    if not TYPE_CHECKING:  # else every attribute would exist for type checkers
+
+        def __getattr__(self, name: str) -> Buffer:
+            """Makes the buffer of an array of `on_host` at the first use. Python calls this while the slot is unset."""
+            if name != "buffer":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.buffer = BACKEND.value.put(self.host, None)
+            return self.buffer
 
     @property
     @override
@@ -89,6 +120,7 @@ class ShardedArray(ConcreteArray):
         if self.shares_buffer:
             self.buffer = self.__copy__().buffer
             self.shares_buffer = False
+        _ = self.buffer  # which may have to be made from the host's memory
         self.host = None
 
     @override
@@ -191,3 +223,27 @@ class ShardedArray(ConcreteArray):
     @override
     def __dlpack_device__(self) -> tuple[int, int]:
         return BACKEND.value.dlpack_device(self.device)
+
+
+def without_placement(args: Sequence[A], sharding: Sharding) -> tuple[list[A | ConcreteArray], bool] | None:
+    """Returns arguments without the placement on the first host device, for evaluation with NumPy.
+
+    Args:
+        args: The arguments, arrays or not.
+        sharding: The sharding of that device.
+
+    Returns:
+        The arguments, with uncommitted arrays in place of those that have the sharding, and whether one of these is
+        committed; None if an array has another sharding.
+    """
+    plain: list[A | ConcreteArray] = []
+    committed = False
+    for x in args:
+        if not isinstance(x, ShardedArray):
+            plain.append(x)
+            continue
+        if x.placed is not sharding and x.placed != sharding:
+            return None
+        committed = committed or x.committed
+        plain.append(ConcreteArray(x.aval, x.numpy()))
+    return plain, committed

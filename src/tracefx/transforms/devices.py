@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -223,10 +222,31 @@ def _device(given: Device | str | None) -> Device | None:
 
 
 @overload
-def device_put(x: ArrayLike, device: PyTree = None, *, donate: PyTree = False, may_alias: PyTree = None) -> Array: ...
+def device_put(
+    x: ArrayLike,
+    device: PyTree = None,
+    *,
+    src: PyTree = None,
+    donate: PyTree = False,
+    may_alias: PyTree = None,
+) -> Array: ...
 @overload
-def device_put(x: PyTree, device: PyTree = None, *, donate: PyTree = False, may_alias: PyTree = None) -> Any: ...
-def device_put(x: PyTree, device: PyTree = None, *, donate: PyTree = False, may_alias: PyTree = None) -> Any:
+def device_put(
+    x: PyTree,
+    device: PyTree = None,
+    *,
+    src: PyTree = None,
+    donate: PyTree = False,
+    may_alias: PyTree = None,
+) -> Any: ...
+def device_put(
+    x: PyTree,
+    device: PyTree = None,
+    *,
+    src: PyTree = None,
+    donate: PyTree = False,
+    may_alias: PyTree = None,
+) -> Any:
     """Returns the arrays of a pytree in the memory of a device, or sharded over several devices.
 
     The arrays are then committed: computations with them run on these devices. Tracers are returned unchanged for a
@@ -237,17 +257,18 @@ def device_put(x: PyTree, device: PyTree = None, *, donate: PyTree = False, may_
         device: A device, a `Sharding`, a `Format`, a `PartitionSpec` of the mesh in use, or a pytree of these that is
             a prefix of `x`. None, the default, leaves committed arrays where they are, and puts others on the default
             device, uncommitted.
-        donate: Whether to delete the arrays of `x`; a bool, or a pytree of bools that is a prefix of `x`. False by
-            default.
-        may_alias: Whether results may share the memory of the arrays of `x`; a bool, or a pytree of bools that is a
-            prefix of `x`. None, the default, means True for arrays that are not donated.
+        src: Where the arrays are: a hint, which has no effect, since arrays know it. None by default.
+        donate: Whether the arrays of `x` are deleted, so that the results may take over their memory: a bool, or a
+            pytree of bools that is a prefix of `x`. False by default. Arrays of other libraries are never deleted.
+        may_alias: Whether the results may share memory with the arrays of `x`, as a bool or a prefix pytree. False
+            copies those that are on the device already. None, the default, means True.
 
     Returns:
         A pytree of arrays with the same values.
 
     Raises:
         TypeError: If `device` contains something else, or a leaf of `x` is not an array.
-        ValueError: If an array cannot be divided as a sharding requires, or if `donate` and `may_alias` are both true.
+        ValueError: If an array cannot be divided as a sharding requires, or `donate` and `may_alias` are both true.
 
     >>> import numpy as np
     >>> device_put(np.arange(3, dtype=np.int32))
@@ -262,20 +283,26 @@ def device_put(x: PyTree, device: PyTree = None, *, donate: PyTree = False, may_
     """
     leaves, tree = trees.flatten_with_known_types(x, LEAF_TYPES)
     values, avals = to_inputs(leaves, x, "device_put: x")
-    where, donations, aliases = (
-        trees.broadcast_prefix(prefix, tree, none_is_leaf=True, what=f"device_put: {name}", of="x")
-        for name, prefix in (("device", device), ("donate", donate), ("may_alias", may_alias))
-    )
-    if any(d and a for d, a in zip(donations, aliases, strict=True)):
-        raise ValueError("device_put: donate and may_alias must not both be true for an array")
-    outs = []
-    for value, aval, to, donated, alias in zip(values, avals, where, donations, aliases, strict=True):
-        out = _put_leaf(value, aval, to)
-        is_copied = donated or alias is False
-        outs.append(copy.copy(out) if is_copied and isinstance(out, ConcreteArray) else out)
-        if donated and isinstance(value, ConcreteArray):
-            value.delete_donated("device_put")
-    return tree.unflatten(outs)
+    where = trees.broadcast_prefix(device, tree, none_is_leaf=True, what="device_put: device", of="x")
+    if donate is False and may_alias is None:
+        return tree.unflatten([_put_leaf(v, aval, to) for v, aval, to in zip(values, avals, where, strict=True)])
+    donated = trees.broadcast_prefix(donate, tree, what="device_put: donate", of="x")
+    aliased = trees.broadcast_prefix(may_alias, tree, none_is_leaf=True, what="device_put: may_alias", of="x")
+    if any(d and a for d, a in zip(donated, aliased, strict=True)):
+        raise ValueError("device_put: donate and may_alias are both true for an array: pass one of them")
+    sources = [_source(v, bool(d), a is not False) for v, d, a in zip(values, donated, aliased, strict=True)]
+    results = [_put_leaf(v, aval, to) for v, aval, to in zip(sources, avals, where, strict=True)]
+    for v, d in zip(values, donated, strict=True):
+        if d and isinstance(v, ConcreteArray):
+            v.delete_donated("device_put")
+    return tree.unflatten(results)
+
+
+def _source(x: Value | NDArray, donated: bool, may_alias: bool) -> Value | NDArray:
+    """Returns the array to put in place of `x`: another array with its memory if it is donated, or else a copy."""
+    if not isinstance(x, ConcreteArray):
+        return x if may_alias or isinstance(x, Array) else np.array(x)
+    return x.alias() if donated else x if may_alias else x.__copy__()
 
 
 def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:

@@ -31,18 +31,21 @@ from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import DEFAULT_DEVICE, Buffer
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, Scalar
 from tracefx.core.eager_cache import CacheKey, Plan
 from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
 from tracefx.core.settings import DISABLE_JIT, X64
+from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.source_location import SOURCE
 from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.core.values import ConcreteArray, Value, from_numpy, get_aval
 from tracefx.interpreters.stage import stage
+from tracefx.pytrees import trees
+from tracefx.shardings.sharded_array import ShardedArray, without_placement
 from tracefx.transforms.arguments import flatten_values, fun_name, output_label, to_arrays
 from tracefx.transforms.jit import jit
 from tracefx.transforms.kernel_replay import Kernel, converted_dtype, replay_kernels
@@ -150,6 +153,17 @@ def eager_cached(
         return functools.partial(eager_cached, numbers=numbers, compiled=compiled, fused=fused, kernel=kernel)
     planner, compiles = _Planner(f, numbers, compiled, fused, kernel), compiled or fused is not None
     without_plan = _compile_fallback(f) if compiled else f
+
+    def elsewhere(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls the function with arrays that are traced, sharded or committed, or with arguments of unknown types."""
+        if any(type(a) is ShardedArray for a in args) and BACKEND.value.default_device_is_host:
+            sharding = single_device_sharding(BACKEND.value.default_device)
+            placed = without_placement(args, sharding)
+            if placed is not None:
+                operands, committed = placed
+                return _place(call(*operands, **kwargs), sharding, committed)
+        return without_plan(*args, **kwargs)
+
     # A call reads these as closure variables, which are faster than globals and attributes.
     get_plan, make_plan = ROOT.eager_cache.get, planner.find_or_make
     current, x64, disable_jit = CURRENT.get, X64, DISABLE_JIT
@@ -179,7 +193,7 @@ def eager_cached(
                     key += (tuple([x.aval for x in a]),)
                     operands += tuple(a)
                 else:
-                    return without_plan(*args, **kwargs)
+                    return elsewhere(args, kwargs)
             if kwargs:
                 for name, a in kwargs.items():
                     kind = type(a)
@@ -198,6 +212,13 @@ def eager_cached(
             raise
 
     return functools.update_wrapper(call, f)
+
+
+def _place(out: Any, sharding: Sharding, committed: bool) -> Any:
+    """Returns the results of a plan, arrays or pytrees of them, with an explicit sharding on the host."""
+    if type(out) is ConcreteArray:
+        return ShardedArray.on_host(out, sharding, committed)
+    return trees.map(lambda x: ShardedArray.on_host(x, sharding, committed) if type(x) is ConcreteArray else x, out)
 
 
 def _is_static(x: object) -> bool:
@@ -229,7 +250,7 @@ def _compile_fallback(f: Callable[..., Any]) -> Callable[..., Any]:
         return jit(functools.update_wrapper(functools.partial(f, **static), f))
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if all(isinstance(a, Array | Literal) or a is None for a in args) and all(map(_is_static, kwargs.values())):
+        if all(isinstance(a, Array) or a is None for a in args) and all(map(_is_static, kwargs.values())):
             return jitted(**kwargs)(*args)
         return f(*args, **kwargs)
 

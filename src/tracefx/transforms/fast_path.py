@@ -135,8 +135,6 @@ class FastPathProgram(Generic[Out]):
 
     def arrays_elsewhere(self, leaves: Sequence[object]) -> list[ConcreteArray] | None:
         """Returns the leaves for a program that may run elsewhere; None if they are not arrays of the right types."""
-        if self.on_host is not None:
-            return None
         arrays = [
             x
             for x, aval in zip(leaves, self.avals)  # noqa: B905  # they have the same length

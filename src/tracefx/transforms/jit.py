@@ -21,6 +21,7 @@ from tracefx.core.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, jax_hint
+from tracefx.errors import DeviceMismatchError
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
@@ -137,7 +138,11 @@ class Jitted(RepeatedCall[P, R]):
             traced, program = self._programs.get(key) or self._compile(key, args, kwargs)
             if isinstance(program, PendingProgram):
                 program = program.compiled() or program
-            outs = program([*traced.consts, *inputs])
+            try:
+                outs = program([*traced.consts, *inputs])
+            except DeviceMismatchError as error:
+                consts = [f"an array of type {const.aval}, which {self._name} closes over," for const in traced.consts]
+                raise error.with_names([*consts, *self._leaf_names(key)]) from None
             if not isinstance(program, PendingProgram):
                 self._remember(key, traced, program)
             return traced.output(outs)

@@ -10,11 +10,11 @@ from tracefx.control.generic_reduction import Reduce, ReduceWindow, ReductionErr
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, Scalar
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage

@@ -31,7 +31,7 @@ from tracefx.lowering import Lowerable
 from tracefx.serialization.digest import executable_key
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
-from tracefx.shardings.sharded_array import ShardedArray
+from tracefx.shardings.sharded_array import ShardedArray, without_placement
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.compile_job import CompileJob, CrossPlatformModule, InspectableProgram, LoweredModule
@@ -41,6 +41,7 @@ from tracefx.xla.interpretation import InterpretedProgram
 from tracefx.xla.lower import ExecutionPlan, Output, Result, assemble_outputs, lower, lower_for, plan, plan_export
 from tracefx.xla.resharding import tilewise_resharder
 from tracefx.xla.spmd import (
+    CommittedHostRunner,
     HostRunner,
     ShardingDispatcher,
     SpmdCompileJob,
@@ -95,7 +96,10 @@ class SingleDeviceProgram(InspectableProgram):
 
     @_puts.default
     def _make_puts(self) -> Mapping[int, Callable[[NDArray], runtime.Buffer]]:
-        return {index: self.executable.put_function(i) for i, index in enumerate(self.kept_inputs)}
+        return {
+            index: self.executable.put_function(i, borrows=index not in self.donated)
+            for i, index in enumerate(self.kept_inputs)
+        }
 
     @_donations.default
     def _find_donations(self) -> tuple[tuple[int, bool], ...]:
@@ -361,6 +365,12 @@ class XlaBackend:
         def compile_for(args: Sequence[Value | NDArray]) -> Runnable:
             assignment = assign_shardings_for(name, jaxpr, args, requested_shardings)
             if assignment is not None:
+                host = single_device_sharding(runtime.devices()[0])
+                on_host = set(assignment.inputs) <= {host, None} and not meshes_of(jaxpr)
+                if on_host and requested_shardings is None and not donated:
+                    program = self._compiled(jaxpr, name, donated, keep_unused)
+                    if program.on_buffers is not None:
+                        return CommittedHostRunner(program, program.on_buffers, host)
                 return self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment)
             if self.default_device_is_host:
                 return HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
@@ -388,26 +398,19 @@ class XlaBackend:
         # The functions that a primitive holds bind their own primitives again.
         if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
             return prim.evaluate(args)
-        placements = {x.placed for x in args if type(x) is ShardedArray}
         host = single_device_sharding(runtime.devices()[0])
-        if placements == {host} and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
-            return self._evaluate_on_host(prim, args, host)
+        placed = without_placement(args, host)
+        if placed is not None and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
+            operands, committed = placed
+            outs = prim.evaluate(operands)
+            arrays = [out if isinstance(out, ConcreteArray) else ConcreteArray(out.aval, to_numpy(out)) for out in outs]
+            return [ShardedArray.on_host(x, host, committed) for x in arrays]
         avals = tuple([x.aval for x in args])
 
         def program() -> ShardingDispatcher:
             return self._dispatcher(_operation_jaxpr(prim, avals), prim.name)
 
         return self.operations.compute_once((prim, avals), program)(args)
-
-    def _evaluate_on_host(self, prim: Primitive, args: Sequence[Value], host: Sharding) -> list[ConcreteArray]:
-        """Evaluates a primitive with NumPy; the results are placed on the host's first device like the operands."""
-        committed = any(type(x) is ShardedArray and x.committed for x in args)
-        outs = prim.evaluate([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
-        buffers = [out.buffer if isinstance(out, ConcreteArray) else None for out in outs]
-        return [
-            ShardedArray(out.aval, self.put(to_numpy(out), None) if buffer is None else buffer, host, committed)
-            for out, buffer in zip(outs, buffers, strict=True)
-        ]
 
     def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
         assert isinstance(x, ShardedArray)

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray, intern_aval
-from tracefx.core.backend import Runnable
+from tracefx.core.backend import HostProgram, Runnable
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
@@ -21,7 +21,7 @@ from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.errors import DeletedArrayError
+from tracefx.errors import DeletedArrayError, DeviceMismatchError
 from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray
@@ -70,25 +70,22 @@ def assign_shardings(name: str, jaxpr: Jaxpr, requested: RequestedShardings | No
     """
     requested = requested or _no_requested_shardings(jaxpr)
     inputs, outputs = requested.inputs, requested.outputs
-    device_sets: list[tuple[tuple[Device, ...], str]] = []
+    device_sets: list[tuple[tuple[Device, ...], str | int, str]] = []
     for i, sharding in enumerate(inputs):
         if sharding is not None:
             require_shardable(jaxpr.invars[i].aval, sharding, f"input {i} of {name}")
-            device_sets.append((sharding.devices, f"input {i} is on"))
+            device_sets.append((sharding.devices, i, "is on"))
     for i, sharding in enumerate(outputs):
         if sharding is not None:
             require_shardable(jaxpr.outs[i].aval, sharding, f"output {i} of {name}")
-            device_sets.append((sharding.devices, f"output {i} is requested on"))
-    device_sets += [(mesh.flat, f"it refers to {mesh} with") for mesh in meshes_of(jaxpr)]
+            device_sets.append((sharding.devices, f"output {i}", "is requested on"))
+    device_sets += [(mesh.flat, "it", f"refers to {mesh} with") for mesh in meshes_of(jaxpr)]
     if not device_sets:
         return None
-    first, why = device_sets[0]
-    for devices, other in device_sets[1:]:
+    first, what, why = device_sets[0]
+    for devices, other, other_why in device_sets[1:]:
         if set(devices) != set(first):
-            raise ValueError(
-                f"{name} can't run: {why} {_ids(first)}, but {other} {_ids(devices)}. A program runs on one set of "
-                "devices: move arrays with device_put"
-            )
+            raise DeviceMismatchError(name, ((what, f"{why} {_ids(first)}"), (other, f"{other_why} {_ids(devices)}")))
     return ShardingAssignment(first, inputs, outputs)
 
 
@@ -217,9 +214,7 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         try:
             outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
         except DeletedArrayError:
-            for x in args:
-                if isinstance(x, ConcreteArray) and x.is_deleted():
-                    raise x.deleted_error() from None
+            raise_deleted(args)
             raise
         if self.plan.donated:
             self._delete_donated(args, buffers)
@@ -332,6 +327,13 @@ def _tiles_in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling:
     local = [d for d in devices if d.process_index == this_process]
     tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
     return [tiles[d] for d in tiling.devices if d in tiles]
+
+
+def raise_deleted(args: Sequence[Value | NDArray]) -> None:
+    """Raises the error that says why the first deleted argument, if there is one, is deleted."""
+    for x in args:
+        if isinstance(x, ConcreteArray) and x.is_deleted():
+            raise x.deleted_error() from None
 
 
 def distinct(outputs: Sequence[ConcreteArray]) -> list[ConcreteArray]:
@@ -463,6 +465,32 @@ class HostRunner(MayRunElsewhere):
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         return self.run([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
+
+
+@final
+@frozen(eq=False)
+class CommittedHostRunner(MayRunElsewhere):
+    """Runs a program on the host's first device, to which arguments are committed, and so are the results."""
+
+    program: HostProgram
+    run: Callable[[Sequence[Buffer]], list[ConcreteArray]]
+    sharding: Sharding
+    uncommitted_run: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        sharding, put = self.sharding, self.program.put
+        buffers = [
+            x.buffer
+            if type(x) is ShardedArray and x.placed == sharding
+            else put(i, ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x)
+            for i, x in enumerate(args)
+        ]
+        try:
+            outs = self.run(buffers)
+        except DeletedArrayError:
+            raise_deleted(args)
+            raise
+        return [ShardedArray.on_host(out, sharding, True) for out in outs]
 
 
 @final

@@ -15,7 +15,6 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import as_value
 from tracefx.handlers.intervals.elementwise import FUNCTION_ULPS, Results, interval_product, is_float_interval
@@ -87,12 +86,12 @@ def scatter_sub_interval(
 
 def _concrete_indices(op: Primitive, indices: Sequence[IntervalOrValue]) -> list[Array]:
     for index in indices:
-        if not isinstance(index, (Array, Literal)):
+        if not isinstance(index, Array):
             raise TypeError(
                 f"bounds: the indices of {op.name} are in an interval, so nothing is known of the elements; compute "
                 "them from arguments that are not intervals"
             )
-    return [as_array(i) for i in indices if isinstance(i, (Array, Literal))]
+    return [as_array(i) for i in indices if isinstance(i, Array)]
 
 
 def multi_result_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
@@ -199,7 +198,7 @@ def argextremum_interval(handler: object, op: ArgExtremum, operand: IntervalOrVa
 
 def sort_interval(handler: object, op: Sort, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
     """The sorted first key has bounds; of the other operands only the range along the axis is known."""
-    if len(operands) == 1 or all(isinstance(x, (Array, Literal)) for x in operands[: op.num_keys]):
+    if len(operands) == 1 or all(isinstance(x, Array) for x in operands[: op.num_keys]):
         return multi_result_interval(handler, op, *operands)
     first, *others = operands
     (key,) = multi_result_interval(handler, evolve(op, num_keys=1), first)
@@ -229,7 +228,7 @@ def top_k_interval(handler: object, op: TopKOperation, operand: IntervalOrValue)
 
 def select_n_interval(handler: object, op: SelectN, index: IntervalOrValue, *cases: IntervalOrValue) -> Results:
     xs = list(map(as_interval, cases))
-    if isinstance(index, (Array, Literal)):
+    if isinstance(index, Array):
         return [Interval(bind1(op, index, *[x.lo for x in xs]), bind1(op, index, *[x.hi for x in xs]))]
     if isinstance(index, ComparisonInterval):
         return [_hull_of_cases(Interval(index.lo, index.hi), _refine_by_comparison(index, *xs))]
@@ -270,7 +269,7 @@ def cond_interval(
 ) -> Sequence[IntervalOrValue]:
     """Runs all branches where the index is uncertain and returns the hulls of their results."""
     wrapped = [handler.wrap(x) for x in operands]
-    if isinstance(index, (Array, Literal)):
+    if isinstance(index, Array):
         return [handler.unwrap(x) for x in op.transform_bodies(handler, [index, *wrapped])]
     results = [[handler.unwrap(x) for x in handler.interpret(branch, wrapped)] for branch in op.branches]
     return [_hull_of_cases(as_interval(index), list(map(as_interval, outs))) for outs in zip(*results, strict=True)]

@@ -189,7 +189,7 @@ def _input_index(jaxpr: Jaxpr, x: Atom) -> int | None:
 def _is_increment(eqn: Eqn, count: Var) -> bool:
     """Returns whether an equation adds 1 to `count`."""
     x, y = eqn.inputs if len(eqn.inputs) == 2 else (None, None)
-    return type(eqn.prim) is Add and x == count and isinstance(y, Literal) and y.val == 1
+    return type(eqn.prim) is Add and x is not None and bool(x == count) and isinstance(y, Literal) and y.val == 1
 
 
 def _bind_as_call(handler: Progress, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:

@@ -12,6 +12,7 @@ from tracefx.control.custom_jvp import CustomJVP, CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJP, CustomVJPCall
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.core.avals import ShapedArray
+from tracefx.core.equality import strict_key
 from tracefx.core.handler import bind, handling
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Primitive, Tangent, Zero, missing_rule_error
@@ -165,7 +166,7 @@ def derivative_taylor(handler: Taylor, prim: Differentiable, *operands: SeriesOr
 
 
 def _series_key(x: Series) -> Hashable:
-    return tuple([t if isinstance(t, Literal) else id(t) for t in x.terms])
+    return tuple([strict_key(t) if isinstance(t, Literal) else id(t) for t in x.terms])
 
 
 def _integrate_derivative(

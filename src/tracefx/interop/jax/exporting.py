@@ -16,7 +16,6 @@ from tracefx.core.array import Array
 from tracefx.core.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
@@ -179,7 +178,7 @@ def _to_jax_array(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:
             f"{where} contain {leaf}, which {leaf.handler.title} of tracefx traces, but this is a function for JAX: "
             "call the function that to_jax was applied to"
         )
-    if isinstance(leaf, Array | Literal):
+    if isinstance(leaf, Array):
         return as_jax(leaf)
     if isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic):
         return jnp.asarray(leaf)

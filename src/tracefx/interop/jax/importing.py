@@ -20,7 +20,6 @@ from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.equality import strict_key
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
-from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
@@ -250,7 +249,7 @@ def _captured_arrays(fun: object, seen: set[object]) -> Iterator[tuple[str, Valu
 
 def _leaf_value(leaf: object) -> Value | None:
     """Converts an array leaf of any kind to a value; returns None for static leaves, Python numbers included."""
-    if isinstance(leaf, Array | Literal | np.ndarray | np.generic):
+    if isinstance(leaf, Array | np.ndarray | np.generic):
         return as_value(leaf)
     return as_tracefx(leaf) if isinstance(leaf, jax.Array) else None
 

@@ -152,10 +152,11 @@ def _value_to_jax(value: Value) -> jax.Array:
         words = _put_on_default_device(to_key_data(host))
         keys: jax.Array = jax.random.wrap_key_data(words, impl=key_implementation(value.aval.dtype))
         return keys
-    if isinstance(value, ShardedArray) and value.placed.num_devices > 1:
-        array = sharded_array_to_jax(value)
-    elif isinstance(value, ConcreteArray) and value.device.platform != "cpu":
+    is_sharded = isinstance(value, ShardedArray) and value.placed.num_devices > 1
+    if not is_sharded and isinstance(value, ConcreteArray) and value.device.platform != "cpu":
         array = jax.dlpack.from_dlpack(value)
+    elif isinstance(value, ShardedArray) and (is_sharded or value.committed):
+        array = sharded_array_to_jax(value)
     else:
         array = _put_on_default_device(to_numpy(value))
     return _with_weak_type(array, value.aval) if value.aval.weak_type else array

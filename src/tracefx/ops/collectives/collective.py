@@ -19,11 +19,10 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import MeshAxes, ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.equality import attrs_fields
 from tracefx.core.handler import as_array, bind1, current
-from tracefx.core.literal import Scalar
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,

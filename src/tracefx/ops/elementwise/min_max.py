@@ -15,8 +15,7 @@ from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.literal import Scalar
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 

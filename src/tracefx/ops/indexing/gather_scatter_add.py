@@ -14,9 +14,8 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Dimensions, Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region

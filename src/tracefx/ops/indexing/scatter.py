@@ -15,9 +15,8 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Tangent, Transposable, UndefinedPrimal, Zero, not_linear_error
 from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue

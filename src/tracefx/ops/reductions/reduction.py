@@ -14,9 +14,8 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.dtypes import DType, DTypeLike, NDArray, Scalar
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region

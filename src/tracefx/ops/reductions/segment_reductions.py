@@ -11,9 +11,8 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType
+from tracefx.core.dtypes import DType, Scalar
 from tracefx.core.handler import as_array
-from tracefx.core.literal import Scalar
 from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM

@@ -18,9 +18,9 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal, Scalar
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region

@@ -11,8 +11,7 @@ import numpy as np
 from attrs import frozen
 
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import NDArray
-from tracefx.core.literal import Scalar
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
 from tracefx.ops.padding_types import Pads, padtype_to_pads

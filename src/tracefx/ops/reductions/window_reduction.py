@@ -12,9 +12,8 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue, Region

@@ -14,9 +14,11 @@ from attrs import frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.core.values import is_immutable
 from tracefx.errors import CompilationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib
 from tracefx.xla.runtime.bindings import (
+    BORROW,
     COPY_NOW,
     DTYPE_BY_NAME,
     JAXLIB_VERSION,
@@ -203,16 +205,22 @@ class Executable(CompiledExecutable):
         self._handlers = [result_handler(spec, self._where) for spec in specs]
         self.device = device
 
-    def put_function(self, i: int) -> Callable[[AnyArray], Buffer]:
-        """Returns a function that copies an array of the type of parameter `i` to a buffer.
+    def put_function(self, i: int, *, borrows: bool = False) -> Callable[[AnyArray], Buffer]:
+        """Returns a function that makes a buffer for parameter `i` of an array, which must have its type.
+
+        The buffer is a copy; with `borrows`, it shares the memory of an immutable array that is aligned. The function
+        raises `ExecutionError` if XLA could not make a copy.
 
         It raises `ExecutionError` if XLA could not make a copy.
         """
         spec, sharding, devices = self.parameters[i], self._where, self._where.device_sequence
 
         def put(array: AnyArray) -> Buffer:
+            copy, semantics = True, COPY_NOW
+            if borrows and not array.flags.writeable and is_immutable(array):
+                copy, semantics = False, BORROW
             try:
-                return single_device_put(spec, sharding, (array,), devices, True, True, COPY_NOW, True)
+                return single_device_put(spec, sharding, (array,), devices, True, copy, semantics, True)
             except JaxRuntimeError as error:
                 raise ExecutionError(str(error)) from error
 

@@ -147,9 +147,11 @@ def tiles_of(buffer: Buffer) -> list[Buffer]:
         return [buffer]
     spec = buffer.aval
     tile = ArraySpec(sharding.tiling.tile_shape(spec.shape), spec.dtype)
+    # jaxlib imports jax to split an array.
+    parts = [buffer] if len(sharding.tiling.devices) == 1 else buffer._arrays
     return [
         part._rewrap_with_aval_and_sharding(tile, pjrt_single_device_sharding(device))
-        for part, device in zip(buffer._arrays, sharding.local, strict=True)
+        for part, device in zip(parts, sharding.local, strict=True)
     ]
 
 
