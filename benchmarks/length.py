@@ -72,7 +72,7 @@ STAGES: dict[str, Stage] = {
     "grad, evaluated": (orbit, lambda f: fx.grad(f)(X)),
     "grad, traced": (orbit, lambda f: fx.make_jaxpr(fx.grad(f))(X)),
     "grad of jit, traced": (orbit, lambda f: fx.make_jaxpr(fx.grad(fx.jit(f)))(X)),
-    "lower": (lambda length: fx.jit(orbit(length)).trace(X), lambda stage: stage.lower()),
+    "lower": (lambda length: fx.jit(orbit(length), repeats="inline").trace(X), lambda stage: stage.lower()),
 }
 
 

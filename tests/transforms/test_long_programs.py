@@ -63,7 +63,7 @@ def test_very_long_program_through_trace_check_print_parse_dce_eval() -> None:
 
 def test_long_function_through_grad_vmap_and_lowering() -> None:
     f = orbit(LENGTH)
-    traced = fx.jit(f).trace(X)
+    traced = fx.jit(f, repeats="inline").trace(X)
     np.testing.assert_array_equal(np.asarray(fx.vmap(f)(np.full(3, X))), np.full(3, X))
     _, tangent = fx.jvp(f, (X,), (X,))
     assert float(tangent) == 0.0  # halved ten thousand times: underflows to zero
