@@ -104,7 +104,7 @@ def values(record: Record) -> Mismatches:
             mismatches.append(f"value {a.label}: {found}")
         if isinstance(got, Exception) or isinstance(a.want, Exception):
             continue
-        if is_long_profile() or i == 0 or (a.staged and not _ran_compiled(got)):
+        if is_long_profile() or not compilable or (a.staged and not _ran_compiled(got)):
             compilable.append(i)
     run_all = compile_with_fallback(
         fx.jit, lambda xss: [expected_calls[i].call.of(f, xs) for i, xs in zip(compilable, xss, strict=True)]

@@ -41,7 +41,7 @@ class ExpectedResult:
     typed: bool
     """Whether weak types are compared."""
     staged: bool
-    """Whether the compiled result is compared too."""
+    """Whether the compiled result is compared also outside the long profile, unless eager evaluation compiles it."""
 
 
 def expected_results(reference: Reference) -> Iterator[ExpectedResult]:
