@@ -12,7 +12,7 @@ import functools
 import itertools
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
 import jax
@@ -42,9 +42,11 @@ from tests.differential.records import (
     with_same_weak_type,
 )
 from tests.differential.references import ExpectedResult
+from tests.jaxprs import primitive_names
 from tests.laws.examples import is_long_profile
 from tests.versions import RETURN_LISTS
 from tracefx.core.dtypes import NDArray
+from tracefx.core.values import ConcreteArray
 from tracefx.testing.tolerances import DERIVATIVE, SECOND_DERIVATIVE, Ulps
 
 DEFAULT_DTYPES: Final = ("bool", "int32", "bfloat16", "float64", "complex64")
@@ -72,17 +74,22 @@ Labelled: TypeAlias = tuple[str, Call]
 
 
 def values(record: Record) -> Mismatches:
-    """Compares values, dtypes and weak types, eager and compiled; for the first call also eagerly in other dtypes."""
+    """Compares values, dtypes and weak types, eager and compiled; for the first call also eagerly in other dtypes.
+
+    Compiled results are those of the first call, and of calls with new primitives or infinities or NaN, unless eager
+    evaluation compiles them too. The long profile compares compiled results of all calls and dtypes.
+    """
     if record.types_only:
         return []
     known = _labelled_calls(record)
     if record.is_plain:
         return _plain_values(record, known)
-    staged = len(known) if is_long_profile() else len(record.calls) + len(record.values)
+    wants, seen = _jax_results(record, known, compile_with_jax), set[str]()
+    staged = [binds_new_primitives(record, c, seen) or _has_edge_values(c) for c in (*record.calls, *record.values)]
     expected_calls = [
-        ExpectedResult(label, each, want, record.ulps, True, i < staged)
-        for i, ((label, each), want) in enumerate(
-            zip(known, _jax_results(record, known, compile_with_jax), strict=True)
+        ExpectedResult(label, each, want, record.ulps, True, is_staged)
+        for (label, each), want, is_staged in zip(
+            known, wants, [*staged, *[False] * (len(known) - len(staged))], strict=True
         )
     ]
     expected_calls += references.expected_results(record.reference) if record.reference else []
@@ -95,7 +102,9 @@ def values(record: Record) -> Mismatches:
         got = attempt(a.call.of, f, xs)
         if found := difference(got, a.want, a.ulps, weak=a.typed):
             mismatches.append(f"value {a.label}: {found}")
-        if a.staged and not isinstance(got, Exception) and not isinstance(a.want, Exception):
+        if isinstance(got, Exception) or isinstance(a.want, Exception):
+            continue
+        if is_long_profile() or not compilable or (a.staged and not _ran_compiled(got)):
             compilable.append(i)
     run_all = compile_with_fallback(
         fx.jit, lambda xss: [expected_calls[i].call.of(f, xs) for i, xs in zip(compilable, xss, strict=True)]
@@ -107,15 +116,40 @@ def values(record: Record) -> Mismatches:
     return mismatches
 
 
+def binds_new_primitives(record: Record, call: Call, seen: set[str]) -> bool:
+    """Returns whether the program of a call has primitives that are not in `seen`, to which it adds them."""
+    jaxpr = attempt(fx.make_jaxpr(functools.partial(call.of, record.via(TRACEFX))), arrays(TRACEFX, call))
+    if isinstance(jaxpr, Exception):
+        return True
+    new = set(primitive_names(jaxpr.jaxpr)) - seen
+    seen |= new
+    return bool(new)
+
+
+def _has_edge_values(call: Call) -> bool:
+    """Returns whether an operand has infinities or NaN."""
+    inexact = [operand_values(x) for x in call.operands if is_inexact(operand_values(x))]
+    return not all(np.isfinite(x.astype(np.complex128)).all() for x in inexact)
+
+
+def _ran_compiled(result: Any) -> bool:
+    """Whether a compiled program returned an array of an eager result: NumPy kernels make no device buffers."""
+    return any(isinstance(x, ConcreteArray) and x.buffer is not None for x in fx.tree.leaves(result))
+
+
 def types(record: Record) -> Mismatches:
-    """Compares result types of the first call in other dtypes, also for one operand at a time, without compilation."""
+    """Compares result types of the first call in other dtypes, also for one operand at a time, without compilation.
+
+    They are the types of traced results, and in the long profile of eager results.
+    """
     changed = [*[(f"{c}", c) for c in record.typed], *_cast_single_operands(record)]
     if record.types_only:
         changed += _labelled_calls(record)
     expected = _jax_results(record, changed, lambda f: suppress_warnings(functools.partial(jax.eval_shape, f)))
     mismatches: Mismatches = []
     for (label, each), want in zip(changed, expected, strict=True):
-        got = attempt(each.of, record.via(TRACEFX), arrays(TRACEFX, each))
+        f = functools.partial(each.of, record.via(TRACEFX))
+        got = attempt(f if is_long_profile() else functools.partial(fx.eval_shape, f), arrays(TRACEFX, each))
         if found := difference(got, want):
             mismatches.append(f"dtype {label}: {found}")
     return mismatches
@@ -271,9 +305,11 @@ class DerivativeCase:
     """Indices of the operands that have tangents."""
     tangents: tuple[NDArray, ...]
     weights: tuple[NDArray | None, ...]
+    has_all_aspects: bool
+    """Whether JVPs, second derivatives, and derivatives in each operand alone are compared besides gradients."""
 
     @staticmethod
-    def of(record: Record, call: Call) -> DerivativeCase:
+    def of(record: Record, call: Call, *, has_all_aspects: bool = True) -> DerivativeCase:
         outs = [np.asarray(o) for o in fx.tree.leaves(call.of(record.via(TRACEFX), arrays(TRACEFX, call)))]
         differentiable = tuple([i for i in call.differentiable_operands if record.along is None or i in record.along])
         return DerivativeCase(
@@ -281,15 +317,19 @@ class DerivativeCase:
             differentiable,
             tuple([_random_like(call.operands[i], f"tangent {i}") for i in differentiable]),
             tuple([_random_like(o, f"weight {i}") if is_inexact(o) else None for i, o in enumerate(outs)]),
+            has_all_aspects,
         )
+
+    @property
+    def has_derivatives(self) -> bool:
+        """Whether there are inexact operands and inexact outputs."""
+        return bool(self.differentiable_operands) and any(w is not None for w in self.weights)
 
     @property
     def operand_subsets(self) -> list[tuple[int, ...]]:
         """Returns sets of operands to differentiate: each alone, and all together."""
-        return [
-            *([(i,) for i in self.differentiable_operands] if len(self.differentiable_operands) > 1 else []),
-            self.differentiable_operands,
-        ]
+        alone = [(i,) for i in self.differentiable_operands] if self.has_all_aspects else []
+        return [*(alone if len(alone) > 1 else []), self.differentiable_operands]
 
     def tangent_arrays(self, library: Library, chosen: Sequence[int]) -> list[Any]:
         """Returns the tangents of all differentiable operands; they are zero for operands not in `chosen`."""
@@ -323,9 +363,12 @@ class DerivativeCase:
 
 
 def derivatives(record: Record) -> Mismatches:
-    """Compares JVPs, gradients, and JVPs of gradients, in each inexact operand alone and in all together."""
-    slopes = [DerivativeCase.of(record, c) for c in record.calls] if record.derivatives else []
-    slopes = [s for s in slopes if s.differentiable_operands and any(w is not None for w in s.weights)]
+    """Compares JVPs, gradients, and JVPs of gradients, in each inexact operand alone and in all together.
+
+    Calls after the first differentiable one are compared only if they have new primitives, and only by their gradients
+    in all operands together. The long profile compares all calls like the first.
+    """
+    slopes = _derivative_cases(record) if record.derivatives else []
     f = record.via(JAX)
 
     errors: dict[tuple[int, str], Exception] = {}
@@ -337,17 +380,20 @@ def derivatives(record: Record) -> Mismatches:
             return None
         return out
 
-    def jax_derivatives(operand_arrays: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def jax_derivatives(operand_arrays: Sequence[Any], tangents: Sequence[Any]) -> list[dict[str, Any]]:
         outs = []
         for i, (s, xs, ts) in enumerate(zip(slopes, operand_arrays, tangents, strict=True)):
             g, inputs = s.restrict(f, xs, s.differentiable_operands), [xs[j] for j in s.differentiable_operands]
             pull = s.vjp_function(JAX, g)
+            if not s.has_all_aspects:
+                outs.append({"grad": result_or_none(i, "grad", attempt(pull, *inputs))})
+                continue
             pushed = attempt(_tangents, g, inputs, ts)
             both = attempt(jax.jvp, pull, inputs, ts)
             if isinstance(both, Exception):
                 both = attempt(pull, *inputs), both
             parts = zip(("jvp", "grad", "second"), (pushed, *both), strict=True)
-            outs.append([result_or_none(i, aspect, out) for aspect, out in parts])
+            outs.append({aspect: result_or_none(i, aspect, out) for aspect, out in parts})
         return outs
 
     evaluate = compile_with_jax(jax_derivatives)
@@ -360,11 +406,20 @@ def derivatives(record: Record) -> Mismatches:
         )
         for i, (s, chosen, want) in enumerate(zip(slopes, subsets, expected, strict=True)):
             if subset_index < len(s.operand_subsets):
-                parts = zip(("jvp", "grad", "second"), want, strict=True)
-                mismatches += _derivative_mismatches(
-                    record, s, chosen, *[errors.get((i, aspect), out) for aspect, out in parts]
-                )
+                outcomes = {aspect: errors.get((i, aspect), out) for aspect, out in want.items()}
+                mismatches += _derivative_mismatches(record, s, chosen, outcomes)
     return mismatches
+
+
+def _derivative_cases(record: Record) -> list[DerivativeCase]:
+    """Returns the calls whose derivatives are compared."""
+    cases: list[DerivativeCase] = []
+    seen: set[str] = set()
+    for c in record.calls:
+        case = DerivativeCase.of(record, c, has_all_aspects=not cases or is_long_profile())
+        if case.has_derivatives and (binds_new_primitives(record, c, seen) or case.has_all_aspects):
+            cases.append(case)
+    return cases
 
 
 def _tangents(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -373,25 +428,24 @@ def _tangents(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[
 
 
 def _derivative_mismatches(
-    record: Record, s: DerivativeCase, chosen: Sequence[int], pushed: Any, gradient: Any, second: Any
+    record: Record, s: DerivativeCase, chosen: Sequence[int], expected: Mapping[str, Any]
 ) -> Mismatches:
-    """Compares JVP, gradient, and JVP of the gradient with JAX's results or errors."""
+    """Compares those of JVP, gradient, and JVP of the gradient that are expected with JAX's results or errors."""
     differentiable = s.differentiable_operands
     xs = arrays(TRACEFX, s.call)
     f, inputs = s.restrict(record.via(TRACEFX), xs, chosen), [xs[i] for i in chosen]
     ts = [t for i, t in zip(differentiable, s.tangent_arrays(TRACEFX, chosen), strict=True) if i in chosen]
     pull = s.vjp_function(TRACEFX, f)
-    gradients, seconds = [
-        part if isinstance(part, Exception) else [g for i, g in zip(differentiable, part, strict=True) if i in chosen]
-        for part in (gradient, second)
-    ]
-    parts: tuple[tuple[str, Callable[[], Any], Any, Ulps], ...] = (
-        ("jvp", lambda: fx.jvp(f, inputs, ts)[1], pushed, DERIVATIVE),
-        ("grad", lambda: pull(*inputs), gradients, DERIVATIVE),
-        ("second", lambda: fx.jvp(pull, inputs, ts)[1], seconds, SECOND_DERIVATIVE),
-    )
+    compute: Mapping[str, tuple[Callable[[], Any], Ulps]] = {
+        "jvp": (lambda: fx.jvp(f, inputs, ts)[1], DERIVATIVE),
+        "grad": (lambda: pull(*inputs), DERIVATIVE),
+        "second": (lambda: fx.jvp(pull, inputs, ts)[1], SECOND_DERIVATIVE),
+    }
     mismatches: Mismatches = []
-    for aspect, thunk, want, ulps in parts:
+    for aspect, want in expected.items():
+        if aspect != "jvp" and not isinstance(want, Exception):
+            want = [g for i, g in zip(differentiable, want, strict=True) if i in chosen]
+        thunk, ulps = compute[aspect]
         if found := difference(attempt(thunk), want, ulps, weak=False):
             mismatches.append(f"{aspect} {s.call}{'' if tuple(chosen) == differentiable else f' at {chosen}'}: {found}")
     return mismatches
