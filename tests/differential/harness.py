@@ -95,7 +95,8 @@ def values(record: Record) -> Mismatches:
     expected_calls += references.expected_results(record.reference) if record.reference else []
     operand_arrays = [arrays(TRACEFX, a.call) for a in expected_calls]
     mismatches: Mismatches = []
-    f, compilable = record.via(TRACEFX), []
+    f = record.via(TRACEFX)
+    compilable: list[int] = []
     for i, (a, xs) in enumerate(zip(expected_calls, operand_arrays, strict=True)):
         attempt(a.call.of, f, xs)
         # The second call takes the eager cache's fast path.
