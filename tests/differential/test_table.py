@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import unwrap
 from types import FunctionType, ModuleType
 from typing import Any, Final, Generic
 
@@ -136,7 +137,7 @@ def test_every_public_function_has_a_record(name: str) -> None:
     assert excluded <= public
     # control flow, which takes functions, is compared in tests/control
     functions = [f for f in public if isinstance(getattr(module, f), FunctionType)]
-    excluded |= {f for f in functions if getattr(module, f).__module__.startswith("tracefx.transforms.")}
+    excluded |= {f for f in functions if unwrap(getattr(module, f)).__module__.startswith("tracefx.transforms.")}
     assert {f for f in public - excluded if f"{name}.{f}" not in recorded()} == set()
 
 

@@ -179,15 +179,8 @@ class Backend(Memory, ArrayImporter, Protocol):
         """
         ...
 
-    def interpreted(
-        self,
-        jaxpr: Jaxpr,
-        name: str,
-        donated: tuple[int, ...],
-        keep_unused: bool,
-        inline: Callable[[Jaxpr], Jaxpr],
-    ) -> InterpretedProgram:
-        """Returns the program as one that is interpreted, after `inline` has inlined its calls."""
+    def interpreted(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> InterpretedProgram:
+        """Returns the program as one that is interpreted, with its calls inlined."""
         ...
 
     def lower(

@@ -73,6 +73,11 @@ class SharedProgram:
     report: RepeatedBlocks
 
 
+def inline_all_calls(jaxpr: Jaxpr) -> Jaxpr:
+    """Returns an equal program in which calls are replaced by their equations."""
+    return inline_calls(jaxpr, InlineOptions())
+
+
 def share_repeats(
     jaxpr: Jaxpr,
     least_count: int = LEAST_COUNT,
@@ -94,7 +99,7 @@ def share_repeats(
         An equal program.
     """
     sharing = _Sharing(least_count, least_saved, least_equations)
-    program = sharing.share(jaxpr if sharing.is_small(jaxpr) else inline_calls(jaxpr, InlineOptions()))
+    program = sharing.share(jaxpr if sharing.is_small(jaxpr) else inline_all_calls(jaxpr))
     report = RepeatedBlocks(tuple(sharing.shared), tuple(sharing.declined))
     return SharedProgram(program if sharing.bodies else jaxpr, tuple(sharing.bodies), report)
 

@@ -10,7 +10,6 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.control.call import Call
-from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.core.array import is_arraylike
 from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.bounded_cache import BoundedCache
@@ -242,7 +241,7 @@ class Jitted(RepeatedCall[P, R]):
             return DonatingProgram(program, donated_names) if donated else program
 
         if options.async_compile and not self._has_shardings:
-            interpreted = backend.interpreted(*parts, inline=lambda jaxpr: inline_calls(jaxpr, InlineOptions()))
+            interpreted = backend.interpreted(*parts)
             program: Runnable = PendingProgram(compile_program, interpreted, donated_names)
         else:
             program = compile_program()

@@ -28,6 +28,7 @@ from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceShar
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
+from tracefx.repeated_blocks.sharing import inline_all_calls
 from tracefx.serialization.digest import executable_key
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
@@ -343,16 +344,9 @@ class XlaBackend:
             return self._dispatcher(jaxpr, name, donated, keep_unused, requested_shardings)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
-    def interpreted(
-        self,
-        jaxpr: Jaxpr,
-        name: str,
-        donated: tuple[int, ...],
-        keep_unused: bool,
-        inline: Callable[[Jaxpr], Jaxpr],
-    ) -> InterpretedProgram:
+    def interpreted(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> InterpretedProgram:
         execution_plan = plan(jaxpr, donated, keep_unused)
-        return InterpretedProgram(name, execution_plan, inline(execution_plan.computed))
+        return InterpretedProgram(name, execution_plan, inline_all_calls(execution_plan.computed))
 
     def _dispatcher(
         self,
