@@ -1,22 +1,41 @@
-"""`import tracefx` in a new process, by the time of the processor that the import takes."""
+"""What a new process needs for `import tracefx` and for its first lowering, in seconds of CPU time."""
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from benchmarks.harness import Subject, returned_seconds
 
 GROUP = "import"
+FIRST_LOWERING = "lowered = {module}.jit({module}.grad(lambda x: ({module}.numpy.sin(x) ** 2).sum())).lower(x)"
+
+
+def cpu_seconds(setup: str, statement: str, environment: Mapping[str, str]) -> float:
+    """The CPU time of a statement in a new process, after `setup`."""
+    program = f"{setup}\nimport time; start = time.process_time()\n{statement}\nprint(time.process_time() - start)"
+    command = [sys.executable, "-c", program]
+    return float(subprocess.run(command, capture_output=True, check=True, text=True, env=environment).stdout)
 
 
 def import_seconds(module: str, environment: Mapping[str, str]) -> float:
-    program = f"import time; start = time.process_time(); import {module}; print(time.process_time() - start)"
-    command = [sys.executable, "-c", program]
-    return float(subprocess.run(command, capture_output=True, check=True, text=True, env=environment).stdout)
+    return cpu_seconds("", f"import {module}", environment)
+
+
+def lowering_seconds(module: str, environment: Mapping[str, str]) -> float:
+    """The first lowering of a process, without the imports of the library and of its array functions."""
+    setup = f"import numpy as np, {module}, {module}.numpy; x = np.ones(8, np.float32)"
+    return cpu_seconds(setup, FIRST_LOWERING.format(module=module), environment)
+
+
+def process_seconds(module: str, environment: Mapping[str, str]) -> float:
+    """Imports and the first lowering together."""
+    statement = f"import numpy as np, {module}, {module}.numpy; x = np.ones(8, np.float32)"
+    return cpu_seconds("", f"{statement}\n{FIRST_LOWERING.format(module=module)}", environment)
 
 
 def subjects() -> Iterator[Subject]:
@@ -25,13 +44,19 @@ def subjects() -> Iterator[Subject]:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}
         for module in ("tracefx", "jax"):
             import_seconds(module, environment)
-        yield Subject(
-            GROUP,
-            "import, CPU time",
-            lambda: import_seconds("tracefx", environment),
-            lambda: import_seconds("jax", environment),
-            0.4,
-            blocks=9,
-            calls=1,
-            clock=returned_seconds,
-        )
+        cases: list[tuple[str, Callable[[str, Mapping[str, str]], float], float]] = [
+            ("import, CPU time", import_seconds, 0.4),
+            ("first lowering, CPU time", lowering_seconds, 1.0),
+            ("import and first lowering, CPU time", process_seconds, 1.0),
+        ]
+        for name, seconds, bound in cases:
+            yield Subject(
+                GROUP,
+                name,
+                functools.partial(seconds, "tracefx", environment),
+                functools.partial(seconds, "jax", environment),
+                bound,
+                blocks=9,
+                calls=1,
+                clock=returned_seconds,
+            )
