@@ -34,7 +34,12 @@ MODULES: Final = (
     "jax.numpy",
     "jax.numpy.linalg",
     "jax.numpy.fft",
+    "jax.ad_checkpoint",
+    "jax.custom_batching",
+    "jax.custom_derivatives",
+    "jax.debug",
     "jax.distributed",
+    "jax.ffi",
     "jax.lax",
     "jax.lax.linalg",
     "jax.random",
@@ -112,6 +117,25 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
             if name != "tracefx.experimental"  # a package
         },
         **dict.fromkeys(("jax.lax.psend", "jax.lax.precv"), "`tracefx.lax.ppermute`"),
+        **dict.fromkeys(
+            [f"jax.ad_checkpoint.{name}" for name in ("Offloadable", "Recompute", "Saveable")],
+            "functions `(prim, *avals, **params) -> bool` in `tracefx.checkpoint_policies`",
+        ),
+        **dict.fromkeys(
+            [f"jax.custom_derivatives.{name}" for name in ("custom_jvp_call_p", "custom_vjp_call_p", "remat_opt_p")],
+            "the classes in `tracefx.control`",
+        ),
+        **dict.fromkeys(
+            ("jax.debug.DebugEffect", "jax.debug.OrderedDebugEffect"), "`tracefx.core.effects.DebugEffect`"
+        ),
+        "jax.debug.breakpoint": "`tracefx.handlers.explain`; or `breakpoint()` in a `tracefx.debug.callback`",
+        "jax.debug.inspect_array_sharding": "`compiled.output_shardings`, or `x.sharding` of a result",
+        "jax.debug.log": "`tracefx.debug.callback` with a logger",
+        **dict.fromkeys(
+            ("jax.ffi.build_ffi_lowering_function", "jax.ffi.ffi_lowering"),
+            "`tracefx.ffi.ffi_call`, or a method `lower` that calls `builder.custom_call`",
+        ),
+        "jax.ffi.register_ffi_type_id": "`tracefx.ffi.register_ffi_type`",
         "jax.lax.psum_scatter_start": "`tracefx.lax.psum_scatter`",
         "jax.random.Key": "arrays with a key dtype: `tracefx.random.key`",
         "jax.numpy.minmax": "`tracefx.numpy.min` and `tracefx.numpy.max`",

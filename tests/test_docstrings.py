@@ -31,6 +31,7 @@ COMPLETE: Final = (
     "tracefx.distributed",
     "tracefx.dtypes",
     "tracefx.extend",
+    "tracefx.ffi",
     "tracefx.flatten_util",
     "tracefx.handlers",
     "tracefx.handlers.units",

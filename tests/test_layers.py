@@ -52,6 +52,7 @@ ORDER = (
     "ad_checkpoint",
     "custom_derivatives",
     "custom_batching",
+    "ffi",
     "extend",
     "rewriting",
     "programs",

@@ -6,6 +6,7 @@ from tracefx import distributed as distributed
 from tracefx import dtypes as dtypes
 from tracefx import errors as errors
 from tracefx import extend as extend
+from tracefx import ffi as ffi
 from tracefx import flatten_util as flatten_util
 from tracefx import handlers as handlers
 from tracefx import image as image

@@ -4,6 +4,7 @@ from tracefx.control.checkpoint import CheckpointPrimitive as CheckpointPrimitiv
 from tracefx.control.composite import Composite as Composite
 from tracefx.control.cond import Cond as Cond
 from tracefx.control.dce_sink import DceSink as DceSink
+from tracefx.control.ffi_call import FfiCall as FfiCall
 from tracefx.control.generic_reduction import Reduce as Reduce
 from tracefx.control.generic_reduction import ReduceWindow as ReduceWindow
 from tracefx.control.linear_solve import LinearSolve as LinearSolve

@@ -300,12 +300,20 @@ class PureCallback(ValueCallback):
             )
         if method == "sequential" or method == "sequential_unrolled":
             return super().batch(axis, args, dims)
-        operands = move_batch_axes_first(args, dims)
-        if method != "legacy_vectorized":
-            size = axis.size if method == "broadcast_all" else 1
-            operands = [_broadcast_batch(x, size) if d is None else x for x, d in zip(operands, dims, strict=True)]
-        outs = bind(evolve(self, result_avals=tuple([a.with_axis(axis.size, 0) for a in self.result_avals])), *operands)
-        return outs, [0] * len(outs)
+        batched = evolve(self, result_avals=tuple([a.with_axis(axis.size, 0) for a in self.result_avals]))
+        return batch_vectorized(batched, method, axis, args, dims)
+
+
+def batch_vectorized(
+    batched: Primitive, method: VmapMethod, axis: MappedAxis, args: Sequence[Value], dims: BatchDims
+) -> tuple[Sequence[Value], BatchDims]:
+    """Batches a call by one call, `batched`, whose operands and results have a leading axis."""
+    operands = move_batch_axes_first(args, dims)
+    if method != "legacy_vectorized":
+        size = axis.size if method == "broadcast_all" else 1
+        operands = [_broadcast_batch(x, size) if d is None else x for x, d in zip(operands, dims, strict=True)]
+    outs = bind(batched, *operands)
+    return outs, [0] * len(outs)
 
 
 def _broadcast_batch(x: Value, size: int) -> Value:

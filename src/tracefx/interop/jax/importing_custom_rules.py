@@ -18,6 +18,7 @@ from tracefx.control.callables import closed_over_error, derive
 from tracefx.control.control_flow import drop_zeros, nonzero_mask, select_masked
 from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_vjp import CustomVJP, ForwardResult
+from tracefx.control.ffi_call import FfiAttribute, FfiCall, mlir_attribute
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
@@ -28,6 +29,7 @@ from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import ImportedProgram, Importer, ImportRule, JaxEquation
 from tracefx.interop.jax.values import as_jax, type_from_jax, type_to_jax
 from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.lowering import KernelLayouts
 from tracefx.ops.structural import instantiate
 from tracefx.transforms.callbacks import debug_callback, debug_print, io_callback, pure_callback
 from tracefx.transforms.custom_batching import custom_vmap
@@ -326,6 +328,37 @@ def _debug_print(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) ->
     return ()
 
 
+def _ffi_call(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Imports a call of a kernel; both libraries call kernels of one registry, XLA's."""
+    params = eqn.params
+    target = params["target_name"]
+    if params["custom_call_api_version"] != 4:
+        raise NotImplementedError(f"ffi_call of {target!r} uses an interface older than XLA's typed one (version 4)")
+    attributes = [
+        (name, mlir_attribute(_attribute_value(value), f"ffi_call of {target!r}: the attribute {name!r}"))
+        for name, value in params["attributes"]
+    ]
+    results = tuple(map(type_from_jax, params["result_avals"]))
+    rank = max([a.ndim for a in (*[x.aval for x in args], *results)], default=0)
+    layouts = KernelLayouts(
+        tuple(params["input_layouts"]), tuple(params["output_layouts"]), tuple(params["input_output_aliases"]), rank
+    )
+    effectful, method = params["has_side_effect"], params["vmap_method"]
+    return bind(FfiCall(target, results, tuple(sorted(attributes)), effectful, method, layouts), *args)
+
+
+def _attribute_value(value: Any) -> FfiAttribute:
+    """Returns the value of an attribute, which JAX wraps to make it hashable."""
+    if hasattr(value, "val"):
+        value = value.val
+    if isinstance(value, tuple):
+        return [_attribute_value(x) for x in value]
+    if hasattr(value, "items"):
+        return {k: _attribute_value(v) for k, v in value.items()}
+    attribute: FfiAttribute = value
+    return attribute
+
+
 RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
     {
         "custom_jvp_call": _custom_jvp,
@@ -333,6 +366,7 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         "custom_vmap_call": _custom_vmap,
         "debug_callback": _debug_callback,
         "debug_print": _debug_print,
+        "ffi_call": _ffi_call,
         "io_callback": _callback_rule(io_callback, "ordered"),
         "linear_call": _linear_call,
         "pure_callback": _callback_rule(pure_callback, "vmap_method"),

@@ -51,7 +51,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = MappingProxyType(
                 *("cudnn_fusion", "dot_product_attention_bwd", "dot_product_attention_bwd_wrapper"),
                 *("dot_product_attention_fp8_bwd", "dot_product_attention_fp8_bwd_wrapper"),
                 *("dot_product_attention_fp8_fwd", "dot_product_attention_fp8_fwd_wrapper"),
-                *("dot_product_attention_fwd", "dot_product_attention_fwd_wrapper", "ffi_call", "pallas_call"),
+                *("dot_product_attention_fwd", "dot_product_attention_fwd_wrapper", "pallas_call"),
                 *("scaled_matmul", "scaled_matmul_wrapper"),
             ),
             _KERNEL,

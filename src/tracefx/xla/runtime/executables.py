@@ -54,6 +54,7 @@ from tracefx.xla.runtime.platforms import HOST, devices
 from tracefx.xla.runtime.shared_functions import FLATTEN_AFTER_FUSION, PROBE, with_flatten_after_fusion
 
 T = TypeVar("T")
+_UNKNOWN_KERNEL: Final = "No FFI handler registered"  # in XLA's message
 _lapack: Final[ModuleType] = import_jaxlib("jaxlib.lapack")  # untyped, like the next one
 _register_batch_partitionable: Final[Callable[[str], None]] = import_jaxlib(
     "jaxlib._jax"
@@ -385,7 +386,8 @@ def compile_and_load(
             return client.compile_and_load(module, pjrt_devices, options, host_callbacks)
         return client.compile_and_load(module, pjrt_devices, options)
     except JaxRuntimeError as error:
-        raise CompilationError(str(error)) from error
+        advice = ". tracefx.ffi.register_ffi_target registers kernels" if _UNKNOWN_KERNEL in str(error) else ""
+        raise CompilationError(f"{error}{advice}") from error
 
 
 def compile_host_calling_module(
