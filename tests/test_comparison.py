@@ -3,8 +3,6 @@
 Tests take their tolerances from the shared table; exceptions, and wider ones than in JAX's tests, have reasons.
 """
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import re

@@ -1,8 +1,5 @@
 """Attention, initializers and scaled matrix products: error messages, values, and equality of initializers."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -12,7 +12,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.pytrees.trees import (
@@ -145,7 +145,7 @@ def reduce_associative(
         middle = len(items) // 2
         return operation(halves(items[:middle]), halves(items[middle:]))
 
-    flat = cast(list[T], leaves(tree, is_leaf))
+    flat: list[T] = leaves(tree, is_leaf)
     if flat:
         return halves(flat)
     if isinstance(identity, Missing):

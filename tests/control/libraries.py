@@ -1,7 +1,5 @@
 """A common interface to tracefx and JAX, for programs that are run with both."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """Host callbacks: their arguments, results, number and order of calls, and exceptions."""
 
-# Some of the jax functions called here have no annotations.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import functools

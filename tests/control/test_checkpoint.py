@@ -1,7 +1,5 @@
 """`checkpoint`: agreement with JAX for every policy, the saved residuals, and the memory that it saves."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

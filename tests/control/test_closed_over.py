@@ -1,6 +1,5 @@
 """Functions with custom rules that close over tracers: where this works, and the errors where it does not."""
 
-# mypy: untyped-calls-exclude="jax"
 # The decorators come from either library, whose type is `Any` here.
 # mypy: disable-error-code="untyped-decorator"
 

@@ -1,8 +1,5 @@
 """`composite`, which lowers to the same program as in JAX, and `dce_sink`."""
 
-# Some of the jax functions called here have no annotations.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import re

@@ -1,7 +1,5 @@
 """`cond` and `switch`: values, derivatives and batches as in JAX, their jaxprs, and invalid arguments."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

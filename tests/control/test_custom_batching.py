@@ -1,6 +1,5 @@
 """`custom_vmap` and `sequential_vmap`, compared with JAX where JAX supports the case."""
 
-# mypy: untyped-calls-exclude="jax"
 # The decorators come from either library, whose type is `Any` here.
 # mypy: disable-error-code="untyped-decorator"
 

@@ -1,6 +1,5 @@
 """`custom_jvp`, `custom_vjp` and `custom_gradient`, compared with JAX under stacks of transformations."""
 
-# mypy: untyped-calls-exclude="jax"
 # The decorators come from either library, whose type is `Any` here.
 # mypy: disable-error-code="untyped-decorator"
 

@@ -1,6 +1,5 @@
 """Functions with custom rules: control flow around them, invalid rules, printing."""
 
-# mypy: untyped-calls-exclude="jax"
 # The decorators come from either library, whose type is `Any` here.
 # mypy: disable-error-code="untyped-decorator"
 

@@ -1,8 +1,5 @@
 """`debug.print`: its output under control flow and transformations, and its format strings, as in JAX."""
 
-# Some of the jax functions called here have no annotations.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

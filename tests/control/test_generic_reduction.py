@@ -1,8 +1,5 @@
 """`reduce` and `reduce_window` with arbitrary functions, including cases that JAX does not support."""
 
-# Some of the jax functions called here have no annotations.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`linear_call`: linear functions with a custom transpose."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Models written for JAX, run with either library: only the import differs."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

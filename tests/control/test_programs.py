@@ -1,7 +1,5 @@
 """Generated programs with nested loops and branches under generated transformations, against Python and JAX."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +23,7 @@ from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
 from tracefx.core import dtypes
 from tracefx.core.values import ConcreteArray, from_numpy
-from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.interpreters.masks import Mask
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce

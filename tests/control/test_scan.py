@@ -1,7 +1,5 @@
 """`scan`, `map` and `fori_loop` with known bounds: values, derivatives and batches as in JAX, invalid arguments."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from functools import partial

@@ -1,7 +1,5 @@
 """`associative_scan`, `custom_linear_solve` and `custom_root`, compared with JAX."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

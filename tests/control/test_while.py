@@ -1,7 +1,5 @@
 """`while_loop`, compared with JAX; its reverse mode (with `max_steps`), compared with a scan."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from functools import partial

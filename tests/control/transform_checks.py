@@ -1,8 +1,5 @@
 """Applies all transformations to a function and compares tracefx with JAX."""
 
-# Some of the jax functions called here have no annotations.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

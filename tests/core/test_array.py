@@ -20,7 +20,7 @@ from tests.comparison import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import ELEMENTARY
 
-jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # untyped in jax
+jax.config.update("jax_explicit_x64_dtypes", "allow")
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 

@@ -24,7 +24,7 @@ from tracefx.errors import MissingRuleError
 from tracefx.extend import HasSubjaxprs, Jaxpr, NDArray, Primitive, ShapedArray, bind
 from tracefx.handlers import ErrorKind, all_checks, check, checkify, div_checks, float_checks, nan_checks, user_checks
 
-jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
+jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 F = Callable[..., Any]
 

@@ -24,7 +24,7 @@ from tracefx.handlers import LaplacianArray, LaplacianRule, forward_laplacian, l
 from tracefx.testing import Ulps, check_interpretation
 from tracefx.testing.tolerances import DERIVATIVE
 
-jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]
+jax.config.update("jax_explicit_x64_dtypes", "allow")
 Function = Callable[..., Any]
 X = np.array([0.3, -0.8, 1.2, 0.55, -0.1, 0.9])
 RNG = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from tracefx.core.dtypes import float0
 from tracefx.handlers import derivatives, jet
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY
 
-jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
+jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 X = np.array([0.3, 0.7])
 V = np.array([1.0, -0.5])

@@ -23,7 +23,7 @@ from tracefx.extend import bind
 from tracefx.handlers import jet
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SECOND_DERIVATIVE, Ulps
 
-jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
+jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 ORDER = 4
 ROUNDED = {"reduce_precision": Ulps(2.0**42, least=1.0), "convert_element_type": ELEMENTARY}
@@ -177,7 +177,7 @@ def test_series_match_jax_jet(name: str) -> None:
     with fx.enable_x64(True):
         out, got = jet(lambda x: f(fnp, x), (x,), (terms,))
     with jax.enable_x64(True):
-        want_out, want = jax_jet(lambda x: f(jax.numpy, x), (x,), (terms,))  # type: ignore[no-untyped-call]  # as above
+        want_out, want = jax_jet(lambda x: f(jax.numpy, x), (x,), (terms,))
     assert_near(out, want_out)
     assert_near(got, want, DERIVATIVE)
 

@@ -1,8 +1,5 @@
 """Public tracefx functions through `to_jax`: output types, round trips with `from_jax`, values and derivatives."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """Imported primitives that other libraries define with JAX: evaluated and transformed by their JAX rules."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import warnings

@@ -1,8 +1,5 @@
 """Imported hijax primitives (`call_hi_primitive`): they keep their rules, or are replaced by their expansion."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,5 @@
 """JAX functions through `from_jax` agree with the tracefx functions of the same names."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import warnings

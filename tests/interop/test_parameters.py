@@ -1,8 +1,5 @@
 """Conversion of primitive parameters from JAX and back: enums, records and other values."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import inspect

@@ -1,8 +1,5 @@
 """`from_jax` supports every JAX primitive, or raises an error that gives the reason."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import importlib

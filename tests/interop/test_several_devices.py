@@ -1,7 +1,5 @@
 """Multi-device programs through `from_jax` and `to_jax`; conversion of meshes, shardings and sharded arrays."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """`to_jax`: tracefx functions under JAX transformations, their arguments and results, and their errors."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import gc

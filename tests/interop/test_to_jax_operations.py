@@ -1,8 +1,5 @@
 """`to_jax` of every primitive: as the JAX primitive of the same name and parameters, or as the tables here say."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import functools

@@ -1,8 +1,5 @@
 """`to_jax` of user-defined primitives: exported with their rules, or an error that names the remedy."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Sequence

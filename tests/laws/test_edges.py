@@ -1,7 +1,5 @@
 """Elementwise primitives and reductions on operands of every dtype and of random shapes, including edge values."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import warnings

@@ -2,8 +2,6 @@
 
 The operands are those of its samples with every dtype, and with one defect at a time."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import warnings

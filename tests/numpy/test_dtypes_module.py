@@ -1,8 +1,5 @@
 """`tracefx.dtypes` compared with `jax.dtypes`."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any

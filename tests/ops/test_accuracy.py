@@ -2,9 +2,6 @@
 as compiled by JAX.
 """
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import re

@@ -1,7 +1,5 @@
 """Collectives along named axes of `vmap(axis_name=...)`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`dot_general` and `dot`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Final

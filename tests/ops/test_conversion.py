@@ -1,7 +1,5 @@
 """`convert_element_type` between all dtypes, compared with JAX also for values that do not fit."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Final

@@ -1,7 +1,5 @@
 """Cumulative reductions."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Final

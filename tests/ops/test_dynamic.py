@@ -1,7 +1,5 @@
 """`dynamic_slice` and `dynamic_update_slice`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every elementwise primitive, tested by the properties of `tests.ops.harness`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """Fourier transforms: lowering for GPUs, large arrays, and text form."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import dataclasses

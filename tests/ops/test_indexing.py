@@ -1,7 +1,5 @@
 """`gather` and `scatter_add`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Mapping

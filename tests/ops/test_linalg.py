@@ -1,8 +1,5 @@
 """Matrix decompositions: defining equations, partial results, failures, caching and export."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

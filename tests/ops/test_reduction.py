@@ -1,7 +1,5 @@
 """Reductions, `argmax` and `argmin`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import re

@@ -1,7 +1,5 @@
 """`bitcast_convert_type`, `reduce_precision`, `tile` and `optimization_barrier`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

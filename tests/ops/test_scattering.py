@@ -1,7 +1,5 @@
 """`scatter`, `scatter_mul`, `scatter_min` and `scatter_max`."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

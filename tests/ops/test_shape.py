@@ -1,7 +1,5 @@
 """Slicing, joining and rearranging of arrays, and creation of arrays."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Special functions, binary float functions and bit counts."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Final

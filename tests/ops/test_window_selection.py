@@ -1,8 +1,5 @@
 """`select_and_gather_add` and gradients of windowed extremes: unrolled lowering for accelerators, dilated windows."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,8 +1,5 @@
 """64-bit random draws match those of JAX with x64 enabled."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from types import ModuleType

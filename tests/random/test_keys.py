@@ -1,7 +1,5 @@
 """Random keys: arrays of a key dtype that supports data movement but no arithmetic; their words match JAX."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import copy

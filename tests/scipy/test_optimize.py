@@ -1,8 +1,5 @@
 """`tracefx.scipy.optimize` compared with `jax.scipy.optimize`, iteration by iteration."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

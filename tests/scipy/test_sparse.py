@@ -1,8 +1,5 @@
 """`tracefx.scipy.sparse.linalg` compared with `jax.scipy.sparse.linalg` and with exact solutions."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -1,8 +1,5 @@
 """Distributions and statistics that the comparison with SciPy leaves out: names, far tails, objects, error messages."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import importlib

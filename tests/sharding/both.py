@@ -1,7 +1,5 @@
 """Runs one multi-device program with tracefx and with JAX, on the same 8 devices, and compares the results."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

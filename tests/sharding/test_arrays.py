@@ -1,7 +1,5 @@
 """Arrays on several devices: their shards and attributes agree with JAX's."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import copy

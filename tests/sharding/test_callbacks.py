@@ -1,7 +1,5 @@
 """Callbacks in multi-device programs: ordered callbacks, and callbacks on whole arrays or on shards."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections import Counter

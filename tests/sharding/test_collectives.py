@@ -1,7 +1,5 @@
 """Collectives under `vmap(axis_name=)`, `shard_map` and `pmap`: values, derivatives and errors."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Exported multi-device programs: loaded, called on other meshes of the same size, and deserialized by JAX."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from pathlib import Path

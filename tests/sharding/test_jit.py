@@ -1,7 +1,5 @@
 """`jit` on sharded arrays: values and shardings agree with JAX's."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

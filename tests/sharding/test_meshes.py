@@ -1,7 +1,5 @@
 """Meshes, partition specs and shardings agree with JAX's."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import pickle

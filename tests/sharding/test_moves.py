@@ -1,7 +1,5 @@
 """Resharding by tile copies: between shardings on the same devices, on other devices and on subsets."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """`pmap` agrees with JAX on the same devices."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The replication check of `shard_map`: which outputs it accepts as replicated, and its errors for the others."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

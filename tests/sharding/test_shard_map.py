@@ -1,7 +1,5 @@
 """`shard_map`: values, derivatives and batching agree with JAX on the same devices."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import itertools

@@ -1,7 +1,5 @@
 """`shard_map` with control flow and transformations inside and around it agrees with JAX on the same devices."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any

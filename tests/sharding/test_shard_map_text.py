@@ -1,7 +1,5 @@
 """Programs over meshes: printed in both styles, parsed, and serialized."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import re

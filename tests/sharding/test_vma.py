@@ -1,7 +1,5 @@
 """Derivatives inside a `shard_map` with `check_vma=True`, which tracks the varying mesh axes of all values."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -3,9 +3,6 @@
 Lowering needs no GPU: both libraries lower for the platform, and their custom calls are compared.
 """
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,8 +1,5 @@
 """Multi-platform exports, which select a branch by the platform index: structure, and compatibility with JAX."""
 
-# jax leaves some functions that are called here unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 import dataclasses

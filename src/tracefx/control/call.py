@@ -24,11 +24,22 @@ from tracefx.core.primitive import (
     Tangent,
     Transposable,
     UndefinedPrimal,
-    Zero,
 )
 from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies
-from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_cotangents,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+)
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.passes.dce import Prunable, prune
 
@@ -84,28 +95,16 @@ class CallPrimitive(
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         body = self.jaxpr
-        derived = jvp_jaxpr(body, tuple([not isinstance(t, Zero) for t in tangents]))
-        nonzero_tangents = [t for t in tangents if not isinstance(t, Zero)]
-        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *primals, *nonzero_tangents)
+        derived = jvp_jaxpr(body, nonzero_mask(tangents))
+        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *primals, *drop_zeros(tangents))
         n = len(body.outs)
-        out_tangents = iter(outs[n:])
-        return outs[:n], [
-            next(out_tangents) if nonzero else Zero(aval.tangent())
-            for nonzero, aval in zip(derived.out_nonzero, body.out_avals, strict=True)
-        ]
+        return outs[:n], insert_zeros(outs[n:], derived.out_nonzero, body.out_avals)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        linear = tuple([isinstance(a, UndefinedPrimal) for a in args])
-        derived = transpose_jaxpr(self.jaxpr, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
-        others = [a for a in args if not isinstance(a, UndefinedPrimal)]
-        nonzero_cts = [ct for ct in cts if not isinstance(ct, Zero)]
-        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *others, *nonzero_cts)
-        results, nonzero = iter(outs), iter(derived.in_nonzero)
-        return [
-            (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, UndefinedPrimal) else None
-            for a in args
-        ]
+        derived = transpose_jaxpr(self.jaxpr, linear_mask(args), nonzero_mask(cts))
+        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *known_values(args), *drop_zeros(cts))
+        return insert_cotangents(args, outs, derived.in_nonzero)
 
     @override
     def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
@@ -155,14 +154,9 @@ class Call(CallPrimitive, Rematerializable):
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         split = unzip_jaxpr(self.jaxpr, tuple(unknown))
-        known = [a for a, u in zip(args, unknown, strict=True) if not u]
+        known = select_unmasked(args, unknown)
         outs = recorder.evaluate(evolve(self, jaxpr=split.known), [*split.consts, *known])
         n = split.out_unknown.count(False)
-        new_residuals = iter(outs[n:])
-        residuals = [next(new_residuals) if index is None else known[index] for index in split.forwarded]
-        unknown_outs = recorder.record(
-            evolve(self, jaxpr=split.unknown),
-            [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]],
-        )
-        from_unknown, from_known = iter(unknown_outs), iter(outs[:n])
-        return [next(from_unknown) if u else next(from_known) for u in split.out_unknown]
+        operands = [*split.residuals(outs[n:], known), *select_masked(args, unknown)]
+        unknown_outs = recorder.record(evolve(self, jaxpr=split.unknown), operands)
+        return merge_masked(split.out_unknown, unknown_outs, outs[:n])

@@ -14,7 +14,6 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, cast, final
 from attrs import evolve, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.control.control_flow import drop_zeros, linear_mask, merge_masked, nonzero_mask, select_masked
 from tracefx.core.avals import ShapedArray
 from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.equality import StrictlyEqual
@@ -32,6 +31,15 @@ from tracefx.core.primitive import (
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
+from tracefx.interpreters.masks import (
+    drop_zeros,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+)
 from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
@@ -282,7 +290,7 @@ def transpose_call(
 ) -> Sequence[Tangent | None]:
     """The transpose rule of primitives that call one jaxpr."""
     mask = linear_mask(args)
-    known = [a for a in args if not isinstance(a, UndefinedPrimal)]
+    known = known_values(args)
 
     def forwards(*values: Value) -> list[Value]:
         return eval_jaxpr(jaxpr, (), merge_masked(mask, values, known))
@@ -372,9 +380,7 @@ def batch_jvp_rule(mapper: BatchRunner, rule: JVPRule, dims: BatchDims, out: Out
 
         def both(*values: Value) -> list[Value]:
             nonlocal out_mask
-            nonzero = iter(values[n:])
-            duals = [next(nonzero) if m else Zero(x.aval.tangent()) for x, m in zip(values, mask, strict=False)]
-            outs, out_tangents = rule(values[:n], duals)
+            outs, out_tangents = rule(values[:n], insert_zeros(values[n:], mask, [x.aval for x in values[:n]]))
             out_mask = nonzero_mask(out_tangents)
             return [*outs, *drop_zeros(out_tangents)]
 

@@ -9,7 +9,6 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.call import CallPrimitive
-from tracefx.control.control_flow import merge_masked, select_masked, select_unmasked
 from tracefx.control.remat import CheckpointPolicy, plan_remat
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
@@ -17,7 +16,8 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
-from tracefx.interpreters.jaxpr_transforms import Consts, Mask, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, unzip_jaxpr
+from tracefx.interpreters.masks import Mask, merge_masked, select_masked, select_unmasked
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.annotations.identity import Identity
@@ -109,9 +109,7 @@ def rematerialize_jaxpr(jaxpr: Jaxpr, unknown: Mask, policy: CheckpointPolicy | 
     """Splits a jaxpr by partial evaluation, with only those residuals that the policy allows."""
     split = unzip_jaxpr(jaxpr, unknown)
     known, n = split.known, split.out_unknown.count(False)
-    new_residuals = iter(known.outs[n:])
-    inputs = known.invars[len(split.consts) :]
-    residuals = [next(new_residuals) if index is None else inputs[index] for index in split.forwarded]
+    residuals = split.residuals(known.outs[n:], known.invars[len(split.consts) :])
     plan = plan_remat(known, residuals, policy)
     needed = [i for i, v in enumerate(known.invars) if v in plan.read]
     recompute = Jaxpr((), (*[known.invars[i] for i in needed], *plan.saved), plan.recompute, tuple(residuals))

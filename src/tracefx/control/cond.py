@@ -11,21 +11,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.control.control_flow import (
-    ControlFlowPrimitive,
-    InputSource,
-    drop_zeros,
-    insert_zeros,
-    linear_mask,
-    merge_masked,
-    nonzero_mask,
-    rearrange_jaxpr,
-    select_masked,
-    select_unmasked,
-    unify_consts,
-    union_masks,
-    used_inputs,
-)
+from tracefx.control.control_flow import ControlFlowPrimitive, InputSource, rearrange_jaxpr, unify_consts, used_inputs
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.control.sow import IN_BATCHED_COND, mark_uncollectable
 from tracefx.core import dtypes
@@ -50,12 +36,24 @@ from tracefx.core.values import Value, to_numpy
 from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import (
     Consts,
-    Mask,
     UnzippedJaxpr,
     batch_jaxpr,
     jvp_jaxpr,
     transpose_jaxpr,
     unzip_jaxpr,
+)
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_cotangents,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+    union_masks,
 )
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
@@ -290,12 +288,9 @@ class Cond(ControlFlowPrimitive, Rematerializable):
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         index, *operands = args
         assert not isinstance(index, UndefinedPrimal)
-        lin, out_nonzero = linear_mask(operands), nonzero_mask(cts)
-        op, consts, in_nonzero = self._transpose(lin, out_nonzero)
-        known = [a for a in operands if not isinstance(a, UndefinedPrimal)]
-        outs = bind(op, index, *consts, *known, *drop_zeros(cts))
-        avals = select_masked(self.branches[0].in_avals, lin)
-        return [None, *merge_masked(lin, insert_zeros(outs, in_nonzero, avals), [None] * len(known))]
+        op, consts, in_nonzero = self._transpose(linear_mask(operands), nonzero_mask(cts))
+        outs = bind(op, index, *consts, *known_values(operands), *drop_zeros(cts))
+        return [None, *insert_cotangents(operands, outs, in_nonzero)]
 
     @memoize_on_object
     def _transpose(self, lin: Mask, out_nonzero: Mask) -> tuple[Cond, Consts, Mask]:

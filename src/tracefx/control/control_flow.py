@@ -1,9 +1,9 @@
-"""The base class of control-flow primitives, masks, and helpers that rearrange jaxprs."""
+"""The base class of control-flow primitives, and helpers that rearrange jaxprs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias, TypeVar
 
 from attrs import field, frozen
@@ -15,10 +15,11 @@ from tracefx.core.body_transform import BodyTransformable
 from tracefx.core.bounded_cache import Memo, memoize_on_object
 from tracefx.core.effects import Effects
 from tracefx.core.jaxpr import Jaxpr, Var, single_eqn_jaxpr
-from tracefx.core.primitive import Batchable, Differentiable, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import Batchable, Differentiable, Primitive, Transposable
 from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies
-from tracefx.interpreters.jaxpr_transforms import Consts, Mask
+from tracefx.interpreters.jaxpr_transforms import Consts
+from tracefx.interpreters.masks import Mask
 from tracefx.lowering import Lowerable
 from tracefx.passes.dce import Prunable
 from tracefx.passes.rebuilding import renumber
@@ -50,57 +51,6 @@ class ControlFlowPrimitive(
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         return BACKEND.value.run(self.as_jaxpr(tuple([a.aval for a in args])), args, self.name)
-
-
-# ------------------------------------------------------------------ masks
-
-
-def select_masked(xs: Iterable[X], mask: Iterable[bool]) -> list[X]:
-    """Returns the elements where the mask is true."""
-    return [x for x, use in zip(xs, mask, strict=True) if use]
-
-
-def select_unmasked(xs: Iterable[X], mask: Iterable[bool]) -> list[X]:
-    """Returns the elements where the mask is false."""
-    return [x for x, use in zip(xs, mask, strict=True) if not use]
-
-
-def union_masks(masks: Iterable[Mask]) -> Mask:
-    """Returns the elementwise disjunction of masks."""
-    return tuple(map(any, zip(*masks, strict=True)))
-
-
-def nonzero_mask(tangents: Iterable[Tangent]) -> Mask:
-    """Tells for each tangent whether it is not a `Zero`."""
-    return tuple([not isinstance(t, Zero) for t in tangents])
-
-
-def drop_zeros(tangents: Iterable[Tangent]) -> list[Value]:
-    """Returns the tangents that are not `Zero`."""
-    return [t for t in tangents if not isinstance(t, Zero)]
-
-
-def linear_mask(args: Iterable[Value | UndefinedPrimal]) -> Mask:
-    """Tells for each operand of a transpose rule whether it is an `UndefinedPrimal`."""
-    return tuple([isinstance(a, UndefinedPrimal) for a in args])
-
-
-def known_values(args: Iterable[Value | UndefinedPrimal], late: Iterable[bool] | None = None) -> list[Value]:
-    """Returns the operands outside the mask `late` that are not `UndefinedPrimal`."""
-    values = args if late is None else select_unmasked(args, late)
-    return [x for x in values if not isinstance(x, UndefinedPrimal)]
-
-
-def insert_zeros(values: Sequence[Value], mask: Sequence[bool], avals: Sequence[ShapedArray]) -> list[Tangent]:
-    """Returns one tangent per mask entry: the next of `values` where true, a `Zero` for the aval where false."""
-    remaining = iter(values)
-    return [next(remaining) if use else Zero(a.tangent()) for use, a in zip(mask, avals, strict=True)]
-
-
-def merge_masked(mask: Sequence[bool], selected: Sequence[X], others: Sequence[X]) -> list[X]:
-    """Merges two lists: the next of `selected` where the mask is true, the next of `others` where it is false."""
-    a, b = iter(selected), iter(others)
-    return [next(a) if use else next(b) for use in mask]
 
 
 # ------------------------------------------------------------------ jaxprs

@@ -12,25 +12,7 @@ from typing import TypeAlias, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.callables import (
-    EMPTY_CLOSURE,
-    ClosureScope,
-    FlatFunction,
-    OutDims,
-    batch_function,
-    derive,
-    trace_function,
-    transpose_function,
-    wrap_in_handler,
-)
-from tracefx.control.control_flow import (
-    drop_zeros,
-    insert_zeros,
-    linear_mask,
-    merge_masked,
-    nonzero_mask,
-    select_masked,
-)
+from tracefx.control import callables
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
 from tracefx.core.bounded_cache import memoize_on_object
@@ -42,8 +24,18 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
-from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+)
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import batch_first, instantiate, reduce_sum
 from tracefx.passes.dce import dce
@@ -70,7 +62,9 @@ class CustomVmapCall(CustomRuleCall):
 
     @override
     def wrap_callables(self, enter: Callable[[Handler], Handler]) -> CustomVmapCall:
-        return evolve(self, fun=wrap_in_handler(enter, self.fun), rule=wrap_in_handler(enter, self.rule))
+        return evolve(
+            self, fun=callables.wrap_in_handler(enter, self.fun), rule=callables.wrap_in_handler(enter, self.rule)
+        )
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -88,10 +82,10 @@ class CustomVmapCall(CustomRuleCall):
     ) -> tuple[Sequence[Value], BatchDims]:
         if any(d is not None for d in dims):
             return _apply_batch_rule(self.rule, mapper.axis, args, dims)
-        out = OutDims(self.label, mapper.axis, False)
+        out = callables.OutDims(self.label, mapper.axis, False)
         prim = evolve(
             self,
-            fun=batch_function(mapper, self.fun, dims, out),
+            fun=callables.batch_function(mapper, self.fun, dims, out),
             rule=_batch_batch_rule(mapper, self.rule, out),
         )
         outs = bind(prim, *args)
@@ -99,7 +93,7 @@ class CustomVmapCall(CustomRuleCall):
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVmap, Sequence[Value]]:
-        traced = trace_function(self.fun, recording, args)
+        traced = callables.trace_function(self.fun, recording, args)
         consts = traced.consts
         rule = _rebind_batch_rule(self.label, self.rule, traced.scope, len(consts))
         return CustomVmap(self.label, traced.jaxpr, rule), [*consts, *args]
@@ -122,7 +116,7 @@ class CustomVmap(CustomRuleProgram):
 
     @override
     def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> CustomVmap:
-        rule = self.rule if enter is None else wrap_in_handler(enter, self.rule)
+        rule = self.rule if enter is None else callables.wrap_in_handler(enter, self.rule)
         return evolve(self, jaxpr=jaxpr, rule=_skip_operands(consts, rule))
 
     @override
@@ -147,7 +141,7 @@ class CustomVmap(CustomRuleProgram):
         mask, ct_nonzero = linear_mask(args), nonzero_mask(cts)
         derived, consts = _transpose_jaxpr(self.jaxpr, mask, ct_nonzero)
         rule = _skip_operands(len(consts), _transpose_batch_rule(self.rule, mask, ct_nonzero, self.jaxpr))
-        known = [a for a in args if not isinstance(a, UndefinedPrimal)]
+        known = known_values(args)
         in_cts = bind(CustomVmap(self.label, derived, rule), *consts, *known, *drop_zeros(cts))
         return merge_masked(mask, in_cts, [None] * len(known))
 
@@ -171,10 +165,10 @@ def _apply_batch_rule(
 # ------------------------------------------------------------------ derived rules
 
 
-def _rebind_batch_rule(label: str, rule: BatchRule, scope: ClosureScope, count: int) -> BatchRule:
+def _rebind_batch_rule(label: str, rule: BatchRule, scope: callables.ClosureScope, count: int) -> BatchRule:
     """Returns the rule of a primitive whose first `count` operands are the values its functions closed over."""
 
-    @derive(rule, scope.cache_key, count)
+    @callables.derive(rule, scope.cache_key, count)
     def rebound(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[Sequence[Value], Mask]:
         if any(batched[:count]):
             raise ClosedOverTracerError(
@@ -187,13 +181,13 @@ def _rebind_batch_rule(label: str, rule: BatchRule, scope: ClosureScope, count: 
 
 
 def _skip_operands(count: int, rule: BatchRule) -> BatchRule:
-    return _rebind_batch_rule("", rule, EMPTY_CLOSURE, count)
+    return _rebind_batch_rule("", rule, callables.EMPTY_CLOSURE, count)
 
 
 def _with_extra_outputs(rule: BatchRule, extra: ExtraOutputs) -> BatchRule:
     """Extends the rule to additional outputs by batching the jaxpr."""
 
-    @derive(rule, extra)
+    @callables.derive(rule, extra)
     def extended(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         n = extra.operands
         derived = batch_jaxpr(extra.jaxpr, axis, tuple([0 if b else None for b in batched]))
@@ -208,10 +202,10 @@ def _with_extra_outputs(rule: BatchRule, extra: ExtraOutputs) -> BatchRule:
     return extended
 
 
-def _batch_batch_rule(mapper: BatchRunner, rule: BatchRule, out: OutDims) -> BatchRule:
+def _batch_batch_rule(mapper: BatchRunner, rule: BatchRule, out: callables.OutDims) -> BatchRule:
     """Batches a rule along another axis, that of `mapper`, which no operand has but the function may close over."""
 
-    @derive(rule, "beside", mapper.axis, out.cache_key)
+    @callables.derive(rule, "beside", mapper.axis, out.cache_key)
     def batched_rule(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         out_batched: Mask = ()
 
@@ -234,17 +228,17 @@ def _batch_batch_rule(mapper: BatchRunner, rule: BatchRule, out: OutDims) -> Bat
 # ------------------------------------------------------------------ batching rules of derivatives
 
 
-def _jvp_function(fun: FlatFunction, mask: Mask) -> FlatFunction:
+def _jvp_function(fun: callables.FlatFunction, mask: Mask) -> callables.FlatFunction:
     """Returns a function of primals and of the tangents in the mask that computes the inexact output tangents."""
 
-    @derive(fun, "derivative", mask)
+    @callables.derive(fun, "derivative", mask)
     def pushed(*values: Value) -> list[Value]:
         return _run_jvp(fun, mask, values)
 
     return pushed
 
 
-def _run_jvp(fun: FlatFunction, mask: Mask, values: Sequence[Value]) -> list[Value]:
+def _run_jvp(fun: callables.FlatFunction, mask: Mask, values: Sequence[Value]) -> list[Value]:
     n = len(mask)
     handler = JVP(CURRENT.get())
     tangents = iter(values[n:])
@@ -257,7 +251,7 @@ def _run_jvp(fun: FlatFunction, mask: Mask, values: Sequence[Value]) -> list[Val
 def _jvp_batch_rule(rule: BatchRule, mask: Mask) -> BatchRule:
     n = len(mask)
 
-    @derive(rule, "derivative", mask)
+    @callables.derive(rule, "derivative", mask)
     def pushed(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         tangent_batched = merge_masked(mask, batched[n:], [False] * mask.count(False))
         joint = tuple([p or t for p, t in zip(batched[:n], tangent_batched, strict=True)])
@@ -288,7 +282,7 @@ def _transpose_jaxpr(jaxpr: Jaxpr, mask: Mask, ct_nonzero: Mask) -> tuple[Jaxpr,
             return eval_jaxpr(jaxpr, (), merge_masked(mask, linear_args, values[:n]))
 
         cts = insert_zeros(values[n:], ct_nonzero, jaxpr.out_avals)
-        return list(map(instantiate, transpose_function(forwards, avals, lambda: cts)))
+        return list(map(instantiate, callables.transpose_function(forwards, avals, lambda: cts)))
 
     known = select_masked(jaxpr.in_avals, [not m for m in mask])
     result, consts = stage(back, [*known, *[a.tangent() for a in select_masked(jaxpr.out_avals, ct_nonzero)]])
@@ -299,7 +293,7 @@ def _transpose_batch_rule(rule: BatchRule, mask: Mask, ct_nonzero: Mask, jaxpr: 
     """Returns the batching rule of the transpose: of operands outside the mask, and of nonzero output cotangents."""
     avals, count = jaxpr.in_avals, mask.count(False)
 
-    @derive(rule, "transpose", mask, ct_nonzero, avals)
+    @callables.derive(rule, "transpose", mask, ct_nonzero, avals)
     def pulled(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         known, cts = args[:count], args[count:]
         joint = merge_masked(mask, [True] * sum(mask), batched[:count])
@@ -320,7 +314,9 @@ def _transpose_batch_rule(rule: BatchRule, mask: Mask, ct_nonzero: Mask, jaxpr: 
             ]
             return insert_zeros(summed, ct_nonzero, out_avals)
 
-        found = transpose_function(outs, [a.with_axis(axis.size, 0) for a in select_masked(avals, mask)], out_cts)
+        found = callables.transpose_function(
+            outs, [a.with_axis(axis.size, 0) for a in select_masked(avals, mask)], out_cts
+        )
         return list(map(instantiate, found)), (True,) * len(found)
 
     return pulled

@@ -8,18 +8,7 @@ from typing import final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.callables import (
-    EMPTY_CLOSURE,
-    JVPRule,
-    OutDims,
-    batch_jvp_rule,
-    derive,
-    match_weak_types,
-    rebind_jvp_rule,
-    trace_function,
-    wrap_in_handler,
-)
-from tracefx.control.control_flow import drop_zeros, insert_zeros, nonzero_mask, select_masked
+from tracefx.control import callables
 from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
 from tracefx.core.callables import BatchRunner
 from tracefx.core.evaluation import eval_jaxpr
@@ -28,6 +17,7 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
+from tracefx.interpreters.masks import drop_zeros, insert_zeros, nonzero_mask, select_masked
 
 
 @final
@@ -41,7 +31,7 @@ class CustomJVPCall(CustomDerivativeCall):
     """
 
     name = "custom_jvp_call"
-    rule: JVPRule
+    rule: callables.JVPRule
     symbolic_zeros: bool = False
 
     @override
@@ -50,17 +40,19 @@ class CustomJVPCall(CustomDerivativeCall):
 
     @override
     def wrap_callables(self, enter: Callable[[Handler], Handler]) -> CustomJVPCall:
-        return evolve(self, fun=wrap_in_handler(enter, self.fun), rule=wrap_in_handler(enter, self.rule))
+        return evolve(
+            self, fun=callables.wrap_in_handler(enter, self.fun), rule=callables.wrap_in_handler(enter, self.rule)
+        )
 
     @override
-    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomJVPCall:
-        return evolve(self, rule=batch_jvp_rule(mapper, self.rule, dims, out))
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> CustomJVPCall:
+        return evolve(self, rule=callables.batch_jvp_rule(mapper, self.rule, dims, out))
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomJVP, Sequence[Value]]:
-        traced = trace_function(self.fun, recording, args)
+        traced = callables.trace_function(self.fun, recording, args)
         n = len(traced.consts)
-        rule = rebind_jvp_rule(self.label, self.rule, traced.scope, n)
+        rule = callables.rebind_jvp_rule(self.label, self.rule, traced.scope, n)
         return CustomJVP(self.label, traced.jaxpr, rule, n, self.symbolic_zeros), [*traced.consts, *args]
 
 
@@ -77,7 +69,7 @@ class CustomJVP(CustomDerivativeProgram):
     """
 
     name = "custom_jvp_call"
-    rule: JVPRule = field(metadata={"print": "jvp", "erased": True})
+    rule: callables.JVPRule = field(metadata={"print": "jvp", "erased": True})
     num_consts: int = field(default=0, metadata={"hide_default": True, "erased": True})
     symbolic_zeros: bool = field(default=False, metadata={"hide_default": True, "erased": True})
 
@@ -91,13 +83,13 @@ class CustomJVP(CustomDerivativeProgram):
         return evolve(self, rule=_select_outputs(self.rule, used))
 
     @override
-    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomJVP:
-        return evolve(self, rule=batch_jvp_rule(mapper, self.rule, dims, out))
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> CustomJVP:
+        return evolve(self, rule=callables.batch_jvp_rule(mapper, self.rule, dims, out))
 
     @override
     def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> CustomJVP:
-        rule = self.rule if enter is None else wrap_in_handler(enter, self.rule)
-        rebound = rebind_jvp_rule(self.label, rule, EMPTY_CLOSURE, consts)
+        rule = self.rule if enter is None else callables.wrap_in_handler(enter, self.rule)
+        rebound = callables.rebind_jvp_rule(self.label, rule, callables.EMPTY_CLOSURE, consts)
         return evolve(self, jaxpr=jaxpr, rule=rebound, num_consts=consts + self.num_consts)
 
     @override
@@ -107,13 +99,13 @@ class CustomJVP(CustomDerivativeProgram):
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = self.rule(primals, tangents)
-        return match_weak_types(outs, self.jaxpr.out_avals), out_tangents
+        return callables.match_weak_types(outs, self.jaxpr.out_avals), out_tangents
 
 
-def _select_outputs(rule: JVPRule, used: tuple[bool, ...]) -> JVPRule:
+def _select_outputs(rule: callables.JVPRule, used: tuple[bool, ...]) -> callables.JVPRule:
     """Returns the rule restricted to the outputs in the mask `used`."""
 
-    @derive(rule, "selected", used)
+    @callables.derive(rule, "selected", used)
     def selected(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = rule(primals, tangents)
         return select_masked(outs, used), select_masked(out_tangents, used)
@@ -121,10 +113,10 @@ def _select_outputs(rule: JVPRule, used: tuple[bool, ...]) -> JVPRule:
     return selected
 
 
-def _with_extra_outputs(rule: JVPRule, extra: ExtraOutputs) -> JVPRule:
+def _with_extra_outputs(rule: callables.JVPRule, extra: ExtraOutputs) -> callables.JVPRule:
     """Extends the rule to additional outputs by the JVP of the jaxpr."""
 
-    @derive(rule, extra)
+    @callables.derive(rule, extra)
     def extended(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
         jaxpr, n = extra.jaxpr, extra.operands
         derived = jvp_jaxpr(jaxpr, nonzero_mask(tangents))

@@ -9,13 +9,7 @@ from typing import Self, TypeVar, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.callables import (
-    FlatFunction,
-    OutDims,
-    batch_function,
-    require_no_tracers,
-    transpose_call,
-)
+from tracefx.control import callables
 from tracefx.core.avals import ShapedArray, accepts, show_avals
 from tracefx.core.body_transform import (
     BodyInterpreter,
@@ -61,7 +55,7 @@ class CustomRuleCall(Primitive, Expandable, Differentiable, HasCallables):
     """
 
     label: str
-    fun: FlatFunction
+    fun: callables.FlatFunction
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -69,7 +63,7 @@ class CustomRuleCall(Primitive, Expandable, Differentiable, HasCallables):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return require_no_tracers(self.label, self.fun(*args))
+        return callables.require_no_tracers(self.label, self.fun(*args))
 
 
 @final
@@ -171,7 +165,7 @@ class CustomRuleProgram(
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        return transpose_call(self.jaxpr, cts, args)
+        return callables.transpose_call(self.jaxpr, cts, args)
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
@@ -183,15 +177,15 @@ class CustomDerivativeCall(CustomRuleCall):
     """A call of `fun` with a user-defined derivative. Staged as a `CustomDerivativeProgram`."""
 
     @abstractmethod
-    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> Self:
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> Self:
         """Returns the primitive with the rule for a whole batch, with batched outputs as `out` determines."""
 
     @override
     def batch_callables(
         self, mapper: BatchRunner, args: Sequence[Value], dims: BatchDims
     ) -> tuple[Sequence[Value], BatchDims]:
-        out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
-        prim = evolve(self, fun=batch_function(mapper, self.fun, dims, out)).batch_rule(mapper, dims, out)
+        out = callables.OutDims(self.label, mapper.axis, any(d is not None for d in dims))
+        prim = evolve(self, fun=callables.batch_function(mapper, self.fun, dims, out)).batch_rule(mapper, dims, out)
         outs = bind(prim, *args)
         return outs, out.of(outs)
 
@@ -205,7 +199,7 @@ class CustomDerivativeProgram(CustomRuleProgram, Prunable, HasJaxParams):
     """
 
     @abstractmethod
-    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> Self:
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> Self:
         """Returns the primitive with the rule for a whole batch, with batched outputs as `out` determines."""
 
     @abstractmethod
@@ -225,5 +219,5 @@ class CustomDerivativeProgram(CustomRuleProgram, Prunable, HasJaxParams):
     def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
         derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
-        prim = self.batch_rule(Batch(ROOT, axis), dims, OutDims(self.label, axis, derived.out_dims))
+        prim = self.batch_rule(Batch(ROOT, axis), dims, callables.OutDims(self.label, axis, derived.out_dims))
         return bind(prim.with_program(derived.jaxpr, len(derived.consts)), *derived.consts, *args), derived.out_dims

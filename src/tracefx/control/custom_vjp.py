@@ -8,31 +8,7 @@ from typing import TypeAlias, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.callables import (
-    EMPTY_CLOSURE,
-    ClosureScope,
-    FlatFunction,
-    OutDims,
-    batch_function,
-    closed_over_error,
-    derive,
-    match_weak_types,
-    may_close_over,
-    partial_eval_function,
-    require_no_tracers,
-    trace_function,
-    transpose_function,
-    unwrap_results,
-    wrap_in_handler,
-)
-from tracefx.control.control_flow import (
-    drop_zeros,
-    insert_zeros,
-    merge_masked,
-    nonzero_mask,
-    select_masked,
-    select_unmasked,
-)
+from tracefx.control import callables
 from tracefx.control.custom_jvp import num_consts_param
 from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
@@ -58,8 +34,18 @@ from tracefx.core.primitive import (
 from tracefx.core.source_location import full_scopes
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
-from tracefx.interpreters.jaxpr_transforms import Mask, jvp_jaxpr
+from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_zeros,
+    known_values,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+)
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.elementwise.elementwise import add_tangents
@@ -115,15 +101,17 @@ class CustomVJPCall(CustomDerivativeCall):
 
     @override
     def wrap_callables(self, enter: Callable[[Handler], Handler]) -> CustomVJPCall:
-        return evolve(self, fun=wrap_in_handler(enter, self.fun), fwd=_wrap_forward_in_handler(enter, self.fwd))
+        return evolve(
+            self, fun=callables.wrap_in_handler(enter, self.fun), fwd=_wrap_forward_in_handler(enter, self.fwd)
+        )
 
     @override
-    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomVJPCall:
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> CustomVJPCall:
         return evolve(self, fwd=_batch_forward(mapper, self.fwd, dims, out))
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVJP, Sequence[Value]]:
-        traced = trace_function(self.fun, recording, args)
+        traced = callables.trace_function(self.fun, recording, args)
         n = len(traced.consts)
         fwd = _rebind_forward(self.label, self.fwd, traced.scope, n)
         return CustomVJP(self.label, traced.jaxpr, fwd, self.bwd, n, self.symbolic_zeros), [*traced.consts, *args]
@@ -158,13 +146,13 @@ class CustomVJP(CustomDerivativeProgram):
         return evolve(self, fwd=_select_outputs(self.fwd, used))
 
     @override
-    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: OutDims) -> CustomVJP:
+    def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> CustomVJP:
         return evolve(self, fwd=_batch_forward(mapper, self.fwd, dims, out))
 
     @override
     def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> CustomVJP:
         fwd = self.fwd if enter is None else _wrap_forward_in_handler(enter, self.fwd)
-        rebound = _rebind_forward(self.label, fwd, EMPTY_CLOSURE, consts)
+        rebound = _rebind_forward(self.label, fwd, callables.EMPTY_CLOSURE, consts)
         return evolve(self, jaxpr=jaxpr, fwd=rebound, num_consts=consts + self.num_consts)
 
     @override
@@ -174,7 +162,7 @@ class CustomVJP(CustomDerivativeProgram):
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         forward = self.fwd(primals, nonzero_mask(tangents))
-        forward = evolve(forward, outs=match_weak_types(forward.outs, self.jaxpr.out_avals))
+        forward = evolve(forward, outs=callables.match_weak_types(forward.outs, self.jaxpr.out_avals))
         return forward.outs, bind_custom_linear(self.label, forward, tangents)
 
 
@@ -184,29 +172,29 @@ class CustomVJP(CustomDerivativeProgram):
 def _wrap_forward_in_handler(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> ForwardRule:
     scopes = full_scopes()
 
-    @derive(fwd, "within", enter, scopes)
+    @callables.derive(fwd, "within", enter, scopes)
     def entered(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         handler = enter(CURRENT.get())
-        forward = wrap_in_handler(lambda _: handler, fwd, scopes)(primals, perturbed)
-        outs, residuals = unwrap_results(handler, (forward.outs, forward.residuals))
-        pullback = wrap_in_handler(enter, forward.pullback, scopes)
+        forward = callables.wrap_in_handler(lambda _: handler, fwd, scopes)(primals, perturbed)
+        outs, residuals = callables.unwrap_results(handler, (forward.outs, forward.residuals))
+        pullback = callables.wrap_in_handler(enter, forward.pullback, scopes)
         return evolve(forward, outs=outs, residuals=residuals, pullback=pullback)
 
     return entered
 
 
-def _rebind_forward(label: str, fwd: ForwardRule, scope: ClosureScope, count: int) -> ForwardRule:
+def _rebind_forward(label: str, fwd: ForwardRule, scope: callables.ClosureScope, count: int) -> ForwardRule:
     """Returns the forward pass of a primitive whose first `count` operands are the values its functions closed over."""
 
-    @derive(fwd, scope.cache_key, count)
+    @callables.derive(fwd, scope.cache_key, count)
     def rebound(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         if any(perturbed[:count]):
-            raise closed_over_error(label)
+            raise callables.closed_over_error(label)
         consts = primals[:count]
         forward = scope.rebind(fwd, consts)(primals[count:], perturbed[count:])
         closed_over = list(consts) if scope.bind_static else []
 
-        @derive(forward.pullback, scope.cache_key, tuple([c.aval for c in consts]))
+        @callables.derive(forward.pullback, scope.cache_key, tuple([c.aval for c in consts]))
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             k = len(closed_over)
             in_cts = scope.rebind(forward.pullback, residuals[:k])(residuals[k:], cts)
@@ -220,17 +208,14 @@ def _rebind_forward(label: str, fwd: ForwardRule, scope: ClosureScope, count: in
 def _select_outputs(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
     """Returns the forward pass restricted to the outputs in the mask `used`."""
 
-    @derive(fwd, "selected", used)
+    @callables.derive(fwd, "selected", used)
     def selected(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         forward = fwd(primals, perturbed)
         avals = [o.aval for o in forward.outs]
 
-        @derive(forward.pullback, "selected", used)
+        @callables.derive(forward.pullback, "selected", used)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
-            remaining = iter(cts)
-            return forward.pullback(
-                residuals, [next(remaining) if u else Zero(a.tangent()) for u, a in zip(used, avals, strict=True)]
-            )
+            return forward.pullback(residuals, insert_zeros(cts, used, avals))
 
         return ForwardResult(select_masked(forward.outs, used), forward.residuals, pull, forward.axes)
 
@@ -240,13 +225,13 @@ def _select_outputs(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
 def _with_extra_outputs(fwd: ForwardRule, extra: ExtraOutputs) -> ForwardRule:
     """Extends the forward pass to additional outputs by the jaxpr and its JVP."""
 
-    @derive(fwd, extra)
+    @callables.derive(fwd, extra)
     def extended(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         n = extra.operands
         outs = eval_jaxpr(extra.jaxpr, (), primals)
         forward, num_primals = fwd(primals[n:], perturbed[n:]), len(primals)
 
-        @derive(forward.pullback, extra, perturbed)
+        @callables.derive(forward.pullback, extra, perturbed)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             saved_primals = residuals[:num_primals]
             rule_cts = [
@@ -263,7 +248,9 @@ def _with_extra_outputs(fwd: ForwardRule, extra: ExtraOutputs) -> ForwardRule:
                 return both[len(extra.jaxpr.outs) :]
 
             avals = [x.aval.tangent() for x in select_masked(saved_primals, perturbed)]
-            nonzero_cts = transpose_function(forwards, avals, lambda: select_masked(other_cts, derived.out_nonzero))
+            nonzero_cts = callables.transpose_function(
+                forwards, avals, lambda: select_masked(other_cts, derived.out_nonzero)
+            )
             jaxpr_cts = merge_masked(
                 perturbed, nonzero_cts, [Zero(x.aval.tangent()) for x in select_unmasked(saved_primals, perturbed)]
             )
@@ -274,10 +261,10 @@ def _with_extra_outputs(fwd: ForwardRule, extra: ExtraOutputs) -> ForwardRule:
     return extended
 
 
-def _batch_forward(mapper: BatchRunner, fwd: ForwardRule, dims: BatchDims, out: OutDims) -> ForwardRule:
+def _batch_forward(mapper: BatchRunner, fwd: ForwardRule, dims: BatchDims, out: callables.OutDims) -> ForwardRule:
     """Returns the forward pass for a whole batch, with batched outputs as `out` determines."""
 
-    @derive(fwd, "mapped", mapper.axis, tuple(dims), out.cache_key)
+    @callables.derive(fwd, "mapped", mapper.axis, tuple(dims), out.cache_key)
     def batched(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         results: list[ForwardResult] = []
 
@@ -319,7 +306,7 @@ def _batch_pullback(
     """
     mapped = any(d is not None for d in out_dims)
 
-    @derive(pull, mapper.axis, tuple(dims), tuple(out_avals), tuple(out_dims), tuple(in_dims))
+    @callables.derive(pull, mapper.axis, tuple(dims), tuple(out_avals), tuple(out_dims), tuple(in_dims))
     def batched(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         n, mask = len(residuals), nonzero_mask(cts)
         in_nonzero: Mask = ()
@@ -394,7 +381,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
     residuals: int = field(metadata={"print": "num_res"})
     in_nonzero: Mask
     out_avals: tuple[ShapedArray, ...]
-    push: FlatFunction | None = field(default=None, metadata={"hide_default": True})
+    push: callables.FlatFunction | None = field(default=None, metadata={"hide_default": True})
     axes: tuple[str, ...] = field(default=(), metadata={"hide_default": True})
 
     @property
@@ -410,7 +397,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return require_no_tracers(self.label, self.expand(*args))
+        return callables.require_no_tracers(self.label, self.expand(*args))
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[StagedLinear, Sequence[Value]]:
@@ -418,7 +405,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         prim = StagedLinear(
             self.label, self.pullback, self.residuals, self.in_nonzero, self.out_avals, self.push, self.axes
         )
-        if type(recording) is not Stage or not may_close_over(self.pullback):
+        if type(recording) is not Stage or not callables.may_close_over(self.pullback):
             return prim, args
         n = self.residuals
 
@@ -433,9 +420,9 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         closed_over = tuple([c for c in consts if isinstance(c, Tracer)])
         if not closed_over:
             return prim, args
-        scope, pull = ClosureScope(closed_over, recording.axes), self.pullback
+        scope, pull = callables.ClosureScope(closed_over, recording.axes), self.pullback
 
-        @derive(pull, scope.cache_key)
+        @callables.derive(pull, scope.cache_key)
         def rebound(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
             return scope.rebind(pull, residuals[: len(closed_over)])(residuals[len(closed_over) :], cts)
 
@@ -443,21 +430,18 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
     @override
     def wrap_callables(self, enter: Callable[[Handler], Handler]) -> CustomLinear:
-        push = None if self.push is None else wrap_in_handler(enter, self.push)
-        return evolve(self, pullback=wrap_in_handler(enter, self.pullback), push=push)
+        push = None if self.push is None else callables.wrap_in_handler(enter, self.push)
+        return evolve(self, pullback=callables.wrap_in_handler(enter, self.pullback), push=push)
 
     def cotangents(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         """Returns the cotangents of the tangent operands."""
-        remaining = iter(cts)
-        full = [
-            next(remaining) if nonzero else Zero(a) for nonzero, a in zip(self.out_nonzero, self.out_avals, strict=True)
-        ]
+        full = insert_zeros(cts, self.out_nonzero, self.out_avals)
         return select_masked(self.pullback(residuals, full), self.in_nonzero)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         n = self.residuals
-        residuals = [x for x in args[:n] if not isinstance(x, UndefinedPrimal)]
+        residuals = known_values(args[:n])
         if len(residuals) < n:
             raise not_linear_error(self)
         in_cts = (
@@ -476,11 +460,11 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         assert push is not None
         mask, n, out_avals = nonzero_mask(cts), len(residuals), self.out_avals
 
-        @derive(pull, "pushed", mask, out_avals)
+        @callables.derive(pull, "pushed", mask, out_avals)
         def forwards(*values: Value) -> list[Value]:
             return [instantiate(ct) for ct in pull(values[:n], insert_zeros(values[n:], mask, out_avals))]
 
-        @derive(push, "pulled")
+        @callables.derive(push, "pulled")
         def back(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
             return push(*residuals, *map(instantiate, cts))
 
@@ -500,7 +484,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
             return [instantiate(ct) for ct in self.cotangents(residuals, cts)]
 
         try:
-            jaxpr, consts = partial_eval_function(pulled, avals)
+            jaxpr, consts = callables.partial_eval_function(pulled, avals)
         except ConcretizationError as error:
             raise self.not_transposable("depends on the values of its cotangents") from error
         if _adds_a_constant(jaxpr, consts):
@@ -556,8 +540,8 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         out_dims = [0] * len(self.out_avals)
         pull = _batch_pullback(mapper, self.pullback, dims[:n], self.out_avals, out_dims, in_dims)
         outs = tuple([a.with_axis(size, 0) for a in self.out_avals])
-        out = OutDims(self.label, mapper.axis, True)
-        push = None if self.push is None else batch_function(mapper, self.push, dims, out)
+        out = callables.OutDims(self.label, mapper.axis, True)
+        push = None if self.push is None else callables.batch_function(mapper, self.push, dims, out)
         return bind(evolve(self, pullback=pull, out_avals=outs, push=push), *args), [0] * sum(self.out_nonzero)
 
 

@@ -10,7 +10,7 @@ from tracefx.core.avals import MeshAxes
 from tracefx.core.handler import AxisEnvironment, checked_axes, current
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value
-from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.interpreters.masks import Mask
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.collectives.pvary import varying
 

@@ -140,6 +140,10 @@ class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batc
         program, consts = stage(self.expand, [interpreter.spec(a).avals[0] for a in args])
         return Call(self.name, program.closed()).transform_bodies(interpreter, [*consts, *args])
 
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return self.lower_with_avals(builder, self.abstract_eval(*[x.aval for x in operands]), operands)
+
     def region(self) -> Region:
         """Returns the jaxpr as an MLIR region."""
         return Region(self.jaxpr.in_avals, lambda b, args: b.inline(self.jaxpr, args))
@@ -194,10 +198,6 @@ class Reduce(ReductionPrimitive):
         return builder.emit(
             "stablehlo.reduce", operands, outs, {"dimensions": DenseI64Array(self.dimensions)}, [self.region()]
         )
-
-    @override
-    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        return self.lower_with_avals(builder, self.abstract_eval(*[x.aval for x in operands]), operands)
 
 
 @final
@@ -279,7 +279,3 @@ class ReduceWindow(ReductionPrimitive):
     ) -> Sequence[IrValue]:
         n = len(outs)
         return self.windows.emit(builder, operands[:n], operands[n:], outs[0].shape, self.region())
-
-    @override
-    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        return self.lower_with_avals(builder, self.abstract_eval(*[x.aval for x in operands]), operands)

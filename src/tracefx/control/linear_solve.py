@@ -13,14 +13,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.control.control_flow import (
-    ControlFlowPrimitive,
-    drop_zeros,
-    insert_zeros,
-    linear_mask,
-    nonzero_mask,
-    unify_consts,
-)
+from tracefx.control.control_flow import ControlFlowPrimitive, unify_consts
 from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyInterpreter, BodyName, TransformedBody, unpack_results
@@ -30,7 +23,8 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
-from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.masks import Mask, drop_zeros, insert_zeros, known_values, linear_mask, nonzero_mask
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.elementwise.arithmetic import neg
@@ -170,7 +164,7 @@ class LinearSolve(ControlFlowPrimitive):
         # The transposed equation holds for reduced cotangents: an iterative solver needs these to test convergence.
         vma = [aval.vma for aval in self.solve.in_avals[n:]]
         rhs = [from_unreduced(instantiate(ct), known, self.axes) for ct, known in zip(cts, vma, strict=False)]
-        outs = bind(op, *[a for a in args[:n] if not isinstance(a, UndefinedPrimal)], *rhs)
+        outs = bind(op, *known_values(args[:n]), *rhs)
         unreduced = [to_unreduced(out, known, self.axes) for out, known in zip(outs, vma, strict=False)]
         pulled = zip(unreduced, args[n:], strict=True)
         return [*(None,) * n, *[ct if isinstance(a, UndefinedPrimal) else None for ct, a in pulled]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
+from tracefx import ops
 from tracefx.control.sow import Plantable
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
@@ -18,37 +19,30 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import UnzippedJaxpr
 from tracefx.interpreters.stage import stage
-from tracefx.ops.elementwise.abs_sign import Abs, Sign
-from tracefx.ops.elementwise.arithmetic import Div, Max, Min, Mul, Neg, Sub
-from tracefx.ops.elementwise.bitwise import And, Not, Or, Xor
 from tracefx.ops.elementwise.comparison import Comparison
-from tracefx.ops.elementwise.elementwise import Add
-from tracefx.ops.elementwise.powers import IntegerPow, Square
-from tracefx.ops.elementwise.selection import Clamp, SelectN
-from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
 
 CHEAP_PRIMITIVES: Final[tuple[type[Primitive], ...]] = (
-    Neg,
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Max,
-    Min,
-    Abs,
-    Sign,
-    Square,
-    IntegerPow,
-    Clamp,
-    SelectN,
+    ops.Neg,
+    ops.Add,
+    ops.Sub,
+    ops.Mul,
+    ops.Div,
+    ops.Max,
+    ops.Min,
+    ops.Abs,
+    ops.Sign,
+    ops.Square,
+    ops.IntegerPow,
+    ops.Clamp,
+    ops.SelectN,
     Comparison,
-    And,
-    Or,
-    Xor,
-    Not,
-    ConvertElementType,
-    BroadcastInDim,
-    Reshape,
+    ops.And,
+    ops.Or,
+    ops.Xor,
+    ops.Not,
+    ops.ConvertElementType,
+    ops.BroadcastInDim,
+    ops.Reshape,
     Plantable,
 )
 """Primitives that cost nothing within a fused elementwise kernel."""
@@ -63,8 +57,7 @@ def drop_cheap_residuals(split: UnzippedJaxpr, free: Set[int], results: Set[Atom
     """
     known, n = split.known, split.out_unknown.count(False)
     inputs = known.invars[len(split.consts) :]
-    new_residuals = iter(known.outs[n:])
-    residuals = [next(new_residuals) if index is None else inputs[index] for index in split.forwarded]
+    residuals = split.residuals(known.outs[n:], inputs)
     available = {*residuals, *results, *[inputs[i] for i in free]}
     producers: dict[Atom, Eqn] = {
         v: eqn for eqn in known.eqns if isinstance(eqn.prim, CHEAP_PRIMITIVES) for v in eqn.outs

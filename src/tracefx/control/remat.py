@@ -9,11 +9,10 @@ from typing import TypeAlias, final
 
 from attrs import evolve, frozen
 
-from tracefx.control.control_flow import select_masked
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.interpreters.masks import Mask, select_masked
 from tracefx.passes.rebuilding import renumber
 
 CheckpointPolicy: TypeAlias = Callable[..., bool]

@@ -11,18 +11,7 @@ from typing_extensions import override
 
 from tracefx.control.call import Call
 from tracefx.control.checkpointed_loops import checkpoint_scan, chunk_lengths
-from tracefx.control.control_flow import (
-    ControlFlowPrimitive,
-    drop_zeros,
-    insert_zeros,
-    known_values,
-    linear_mask,
-    merge_masked,
-    nonzero_mask,
-    rearrange_jaxpr,
-    select_masked,
-    used_inputs,
-)
+from tracefx.control.control_flow import ControlFlowPrimitive, rearrange_jaxpr, used_inputs
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.control.scan_partial_eval import UnzippedScan, unzip_scan
 from tracefx.control.scan_transpose import ScanTranspose, plan_scan_transpose
@@ -45,7 +34,18 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
-from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_cotangents,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+)
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.structural import BroadcastInDim, Reshape, batch_first, constant_like_aval, instantiate, move_axis
@@ -361,12 +361,11 @@ class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
         self, cts: Sequence[Tangent], args: Sequence[Value | UndefinedPrimal], lin: Mask
     ) -> Sequence[Tangent | None]:
         n, ct_nonzero = self.num_carry, nonzero_mask(cts)
-        lin_consts, lin_carry, lin_arrays = self.split_operands(lin)
+        lin_consts, _, lin_arrays = self.split_operands(lin)
         mask = (*lin_consts, *(True,) * n, *lin_arrays)
         plan = self._plan_transpose(mask, ct_nonzero)
-        consts, _, arrays = self.split_operands(args)
-        known_consts = [x for x in consts if not isinstance(x, UndefinedPrimal)]
-        known_arrays = [x for x in arrays if not isinstance(x, UndefinedPrimal)]
+        consts, carry, arrays = self.split_operands(args)
+        known_consts, known_arrays = known_values(consts), known_values(arrays)
         sums = [constant_like_aval(a, 0) for a in plan.sums]
         moving = [instantiate(ct) for ct in select_masked(cts[:n], plan.carry_nonzero)]
         sliced = [*known_arrays, *drop_zeros(cts[n:])]
@@ -383,17 +382,11 @@ class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
         stacks = [sliced[i] for i in plan.stacked_inputs] + [*outs[last:]]
         contracted = eval_jaxpr(plan.tail, (), stacks)
         at_consts = merge_masked(plan.summed, outs[:k], contracted)
-        avals = self.jaxpr.in_avals
-        const_avals, carry_avals, slice_avals = self.split_operands(avals)
-        ct_consts = iter(insert_zeros(at_consts, plan.consts_nonzero, select_masked(const_avals, lin_consts)))
-        ct_carry = insert_zeros(outs[k:m], plan.carry_nonzero, carry_avals)
-        ct_arrays = iter(
-            insert_zeros(outs[m:last], plan.slices_nonzero, self.stacked(select_masked(slice_avals, lin_arrays)))
-        )
+        ct_carry = insert_zeros(outs[k:m], plan.carry_nonzero, [x.aval for x in carry])
         return [
-            *[next(ct_consts) if is_linear else None for is_linear in lin_consts],
-            *[ct if is_linear else None for ct, is_linear in zip(ct_carry, lin_carry, strict=True)],
-            *[next(ct_arrays) if is_linear else None for is_linear in lin_arrays],
+            *insert_cotangents(consts, at_consts, plan.consts_nonzero),
+            *[ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(ct_carry, carry, strict=True)],
+            *insert_cotangents(arrays, outs[m:last], plan.slices_nonzero),
         ]
 
     # -------------------------------------------------------------- lowering

@@ -17,7 +17,8 @@ from tracefx.control.drop_debug_effects import drop_debug_effects
 from tracefx.control.loop_residuals import drop_cheap_residuals
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.jaxpr import Jaxpr, Var
-from tracefx.interpreters.jaxpr_transforms import Consts, Mask, UnzippedJaxpr, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, UnzippedJaxpr, unzip_jaxpr
+from tracefx.interpreters.masks import Mask
 from tracefx.passes.dce import dce, prune
 
 
@@ -34,8 +35,6 @@ class UnzippedScan:
     - the unknown carries;
     - as slices: the known slices at `late_slices`, the known result slices at `late_results`, the stored residuals, the
       unknown slices.
-
-    `kept` is the number of stored residuals.
     """
 
     known: Jaxpr
@@ -48,7 +47,6 @@ class UnzippedScan:
     late_consts: tuple[int, ...]
     late_slices: tuple[int, ...]
     late_results: tuple[int, ...]
-    kept: int
 
 
 def unzip_scan(body: Jaxpr, num_consts: int, num_carry: int, unknown: Mask) -> UnzippedScan:
@@ -129,7 +127,6 @@ def _plan_residuals(split: UnzippedJaxpr, consts: Mask, carry: Mask, slices: Mas
         tuple([source for source, _ in late_consts]),
         tuple([source for source, _ in late_slices]),
         tuple([source for source, _ in late_results]),
-        len(stored),
     )
 
 

@@ -14,7 +14,6 @@ from typing import final
 
 from attrs import evolve, frozen
 
-from tracefx.control.control_flow import select_masked, select_unmasked
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.evaluation import eval_jaxpr
@@ -22,7 +21,8 @@ from tracefx.core.handler import bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.values import Value
-from tracefx.interpreters.jaxpr_transforms import Consts, Mask, transpose_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, transpose_jaxpr
+from tracefx.interpreters.masks import Mask, select_masked, select_unmasked
 from tracefx.interpreters.stage import stage
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.elementwise.elementwise import Add, add_tangents

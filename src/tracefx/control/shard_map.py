@@ -9,7 +9,6 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.call import CallPrimitive
-from tracefx.control.control_flow import select_masked
 from tracefx.control.shard_map_emulation import emulate_shard_map
 from tracefx.core.avals import ShapedArray, accepts, show_avals
 from tracefx.core.backend import BACKEND
@@ -25,12 +24,23 @@ from tracefx.core.effects import Effects, NamedAxisEffect, any_ordered
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.interpreters.masks import (
+    drop_zeros,
+    insert_cotangents,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+)
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
@@ -178,74 +188,51 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        nonzero = tuple([not isinstance(t, Zero) for t in tangents])
+        nonzero = nonzero_mask(tangents)
         derived = jvp_jaxpr(self.jaxpr, nonzero)
-        nonzero_tangents = [t for t in tangents if not isinstance(t, Zero)]
         prim = self.with_body(
             derived.jaxpr,
             [*_replicated_specs(derived.consts), *self.in_specs, *select_masked(self.in_specs, nonzero)],
             [*self.out_specs, *select_masked(self.out_specs, derived.out_nonzero)],
         )
-        outs = bind(prim, *derived.consts, *primals, *nonzero_tangents)
+        outs = bind(prim, *derived.consts, *primals, *drop_zeros(tangents))
         n = len(self.out_specs)
-        out_tangents = iter(outs[n:])
         out_avals = list(map(self.global_aval, self.jaxpr.out_avals, self.out_specs))
-        return outs[:n], [
-            next(out_tangents) if nonzero_out else Zero(aval.tangent())
-            for nonzero_out, aval in zip(derived.out_nonzero, out_avals, strict=True)
-        ]
+        return outs[:n], insert_zeros(outs[n:], derived.out_nonzero, out_avals)
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         per_device = PartitionSpec(self._own_axes())
         # A new residual is passed between the halves as an array with one shard per device.
         split = unzip_jaxpr(self.jaxpr, tuple(unknown))
-        known_specs = select_masked(self.in_specs, [not u for u in unknown])
+        known_specs = select_unmasked(self.in_specs, unknown)
         n = split.out_unknown.count(False)
         new_avals = split.known.out_avals[n:]
         known_body = _scalars_to_1d(split.known, n)
         prim = self.with_body(
             known_body,
             [*_replicated_specs(split.consts), *known_specs],
-            [*select_masked(self.out_specs, [not u for u in split.out_unknown]), *[per_device] * len(new_avals)],
+            [*select_unmasked(self.out_specs, split.out_unknown), *[per_device] * len(new_avals)],
         )
-        known = [a for a, u in zip(args, unknown, strict=True) if not u]
+        known = select_unmasked(args, unknown)
         outs = recorder.evaluate(prim, [*split.consts, *known])
-        new_residuals = iter(zip(outs[n:], new_avals, strict=True))
-        residuals: list[Value] = []
-        specs: list[PartitionSpec] = []
-        scalars: list[bool] = []
-        for index in split.forwarded:
-            if index is None:
-                residual, aval = next(new_residuals)
-                residuals.append(residual)
-                specs.append(per_device)
-                scalars.append(not aval.shape)
-            else:
-                residuals.append(known[index])
-                specs.append(known_specs[index])
-                scalars.append(False)
+        specs = split.residuals([per_device] * len(new_avals), known_specs)
+        scalars = split.residuals([not aval.shape for aval in new_avals], [False] * len(known))
         unknown_prim = self.with_body(
             _scalars_from_1d(split.unknown, scalars),
             [*specs, *select_masked(self.in_specs, unknown)],
             select_masked(self.out_specs, split.out_unknown),
         )
-        from_unknown = iter(
-            recorder.record(unknown_prim, [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]])
-        )
-        from_known = iter(outs[:n])
-        return [next(from_unknown) if u else next(from_known) for u in split.out_unknown]
+        operands = [*split.residuals(outs[n:], known), *select_masked(args, unknown)]
+        return merge_masked(split.out_unknown, recorder.record(unknown_prim, operands), outs[:n])
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         # `shard_map` composes three linear maps. The first passes an operand that is replicated along an axis to all
         # devices, the second is the jaxpr, and the third takes the mean of the devices' values for an output that is
         # replicated along an axis. `to_unreduced` and `from_unreduced` are the transposes of the third and the first.
-        linear = tuple([isinstance(a, UndefinedPrimal) for a in args])
-        nonzero = tuple([not isinstance(ct, Zero) for ct in cts])
+        linear, nonzero, others = linear_mask(args), nonzero_mask(cts), known_values(args)
         derived = transpose_jaxpr(self.jaxpr, linear, nonzero)
-        others = [a for a in args if not isinstance(a, UndefinedPrimal)]
-        nonzero_cts = [ct for ct in cts if not isinstance(ct, Zero)]
         ct_specs = select_masked(self.out_specs, nonzero)
         in_specs = select_masked(select_masked(self.in_specs, linear), derived.in_nonzero)
         start, axes = len(derived.consts) + len(others), [(name, self.mesh.shape[name]) for name in self._own_axes()]
@@ -261,15 +248,11 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         assert not consts
         specs = [
             *_replicated_specs(derived.consts),
-            *select_masked(self.in_specs, [not lin for lin in linear]),
+            *select_unmasked(self.in_specs, linear),
             *ct_specs,
         ]
-        results = iter(bind(self.with_body(body, specs, in_specs), *derived.consts, *others, *nonzero_cts))
-        nonzero_in = iter(derived.in_nonzero)
-        return [
-            (next(results) if next(nonzero_in) else Zero(a.aval.tangent())) if isinstance(a, UndefinedPrimal) else None
-            for a in args
-        ]
+        outs = bind(self.with_body(body, specs, in_specs), *derived.consts, *others, *drop_zeros(cts))
+        return insert_cotangents(args, outs, derived.in_nonzero)
 
     @override
     def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:

@@ -12,17 +12,7 @@ from typing_extensions import override
 from tracefx.control.call import Call
 from tracefx.control.checkpointed_loops import checkpoint_scan, sqrt_chunk_length
 from tracefx.control.cond import INDEX_AVAL, Cond
-from tracefx.control.control_flow import (
-    ControlFlowPrimitive,
-    drop_zeros,
-    insert_zeros,
-    merge_masked,
-    nonzero_mask,
-    rearrange_jaxpr,
-    select_masked,
-    select_unmasked,
-    used_inputs,
-)
+from tracefx.control.control_flow import ControlFlowPrimitive, rearrange_jaxpr, used_inputs
 from tracefx.control.drop_debug_effects import drop_debug_effects
 from tracefx.control.scan import Scan
 from tracefx.control.sow import IN_BATCHED_WHILE, mark_uncollectable
@@ -45,7 +35,16 @@ from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, Und
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
-from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_zeros,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+)
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.selection import select_n

@@ -453,7 +453,7 @@ def finfo(dtype: DType) -> ml_dtypes.finfo:
     """
     if dtype not in _INEXACT:
         raise TypeError(f"finfo describes float and complex dtypes, got {_describe(dtype)}; iinfo describes integers")
-    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
+    return ml_dtypes.finfo(dtype)
 
 
 @memoize(256)
@@ -465,4 +465,4 @@ def iinfo(dtype: DType) -> ml_dtypes.iinfo:
     """
     if dtype not in _INTEGERS:
         raise TypeError(f"iinfo describes integer dtypes, got {_describe(dtype)}; finfo describes floats")
-    return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
+    return ml_dtypes.iinfo(dtype)

@@ -70,7 +70,8 @@ def sow(value: T, *, name: str, tag: str = INTERMEDIATES, mode: SowMode = "stric
     structure = None if tree == trees.leaf() else tree
     outs = [bind1(Plantable(tag, name, mode, structure, i), x) for i, x in enumerate(values)]
     bind(Sow(tag, name, mode, structure), *outs)
-    return cast(T, tree.unflatten(to_arrays(outs)))
+    named: T = tree.unflatten(to_arrays(outs))
+    return named
 
 
 # ------------------------------------------------------------------ collecting
@@ -204,7 +205,7 @@ class _Reaper(Interpreter[Never, None, _SownName]):
         by_name: dict[str, Any] = {}
         for name, value in self.run.collected.items():
             leaves, tree = trees.flatten(value)
-            array_tree = tree.unflatten(to_arrays(cast(list[Value], leaves)))
+            array_tree = tree.unflatten(to_arrays(leaves))
             by_name[name.label] = (*by_name.get(name.label, ()), array_tree) if name.mode == "append" else array_tree
         return by_name
 

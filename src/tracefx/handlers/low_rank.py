@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, ParamSpec, TypeAlias, TypeVar, final
 
@@ -19,7 +18,6 @@ from tracefx.core.body_transform import ValueSpec, array_spec
 from tracefx.core.callables import HasCallables
 from tracefx.core.handler import as_array, bind1, bind_expansion
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.seeding import as_key
 from tracefx.interpreters.interpreter import Interpreter
@@ -29,7 +27,7 @@ from tracefx.ops.elementwise.selection import StopGradient
 from tracefx.ops.structural import ConvertElementType, Transpose, convert, transpose
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, keystr
-from tracefx.transforms.arguments import require_callable
+from tracefx.transforms.handle import handle_values
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,22 +95,9 @@ def lora(fun: Callable[P, R]) -> Callable[P, R]:
     >>> lora(lambda x, w: x @ w)(fnp.ones(3), w)
     Array([6., 6.], dtype=float32)
     """
-    require_callable("lora", fun)
-
-    @api_boundary
-    @functools.wraps(fun)
-    def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _Lora().running() as handler:
-            wrapped: tuple[Any, Any] = trees.map(
-                lambda x: handler.wrap(_factor_weight(x)) if isinstance(x, LowRank) else x,
-                (args, kwargs),
-                is_leaf=_is_low_rank,
-            )
-            out = fun(*wrapped[0], **wrapped[1])
-        result: R = trees.map(lambda x: handler.strip_to_plain(x, "a result") if isinstance(x, Array) else x, out)
-        return result
-
-    return adapted
+    return handle_values(
+        "lora", fun, _Lora(), LowRank, _factor_weight, lambda handler, x: handler.strip_to_plain(x, "a result")
+    )
 
 
 # ------------------------------------------------------------------ parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cmath
-import functools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias, final
@@ -12,6 +11,7 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx import ops
 from tracefx.control.callback import DebugCallback, DebugPrint
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.sow import Plantable, Sow
@@ -22,36 +22,16 @@ from tracefx.core.body_transform import BodyKind, ValueSpec
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import UnitError
 from tracefx.extend import here
 from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops import fourier, structural
-from tracefx.ops.annotations import optimization_barrier
-from tracefx.ops.collectives import collective, exchange
-from tracefx.ops.contractions import contraction, convolution
-from tracefx.ops.elementwise import (
-    abs_sign,
-    arithmetic,
-    atan2_nextafter,
-    bit_representation,
-    comparison,
-    complex,
-    elementwise,
-    powers,
-    selection,
-    transcendental,
-)
-from tracefx.ops.indexing import along_axis, dynamic_slicing, gather_scatter_add, scatter, sorting
-from tracefx.ops.indexing.top_k import ApproxTopK, TopK
 from tracefx.ops.operation import Operation
-from tracefx.ops.reductions import cumulative, reduction, window_reduction
-from tracefx.ops.shape import shape, slicing
 from tracefx.pytrees import trees
-from tracefx.transforms.arguments import flatten_values, require_callable
+from tracefx.transforms.arguments import flatten_values
+from tracefx.transforms.handle import handle_values
 
 
 @final
@@ -202,21 +182,9 @@ def with_units(fun: Callable[..., Any]) -> Callable[..., Any]:
     >>> with_units(lambda x, t: x / t)(Quantity(100.0, m), Quantity(10.0, s))
     Quantity(value=Array(10., dtype=float32, weak_type=True), unit=m/s)
     """
-    require_callable("with_units", fun)
-
-    @api_boundary
-    @functools.wraps(fun)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        with _Units().running() as handler:
-            args, kwargs = trees.map(
-                lambda x: handler.wrap(_checked_quantity(x)) if isinstance(x, Quantity) else x,
-                (args, kwargs),
-                is_leaf=lambda x: isinstance(x, Quantity),
-            )
-            out = fun(*args, **kwargs)
-        return trees.map(lambda x: _strip_any_unit(handler.unwrap(x)) if isinstance(x, Array) else x, out)
-
-    return checked
+    return handle_values(
+        "with_units", fun, _Units(), Quantity, _checked_quantity, lambda handler, x: _strip_any_unit(handler.unwrap(x))
+    )
 
 
 def _checked_quantity(x: Quantity) -> QuantityOrValue:
@@ -415,27 +383,27 @@ def _bind_power(op: Primitive, x: QuantityOrValue, power: RealNumber, *more: Val
     return [_with_unit(out, (ANY_UNIT if power > 0 else DIMENSIONLESS) if unit == ANY_UNIT else unit**power)]
 
 
-def integer_pow_units(h: _Units, op: powers.IntegerPow, x: QuantityOrValue) -> list[QuantityOrValue]:
+def integer_pow_units(h: _Units, op: ops.IntegerPow, x: QuantityOrValue) -> list[QuantityOrValue]:
     return _bind_power(op, x, op.y)
 
 
-def square_units(h: _Units, op: powers.Square, x: QuantityOrValue) -> list[QuantityOrValue]:
+def square_units(h: _Units, op: ops.Square, x: QuantityOrValue) -> list[QuantityOrValue]:
     return _bind_power(op, x, 2)
 
 
-def sqrt_units(h: _Units, op: transcendental.Sqrt, x: QuantityOrValue) -> list[QuantityOrValue]:
+def sqrt_units(h: _Units, op: ops.Sqrt, x: QuantityOrValue) -> list[QuantityOrValue]:
     return _bind_power(op, x, Fraction(1, 2))
 
 
-def rsqrt_units(h: _Units, op: transcendental.Rsqrt, x: QuantityOrValue) -> list[QuantityOrValue]:
+def rsqrt_units(h: _Units, op: ops.Rsqrt, x: QuantityOrValue) -> list[QuantityOrValue]:
     return _bind_power(op, x, Fraction(-1, 2))
 
 
-def cbrt_units(h: _Units, op: transcendental.Cbrt, x: QuantityOrValue) -> list[QuantityOrValue]:
+def cbrt_units(h: _Units, op: ops.Cbrt, x: QuantityOrValue) -> list[QuantityOrValue]:
     return _bind_power(op, x, Fraction(1, 3))
 
 
-def pow_units(h: _Units, op: powers.Pow, x: QuantityOrValue, y: QuantityOrValue) -> Sequence[QuantityOrValue]:
+def pow_units(h: _Units, op: ops.Pow, x: QuantityOrValue, y: QuantityOrValue) -> Sequence[QuantityOrValue]:
     if not isinstance(x, Quantity):
         return dimensionless_rule(h, op, x, y)
     if not isinstance(y, (Literal, ConcreteArray)) or to_numpy(y).ndim:
@@ -446,7 +414,7 @@ def pow_units(h: _Units, op: powers.Pow, x: QuantityOrValue, y: QuantityOrValue)
     return _bind_power(op, x, float(to_numpy(y)), y)
 
 
-def reduce_prod_units(h: _Units, op: reduction.ReduceProd, x: QuantityOrValue) -> list[QuantityOrValue]:
+def reduce_prod_units(h: _Units, op: ops.ReduceProd, x: QuantityOrValue) -> list[QuantityOrValue]:
     dims = as_array(_magnitude(x)).shape
     return _bind_power(op, x, int(np.prod([dims[a] for a in op.axes])))
 
@@ -468,99 +436,70 @@ def dimensionless_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> Sequen
 
 _PRIMITIVES_BY_RULE: Final[dict[Callable[..., Sequence[QuantityOrValue]], tuple[type[Primitive], ...]]] = {
     common_unit_rule: (
-        elementwise.Add,
-        arithmetic.Sub,
-        arithmetic.Max,
-        arithmetic.Min,
-        arithmetic.Rem,
-        atan2_nextafter.NextAfter,
-        complex.Complex,
-        shape.Concatenate,
-        shape.Stack,
-        slicing.Pad,
+        ops.Add,
+        ops.Sub,
+        ops.Max,
+        ops.Min,
+        ops.Rem,
+        ops.NextAfter,
+        ops.Complex,
+        ops.Concatenate,
+        ops.Stack,
+        ops.Pad,
     ),
-    compare_units: (
-        comparison.Eq,
-        comparison.Ne,
-        comparison.Lt,
-        comparison.Le,
-        comparison.Gt,
-        comparison.Ge,
-        atan2_nextafter.Atan2,
-    ),
+    compare_units: (ops.Eq, ops.Ne, ops.Lt, ops.Le, ops.Gt, ops.Ge, ops.Atan2),
     keep_unit_rule: (
-        arithmetic.Neg,
-        abs_sign.Abs,
-        structural.Reshape,
-        structural.Transpose,
-        structural.BroadcastInDim,
-        structural.ConvertElementType,
-        structural.ReduceSum,
-        cumulative.CumSum,
-        fourier.Fft,
-        cumulative.CumMax,
-        cumulative.CumMin,
-        reduction.ReduceMax,
-        reduction.ReduceMin,
-        bit_representation.ReducePrecision,
-        complex.Real,
-        complex.Imag,
-        complex.Conj,
-        selection.StopGradient,
-        shape.Squeeze,
-        shape.Split,
-        along_axis.Unstack,
-        window_reduction.ReduceWindowSum,
-        window_reduction.ReduceWindowMax,
-        window_reduction.ReduceWindowMin,
-        shape.Tile,
-        slicing.Slice,
-        slicing.Rev,
-        gather_scatter_add.Gather,
-        dynamic_slicing.DynamicSlice,
-        exchange.AllGather,
-        exchange.ReduceScatter,
-        exchange.PPermute,
-        exchange.AllToAll,
+        ops.Neg,
+        ops.Abs,
+        ops.Reshape,
+        ops.Transpose,
+        ops.BroadcastInDim,
+        ops.ConvertElementType,
+        ops.ReduceSum,
+        ops.CumSum,
+        ops.Fft,
+        ops.CumMax,
+        ops.CumMin,
+        ops.ReduceMax,
+        ops.ReduceMin,
+        ops.ReducePrecision,
+        ops.Real,
+        ops.Imag,
+        ops.Conj,
+        ops.StopGradient,
+        ops.Squeeze,
+        ops.Split,
+        ops.Unstack,
+        ops.ReduceWindowSum,
+        ops.ReduceWindowMax,
+        ops.ReduceWindowMin,
+        ops.Tile,
+        ops.Slice,
+        ops.Rev,
+        ops.Gather,
+        ops.DynamicSlice,
+        ops.AllGather,
+        ops.ReduceScatter,
+        ops.PPermute,
+        ops.AllToAll,
         CheckpointName,
     ),
-    keep_each_unit_rule: (
-        sorting.Sort,
-        Plantable,
-        optimization_barrier.OptimizationBarrier,
-        collective.PSum,
-        collective.PMax,
-        collective.PMin,
-    ),
-    drop_unit_rule: (
-        abs_sign.Sign,
-        complex.IsFinite,
-        reduction.ArgMax,
-        reduction.ArgMin,
-        DebugPrint,
-        DebugCallback,
-        Sow,
-    ),
-    top_k_units: (TopK, ApproxTopK),
-    select_units: (selection.SelectN,),
-    clamp_units: (selection.Clamp,),
-    dynamic_update_slice_units: (dynamic_slicing.DynamicUpdateSlice,),
-    scatter_units: (
-        scatter.Scatter,
-        scatter.ScatterSub,
-        scatter.ScatterMin,
-        scatter.ScatterMax,
-        gather_scatter_add.ScatterAdd,
-    ),
-    mul_units: (arithmetic.Mul, contraction.DotGeneral, convolution.ConvGeneralDilated),
-    div_units: (arithmetic.Div,),
-    integer_pow_units: (powers.IntegerPow,),
-    square_units: (powers.Square,),
-    sqrt_units: (transcendental.Sqrt,),
-    rsqrt_units: (transcendental.Rsqrt,),
-    cbrt_units: (transcendental.Cbrt,),
-    pow_units: (powers.Pow,),
-    reduce_prod_units: (reduction.ReduceProd,),
+    keep_each_unit_rule: (ops.Sort, Plantable, ops.OptimizationBarrier, ops.PSum, ops.PMax, ops.PMin),
+    drop_unit_rule: (ops.Sign, ops.IsFinite, ops.ArgMax, ops.ArgMin, DebugPrint, DebugCallback, Sow),
+    top_k_units: (ops.TopK, ops.ApproxTopK),
+    select_units: (ops.SelectN,),
+    clamp_units: (ops.Clamp,),
+    dynamic_update_slice_units: (ops.DynamicUpdateSlice,),
+    scatter_units: (ops.Scatter, ops.ScatterSub, ops.ScatterMin, ops.ScatterMax, ops.ScatterAdd),
+    mul_units: (ops.Mul, ops.DotGeneral, ops.ConvGeneralDilated),
+    div_units: (ops.Div,),
+    integer_pow_units: (ops.IntegerPow,),
+    square_units: (ops.Square,),
+    sqrt_units: (ops.Sqrt,),
+    rsqrt_units: (ops.Rsqrt,),
+    cbrt_units: (ops.Cbrt,),
+    pow_units: (ops.Pow,),
+    reduce_prod_units: (ops.ReduceProd,),
     of_unit_rule: (_OfUnit,),
     in_unit_rule: (_InUnit,),
 }

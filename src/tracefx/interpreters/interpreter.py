@@ -69,7 +69,7 @@ _NUMERIC_TYPES: Final = (bool, int, float, complex, np.generic, np.ndarray)
 
 
 @final
-class InterpreterTracer(Tracer):
+class InterpreterTracer(Tracer, Generic[V]):
     """A tracer of an `Interpreter`: one of the handler's own values, seen by the program as an array of `aval`.
 
     A plain class rather than an attrs class, for the same reason as `StageTracer`: speed of construction.
@@ -79,9 +79,7 @@ class InterpreterTracer(Tracer):
     aval: ShapedArray
     origin: Origin
 
-    def __init__(
-        self, interpreter: Interpreter[Any, Any, Any], value: object, aval: ShapedArray, origin: Origin
-    ) -> None:
+    def __init__(self, interpreter: Interpreter[V, Any, Any], value: V, aval: ShapedArray, origin: Origin) -> None:
         self.interpreter = interpreter
         self.value = value
         self.aval = aval
@@ -202,13 +200,10 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
         Args:
             x: A value of the program.
         """
-        return cast(V, x.value) if type(x) is InterpreterTracer and x.interpreter is self else x
+        return x.value if type(x) is InterpreterTracer and x.interpreter is self else x
 
-    def _is_own(self, x: Value) -> TypeGuard[InterpreterTracer]:
+    def _is_own(self, x: Value) -> TypeGuard[InterpreterTracer[V]]:
         return type(x) is InterpreterTracer and x.interpreter is self
-
-    def _own_value(self, x: InterpreterTracer) -> V:
-        return cast(V, x.value)
 
     @property
     def current_state(self) -> S:
@@ -352,9 +347,7 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
                 if isinstance(prim, Expandable):
                     return bind_expansion(self.frame, prim, args)
             if has_own and prim.effects and all(isinstance(effect, DebugEffect) for effect in prim.effects):
-                operands = [
-                    self._call_inner(self.debug_value, self._own_value(a)) if self._is_own(a) else a for a in args
-                ]
+                operands = [self._call_inner(self.debug_value, a.value) if self._is_own(a) else a for a in args]
                 return self._call_inner(self.inner.bind, prim, operands)
             rule = rules.find_family(prim)
         if rule is not None:
@@ -413,7 +406,7 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
     @override
     def arrays(self, x: Value, spec: ValueSpec) -> list[Value]:
         if spec.tree is not None:
-            value = self._own_value(x) if self._is_own(x) else self.lift(x)
+            value = x.value if self._is_own(x) else self.lift(x)
             actual = spec_of(value)
             if not actual.same_structure(spec):
                 value = self.unify(value, self._zeros(spec))[0]
@@ -427,7 +420,7 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
         if spec.tree is None:
             (x,) = arrays
             return x
-        return self.wrap(cast(V, unflatten_spec(spec, arrays)))
+        return self.wrap(unflatten_spec(spec, arrays))
 
     @override
     def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
@@ -473,7 +466,7 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
 
     @override
     def strip_to_plain(self, x: Value, what: str) -> Value:
-        return self.strip(self._own_value(x)) if self._is_own(x) else x
+        return self.strip(x.value) if self._is_own(x) else x
 
     @override
     def state(self, spec: ValueSpec | None) -> list[Value]:
@@ -486,7 +479,7 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
 
     @override
     def restore_state(self, spec: ValueSpec, arrays: Sequence[Value]) -> None:
-        self.run.state = cast(S, unflatten_spec(spec, arrays))
+        self.run.state = unflatten_spec(spec, arrays)
 
     @override
     def collect_from_body(self, collected: Sequence[CollectedSpec], arrays: Sequence[Value]) -> None:

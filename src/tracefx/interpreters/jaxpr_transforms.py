@@ -18,7 +18,7 @@ known outputs become unknown ones, and unbatched outputs are broadcast along the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 from attrs import frozen
 
@@ -26,17 +26,18 @@ from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, call_under
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.masks import Mask, drop_zeros, insert_zeros, nonzero_mask, select_masked, select_unmasked
 from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import batch_first, instantiate
 from tracefx.passes.dce import dce, prune
 
-Mask: TypeAlias = tuple[bool, ...]
+X = TypeVar("X")
 Consts: TypeAlias = tuple[Value, ...]
 
 
@@ -81,10 +82,10 @@ def jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask, forced: Mask = ()) -> JVPJaxpr:
         duals = [handler.wrap(x, next(tangents)) if t else x for x, t in zip(args, nonzero, strict=False)]
         pairs = [handler.unwrap(o) for o in _run_under(handler, jaxpr, duals)]
         tangents_out = _instantiate_forced([t for _, t in pairs], forced)
-        out_nonzero = tuple([not isinstance(t, Zero) for t in tangents_out])
-        return [p for p, _ in pairs] + [t for t in tangents_out if not isinstance(t, Zero)]
+        out_nonzero = nonzero_mask(tangents_out)
+        return [p for p, _ in pairs] + drop_zeros(tangents_out)
 
-    tangent_avals = [a.tangent() for a, t in zip(jaxpr.in_avals, nonzero, strict=True) if t]
+    tangent_avals = [a.tangent() for a in select_masked(jaxpr.in_avals, nonzero)]
     result, consts = stage(both, [*jaxpr.in_avals, *tangent_avals])
     return JVPJaxpr(result.closed(), tuple(consts), out_nonzero)
 
@@ -150,6 +151,11 @@ class UnzippedJaxpr:
     out_unknown: Mask
     forwarded: tuple[int | None, ...]
 
+    def residuals(self, new: Sequence[X], known_inputs: Sequence[X]) -> list[X]:
+        """Returns all residuals, given the new ones and the known inputs."""
+        remaining = iter(new)
+        return [next(remaining) if index is None else known_inputs[index] for index in self.forwarded]
+
 
 @memoize_on_object
 def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask = ()) -> UnzippedJaxpr:
@@ -164,16 +170,14 @@ def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask = ()) -> UnzippedJaxpr
     out_unknown = tuple([partial.owns(o) for o in outs])
     if any(forced):
         out_unknown = tuple([u or must for u, must in zip(out_unknown, forced, strict=True)])
-    unknown_half, residuals = partial.build(
-        [t for t, u in zip(inputs, unknown, strict=True) if u], [o for o, u in zip(outs, out_unknown, strict=True) if u]
-    )
+    unknown_half, residuals = partial.build(select_masked(inputs, unknown), select_masked(outs, out_unknown))
     unknown_half, used = prune(unknown_half.closed(), (True,) * sum(out_unknown), keep=len(residuals))
     residuals = [r for r, u in zip(residuals, used, strict=False) if u]
-    known_inputs = [t for t, u in zip(inputs, unknown, strict=True) if not u]
+    known_inputs = select_unmasked(inputs, unknown)
     positions = {id(t): i for i, t in enumerate(known_inputs)}
     forwarded = tuple([positions.get(id(r)) for r in residuals])
     new = [r for r, position in zip(residuals, forwarded, strict=True) if position is None]
-    known, consts = outer.build(known_inputs, [o for o, u in zip(outs, out_unknown, strict=True) if not u] + new)
+    known, consts = outer.build(known_inputs, select_unmasked(outs, out_unknown) + new)
     return UnzippedJaxpr(dce(known.closed()), unknown_half, tuple(consts), out_unknown, forwarded)
 
 
@@ -202,19 +206,16 @@ def transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask 
     `forced` has one entry for each linear input.
     """
     in_nonzero: Mask = ()
-    others = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin]
+    others = select_unmasked(jaxpr.in_avals, linear)
 
     def transposed(*args: Value) -> list[Value]:
         nonlocal in_nonzero
-        values, cotangents = iter(args[: len(others)]), iter(args[len(others) :])
+        values = iter(args[: len(others)])
         operands = [UndefinedPrimal(a) if lin else next(values) for a, lin in zip(jaxpr.in_avals, linear, strict=True)]
-        cts: list[Tangent] = [
-            next(cotangents) if nz else Zero(a.tangent()) for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True)
-        ]
+        cts = insert_zeros(args[len(others) :], out_nonzero, jaxpr.out_avals)
         results = _instantiate_forced([ct for ct in backward_pass(jaxpr, (), operands, cts) if ct is not None], forced)
-        in_nonzero = tuple([not isinstance(ct, Zero) for ct in results])
-        return [ct for ct in results if not isinstance(ct, Zero)]
+        in_nonzero = nonzero_mask(results)
+        return drop_zeros(results)
 
-    ct_avals = [a for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True) if nz]
-    result, consts = stage(transposed, [*others, *ct_avals])
+    result, consts = stage(transposed, [*others, *select_masked(jaxpr.out_avals, out_nonzero)])
     return TransposedJaxpr(result.closed(), tuple(consts), in_nonzero)

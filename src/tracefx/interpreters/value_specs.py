@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
@@ -30,7 +31,7 @@ def spec_of(value: object) -> ValueSpec:
     return ValueSpec(tree, tuple([as_value(a).aval for a in leaves]))
 
 
-def unflatten_spec(spec: ValueSpec, values: Sequence[Value]) -> object:
+def unflatten_spec(spec: ValueSpec, values: Sequence[Value]) -> Any:
     """Returns the pytree of a spec, with literals converted to arrays."""
     assert spec.tree is not None
     return trees.unflatten(spec.tree, [as_array(x) for x in values])

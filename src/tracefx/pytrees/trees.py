@@ -408,7 +408,7 @@ def reduce(
     >>> reduce(lambda x, y: x + y, {"a": 1, "b": [2, 3]})
     6
     """
-    flat = cast(list[T], leaves(tree, is_leaf))
+    flat: list[T] = leaves(tree, is_leaf)
     if isinstance(initializer, Missing):
         return functools.reduce(function, flat)
     return functools.reduce(function, flat, initializer)

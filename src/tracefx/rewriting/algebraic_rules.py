@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from tracefx import ops
 from tracefx.control.cond import Cond
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, Scalar
@@ -14,16 +15,10 @@ from tracefx.core.handler import bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
-from tracefx.ops.elementwise.abs_sign import Abs
-from tracefx.ops.elementwise.arithmetic import Div, Max, Min, Mul, Neg, Sub, mul, neg, sub
-from tracefx.ops.elementwise.bitwise import And, Not, Or, Xor
-from tracefx.ops.elementwise.comparison import Eq, Ge, Gt, Le, Lt, Ne
-from tracefx.ops.elementwise.complex import Complex, Conj, Imag, Real
-from tracefx.ops.elementwise.elementwise import Add, add
-from tracefx.ops.elementwise.powers import IntegerPow
-from tracefx.ops.elementwise.rounding import Ceil, Floor, Round
-from tracefx.ops.elementwise.selection import SelectN, StopGradient, select_n
-from tracefx.ops.structural import BroadcastInDim, constant_like_aval
+from tracefx.ops.elementwise.arithmetic import mul, neg, sub
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select_n
+from tracefx.ops.structural import constant_like_aval
 from tracefx.rewriting.rules import Replacement, RewriteRule, rule
 from tracefx.rewriting.terms import Apply, Term
 
@@ -35,7 +30,7 @@ def splat(x: Term) -> Literal | None:
     match x:
         case Literal():
             return x
-        case Apply(BroadcastInDim(), (Literal() as number,)):
+        case Apply(ops.BroadcastInDim(), (Literal() as number,)):
             return number
         case _:
             return None
@@ -100,7 +95,7 @@ def _is_additive_identity(n: Scalar, dtype: DType) -> bool:
     return dtypes.is_integer(dtype) and n == 0
 
 
-@rule(Add)
+@rule(ops.Add)
 def add_identity(term: Apply) -> Replacement:
     for x, y in commuted_operands(term):
         n = splat_value(y)
@@ -109,7 +104,7 @@ def add_identity(term: Apply) -> Replacement:
     return None
 
 
-@rule(Sub)
+@rule(ops.Sub)
 def subtract_zero(term: Apply) -> Replacement:
     x, y = term.operands
     n = splat_value(y)
@@ -120,7 +115,7 @@ def subtract_zero(term: Apply) -> Replacement:
     return x if isinstance(n, float) and math.copysign(1.0, n) > 0 else None
 
 
-@rule(Mul)
+@rule(ops.Mul)
 def multiply_by_one(term: Apply) -> Replacement:
     for x, y in commuted_operands(term):
         if splat_value(y) == 1 and not dtypes.is_complex(y.aval.dtype) and x.aval == term.aval:
@@ -128,22 +123,22 @@ def multiply_by_one(term: Apply) -> Replacement:
     return None
 
 
-@rule(Div)
+@rule(ops.Div)
 def divide_by_one(term: Apply) -> Replacement:
     x, y = term.operands
     return x if splat_value(y) == 1 and not dtypes.is_complex(y.aval.dtype) and x.aval == term.aval else None
 
 
-@rule(Mul, Div)
+@rule(ops.Mul, ops.Div)
 def multiply_by_minus_one(term: Apply) -> Replacement:
     x, y = term.operands
-    for a, b in [(x, y), (y, x)] if isinstance(term.prim, Mul) else [(x, y)]:
+    for a, b in [(x, y), (y, x)] if isinstance(term.prim, ops.Mul) else [(x, y)]:
         if splat_value(b) == -1 and not dtypes.is_complex(b.aval.dtype) and a.aval == term.aval:
             return neg(a)
     return None
 
 
-@rule(Max, Min)
+@rule(ops.Max, ops.Min)
 def max_min_with_bound(term: Apply) -> Replacement:
     """Drops a bound that never applies: infinities for floats, the smallest or largest value for integers."""
     for x, y in commuted_operands(term):
@@ -156,15 +151,15 @@ def max_min_with_bound(term: Apply) -> Replacement:
             low, high = 0, 1
         else:
             low, high = int(dtypes.iinfo(dtype).min), int(dtypes.iinfo(dtype).max)
-        if n == (low if isinstance(term.prim, Max) else high):
+        if n == (low if isinstance(term.prim, ops.Max) else high):
             return x
     return None
 
 
-@rule(IntegerPow)
+@rule(ops.IntegerPow)
 def power_of_one(term: Apply) -> Replacement:
     match term:
-        case Apply(IntegerPow(1), (x,)):
+        case Apply(ops.IntegerPow(1), (x,)):
             return first_of_type(term, x)
         case _:
             return None
@@ -173,7 +168,7 @@ def power_of_one(term: Apply) -> Replacement:
 # ------------------------------------------------------------------ integers and bools
 
 
-@rule(Mul)
+@rule(ops.Mul)
 def multiply_integers_by_zero(term: Apply) -> Replacement:
     for _, y in commuted_operands(term):
         if dtypes.is_integer(y.aval.dtype) and splat_value(y) == 0:
@@ -181,7 +176,7 @@ def multiply_integers_by_zero(term: Apply) -> Replacement:
     return None
 
 
-@rule(Sub, Xor)
+@rule(ops.Sub, ops.Xor)
 def equal_integers_cancel(term: Apply) -> Replacement:
     x, y = term.operands
     return constant_like_aval(term.aval, 0) if is_same_term(x, y) and has_exact_arithmetic(x.aval.dtype) else None
@@ -193,27 +188,27 @@ def _all_ones(dtype: DType) -> int:
     return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
 
 
-@rule(And, Or, Xor)
+@rule(ops.And, ops.Or, ops.Xor)
 def bitwise_with_constant(term: Apply) -> Replacement:
     for x, y in commuted_operands(term):
         n, dtype = splat_value(y), y.aval.dtype
         if n is None:
             continue
-        identity, absorbing = (_all_ones(dtype), 0) if isinstance(term.prim, And) else (0, _all_ones(dtype))
+        identity, absorbing = (_all_ones(dtype), 0) if isinstance(term.prim, ops.And) else (0, _all_ones(dtype))
         if n == identity and x.aval == term.aval:
             return x
-        if n == absorbing and not isinstance(term.prim, Xor):
+        if n == absorbing and not isinstance(term.prim, ops.Xor):
             return constant_like_aval(term.aval, bool(n) if dtypes.is_bool(dtype) else n)
     return None
 
 
-@rule(And, Or, Max, Min)
+@rule(ops.And, ops.Or, ops.Max, ops.Min)
 def idempotent_binary(term: Apply) -> Replacement:
     x, y = term.operands
     return first_of_type(term, x, y) if is_same_term(x, y) else None
 
 
-@rule(Add, Mul, And, Or, Xor)
+@rule(ops.Add, ops.Mul, ops.And, ops.Or, ops.Xor)
 def reassociate_integer_constants(term: Apply) -> Replacement:
     """`(x + 1) + 2` is `x + 3`: exact for integers, since they wrap around."""
     return combine_constants(term) if has_exact_arithmetic(term.aval.dtype) else None
@@ -222,66 +217,66 @@ def reassociate_integer_constants(term: Apply) -> Replacement:
 # ------------------------------------------------------------------ operations that cancel
 
 
-@rule(Neg, Not, Conj)
+@rule(ops.Neg, ops.Not, ops.Conj)
 def cancel_involution(term: Apply) -> Replacement:
     """Cancels two nested negations, complements or conjugations."""
     (x,) = term.operands
     return first_of_type(term, *x.operands) if isinstance(x, Apply) and type(x.prim) is type(term.prim) else None
 
 
-@rule(Real, Imag)
+@rule(ops.Real, ops.Imag)
 def real_imag_of_complex(term: Apply) -> Replacement:
     match term:
-        case Apply(Real(), (Apply(Complex(), (x, _)),)) | Apply(Imag(), (Apply(Complex(), (_, x)),)):
+        case Apply(ops.Real(), (Apply(ops.Complex(), (x, _)),)) | Apply(ops.Imag(), (Apply(ops.Complex(), (_, x)),)):
             return first_of_type(term, x)
         case _:
             return None
 
 
-@rule(Complex)
+@rule(ops.Complex)
 def complex_of_real_imag(term: Apply) -> Replacement:
     match term:
-        case Apply(Complex(), (Apply(Real(), (x,)), Apply(Imag(), (y,)))) if x is y:
+        case Apply(ops.Complex(), (Apply(ops.Real(), (x,)), Apply(ops.Imag(), (y,)))) if x is y:
             return first_of_type(term, x)
         case _:
             return None
 
 
-@rule(Floor, Ceil, Round, Abs, StopGradient)
+@rule(ops.Floor, ops.Ceil, ops.Round, ops.Abs, ops.StopGradient)
 def idempotent_unary(term: Apply) -> Replacement:
     """Drops the outer of two nested rounding operations, of `abs(abs(x))` and of nested `stop_gradient`s."""
     (x,) = term.operands
     if not isinstance(x, Apply):
         return None
-    roundings = (Floor, Ceil, Round)
+    roundings = (ops.Floor, ops.Ceil, ops.Round)
     redundant = isinstance(x.prim, roundings) if isinstance(term.prim, roundings) else type(x.prim) is type(term.prim)
     return first_of_type(term, x) if redundant else None
 
 
-@rule(Add)
+@rule(ops.Add)
 def add_the_negative(term: Apply) -> Replacement:
     for x, y in commuted_operands(term):
         match y:
-            case Apply(Neg(), (z,)):
+            case Apply(ops.Neg(), (z,)):
                 return first_of_type(term, sub(x, z))
             case _:
                 pass
     return None
 
 
-@rule(Sub)
+@rule(ops.Sub)
 def subtract_the_negative(term: Apply) -> Replacement:
     match term.operands:
-        case (x, Apply(Neg(), (z,))):
+        case (x, Apply(ops.Neg(), (z,))):
             return first_of_type(term, add(x, z))
         case _:
             return None
 
 
-@rule(Mul)
+@rule(ops.Mul)
 def multiply_negatives(term: Apply) -> Replacement:
     match term.operands:
-        case (Apply(Neg(), (x,)), Apply(Neg(), (y,))):
+        case (Apply(ops.Neg(), (x,)), Apply(ops.Neg(), (y,))):
             return first_of_type(term, mul(x, y))
         case _:
             return None
@@ -290,20 +285,20 @@ def multiply_negatives(term: Apply) -> Replacement:
 # ------------------------------------------------------------------ comparisons and selection
 
 
-@rule(Eq, Ne, Lt, Le, Gt, Ge)
+@rule(ops.Eq, ops.Ne, ops.Lt, ops.Le, ops.Gt, ops.Ge)
 def compare_with_itself(term: Apply) -> Replacement:
     """Compares a value with itself. Floats only with `<` and `>`: a NaN does not equal itself, nor is it less."""
     x, y = term.operands
     if not is_same_term(x, y):
         return None
-    if isinstance(term.prim, (Lt, Gt)):
+    if isinstance(term.prim, (ops.Lt, ops.Gt)):
         return None if dtypes.is_complex(x.aval.dtype) else constant_like_aval(term.aval, False)
     if not has_exact_arithmetic(x.aval.dtype):
         return None
-    return constant_like_aval(term.aval, not isinstance(term.prim, Ne))
+    return constant_like_aval(term.aval, not isinstance(term.prim, ops.Ne))
 
 
-@rule(SelectN)
+@rule(ops.SelectN)
 def select_known_predicate(term: Apply) -> Replacement:
     predicate, *cases = term.operands
     n = splat_value(predicate)
@@ -315,10 +310,10 @@ def select_known_predicate(term: Apply) -> Replacement:
     return None
 
 
-@rule(SelectN)
+@rule(ops.SelectN)
 def select_negated_predicate(term: Apply) -> Replacement:
     match term.operands:
-        case (Apply(Not(), (predicate,)), x, y) if dtypes.is_bool(predicate.aval.dtype):
+        case (Apply(ops.Not(), (predicate,)), x, y) if dtypes.is_bool(predicate.aval.dtype):
             return first_of_type(term, select_n(predicate, y, x))
         case _:
             return None

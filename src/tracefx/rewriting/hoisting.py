@@ -8,6 +8,7 @@ from typing import Final, final
 
 from attrs import evolve, frozen
 
+from tracefx import ops
 from tracefx.control.callback import CallbackPrimitive
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
@@ -18,17 +19,13 @@ from tracefx.core.callables import HasCallables
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
-from tracefx.ops.shape.array_creation import Iota
-from tracefx.ops.shape.shape import Squeeze
-from tracefx.ops.structural import BroadcastInDim, Reshape
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
-_NEVER_HOISTED: Final = (CallbackPrimitive, HasCallables, CheckpointName, OptimizationBarrier, Plantable, While)
+_NEVER_HOISTED: Final = (CallbackPrimitive, HasCallables, CheckpointName, ops.OptimizationBarrier, Plantable, While)
 """Primitives that stay in the loop: calls of user code, `while` (which may not terminate), and markers."""
-_CHEAP: Final = (BroadcastInDim, Iota, Reshape, Squeeze)
+_CHEAP: Final = (ops.BroadcastInDim, ops.Iota, ops.Reshape, ops.Squeeze)
 """Primitives that are cheaper to recompute in each step than to keep in memory; only copied, for hoisted dependents."""
 
 

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracefx import ops
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Literal
-from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
 from tracefx.ops.reductions.reduction import Reduction
-from tracefx.ops.shape.shape import Concatenate, Squeeze
-from tracefx.ops.shape.slicing import Pad, Rev, Slice, rev, slice
-from tracefx.ops.structural import (
-    BroadcastInDim,
-    ConvertElementType,
-    ReduceSum,
-    Reshape,
-    Transpose,
-    broadcast_in_dim,
-    convert,
-    convert_value,
-    reshape,
-    transpose,
-)
+from tracefx.ops.shape.slicing import rev, slice
+from tracefx.ops.structural import broadcast_in_dim, convert, convert_value, reshape, transpose
 from tracefx.rewriting.algebraic_rules import first_of_type
 from tracefx.rewriting.rules import Replacement, RewriteRule, rule
 from tracefx.rewriting.terms import Apply, Term
@@ -34,15 +22,15 @@ from tracefx.rewriting.terms import Apply, Term
 def _reshape_operand(term: Term) -> Term | None:
     """Returns the operand if the operation only changes the shape and keeps all elements in order."""
     match term:
-        case Apply(Reshape() | Squeeze(), (x,)):
+        case Apply(ops.Reshape() | ops.Squeeze(), (x,)):
             return x
-        case Apply(BroadcastInDim(), (x,)) if x.aval.size == term.aval.size and x.aval.shape:
+        case Apply(ops.BroadcastInDim(), (x,)) if x.aval.size == term.aval.size and x.aval.shape:
             return x
         case _:
             return None
 
 
-@rule(Reshape, Squeeze, BroadcastInDim)
+@rule(ops.Reshape, ops.Squeeze, ops.BroadcastInDim)
 def merge_reshapes(term: Apply) -> Replacement:
     """Merges nested reshapes into one, and drops a reshape to the operand's own shape."""
     x = _reshape_operand(term)
@@ -57,34 +45,34 @@ def merge_reshapes(term: Apply) -> Replacement:
 def _broadcast_scalar(term: Term) -> Term | None:
     """Returns the scalar that a term broadcasts, or None."""
     match term:
-        case Apply(BroadcastInDim() | Reshape(), (x,)) if not x.aval.shape:
+        case Apply(ops.BroadcastInDim() | ops.Reshape(), (x,)) if not x.aval.shape:
             return x
         case _:
             return None
 
 
-@rule(Reshape, Squeeze, Transpose, BroadcastInDim, Slice, Rev)
+@rule(ops.Reshape, ops.Squeeze, ops.Transpose, ops.BroadcastInDim, ops.Slice, ops.Rev)
 def broadcast_of_scalar(term: Apply) -> Replacement:
     """Replaces reshapes, slices and the like of a broadcast scalar by a broadcast to the result's shape."""
     x = _broadcast_scalar(term.operands[0])
     return None if x is None else first_of_type(term, broadcast_in_dim(x, term.aval.shape, ()))
 
 
-@rule(Transpose)
+@rule(ops.Transpose)
 def merge_transposes(term: Apply) -> Replacement:
     match term:
-        case Apply(Transpose(order), (x,)) if order == tuple(range(len(order))):
+        case Apply(ops.Transpose(order), (x,)) if order == tuple(range(len(order))):
             return x
-        case Apply(Transpose(outer), (Apply(Transpose(inner), (x,)),)):
+        case Apply(ops.Transpose(outer), (Apply(ops.Transpose(inner), (x,)),)):
             return transpose(x, [inner[i] for i in outer])
         case _:
             return None
 
 
-@rule(BroadcastInDim)
+@rule(ops.BroadcastInDim)
 def merge_broadcasts(term: Apply) -> Replacement:
     match term:
-        case Apply(BroadcastInDim(shape, outer), (Apply(BroadcastInDim(_, inner), (x,)),)):
+        case Apply(ops.BroadcastInDim(shape, outer), (Apply(ops.BroadcastInDim(_, inner), (x,)),)):
             return broadcast_in_dim(x, shape, [outer[d] for d in inner])
         case _:
             return None
@@ -93,20 +81,20 @@ def merge_broadcasts(term: Apply) -> Replacement:
 # ------------------------------------------------------------------ slices and concatenation
 
 
-@rule(Slice)
+@rule(ops.Slice)
 def merge_slices(term: Apply) -> Replacement:
     match term:
-        case Apply(Slice() as outer, (x,)):
+        case Apply(ops.Slice() as outer, (x,)):
             if x.aval == term.aval:
                 return x
-            if isinstance(x, Apply) and isinstance(x.prim, Slice):
+            if isinstance(x, Apply) and isinstance(x.prim, ops.Slice):
                 return _compose_slices(outer, x.prim, x.operands[0])
         case _:
             pass
     return None
 
 
-def _compose_slices(outer: Slice, inner: Slice, x: Term) -> Replacement:
+def _compose_slices(outer: ops.Slice, inner: ops.Slice, x: Term) -> Replacement:
     starts, limits, strides = [], [], []
     window = zip(inner.start_indices, inner.limit_indices, inner.steps, strict=True)
     for (low, high, k), start, stop, step in zip(
@@ -119,11 +107,11 @@ def _compose_slices(outer: Slice, inner: Slice, x: Term) -> Replacement:
     return slice(x, starts, limits, strides if any(s != 1 for s in strides) else None)
 
 
-@rule(Slice)
+@rule(ops.Slice)
 def slice_of_concatenation(term: Apply) -> Replacement:
     """Slices the one operand of the concatenation that contains the whole window."""
     match term:
-        case Apply(Slice() as window, (Apply(Concatenate(axis), parts),)):
+        case Apply(ops.Slice() as window, (Apply(ops.Concatenate(axis), parts),)):
             start, stop, offset = window.start_indices[axis], window.limit_indices[axis], 0
             for x in parts:
                 n = x.aval.shape[axis]
@@ -137,10 +125,10 @@ def slice_of_concatenation(term: Apply) -> Replacement:
     return None
 
 
-@rule(Concatenate)
+@rule(ops.Concatenate)
 def concatenate_empty(term: Apply) -> Replacement:
     match term:
-        case Apply(Concatenate(axis) as concatenate, parts):
+        case Apply(ops.Concatenate(axis) as concatenate, parts):
             nonempty = [x for x in parts if x.aval.shape[axis]] or list(parts[:1])
             if len(nonempty) == 1:
                 return first_of_type(term, *nonempty)
@@ -151,24 +139,24 @@ def concatenate_empty(term: Apply) -> Replacement:
     return None
 
 
-@rule(Pad)
+@rule(ops.Pad)
 def pad_by_zero(term: Apply) -> Replacement:
     match term:
-        case Apply(Pad(config), (x, _)) if not any(low or high for low, high, _ in config):
+        case Apply(ops.Pad(config), (x, _)) if not any(low or high for low, high, _ in config):
             return first_of_type(term, x)
         case _:
             return None
 
 
-@rule(Rev)
+@rule(ops.Rev)
 def merge_reversals(term: Apply) -> Replacement:
     match term:
-        case Apply(Rev(axes), (x,)):
+        case Apply(ops.Rev(axes), (x,)):
             long_axes = [d for d in axes if x.aval.shape[d] > 1]
             if len(long_axes) < len(axes):
                 return rev(x, long_axes)
             match x:
-                case Apply(Rev(inner), (y,)):
+                case Apply(ops.Rev(inner), (y,)):
                     return rev(y, sorted(set(axes) ^ set(inner)))
                 case _:
                     pass
@@ -177,11 +165,11 @@ def merge_reversals(term: Apply) -> Replacement:
     return None
 
 
-@rule(DynamicSlice)
+@rule(ops.DynamicSlice)
 def dynamic_slice_at_literal(term: Apply) -> Replacement:
     """Makes a static slice of a `dynamic_slice` with literal indices, which are clamped as `dynamic_slice` does."""
     match term:
-        case Apply(DynamicSlice(sizes), (x, *starts)):
+        case Apply(ops.DynamicSlice(sizes), (x, *starts)):
             clamped = []
             for i, n, size in zip(starts, x.aval.shape, sizes, strict=True):
                 if not isinstance(i, Literal):
@@ -192,10 +180,10 @@ def dynamic_slice_at_literal(term: Apply) -> Replacement:
             return None
 
 
-@rule(Reduction, ReduceSum)
+@rule(Reduction, ops.ReduceSum)
 def reduce_over_no_axes(term: Apply) -> Replacement:
     match term.prim:
-        case Reduction(()) | ReduceSum(()):
+        case Reduction(()) | ops.ReduceSum(()):
             return first_of_type(term, *term.operands)
         case _:
             return None
@@ -236,12 +224,12 @@ def _is_wide(dtype: DType) -> bool:
     return dtypes.itemsize_bits(dtype) >= 16
 
 
-@rule(ConvertElementType)
+@rule(ops.ConvertElementType)
 def merge_conversions(term: Apply) -> Replacement:
     match term:
-        case Apply(ConvertElementType(), (x,)) if x.aval == term.aval:
+        case Apply(ops.ConvertElementType(), (x,)) if x.aval == term.aval:
             return x
-        case Apply(ConvertElementType(dtype, weak), (Apply(ConvertElementType(between), (x,)),)) if (
+        case Apply(ops.ConvertElementType(dtype, weak), (Apply(ops.ConvertElementType(between), (x,)),)) if (
             is_lossless_conversion(x.aval.dtype, between)
         ):
             return convert(x, dtype, weak)
@@ -249,10 +237,10 @@ def merge_conversions(term: Apply) -> Replacement:
             return None
 
 
-@rule(ConvertElementType)
+@rule(ops.ConvertElementType)
 def convert_literal(term: Apply) -> Replacement:
     match term:
-        case Apply(ConvertElementType(dtype, weak), (Literal() as number,)):
+        case Apply(ops.ConvertElementType(dtype, weak), (Literal() as number,)):
             return convert_value(number, dtype, weak)
         case _:
             return None

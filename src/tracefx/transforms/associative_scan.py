@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar
 
 from tracefx.core.array import Array
 from tracefx.core.handler import as_array
@@ -82,7 +82,8 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
     def turned(xs: Sequence[Array]) -> list[Array]:
         return [rev(x, (i,)) for x, i in zip(xs, axes, strict=True)] if reverse else list(xs)
 
-    return cast(T, tree.unflatten(turned(_scan(combine, turned(arrays), axes))))
+    combined: T = tree.unflatten(turned(_scan(combine, turned(arrays), axes)))
+    return combined
 
 
 Combine: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], list[Array]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, cast, final
+from typing import Any, Final, NoReturn, final
 
 from attrs import evolve, frozen
 
@@ -58,7 +58,7 @@ def trace_body(
     for position, name in zip(
         trees.leaves(theirs), argument_names(f, fun_name(f), theirs, kwargs, range(len(theirs))), strict=True
     ):
-        origins[cast(int, position)] = name
+        origins[position] = name
     body = f if adapt is None else adapt.adapt(f)
     new = trace(body, in_tree, tuple(avals), origins, fun_name(f), where)
     return cache_trace(traces, key, new)

@@ -335,7 +335,7 @@ def debug_print(
             raise TypeError(f"debug.print takes a format string first, got {fmt!r} of type {type(fmt).__name__}")
         if not skip_format_check:
             _check_format(fmt, args, kwargs)
-        printer = _Printer(fmt, any(True for _ in _format_fields(fmt)), dict(np.get_printoptions()))
+        printer = _Printer(fmt, any(True for _ in format_fields(fmt)), dict(np.get_printoptions()))
         function, values = _flatten_debug_call(printer, args, kwargs)
         bind(DebugPrint(function, fmt, ordered, partitioned), *values)
 
@@ -390,17 +390,17 @@ class _Printer:
         sys.stdout.write(text + "\n")
 
 
-def _format_fields(fmt: str) -> Iterator[str]:
+def format_fields(fmt: str) -> Iterator[str]:
     """Yields the names of the fields of a format, and of the fields in their format specifications."""
     for _, name, spec, _ in string.Formatter().parse(fmt):
         if name is not None:
             yield name
-            yield from _format_fields(spec or "")
+            yield from format_fields(spec or "")
 
 
 def _check_format(fmt: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Raises an error if the fields of a format do not match these arguments. It formats nothing."""
-    firsts = [re.split(r"[.\[]", name, maxsplit=1)[0] for name in _format_fields(fmt)]
+    firsts = [re.split(r"[.\[]", name, maxsplit=1)[0] for name in format_fields(fmt)]
     if "" in firsts and any(first.isdecimal() for first in firsts):
         raise ValueError(f"debug.print: the format {fmt!r} must number either all of its fields or none of them")
     automatic = itertools.count()

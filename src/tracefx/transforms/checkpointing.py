@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Final, TypeVar, cast, final, overload
+from typing import Any, ClassVar, Final, TypeVar, final, overload
 
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
@@ -207,4 +207,5 @@ def checkpoint_name(x: T, name: str) -> T:
     """
     if not isinstance(name, str):
         raise TypeError(f"checkpoint_name: the name must be a string, got {name!r}")
-    return cast(T, trees.map(lambda leaf: bind1(CheckpointName(name), leaf) if is_arraylike(leaf) else leaf, x))
+    named: T = trees.map(lambda leaf: bind1(CheckpointName(name), leaf) if is_arraylike(leaf) else leaf, x)
+    return named

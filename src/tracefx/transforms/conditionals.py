@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, overload
 
 import numpy as np
 from typing_extensions import TypeVarTuple
@@ -276,4 +276,5 @@ def platform_dependent(*args: Any, default: Callable[..., R] | None = None, **pe
     index = bind1(PlatformIndex(tuple(per_platform), default is not None))
     if DISABLE_JIT.value and not isinstance(index, Tracer):
         return functions[int(index)](*args)
-    return cast(R, _bind_cond("platform_dependent", index, functions, names, args))
+    result: R = _bind_cond("platform_dependent", index, functions, names, args)
+    return result

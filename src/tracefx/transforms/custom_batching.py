@@ -10,11 +10,11 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_batching import CustomVmapCall
-from tracefx.core.handler import bind, current
+from tracefx.core.handler import current
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
-from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.interpreters.masks import Mask
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import keystr
@@ -122,9 +122,7 @@ class custom_vmap(CustomFunction[P, R]):
             outputs.check_or_record(out_tree, avals, what)
             return resolve_closed_over(outs), tuple([flag is True for flag in flags])
 
-        outs = bind(CustomVmapCall(self._name, function, rule), *values)
-        result: R = outputs.tree.unflatten(to_arrays(outs))
-        return result
+        return self._bind(CustomVmapCall(self._name, function, rule), values, outputs)
 
 
 def sequential_vmap(f: Callable[P, R]) -> custom_vmap[P, R]:

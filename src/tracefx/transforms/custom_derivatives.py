@@ -17,11 +17,11 @@ from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
-from tracefx.core.handler import Tracer, bind
+from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value, get_aval
-from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.interpreters.masks import Mask
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr
@@ -313,15 +313,8 @@ class custom_jvp(CustomFunction[P, R]):
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
 
-        prim = CustomJVPCall(
-            self._name,
-            flatten_custom_function(self, statics, in_tree, outputs),
-            jvp,
-            symbolic,
-        )
-        outs = bind(prim, *values)
-        result: R = outputs.tree.unflatten(to_arrays(outs))
-        return result
+        flat = flatten_custom_function(self, statics, in_tree, outputs)
+        return self._bind(CustomJVPCall(self._name, flat, jvp, symbolic), values, outputs)
 
 
 def _add_tangents(x: Any, y: Any) -> object:
@@ -501,10 +494,7 @@ class custom_vjp(CustomFunction[P, R]):
 
         flat = flatten_custom_function(self, statics, in_tree, outputs)
         forward_rule = wrap_vjp_for_shard_map(self._name, forward)
-        prim = CustomVJPCall(self._name, flat, forward_rule, bwd, symbolic)
-        outs = bind(prim, *values)
-        result: R = outputs.tree.unflatten(to_arrays(outs))
-        return result
+        return self._bind(CustomVJPCall(self._name, flat, forward_rule, bwd, symbolic), values, outputs)
 
 
 @final

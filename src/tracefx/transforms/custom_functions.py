@@ -14,7 +14,8 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.callables import derive, match_weak_types, resolve_closed_over
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import strict_key
-from tracefx.core.handler import Tracer
+from tracefx.core.handler import Tracer, bind
+from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SOURCE, current_scopes
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError, EscapedTracerError
@@ -159,6 +160,12 @@ class CustomFunction(Generic[P, R]):
             args = bound.args
         statics = {i: _stop_gradients(args[i]) for i in self.nondiff_argnums if i < len(args)}
         return NondiffArguments(statics), tuple([x for i, x in enumerate(args) if i not in statics])
+
+    def _bind(self, prim: Primitive, values: Sequence[Value], outputs: OutputSignature) -> R:
+        """Binds the primitive of a call, and returns its results as the output of the function."""
+        outs = bind(prim, *values)  # which calls the function, so that the structure of its output is known
+        result: R = outputs.tree.unflatten(to_arrays(outs))
+        return result
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         raise NotImplementedError

@@ -238,14 +238,7 @@ def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> 
     >>> vmap(push, out_axes=-1)(fnp.eye(3)).tolist()
     [[0.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 4.0]]
     """
-    require_callable("linearize", fun)
-    linear, in_tree, out_tree, aux = _linearize(
-        fun, primals, has_aux, f"linearize of {fun_label(fun)}: primals", lambda xs: fun(*xs)
-    )
-
-    push = Pushforward.of(linear, in_tree, out_tree)
-    out = out_tree.unflatten(to_arrays(linear.outs))
-    return (out, push, aux) if has_aux else (out, push)
+    return _linearize_call("linearize", fun, primals, has_aux, Pushforward)
 
 
 @overload
@@ -308,14 +301,7 @@ def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[
     >>> pull({"sum": 1.0, "squares": fnp.ones(3)})
     (Array([1., 3., 5.], dtype=float32),)
     """
-    require_callable("vjp", fun)
-    linear, in_tree, out_tree, aux = _linearize(
-        fun, primals, has_aux, f"vjp of {fun_label(fun)}: primals", lambda xs: fun(*xs)
-    )
-
-    pull = Pullback.of(linear, in_tree, out_tree)
-    out = out_tree.unflatten(to_arrays(linear.outs))
-    return (out, pull, aux) if has_aux else (out, pull)
+    return _linearize_call("vjp", fun, primals, has_aux, Pullback)
 
 
 @frozen(eq=False, repr=False)
@@ -509,6 +495,17 @@ def _linearize(
 
     linear, (out_tree, aux), handler = linearize_values(called, flat)
     return linear, in_tree, out_tree, _strip_tangents(aux, handler) if has_aux else None
+
+
+def _linearize_call(
+    title: str, fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool, kind: type[LinearFunction]
+) -> tuple[Any, ...]:
+    """Returns the output of a function, its linear map, an instance of `kind`, and with `has_aux` the other output."""
+    require_callable(title, fun)
+    what = f"{title} of {fun_label(fun)}: primals"
+    linear, in_tree, out_tree, aux = _linearize(fun, primals, has_aux, what, lambda xs: fun(*xs))
+    out, linear_map = out_tree.unflatten(to_arrays(linear.outs)), kind.of(linear, in_tree, out_tree)
+    return (out, linear_map, aux) if has_aux else (out, linear_map)
 
 
 @frozen(eq=False, repr=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, final
 
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.core.array import Array
 from tracefx.core.handler import CURRENT, Handler, Tracer, call_under
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import EscapedTracerError
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.pytrees import trees
@@ -18,6 +21,8 @@ from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+H = TypeVar("H", bound=Interpreter[Any, Any, Any])
 
 
 @final
@@ -97,3 +102,39 @@ def handle(fun: Callable[P, R], make: Callable[[Handler], Handler]) -> Callable[
     3.0
     """
     return Handle(make)(fun)
+
+
+def handle_values(
+    title: str,
+    fun: Callable[P, R],
+    interpreter: H,
+    kind: type[T],
+    own_value: Callable[[T], object],
+    result: Callable[[H, Array], object],
+) -> Callable[P, R]:
+    """Returns a function that runs `fun` under an interpreter, whose own values stand for the arguments of a class.
+
+    Args:
+        title: The name of the transformation, for messages.
+        fun: The function. Its arguments are pytrees, in which instances of `kind` are leaves.
+        interpreter: The interpreter.
+        kind: The class of the arguments that become own values.
+        own_value: Converts such an argument to an own value or a plain value.
+        result: Converts an array in the output of `fun`, given the running interpreter.
+    """
+    require_callable(title, fun)
+
+    @api_boundary
+    @functools.wraps(fun)
+    def handled(*args: P.args, **kwargs: P.kwargs) -> R:
+        with interpreter.running() as handler:
+            wrapped: tuple[Any, Any] = trees.map(
+                lambda x: handler.wrap(own_value(x)) if isinstance(x, kind) else x,
+                (args, kwargs),
+                is_leaf=lambda x: isinstance(x, kind),
+            )
+            out = fun(*wrapped[0], **wrapped[1])
+        results: R = trees.map(lambda x: result(handler, x) if isinstance(x, Array) else x, out)
+        return results
+
+    return handled

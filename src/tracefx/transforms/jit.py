@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Concatenate, Final, Generic, Self, cast, final, overload
+from typing import Any, ClassVar, Concatenate, Final, Generic, Self, final, overload
 
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
@@ -278,7 +278,7 @@ class Jitted(RepeatedCall[P, R]):
         leaf_args, leaf_kwargs = key.in_tree.unflatten(range(key.in_tree.num_leaves))
         chosen = [leaf_args[dynamic_places.index(i)] for i in self._donate.numbers if i in dynamic_places]
         chosen += [leaf_kwargs[name] for name in self._donate.names if name in leaf_kwargs]
-        donated = tuple([len(traced.consts) + i for i in cast("list[int]", trees.leaves(chosen))])
+        donated = tuple([len(traced.consts) + i for i in trees.leaves(chosen)])
         traced.warn_of_unusable_donations(donated, self._options.keep_unused, self._leaf_names(key))
         return donated
 

@@ -17,6 +17,7 @@ from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.jvp import JVP
+from tracefx.interpreters.masks import insert_zeros, select_masked
 from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.recording import StageTracer
 from tracefx.interpreters.transpose import backward_pass
@@ -143,19 +144,14 @@ class LinearMap:
 
     def push(self, tangents: Sequence[Tangent]) -> list[Tangent]:
         """Returns the tangents of the outputs, given those of the inputs."""
-        given = [instantiate(t) for t, m in zip(tangents, self.active_inputs, strict=True) if m]
-        results = iter(eval_jaxpr(self.jaxpr, self.consts, given))
-        return [
-            next(results) if m else Zero(o.tangent()) for o, m in zip(self.out_avals, self.active_outputs, strict=True)
-        ]
+        given = list(map(instantiate, select_masked(tangents, self.active_inputs)))
+        return insert_zeros(eval_jaxpr(self.jaxpr, self.consts, given), self.active_outputs, self.out_avals)
 
     def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
         """Returns the cotangents of the inputs, given those of the outputs."""
         operands = [UndefinedPrimal(v.aval) for v in self.jaxpr.invars]
         output_cts = self.unreduced.split(cts, self.out_avals)
-        input_cts = backward_pass(
-            self.jaxpr, self.consts, operands, [ct for ct, m in zip(output_cts, self.active_outputs, strict=True) if m]
-        )
+        input_cts = backward_pass(self.jaxpr, self.consts, operands, select_masked(output_cts, self.active_outputs))
         results = iter(self.unreduced.reduce(input_cts, self.jaxpr.in_avals))
         pulled: list[Tangent] = []
         for aval, m in zip(self.in_avals, self.active_inputs, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
 from tracefx.control.scan import Scan
 from tracefx.core.array import Array, ArrayLike
@@ -261,9 +261,10 @@ def map(f: Callable[[Any], Y], xs: PyTree, *, batch_size: int | None = None) -> 
     where = f"map of {fun_label(f)}"
     if batch_size is not None and (isinstance(batch_size, float) or not hasattr(batch_size, "__index__")):
         raise TypeError(f"{where}: batch_size must be an integer or None, got {batch_size!r}")
+    ys: Y
     if not batch_size:
         _, ys = scan_adapted(f, _WITHOUT_CARRY, where, (), xs, None, False, 1)
-        return cast(Y, ys)
+        return ys
     if batch_size < 1:
         raise ValueError(f"{where}: batch_size must be a non-negative integer, got {batch_size!r}")
     arrays, tree = flatten_values(xs, f"{where}: xs")
@@ -271,18 +272,20 @@ def map(f: Callable[[Any], Y], xs: PyTree, *, batch_size: int | None = None) -> 
     count = n // batch_size
     whole = count * batch_size
 
-    def batches(xs: list[Array], count: int, size: int) -> Any:
+    def batches(xs: list[Array], count: int, size: int) -> Y:
         grouped = [reshape(x, (count, size, *x.shape[1:])) for x in xs]
         _, ys = scan_adapted(f, _VMAPPED, where, (), tree.unflatten(grouped), count, False, 1)
-        return trees.map(lambda y: reshape(y, (count * size, *y.shape[2:])), ys)
+        joined: Y = trees.map(lambda y: reshape(y, (count * size, *y.shape[2:])), ys)
+        return joined
 
     if not whole:
-        return cast(Y, batches(_arrays(arrays), 1, n))
+        return batches(_arrays(arrays), 1, n)
     ys = batches([a[:whole] for a in _arrays(arrays)], count, batch_size)
     if whole == n:
-        return cast(Y, ys)
+        return ys
     last = batches([a[whole:] for a in _arrays(arrays)], 1, n - whole)
-    return cast(Y, trees.map(lambda a, b: concatenate([a, b], 0), ys, last))
+    both: Y = trees.map(lambda a, b: concatenate([a, b], 0), ys, last)
+    return both
 
 
 def _without_carry(f: Callable[..., Any]) -> Callable[..., Any]:

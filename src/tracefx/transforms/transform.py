@@ -18,7 +18,6 @@ from typing import (
     Literal,
     TypeAlias,
     TypeVar,
-    cast,
     final,
     overload,
 )
@@ -416,10 +415,11 @@ class ComposedHandlers(Composed, HandlerTransform[Any]):
     """A composition of transformations that each only install a handler."""
 
     __slots__ = ()
+    parts: tuple[HandlerTransform[Any], ...]
 
     @override
     def over(self, handler: Handler, /) -> Handler:
-        for part in cast("tuple[HandlerTransform[Any], ...]", self.parts):
+        for part in self.parts:
             handler = part.over(handler)
         return handler
 
@@ -450,7 +450,7 @@ def to_hashable_tree(tree: PyTree) -> HashableTree:
     if isinstance(tree, HashableTree):
         return tree
     if tree is None or isinstance(tree, int):
-        return HashableTree((cast(Hashable, tree),), LEAF_DESCRIPTION)  # the common case needs no jaxlib
+        return HashableTree((tree,), LEAF_DESCRIPTION)  # the common case needs no jaxlib
     leaves, treedef = trees.flatten_with_known_types(tree, _AXIS_TYPES, none_is_leaf=True)
     return HashableTree(tuple(leaves), describe(treedef))
 

@@ -33,7 +33,7 @@ from tracefx.serialization.digest import executable_key
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray, without_placement
-from tracefx.xla import runtime
+from tracefx.xla import runtime, spmd
 from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.compile_job import CompileJob, CrossPlatformModule, InspectableProgram, LoweredModule
 from tracefx.xla.disk_cache import DiskCache
@@ -41,21 +41,6 @@ from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.interpretation import InterpretedProgram
 from tracefx.xla.lower import ExecutionPlan, Output, Result, assemble_outputs, lower, lower_for, plan, plan_export
 from tracefx.xla.resharding import tilewise_resharder
-from tracefx.xla.spmd import (
-    CommittedHostRunner,
-    HostRunner,
-    ShardingDispatcher,
-    SpmdCompileJob,
-    SpmdProgram,
-    UncommittedRunner,
-    assign_shardings,
-    assign_shardings_for,
-    distinct,
-    meshes_of,
-    resharded_outputs,
-    single_device_assignment,
-    tiling_of_words,
-)
 
 Out = TypeVar("Out")
 
@@ -172,7 +157,7 @@ class SingleDeviceProgram(InspectableProgram):
             x = args[index]
             if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[index]))):
                 x.delete_donated(self.executable.name)
-        return arrays if self.direct else distinct(assemble_outputs(self.outputs, args, arrays))
+        return arrays if self.direct else spmd.distinct(assemble_outputs(self.outputs, args, arrays))
 
     def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
         return self._puts.get(i, _skip_unused)
@@ -271,8 +256,8 @@ class SingleDeviceCompileJob(CompileJob[SingleDeviceProgram]):
 
 _PROGRAM: Final = MemoKey[SingleDeviceProgram]("program on the first host device")
 _UNSHARED_PROGRAM: Final = MemoKey[SingleDeviceProgram]("program without an executable key")
-_SPMD_PROGRAM: Final = MemoKey[SpmdProgram]("program for an assignment of shardings")
-_DISPATCHER: Final = MemoKey[ShardingDispatcher]("program for any shardings")
+_SPMD_PROGRAM: Final = MemoKey[spmd.SpmdProgram]("program for an assignment of shardings")
+_DISPATCHER: Final = MemoKey[spmd.ShardingDispatcher]("program for any shardings")
 MAX_EXECUTABLES: Final = 1024
 """How many compiled programs to keep after their functions are gone. Each takes three to twenty memory mappings, of
 which Linux gives a process 65530.
@@ -291,7 +276,7 @@ class XlaBackend:
         factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
     )
     disk: DiskCache = field(factory=DiskCache, init=False)
-    operations: BoundedCache[tuple[Primitive, tuple[ShapedArray, ...]], ShardingDispatcher] = field(
+    operations: BoundedCache[tuple[Primitive, tuple[ShapedArray, ...]], spmd.ShardingDispatcher] = field(
         factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
     )
     """Programs of single operations, for eager evaluation on other or several devices."""
@@ -307,10 +292,10 @@ class XlaBackend:
         donated: tuple[int, ...] = (),
         keep_unused: bool = False,
         requested_shardings: RequestedShardings | None = None,
-    ) -> LoweredModule[SingleDeviceProgram] | LoweredModule[SpmdProgram]:
-        assignment = assign_shardings(name, jaxpr, requested_shardings)
+    ) -> LoweredModule[SingleDeviceProgram] | LoweredModule[spmd.SpmdProgram]:
+        assignment = spmd.assign_shardings(name, jaxpr, requested_shardings)
         if assignment is None and not self.default_device_is_host:
-            assignment = single_device_assignment(self.default_device, jaxpr)
+            assignment = spmd.single_device_assignment(self.default_device, jaxpr)
         if assignment is not None:
             job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
             return LoweredModule(job, job.lower())
@@ -328,7 +313,7 @@ class XlaBackend:
         keep_unused: bool,
         requested_shardings: RequestedShardings | None = None,
     ) -> CrossPlatformModule:
-        assignment = assign_shardings(name, jaxpr, requested_shardings)
+        assignment = spmd.assign_shardings(name, jaxpr, requested_shardings)
         return CrossPlatformModule(lower_for(plan(jaxpr, (), keep_unused), name, platforms, assignment), platforms)
 
     def compiled(
@@ -339,8 +324,8 @@ class XlaBackend:
         keep_unused: bool = False,
         requested_shardings: RequestedShardings | None = None,
         committed: bool = False,
-    ) -> SingleDeviceProgram | ShardingDispatcher:
-        if requested_shardings is not None or committed or meshes_of(jaxpr) or not self._uses_host_device_only:
+    ) -> SingleDeviceProgram | spmd.ShardingDispatcher:
+        if requested_shardings is not None or committed or spmd.meshes_of(jaxpr) or not self._uses_host_device_only:
             return self._dispatcher(jaxpr, name, donated, keep_unused, requested_shardings)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
@@ -355,28 +340,28 @@ class XlaBackend:
         donated: tuple[int, ...] = (),
         keep_unused: bool = False,
         requested_shardings: RequestedShardings | None = None,
-    ) -> ShardingDispatcher:
+    ) -> spmd.ShardingDispatcher:
         def compile_for(args: Sequence[Value | NDArray]) -> Runnable:
-            assignment = assign_shardings_for(name, jaxpr, args, requested_shardings)
+            assignment = spmd.assign_shardings_for(name, jaxpr, args, requested_shardings)
             if assignment is not None:
                 host = single_device_sharding(runtime.devices()[0])
-                on_host = set(assignment.inputs) <= {host, None} and not meshes_of(jaxpr)
+                on_host = set(assignment.inputs) <= {host, None} and not spmd.meshes_of(jaxpr)
                 if on_host and requested_shardings is None and not donated:
                     program = self._compiled(jaxpr, name, donated, keep_unused)
                     if program.on_buffers is not None:
-                        return CommittedHostRunner(program, program.on_buffers, host)
+                        return spmd.CommittedHostRunner(program, program.on_buffers, host)
                 return self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment)
             if self.default_device_is_host:
-                return HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
-            assignment = single_device_assignment(self.default_device, jaxpr)
-            return UncommittedRunner(self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment))
+                return spmd.HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
+            assignment = spmd.single_device_assignment(self.default_device, jaxpr)
+            return spmd.UncommittedRunner(self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment))
 
-        return ShardingDispatcher(compile_for)
+        return spmd.ShardingDispatcher(compile_for)
 
     def _compiled_spmd(
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, assignment: ShardingAssignment
-    ) -> SpmdProgram:
-        def compile_now() -> SpmdProgram:
+    ) -> spmd.SpmdProgram:
+        def compile_now() -> spmd.SpmdProgram:
             job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
             return job.compile_or_load({}, COMPILATION_CACHE.value)
 
@@ -384,9 +369,9 @@ class XlaBackend:
 
     def _spmd_job(
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, assignment: ShardingAssignment
-    ) -> SpmdCompileJob:
-        execution_plan = plan(jaxpr, donated, keep_unused, resharded_outputs(jaxpr, assignment))
-        return SpmdCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, assignment)
+    ) -> spmd.SpmdCompileJob:
+        execution_plan = plan(jaxpr, donated, keep_unused, spmd.resharded_outputs(jaxpr, assignment))
+        return spmd.SpmdCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, assignment)
 
     def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         # The functions that a primitive holds bind their own primitives again.
@@ -401,7 +386,7 @@ class XlaBackend:
             return [ShardedArray.on_host(x, host, committed) for x in arrays]
         avals = tuple([x.aval for x in args])
 
-        def program() -> ShardingDispatcher:
+        def program() -> spmd.ShardingDispatcher:
             return self._dispatcher(_operation_jaxpr(prim, avals), prim.name)
 
         return self.operations.compute_once((prim, avals), program)(args)
@@ -448,7 +433,7 @@ class XlaBackend:
         execution_plan, num_consts = plan_export(jaxpr), len(consts)
         constants = [to_numpy(consts[i]) for i in execution_plan.kept_inputs if i < num_consts]
         multi_platform = len(platforms) > 1
-        assignment = assign_shardings(name, jaxpr, requested_shardings)
+        assignment = spmd.assign_shardings(name, jaxpr, requested_shardings)
         lowered = lower_for(execution_plan, name, tuple(platforms), assignment)
         if lowered.calls_host:
             raise TypeError(f"export: {name} calls Python code of this process, so it can't be exported")
@@ -503,14 +488,14 @@ class XlaBackend:
     ) -> Buffer:
         words_aval = key_data_aval(aval)
         tiling, spec = (
-            tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim),
+            spmd.tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim),
             runtime.ArraySpec(words_aval.shape, words_aval.dtype),
         )
         return runtime.put_tiles(spec, tiling, list(map(to_key_data, tiles)), copy=copied)
 
     def assemble_shards(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
         words_aval = key_data_aval(aval)
-        tiling = tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim)
+        tiling = spmd.tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim)
         spec = runtime.ArraySpec(words_aval.shape, words_aval.dtype)
         return runtime.put_tiles(spec, tiling, runtime.native_buffers(tiles))
 

@@ -1,8 +1,5 @@
 """Samples of window reductions."""
 
-# Some JAX functions called here are not annotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable

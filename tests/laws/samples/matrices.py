@@ -1,8 +1,5 @@
 """Samples of linear algebra: decompositions and linear solves."""
 
-# Some JAX functions called here are not annotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -1,8 +1,5 @@
 """Samples of sorting and top-k primitives."""
 
-# Some JAX functions called here are not annotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

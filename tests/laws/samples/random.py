@@ -1,7 +1,5 @@
 """Samples of the primitives for random keys."""
 
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any, Final

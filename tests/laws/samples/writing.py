@@ -1,8 +1,5 @@
 """Samples of scatter_sub, scatter_mul, mulhi and unstack."""
 
-# Some JAX functions called here are not annotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from functools import partial

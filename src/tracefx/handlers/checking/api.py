@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
 from tracefx.core import dtypes
@@ -21,6 +20,7 @@ from tracefx.ops.elementwise.bitwise import bitwise_not
 from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import LEAF_TYPES, require_callable
+from tracefx.transforms.callbacks import format_fields
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -172,7 +172,7 @@ def _check_predicate(
 def _require_format_arguments(caller: str, msg: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Raises IndexError or KeyError if the format refers to an argument that is missing."""
     automatic = itertools.count()
-    for name in _format_fields(msg):
+    for name in format_fields(msg):
         argument = re.split(r"[.\[]", name, maxsplit=1)[0]
         if not argument or argument.isdecimal():
             index = int(argument) if argument else next(automatic)
@@ -180,11 +180,3 @@ def _require_format_arguments(caller: str, msg: str, args: Sequence[object], kwa
                 raise IndexError(f"{caller}: the message {msg!r} shows argument {index}, but there are {len(args)}")
         elif argument not in kwargs:
             raise KeyError(f"{caller}: the message {msg!r} shows {argument}, which it was not given")
-
-
-def _format_fields(msg: str) -> Iterator[str]:
-    """Yields the field names of a format string, including those nested in format specifications."""
-    for _, name, spec, _ in string.Formatter().parse(msg):
-        if name is not None:
-            yield name
-            yield from _format_fields(spec or "")

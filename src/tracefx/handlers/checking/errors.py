@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import numpy as np
 from attrs import field, frozen
@@ -38,6 +38,7 @@ ERROR_CODE_AVAL: Final = FLAT_INDEX_AVAL
 
 
 @final
+@trees.register_dataclass
 @frozen(eq=False, repr=False)
 class Error:
     """The first failure of a program, or none: a pytree of arrays that compiled functions can take and return.
@@ -61,8 +62,8 @@ class Error:
 
     code: Value
     payload: tuple[tuple[Value, ...], ...] = ()
-    sites: frozenset[CheckSite] = frozenset()
-    slots: tuple[PayloadTypes, ...] = ()
+    sites: frozenset[CheckSite] = field(default=frozenset(), metadata={"static": True})
+    slots: tuple[PayloadTypes, ...] = field(default=(), metadata={"static": True})
 
     @classmethod
     def at(cls, site: CheckSite, failed: Value, values: Sequence[Value]) -> Error:
@@ -224,19 +225,6 @@ def first_true(mask: Value) -> tuple[Value, Value]:
     )
     return lt(index, Literal(n, FLAT_INDEX_AVAL)), index
 
-
-ErrorAuxData: TypeAlias = tuple[frozenset[CheckSite], tuple[PayloadTypes, ...]]
-
-
-def _flatten(error: Error) -> tuple[tuple[object, object], ErrorAuxData]:
-    return (error.code, error.payload), (error.sites, error.slots)
-
-
-def _unflatten(structure: ErrorAuxData, children: tuple[Value, tuple[tuple[Value, ...], ...]]) -> Error:
-    return Error(*children, *structure)
-
-
-trees.register_pytree_node(Error, _flatten, _unflatten)
 
 NO_ERROR: Final = Error(Literal(0, ERROR_CODE_AVAL))
 

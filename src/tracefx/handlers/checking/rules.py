@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Never, TypeAlias, final
+from typing import ClassVar, Final, Never, TypeAlias, final
 
 from attrs import frozen
 from typing_extensions import override
@@ -56,13 +56,9 @@ ErrorKinds: TypeAlias = frozenset[ErrorKind]
 class Checkify(Interpreter[Never, Error]):
     """Adds checks to operations; its state is the first error, whose sites grow with each check."""
 
+    title: ClassVar[str] = "checkify"
     has_state = True
     kinds: ErrorKinds
-
-    @property
-    @override
-    def title(self) -> str:
-        return "checkify"
 
     @property
     @override

@@ -10,17 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from tracefx import ops
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.ops.linalg.cholesky import Cholesky
-from tracefx.ops.linalg.eigen import Eig, Eigh
 from tracefx.ops.linalg.lapack import MatrixOperation
-from tracefx.ops.linalg.lu import Lu
-from tracefx.ops.linalg.qr import Geqp3, Geqrf, HouseholderProduct, Ormqr
-from tracefx.ops.linalg.schur import Hessenberg, Schur, Tridiagonal
-from tracefx.ops.linalg.svd import Svd
-from tracefx.ops.linalg.triangular_solve import TriangularSolve
-from tracefx.ops.linalg.tridiagonal_solve import TridiagonalSolve
 
 _REAL_OPS_PER_COMPLEX_OP: Final = 4
 """Real operations for one complex operation, averaged over equally many products and sums."""
@@ -37,32 +30,34 @@ def _householder_flops(m: int, n: int, k: int) -> float:
     return 4 * m * n * k - 2 * (m + n) * k**2 + 4 * k**3 / 3
 
 
-def _ormqr_flops(op: Ormqr, a: tuple[int, int], taus: tuple[int], c: tuple[int, int]) -> float:
+def _ormqr_flops(op: ops.Ormqr, a: tuple[int, int], taus: tuple[int], c: tuple[int, int]) -> float:
     (m, _), (k,) = a, taus
     return 2 * k * (2 * m - k) * (c[1] if op.left else c[0])
 
 
-def _svd_flops(op: Svd, m: int, n: int) -> float:
+def _svd_flops(op: ops.Svd, m: int, n: int) -> float:
     m, n = max(m, n), min(m, n)
     return 14 * m * n**2 + 8 * n**3 if op.compute_uv else 4 * m * n**2 - 4 * n**3 / 3
 
 
 LINALG_FLOPS: Final[Mapping[type[MatrixOperation], Callable[..., float]]] = MappingProxyType(
     {
-        Cholesky: lambda op, x: x[0] ** 3 / 3,
-        Lu: lambda op, x: 2 * _elimination_products(*x),
-        Geqrf: lambda op, x: 4 * _elimination_products(*x),
-        Geqp3: lambda op, x, first: 4 * _elimination_products(*x),
-        HouseholderProduct: lambda op, a, taus: _householder_flops(*a, *taus),
-        Ormqr: _ormqr_flops,
-        TriangularSolve: lambda op, a, b: a[0] * b[0] * b[1],
-        TridiagonalSolve: lambda op, dl, d, du, b: 3 * b[0] + 5 * b[0] * b[1],
-        Hessenberg: lambda op, x: 10 * x[0] ** 3 / 3,
-        Tridiagonal: lambda op, x: 4 * x[0] ** 3 / 3,
-        Schur: lambda op, x: (25 if op.compute_schur_vectors else 10) * x[0] ** 3,
-        Eigh: lambda op, x: 9 * x[0] ** 3,
-        Eig: lambda op, x: (25 if op.compute_left_eigenvectors or op.compute_right_eigenvectors else 10) * x[0] ** 3,
-        Svd: lambda op, x: _svd_flops(op, *x),
+        ops.Cholesky: lambda op, x: x[0] ** 3 / 3,
+        ops.Lu: lambda op, x: 2 * _elimination_products(*x),
+        ops.Geqrf: lambda op, x: 4 * _elimination_products(*x),
+        ops.Geqp3: lambda op, x, first: 4 * _elimination_products(*x),
+        ops.HouseholderProduct: lambda op, a, taus: _householder_flops(*a, *taus),
+        ops.Ormqr: _ormqr_flops,
+        ops.TriangularSolve: lambda op, a, b: a[0] * b[0] * b[1],
+        ops.TridiagonalSolve: lambda op, dl, d, du, b: 3 * b[0] + 5 * b[0] * b[1],
+        ops.Hessenberg: lambda op, x: 10 * x[0] ** 3 / 3,
+        ops.Tridiagonal: lambda op, x: 4 * x[0] ** 3 / 3,
+        ops.Schur: lambda op, x: (25 if op.compute_schur_vectors else 10) * x[0] ** 3,
+        ops.Eigh: lambda op, x: 9 * x[0] ** 3,
+        ops.Eig: lambda op, x: (
+            (25 if op.compute_left_eigenvectors or op.compute_right_eigenvectors else 10) * x[0] ** 3
+        ),
+        ops.Svd: lambda op, x: _svd_flops(op, *x),
     }
 )
 """Real operations on one matrix, by primitive, as a function of the primitive and the shapes of its operands."""

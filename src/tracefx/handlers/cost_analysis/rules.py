@@ -12,6 +12,7 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx import ops
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.special.formula import ElementwiseFormula
 from tracefx.core import dtypes
@@ -19,38 +20,16 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.primitive import Primitive, missing_rule_error
 from tracefx.handlers.cost_analysis.linalg_flops import LINALG_FLOPS, linalg_flops
-from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
-from tracefx.ops.contractions.contraction import DotGeneral
-from tracefx.ops.contractions.convolution import ConvGeneralDilated
-from tracefx.ops.elementwise.abs_sign import Abs, Sign
-from tracefx.ops.elementwise.arithmetic import Div, Mul
-from tracefx.ops.elementwise.atan2_nextafter import Atan2
-from tracefx.ops.elementwise.bit_representation import BitcastConvertType, ReducePrecision
-from tracefx.ops.elementwise.comparison import Eq, Ne
-from tracefx.ops.elementwise.complex import Complex, Conj, Imag, Real
 from tracefx.ops.elementwise.elementwise import Elementwise
-from tracefx.ops.elementwise.powers import IntegerPow, Pow, Square
-from tracefx.ops.elementwise.selection import SelectN, StopGradient
-from tracefx.ops.elementwise.special import Polygamma, Zeta
-from tracefx.ops.elementwise.transcendental import Exp2, Logistic, ReciprocalDerivative, Transcendental
-from tracefx.ops.fourier import Fft, FftType
-from tracefx.ops.indexing.along_axis import Unstack
-from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterOperation
+from tracefx.ops.elementwise.transcendental import ReciprocalDerivative, Transcendental
+from tracefx.ops.fourier import FftType
+from tracefx.ops.indexing.gather_scatter_add import ScatterOperation
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
-from tracefx.ops.indexing.scatter import Scatter, ScatterMul
-from tracefx.ops.indexing.sorting import Sort
 from tracefx.ops.indexing.top_k import TopKOperation
 from tracefx.ops.linalg.lapack import MatrixOperation
-from tracefx.ops.random.prng import RandomClone, RandomUnwrap, RandomWrap
-from tracefx.ops.random.threefry import Threefry2x32
-from tracefx.ops.reductions.cumulative import CumLogSumExp, CumProd, Cumulative
-from tracefx.ops.reductions.reduction import ArgExtremum, ReduceProd, Reduction
-from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.reductions.cumulative import Cumulative
+from tracefx.ops.reductions.reduction import ArgExtremum, Reduction
 from tracefx.ops.reductions.window_reduction import WindowReduction
-from tracefx.ops.shape.shape import Split, Squeeze
-from tracefx.ops.shape.slicing import Slice
-from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape
 
 Q = TypeVar("Q", bound=Primitive)
 Avals: TypeAlias = Sequence[ShapedArray]
@@ -223,8 +202,8 @@ def complex_or_first_dtype(avals: Avals) -> DType:
 
 def is_bitcast(prim: Primitive, x: ShapedArray, out: ShapedArray) -> bool:
     """Returns whether a conversion or broadcast keeps the data: it only drops a weak type or adds axes of size 1."""
-    return (type(prim) is BroadcastInDim and out.size == x.size) or (
-        type(prim) is ConvertElementType and out.dtype == x.dtype
+    return (type(prim) is ops.BroadcastInDim and out.size == x.size) or (
+        type(prim) is ops.ConvertElementType and out.dtype == x.dtype
     )
 
 
@@ -247,13 +226,13 @@ def _transcendental(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
     return OperationCost(transcendentals=outs[0].size * real_components(outs[0].dtype))
 
 
-def _exp2(prim: Exp2, ins: Avals, outs: Avals) -> OperationCost:
+def _exp2(prim: ops.Exp2, ins: Avals, outs: Avals) -> OperationCost:
     """The exponential of a multiple of the operand: one product, one exponential."""
     n = outs[0].size * real_components(outs[0].dtype)
     return OperationCost(flops=n, transcendentals=n)
 
 
-def _logistic(prim: Logistic, ins: Avals, outs: Avals) -> OperationCost:
+def _logistic(prim: ops.Logistic, ins: Avals, outs: Avals) -> OperationCost:
     """`1 / (1 + exp(-x))`."""
     n, dtype = outs[0].size, outs[0].dtype
     return OperationCost(
@@ -265,11 +244,11 @@ def _mul(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
     return arithmetic_cost(outs[0].size * product_flops(outs[0].dtype), *outs)
 
 
-def _div(prim: Div, ins: Avals, outs: Avals) -> OperationCost:
+def _div(prim: ops.Div, ins: Avals, outs: Avals) -> OperationCost:
     return arithmetic_cost(outs[0].size * quotient_flops(outs[0].dtype), *outs)
 
 
-def _integer_pow(prim: IntegerPow, ins: Avals, outs: Avals) -> OperationCost:
+def _integer_pow(prim: ops.IntegerPow, ins: Avals, outs: Avals) -> OperationCost:
     """Repeated squaring, and one division for a negative exponent."""
     (out,) = outs
     y = abs(prim.y)
@@ -283,33 +262,33 @@ def _equal(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
     return arithmetic_cost(outs[0].size * (3 if dtypes.is_complex(ins[0].dtype) else 1), *ins)
 
 
-def _abs(prim: Abs, ins: Avals, outs: Avals) -> OperationCost:
+def _abs(prim: ops.Abs, ins: Avals, outs: Avals) -> OperationCost:
     if not dtypes.is_complex(ins[0].dtype):
         return arithmetic_cost(outs[0].size, *ins)
     return OperationCost(flops=3 * outs[0].size, transcendentals=outs[0].size)
 
 
-def _sign(prim: Sign, ins: Avals, outs: Avals) -> OperationCost:
+def _sign(prim: ops.Sign, ins: Avals, outs: Avals) -> OperationCost:
     if not dtypes.is_complex(ins[0].dtype):
         return arithmetic_cost(outs[0].size, *ins)
     return OperationCost(flops=5 * outs[0].size, transcendentals=outs[0].size)
 
 
-def _conj(prim: Conj, ins: Avals, outs: Avals) -> OperationCost:
+def _conj(prim: ops.Conj, ins: Avals, outs: Avals) -> OperationCost:
     return OperationCost(flops=ins[0].size if dtypes.is_complex(ins[0].dtype) else 0)
 
 
-def _convert(prim: ConvertElementType, ins: Avals, outs: Avals) -> OperationCost:
+def _convert(prim: ops.ConvertElementType, ins: Avals, outs: Avals) -> OperationCost:
     if is_bitcast(prim, ins[0], outs[0]):
         return ZERO_COST
     return arithmetic_cost(outs[0].size * real_components(outs[0].dtype), *ins, *outs)
 
 
-def _broadcast(prim: BroadcastInDim, ins: Avals, outs: Avals) -> OperationCost:
+def _broadcast(prim: ops.BroadcastInDim, ins: Avals, outs: Avals) -> OperationCost:
     return ZERO_COST if is_bitcast(prim, ins[0], outs[0]) else DATA_MOVEMENT_COST
 
 
-def _select(prim: SelectN, ins: Avals, outs: Avals) -> OperationCost:
+def _select(prim: ops.SelectN, ins: Avals, outs: Avals) -> OperationCost:
     """One selection per case but the first; with more than two cases also as many comparisons of the index."""
     index, *cases = ins
     selections = arithmetic_cost((len(cases) - 1) * outs[0].size * real_components(outs[0].dtype), *outs)
@@ -320,7 +299,7 @@ def _select(prim: SelectN, ins: Avals, outs: Avals) -> OperationCost:
 def _reduction(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
     """One operation for each element that is folded into another."""
     dtype = ins[0].dtype
-    each = product_flops(dtype) if isinstance(prim, ReduceProd) else real_components(dtype)
+    each = product_flops(dtype) if isinstance(prim, ops.ReduceProd) else real_components(dtype)
     return arithmetic_cost(max(ins[0].size - outs[0].size, 0) * each, *ins)
 
 
@@ -328,10 +307,10 @@ def _cumulative(prim: Cumulative, ins: Avals, outs: Avals) -> OperationCost:
     """One operation for each element after the first along the axis."""
     (x,) = ins
     steps = x.size - x.size // x.shape[prim.axis] if x.size else 0
-    if isinstance(prim, CumLogSumExp):
+    if isinstance(prim, ops.CumLogSumExp):
         return OperationCost(flops=8 * steps, transcendentals=2 * steps)
     return arithmetic_cost(
-        steps * (product_flops(x.dtype) if isinstance(prim, CumProd) else real_components(x.dtype)), x
+        steps * (product_flops(x.dtype) if isinstance(prim, ops.CumProd) else real_components(x.dtype)), x
     )
 
 
@@ -340,17 +319,17 @@ def _reduce_window(prim: WindowReduction, ins: Avals, outs: Avals) -> OperationC
     return arithmetic_cost(outs[0].size * (prim.windows.size - 1) * real_components(outs[0].dtype), *outs)
 
 
-def _select_and_gather_add(prim: SelectAndGatherAdd, ins: Avals, outs: Avals) -> OperationCost:
+def _select_and_gather_add(prim: ops.SelectAndGatherAdd, ins: Avals, outs: Avals) -> OperationCost:
     """One comparison and two selections for each element of a window after its first."""
     return arithmetic_cost(3 * outs[0].size * (prim.windows.size - 1), *ins)
 
 
-def _select_and_scatter_add(prim: SelectAndScatterAdd, ins: Avals, outs: Avals) -> OperationCost:
+def _select_and_scatter_add(prim: ops.SelectAndScatterAdd, ins: Avals, outs: Avals) -> OperationCost:
     """One comparison for each element of a window after its first, and one addition per window."""
     return arithmetic_cost(ins[0].size * prim.windows.size, *ins)
 
 
-def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
+def _dot(prim: ops.DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
     """One product and one sum for each element of the result and each contracted index."""
     (lhs, _), (out,) = ins, outs
     (contracted, _), _ = prim.dimension_numbers
@@ -360,7 +339,7 @@ def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
     return arithmetic_cost(count * (product_flops(out.dtype) + real_components(out.dtype)), *ins, out)
 
 
-def _sort(prim: Sort, ins: Avals, outs: Avals) -> OperationCost:
+def _sort(prim: ops.Sort, ins: Avals, outs: Avals) -> OperationCost:
     """Merge sort along the dimension: each element is compared once per halving, by all keys."""
     keys = ins[: prim.num_keys]
     x = ins[0]
@@ -374,7 +353,7 @@ def _top_k(prim: TopKOperation, ins: Avals, outs: Avals) -> OperationCost:
     return arithmetic_cost(x.size * outs[0].shape[axis].bit_length(), x)
 
 
-def _convolution(prim: ConvGeneralDilated, ins: Avals, outs: Avals) -> OperationCost:
+def _convolution(prim: ops.ConvGeneralDilated, ins: Avals, outs: Avals) -> OperationCost:
     """One product and one sum for each element of the result and each element of its window outside of the padding."""
     (lhs, rhs), (out,) = ins, outs
     (_, _, *spatial), (_, features, *window), (_, _, *out_spatial) = prim.dimension_numbers
@@ -402,12 +381,12 @@ def _slice(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
     return OperationCost(bytes_read=size + sum(a.nbytes for a in ins[1:]), bytes_written=size)
 
 
-def _update(prim: DynamicUpdateSlice, ins: Avals, outs: Avals) -> OperationCost:
+def _update(prim: ops.DynamicUpdateSlice, ins: Avals, outs: Avals) -> OperationCost:
     """Updates in place: reads and writes only the update."""
     return OperationCost(bytes_read=sum(a.nbytes for a in ins[1:]), bytes_written=ins[1].nbytes)
 
 
-def _gather(prim: Gather, ins: Avals, outs: Avals) -> OperationCost:
+def _gather(prim: ops.Gather, ins: Avals, outs: Avals) -> OperationCost:
     """The mode `fill` compares each index with its bounds and selects between the element and the fill value."""
     moved = _slice(prim, ins, outs)
     if prim.mode is not GatherScatterMode.FILL_OR_DROP:
@@ -425,7 +404,7 @@ def _gather(prim: Gather, ins: Avals, outs: Avals) -> OperationCost:
     )
 
 
-def _fft(prim: Fft, ins: Avals, outs: Avals) -> OperationCost:
+def _fft(prim: ops.Fft, ins: Avals, outs: Avals) -> OperationCost:
     """`5 n log2(n)` operations per transform, as is usual; half of that if one side is real."""
     count = math.prod(prim.fft_lengths)
     if not count or not ins[0].size:
@@ -438,8 +417,8 @@ def _fft(prim: Fft, ins: Avals, outs: Avals) -> OperationCost:
 def _scatter(prim: ScatterOperation, ins: Avals, outs: Avals) -> OperationCost:
     """Updates in place: one operation for each update that is combined with an element."""
     _, indices, updates = ins
-    merges = not isinstance(prim, Scatter)
-    each = product_flops(updates.dtype) if isinstance(prim, ScatterMul) else real_components(updates.dtype)
+    merges = not isinstance(prim, ops.Scatter)
+    each = product_flops(updates.dtype) if isinstance(prim, ops.ScatterMul) else real_components(updates.dtype)
     merged = arithmetic_cost(updates.size * each if merges else 0, updates)
     clipped = indices.size if prim.mode is GatherScatterMode.CLIP else 0
     return OperationCost(
@@ -451,7 +430,7 @@ def _scatter(prim: ScatterOperation, ins: Avals, outs: Avals) -> OperationCost:
     )
 
 
-def _threefry(prim: Threefry2x32, ins: Avals, outs: Avals) -> OperationCost:
+def _threefry(prim: ops.Threefry2x32, ins: Avals, outs: Avals) -> OperationCost:
     """Twenty rounds of five operations, the key schedule, and six additions of key words, five with a counter."""
     return OperationCost(integer_ops=outs[0].size * (20 * 5 + 6 * 2 + 5 + 2))
 
@@ -459,15 +438,21 @@ def _threefry(prim: Threefry2x32, ins: Avals, outs: Avals) -> OperationCost:
 _SHARED_RULES: Final[
     tuple[tuple[Callable[[Primitive, Avals, Avals], OperationCost], tuple[type[Primitive], ...]], ...]
 ] = (
-    (_free, (Reshape, Squeeze, StopGradient, BitcastConvertType, OptimizationBarrier, CheckpointName)),
-    (_free, (RandomWrap, RandomUnwrap, RandomClone)),
-    (_data_movement, (Real, Imag, Complex)),
-    (_elementwise, (Elementwise, ReducePrecision)),
-    (_transcendental, (Transcendental, ReciprocalDerivative, Polygamma, Zeta, ElementwiseFormula, Atan2, Pow)),
-    (_mul, (Mul, Square)),
-    (_equal, (Eq, Ne)),
-    (_reduction, (Reduction, ReduceSum, ArgExtremum)),
-    (_slice, (Slice, DynamicSlice, Split, Unstack)),
+    (
+        _free,
+        (ops.Reshape, ops.Squeeze, ops.StopGradient, ops.BitcastConvertType, ops.OptimizationBarrier, CheckpointName),
+    ),
+    (_free, (ops.RandomWrap, ops.RandomUnwrap, ops.RandomClone)),
+    (_data_movement, (ops.Real, ops.Imag, ops.Complex)),
+    (_elementwise, (Elementwise, ops.ReducePrecision)),
+    (
+        _transcendental,
+        (Transcendental, ReciprocalDerivative, ops.Polygamma, ops.Zeta, ElementwiseFormula, ops.Atan2, ops.Pow),
+    ),
+    (_mul, (ops.Mul, ops.Square)),
+    (_equal, (ops.Eq, ops.Ne)),
+    (_reduction, (Reduction, ops.ReduceSum, ArgExtremum)),
+    (_slice, (ops.Slice, ops.DynamicSlice, ops.Split, ops.Unstack)),
 )
 
 
@@ -479,29 +464,29 @@ def _rules() -> CostRules:
     for matrix_operation in LINALG_FLOPS:
         rules = rules.adding(matrix_operation, _linalg)
     return (
-        rules.adding(Exp2, _exp2)
-        .adding(Logistic, _logistic)
-        .adding(Div, _div)
-        .adding(IntegerPow, _integer_pow)
-        .adding(Abs, _abs)
-        .adding(Sign, _sign)
-        .adding(Conj, _conj)
-        .adding(ConvertElementType, _convert)
-        .adding(BroadcastInDim, _broadcast)
-        .adding(SelectN, _select)
+        rules.adding(ops.Exp2, _exp2)
+        .adding(ops.Logistic, _logistic)
+        .adding(ops.Div, _div)
+        .adding(ops.IntegerPow, _integer_pow)
+        .adding(ops.Abs, _abs)
+        .adding(ops.Sign, _sign)
+        .adding(ops.Conj, _conj)
+        .adding(ops.ConvertElementType, _convert)
+        .adding(ops.BroadcastInDim, _broadcast)
+        .adding(ops.SelectN, _select)
         .adding(Cumulative, _cumulative)
-        .adding(DotGeneral, _dot)
-        .adding(ConvGeneralDilated, _convolution)
-        .adding(Sort, _sort)
+        .adding(ops.DotGeneral, _dot)
+        .adding(ops.ConvGeneralDilated, _convolution)
+        .adding(ops.Sort, _sort)
         .adding(TopKOperation, _top_k)
         .adding(WindowReduction, _reduce_window)
-        .adding(SelectAndGatherAdd, _select_and_gather_add)
-        .adding(SelectAndScatterAdd, _select_and_scatter_add)
-        .adding(DynamicUpdateSlice, _update)
-        .adding(Fft, _fft)
-        .adding(Gather, _gather)
+        .adding(ops.SelectAndGatherAdd, _select_and_gather_add)
+        .adding(ops.SelectAndScatterAdd, _select_and_scatter_add)
+        .adding(ops.DynamicUpdateSlice, _update)
+        .adding(ops.Fft, _fft)
+        .adding(ops.Gather, _gather)
         .adding(ScatterOperation, _scatter)
-        .adding(Threefry2x32, _threefry)
+        .adding(ops.Threefry2x32, _threefry)
     )
 
 

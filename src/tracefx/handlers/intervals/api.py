@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core.array import ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.handlers.intervals.handler import Intervals
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
-from tracefx.pytrees import trees
-from tracefx.pytrees.trees import PyTree
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
+from tracefx.transforms.arguments import flatten_values, fun_name
+from tracefx.transforms.handle import handle_values
 
 
 def around(x: ArrayLike, radius: ArrayLike) -> Interval:
@@ -56,22 +53,14 @@ def bounds(fun: Callable[..., Any]) -> Callable[..., Any]:
     >>> bounds(lambda x: x * x - 1.0)(Interval(-1.0, 2.0)).lo < -0.99
     Array(True, dtype=bool)
     """
-    require_callable("bounds", fun)
-    name = fun_name(fun)
-
-    @api_boundary
-    @functools.wraps(fun)
-    def bounded(*args: Any, **kwargs: Any) -> Any:
-        with Intervals().running() as handler:
-            args, kwargs = trees.map(
-                lambda x: handler.wrap(_checked_interval(x, name)) if isinstance(x, Interval) else x,
-                (args, kwargs),
-                is_leaf=lambda x: isinstance(x, Interval),
-            )
-            out: PyTree = fun(*args, **kwargs)
-        return trees.map(lambda x: _result(handler.unwrap(x)) if isinstance(x, Array) else x, out)
-
-    return bounded
+    return handle_values(
+        "bounds",
+        fun,
+        Intervals(),
+        Interval,
+        lambda x: _checked_interval(x, fun_name(fun)),
+        lambda handler, x: _result(handler.unwrap(x)),
+    )
 
 
 def _result(x: IntervalOrValue) -> Interval | Value:

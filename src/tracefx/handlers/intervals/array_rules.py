@@ -9,6 +9,7 @@ import numpy as np
 from attrs import evolve
 
 import tracefx.numpy as fnp
+from tracefx import ops
 from tracefx.control.cond import Cond
 from tracefx.control.sow import Sow
 from tracefx.core import dtypes
@@ -29,17 +30,9 @@ from tracefx.handlers.intervals.interval import (
     select_interval,
 )
 from tracefx.interpreters.interpreter import Interpreter
-from tracefx.ops.contractions.contraction import DotGeneral, Precision
-from tracefx.ops.contractions.convolution import ConvGeneralDilated
-from tracefx.ops.elementwise.selection import SelectN
-from tracefx.ops.indexing.gather_scatter_add import ScatterAdd
-from tracefx.ops.indexing.scatter import ScatterSub
-from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.contractions.contraction import Precision
 from tracefx.ops.indexing.top_k import TopKOperation
-from tracefx.ops.reductions.cumulative import CumSum
-from tracefx.ops.reductions.reduction import ArgExtremum, ReduceProd
-from tracefx.ops.reductions.window_reduction import ReduceWindowSum
-from tracefx.ops.structural import ReduceSum, Reshape, Transpose
+from tracefx.ops.reductions.reduction import ArgExtremum
 from tracefx.pytrees import trees
 
 IntervalInterpreter: TypeAlias = Interpreter[Interval | ComparisonInterval]
@@ -66,7 +59,7 @@ def scatter_interval(
 
 
 def scatter_add_interval(
-    handler: object, op: ScatterAdd, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
+    handler: object, op: ops.ScatterAdd, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
 ) -> Results:
     x, y, concrete = as_interval(operand), as_interval(update), _concrete_indices(op, [indices])
 
@@ -77,10 +70,10 @@ def scatter_add_interval(
 
 
 def scatter_sub_interval(
-    handler: object, op: ScatterSub, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
+    handler: object, op: ops.ScatterSub, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
 ) -> Results:
     y = as_interval(update)
-    scatter_add = ScatterAdd(op.dimension_numbers, op.indices_are_sorted, op.unique_indices, op.mode)
+    scatter_add = ops.ScatterAdd(op.dimension_numbers, op.indices_are_sorted, op.unique_indices, op.mode)
     return scatter_add_interval(handler, scatter_add, operand, indices, Interval(-y.hi, -y.lo))
 
 
@@ -112,12 +105,14 @@ def _round_sum_outward(lo: Array, hi: Array, size: Array, terms: int) -> Interva
     return round_outward(lo, hi, FUNCTION_ULPS, size * (eps * max(terms, 1)))
 
 
-def sum_interval(handler: object, op: ReduceSum | CumSum | ReduceWindowSum, operand: IntervalOrValue) -> Results:
+def sum_interval(
+    handler: object, op: ops.ReduceSum | ops.CumSum | ops.ReduceWindowSum, operand: IntervalOrValue
+) -> Results:
     x = as_interval(operand)
-    if isinstance(op, ReduceWindowSum):
+    if isinstance(op, ops.ReduceWindowSum):
         terms = op.windows.size
     else:
-        axes = op.axes if isinstance(op, ReduceSum) else (op.axis,)
+        axes = op.axes if isinstance(op, ops.ReduceSum) else (op.axis,)
         terms = int(np.prod([x.lo.shape[a] for a in axes]))
     lo, hi = bind1(op, x.lo), bind1(op, x.hi)
     if is_float_interval(x):
@@ -127,13 +122,13 @@ def sum_interval(handler: object, op: ReduceSum | CumSum | ReduceWindowSum, oper
     return [select_interval(fits, Interval(lo, hi), full_range(lo.aval))]
 
 
-def reduce_prod_interval(handler: object, op: ReduceProd, operand: IntervalOrValue) -> Results:
+def reduce_prod_interval(handler: object, op: ops.ReduceProd, operand: IntervalOrValue) -> Results:
     """Multiplies the two halves of the elements, repeatedly."""
     x = as_interval(operand)
     remaining = [a for a in range(x.lo.ndim) if a not in op.axes]
     n = int(np.prod([x.lo.shape[a] for a in op.axes]))
-    order = Transpose((*op.axes, *remaining))
-    flat = Reshape((n, *[x.lo.shape[a] for a in remaining]))
+    order = ops.Transpose((*op.axes, *remaining))
+    flat = ops.Reshape((n, *[x.lo.shape[a] for a in remaining]))
     out = Interval(*[bind1(flat, bind1(order, part)) for part in x])
     while n > 1:
         half = n // 2
@@ -149,7 +144,7 @@ def reduce_prod_interval(handler: object, op: ReduceProd, operand: IntervalOrVal
 
 
 def contraction_interval(
-    handler: object, op: DotGeneral | ConvGeneralDilated, left: IntervalOrValue, right: IntervalOrValue
+    handler: object, op: ops.DotGeneral | ops.ConvGeneralDilated, left: IntervalOrValue, right: IntervalOrValue
 ) -> Results:
     """Computes with midpoints and radii, at the cost of three ordinary contractions.
 
@@ -170,9 +165,9 @@ def contraction_interval(
     return [round_outward(middle - radius, middle + radius, FUNCTION_ULPS, off)]
 
 
-def _num_terms(op: DotGeneral | ConvGeneralDilated, left: Shape, right: Shape) -> int:
+def _num_terms(op: ops.DotGeneral | ops.ConvGeneralDilated, left: Shape, right: Shape) -> int:
     """Returns the number of products that are summed for each element of the result."""
-    if isinstance(op, DotGeneral):
+    if isinstance(op, ops.DotGeneral):
         (contracting, _), _ = op.dimension_numbers
         return int(np.prod([left[a] for a in contracting]))
     _, kernel, _ = op.dimension_numbers
@@ -196,7 +191,7 @@ def argextremum_interval(handler: object, op: ArgExtremum, operand: IntervalOrVa
 # ------------------------------------------------------------------ order
 
 
-def sort_interval(handler: object, op: Sort, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
+def sort_interval(handler: object, op: ops.Sort, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
     """The sorted first key has bounds; of the other operands only the range along the axis is known."""
     if len(operands) == 1 or all(isinstance(x, Array) for x in operands[: op.num_keys]):
         return multi_result_interval(handler, op, *operands)
@@ -226,7 +221,7 @@ def top_k_interval(handler: object, op: TopKOperation, operand: IntervalOrValue)
 # ------------------------------------------------------------------ selection
 
 
-def select_n_interval(handler: object, op: SelectN, index: IntervalOrValue, *cases: IntervalOrValue) -> Results:
+def select_n_interval(handler: object, op: ops.SelectN, index: IntervalOrValue, *cases: IntervalOrValue) -> Results:
     xs = list(map(as_interval, cases))
     if isinstance(index, Array):
         return [Interval(bind1(op, index, *[x.lo for x in xs]), bind1(op, index, *[x.hi for x in xs]))]

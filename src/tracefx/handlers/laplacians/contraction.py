@@ -43,14 +43,14 @@ def dot_general_laplacian(
     batches, (first, second) = len(prim.dimension_numbers[1][0]), _num_free_axes(prim, x, y)
     slopes, bend, form = _contract_derivatives(other, y, primal_of(x))
     if form != DENSE_LAYOUT and first:  # the rows follow the free axes of the other operand
-        slopes, form = expand_block_diagonal(slopes, 1), DENSE_LAYOUT
+        slopes, form = expand_block_diagonal(slopes), DENSE_LAYOUT
     slopes = _swap_axis_groups(slopes, 1 + batches, second, first)
     bend = None if bend is None else _swap_axis_groups(bend, batches, second, first)
     if not isinstance(x, LaplacianArray):
         return [laplacian_array(out, slopes, bend, y.size, form)]
     jac, lap, x_form = _contract_derivatives(prim, x, y.value)
-    jac = jac if x_form == DENSE_LAYOUT else expand_block_diagonal(jac, 1)
-    slopes = slopes if form == DENSE_LAYOUT else expand_block_diagonal(slopes, 1)
+    jac = jac if x_form == DENSE_LAYOUT else expand_block_diagonal(jac)
+    slopes = slopes if form == DENSE_LAYOUT else expand_block_diagonal(slopes)
     total, cross = add_or_zero(add_or_zero(lap, bend), mul(_cross_term(prim, x, y), 2.0)), add_or_zero(jac, slopes)
     assert cross is not None
     return [laplacian_array(out, cross, total, x.size)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final, final
+from typing import ClassVar, Final, final
 
 from attrs import evolve
 from typing_extensions import override
 
+from tracefx import ops
 from tracefx.control.custom_jvp import CustomJVP, CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJP, CustomVJPCall
 from tracefx.control.linear_solve import LinearSolve
@@ -42,28 +43,14 @@ from tracefx.handlers.laplacians.rules import (
 )
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.collectives.collective import LinearCollective
-from tracefx.ops.contractions.contraction import DotGeneral
-from tracefx.ops.elementwise.arithmetic import BinaryExtremum, Div, Mul, Neg, Rem, Sub
-from tracefx.ops.elementwise.bit_representation import BitcastConvertType
+from tracefx.ops.elementwise.arithmetic import BinaryExtremum
 from tracefx.ops.elementwise.complex import LinearElementwise
-from tracefx.ops.elementwise.elementwise import Add, NonDifferentiable, Smooth
-from tracefx.ops.elementwise.selection import Clamp, SelectN
-from tracefx.ops.indexing.along_axis import Unstack
-from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
-from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterAdd
-from tracefx.ops.indexing.scatter import Scatter, ScatterExtremum, ScatterSub
-from tracefx.ops.indexing.sorting import Sort
-from tracefx.ops.indexing.top_k import ApproxTopK, TopK
+from tracefx.ops.elementwise.elementwise import NonDifferentiable, Smooth
+from tracefx.ops.indexing.scatter import ScatterExtremum
 from tracefx.ops.operation import LinearOperation
-from tracefx.ops.reductions.cumulative import CumMax, CumMin
 from tracefx.ops.reductions.reduction import ArgExtremum, ReduceExtremum
-from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectAndScatterAdd
-from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
-from tracefx.ops.shape.shape import Split
-from tracefx.ops.shape.slicing import Pad
-from tracefx.ops.structural import ConvertElementType, ReduceSum, Reshape, constant_like_aval
+from tracefx.ops.structural import constant_like_aval
 
 
 class LaplacianRule:
@@ -94,14 +81,10 @@ class LaplacianRule:
 class ForwardLaplacian(Interpreter[LaplacianArray]):
     """Values are accompanied by their derivatives by `size` inputs and the sum of their second derivatives."""
 
+    title: ClassVar[str] = "laplacian"
     size: int
     in_scan: bool = False
     """Whether the handler interprets a scan, which slices its inputs."""
-
-    @property
-    @override
-    def title(self) -> str:
-        return "laplacian"
 
     @property
     @override
@@ -162,28 +145,36 @@ def scan_laplacian(handler: ForwardLaplacian, prim: Scan, *operands: LaplacianOr
 def _build_rules() -> Rules[ForwardLaplacian, LaplacianOrValue]:
     return (
         Rules[ForwardLaplacian, LaplacianOrValue]()
-        .on(Add, add_laplacian)
-        .on(Sub, sub_laplacian)
-        .on(Neg, order_preserving_laplacian, Reshape)
-        .on(Mul, mul_laplacian)
-        .on(Div, div_laplacian)
-        .on(DotGeneral, dot_general_laplacian)
-        .on(ConvertElementType, convert_element_type_laplacian)
-        .on(ReduceSum, reduce_sum_laplacian)
-        .on(BitcastConvertType, zero_derivative_laplacian)
+        .on(ops.Add, add_laplacian)
+        .on(ops.Sub, sub_laplacian)
+        .on(ops.Neg, order_preserving_laplacian, ops.Reshape)
+        .on(ops.Mul, mul_laplacian)
+        .on(ops.Div, div_laplacian)
+        .on(ops.DotGeneral, dot_general_laplacian)
+        .on(ops.ConvertElementType, convert_element_type_laplacian)
+        .on(ops.ReduceSum, reduce_sum_laplacian)
+        .on(ops.BitcastConvertType, zero_derivative_laplacian)
         .on(Scan, scan_laplacian)
         .on(CustomJVP, second_derivative_laplacian, CustomJVPCall, CustomVJP, CustomVJPCall, LinearSolve)
-        .on(SelectN, linear_elementwise_laplacian, Clamp, Rem)
-        .on(Pad, locally_linear_laplacian, Split, Unstack, CumMax, CumMin, OptimizationBarrier)
-        .on(Sort, locally_linear_laplacian, TopK, ApproxTopK)
-        .on(Gather, locally_linear_laplacian, ScatterAdd, ScatterSub, Scatter, DynamicSlice, DynamicUpdateSlice)
+        .on(ops.SelectN, linear_elementwise_laplacian, ops.Clamp, ops.Rem)
+        .on(ops.Pad, locally_linear_laplacian, ops.Split, ops.Unstack, ops.CumMax, ops.CumMin, ops.OptimizationBarrier)
+        .on(ops.Sort, locally_linear_laplacian, ops.TopK, ops.ApproxTopK)
         .on(
-            ReduceWindowSum,
+            ops.Gather,
             locally_linear_laplacian,
-            ReduceWindowMax,
-            ReduceWindowMin,
-            SelectAndGatherAdd,
-            SelectAndScatterAdd,
+            ops.ScatterAdd,
+            ops.ScatterSub,
+            ops.Scatter,
+            ops.DynamicSlice,
+            ops.DynamicUpdateSlice,
+        )
+        .on(
+            ops.ReduceWindowSum,
+            locally_linear_laplacian,
+            ops.ReduceWindowMax,
+            ops.ReduceWindowMin,
+            ops.SelectAndGatherAdd,
+            ops.SelectAndScatterAdd,
         )
         .capable(LaplacianRule, own_rule_laplacian)
         .family(NonDifferentiable, zero_derivative_laplacian)

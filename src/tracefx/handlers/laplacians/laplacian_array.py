@@ -31,6 +31,7 @@ from tracefx.pytrees import trees
 
 
 @final
+@trees.register_dataclass
 @frozen(eq=False)
 class LaplacianArray:
     """A value `f32[*s]`, its derivatives by `size` inputs and its Laplacian, the sum of its second derivatives.
@@ -57,10 +58,10 @@ class LaplacianArray:
     value: Value
     jacobian: Value
     laplacian: Value | None
-    size: int
-    diagonal_offset: int | None = field(default=None)
-    is_block_diagonal: bool = field(default=False)
-    has_inputs_last: bool = field(default=False)
+    size: int = field(metadata={"static": True})
+    diagonal_offset: int | None = field(default=None, metadata={"static": True})
+    is_block_diagonal: bool = field(default=False, metadata={"static": True})
+    has_inputs_last: bool = field(default=False, metadata={"static": True})
 
     @property
     def shape(self) -> Shape:
@@ -72,21 +73,6 @@ class LaplacianArray:
         """The layout of the Jacobian, except for `has_inputs_last`."""
         return self.diagonal_offset, self.is_block_diagonal
 
-
-LaplacianArrayAux: TypeAlias = tuple[int, int | None, bool, bool]
-
-
-def _flatten(x: LaplacianArray) -> tuple[tuple[Value, Value, Value | None], LaplacianArrayAux]:
-    return (x.value, x.jacobian, x.laplacian), (x.size, x.diagonal_offset, x.is_block_diagonal, x.has_inputs_last)
-
-
-def _unflatten(aux: LaplacianArrayAux, children: tuple[Value, Value, Value | None]) -> LaplacianArray:
-    size, offset, is_block, inputs_last = aux
-    value, jac, lap = children
-    return LaplacianArray(value, jac, lap, size, offset, is_block, inputs_last)
-
-
-trees.register_pytree_node(LaplacianArray, _flatten, _unflatten)
 
 LaplacianOrValue: TypeAlias = LaplacianArray | Value
 
@@ -127,7 +113,7 @@ def seed_laplacian_array(x: Value, start: int, size: int) -> LaplacianArray:
 def to_dense(x: LaplacianArray) -> LaplacianArray:
     """Returns the same array with a dense Jacobian."""
     if x.is_block_diagonal:
-        return evolve(x, jacobian=expand_block_diagonal(x.jacobian, 1), is_block_diagonal=False)
+        return evolve(x, jacobian=expand_block_diagonal(x.jacobian), is_block_diagonal=False)
     if x.diagonal_offset is None:
         return x
     shape = (x.size, *x.shape)
@@ -152,13 +138,12 @@ def to_block_diagonal(x: LaplacianArray) -> LaplacianArray | None:
     )
 
 
-def expand_block_diagonal(jac: Value, axis: int) -> Value:
-    """Converts block diagonal derivatives `f32[b, ..., n, ...]` (rows on `axis`) to dense ones, `f32[n * b, ...]`."""
-    shape = jac.aval.shape
-    n = shape[axis]
-    full = (n, *shape)
-    own = eq(broadcasted_iota(dtypes.int32, full, 0), broadcasted_iota(dtypes.int32, full, axis + 1))
-    return reshape(_mask_jacobian(own, broadcast_to(jac, full)), (n * shape[0], *shape[1:]))
+def expand_block_diagonal(jac: Value) -> Value:
+    """Converts block diagonal derivatives `f32[b, n, ...]`, with `n` rows, to dense ones, `f32[n * b, ...]`."""
+    b, n, *others = jac.aval.shape
+    full = (n, b, n, *others)
+    own = eq(broadcasted_iota(dtypes.int32, full, 0), broadcasted_iota(dtypes.int32, full, 2))
+    return reshape(_mask_jacobian(own, broadcast_to(jac, full)), (n * b, n, *others))
 
 
 def embed_diagonal_blocks(x: Value, axis: int, among: bool = False) -> Value:

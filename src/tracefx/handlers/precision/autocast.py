@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from enum import Enum, unique
-from typing import Final, ParamSpec, TypeVar, cast, final
+from typing import ClassVar, Final, ParamSpec, TypeVar, final
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.custom_rules import CustomRuleProgram
@@ -55,12 +55,13 @@ class PrecisionRole(Enum):
 
 
 @final
+@trees.register_dataclass
 @frozen(eq=False)
 class NarrowArray:
     """An array that is `float32` in the program and is, or may be, stored in the narrow dtype."""
 
     array: Value
-    role: PrecisionRole = PrecisionRole.VALUE
+    role: PrecisionRole = field(default=PrecisionRole.VALUE, metadata={"static": True})
 
     @property
     def aval(self) -> ShapedArray:
@@ -77,17 +78,6 @@ class NarrowArray:
         return convert(self.array, WIDE_DTYPE, self.array.aval.weak_type)
 
 
-def _flatten(x: NarrowArray) -> tuple[tuple[Value], PrecisionRole]:
-    return (x.array,), x.role
-
-
-def _unflatten(role: PrecisionRole, children: tuple[Value]) -> NarrowArray:
-    return NarrowArray(*children, role)
-
-
-trees.register_pytree_node(NarrowArray, _flatten, _unflatten)
-
-
 @final
 class Autocast(Interpreter[NarrowArray]):
     """Values are arrays in the narrow dtype.
@@ -96,13 +86,9 @@ class Autocast(Interpreter[NarrowArray]):
     `float32` stays in it.
     """
 
+    title: ClassVar[str] = "autocast"
     handles_all = True
     policy: Policy
-
-    @property
-    @override
-    def title(self) -> str:
-        return "autocast"
 
     @property
     @override
@@ -325,6 +311,7 @@ def autocast(fun: Callable[P, R], policy: Policy = bfloat16) -> Callable[P, R]:
         def wide(leaf: object) -> object:
             return handler.strip_to_plain(leaf, "an output") if isinstance(leaf, Tracer) else leaf
 
-        return cast(R, trees.map(wide, out))
+        result: R = trees.map(wide, out)
+        return result
 
     return narrowed

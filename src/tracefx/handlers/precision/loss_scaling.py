@@ -49,6 +49,7 @@ def _scale_floats(tree: T, scale: ArrayLike, what: str) -> T:
 
 
 @final
+@trees.register_dataclass
 @frozen(eq=False)
 class StaticLossScale:
     """A constant loss scale: a pytree with the methods of `DynamicLossScale`.
@@ -97,6 +98,7 @@ class StaticLossScale:
 
 
 @final
+@trees.register_dataclass
 @frozen(eq=False)
 class DynamicLossScale:
     """A loss scale that shrinks after non-finite gradients and grows after a long run of finite ones.
@@ -122,9 +124,9 @@ class DynamicLossScale:
 
     value: ArrayLike = 2.0**15
     steps: ArrayLike = 0
-    period: int = field(default=2000, kw_only=True)
-    factor: float = field(default=2.0, kw_only=True)
-    minimum: float = field(default=1.0, kw_only=True)
+    period: int = field(default=2000, kw_only=True, metadata={"static": True})
+    factor: float = field(default=2.0, kw_only=True, metadata={"static": True})
+    minimum: float = field(default=1.0, kw_only=True, metadata={"static": True})
 
     def __attrs_post_init__(self) -> None:
         if type(self.period) is not int or self.period < 1:
@@ -173,14 +175,6 @@ class DynamicLossScale:
             bitwise_and(is_finite_step, select_with_aval(due, False, True, due.aval)), steps, 0, _COUNT_AVAL
         )
         return evolve(self, value=select_with_aval(is_finite_step, grown, smaller, _SCALE_AVAL), steps=new_steps)
-
-
-trees.register_pytree_node(StaticLossScale, lambda s: ((s.value,), None), lambda _, xs: StaticLossScale(*xs))
-trees.register_pytree_node(
-    DynamicLossScale,
-    lambda s: ((s.value, s.steps), (s.period, s.factor, s.minimum)),
-    lambda how, xs: DynamicLossScale(*xs, period=how[0], factor=how[1], minimum=how[2]),
-)
 
 
 def _boolean_scalar(x: ArrayLike, what: str) -> Value:

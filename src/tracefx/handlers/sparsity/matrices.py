@@ -108,6 +108,7 @@ class SparsityPattern:
 
 
 @final
+@trees.register_dataclass
 @frozen(eq=False, repr=False)
 class SparseMatrix:
     """A sparse matrix: the values of the entries of a `SparsityPattern`.
@@ -125,7 +126,7 @@ class SparseMatrix:
     """
 
     data: Array
-    pattern: SparsityPattern
+    pattern: SparsityPattern = field(metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -187,10 +188,3 @@ class SparseMatrix:
     @override
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, nnz={self.nnz}, data={self.data!r})"
-
-
-trees.register_pytree_node(
-    SparseMatrix,
-    lambda x: ((x.data,), x.pattern),
-    lambda pattern, children: SparseMatrix(children[0], pattern),
-)

@@ -8,22 +8,14 @@ from tracefx.core.avals import Dimensions
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value
-from tracefx.handlers.taylor.series import (
-    Coefficient,
-    Coefficients,
-    Series,
-    add_terms,
-    cast_series,
-    instantiate_term,
-    leading_coefficient,
-)
+from tracefx.handlers.taylor import series
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.ops.contractions.ragged_dot import RaggedDotGeneral
 from tracefx.ops.shape.shape import concatenate, expand_dims, slice_axis, squeeze, stack
 
 
-def dot_general_taylor(prim: DotGeneral, x: Series, y: Series) -> Series:
+def dot_general_taylor(prim: DotGeneral, x: series.Series, y: series.Series) -> series.Series:
     if not y.varies:
         return _one_varies(prim, x, y, side=0)
     if not x.varies:
@@ -31,7 +23,9 @@ def dot_general_taylor(prim: DotGeneral, x: Series, y: Series) -> Series:
     return _both_vary(prim, x, y)
 
 
-def bilinear_taylor(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: Series, *others: Series) -> Series:
+def bilinear_taylor(
+    prim: ConvGeneralDilated | RaggedDotGeneral, x: series.Series, y: series.Series, *others: series.Series
+) -> series.Series:
     """For bilinear primitives: each coefficient is a sum of products of coefficients."""
     if not y.varies:
         return _one_varies(prim, x, y, *others, side=0)
@@ -39,19 +33,23 @@ def bilinear_taylor(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: S
         return _one_varies(prim, y, x, *others, side=1)
     known = [o.primal for o in others]
     out = bind1(prim, x.primal, y.primal, *known)
-    terms: list[Coefficient] = [out]
+    terms: list[series.Coefficient] = [out]
     for k in range(1, x.order + 1):
-        total: Coefficient = None
+        total: series.Coefficient = None
         for a, b in zip(x.terms[: k + 1], reversed(y.terms[: k + 1]), strict=True):
             if a is not None and b is not None:
-                total = add_terms(total, bind1(prim, a, b, *known))
+                total = series.add_terms(total, bind1(prim, a, b, *known))
         terms.append(total)
-    return cast_series(terms, out)
+    return series.cast_series(terms, out)
 
 
 def _one_varies(
-    prim: DotGeneral | ConvGeneralDilated | RaggedDotGeneral, x: Series, other: Series, *others: Series, side: int
-) -> Series:
+    prim: DotGeneral | ConvGeneralDilated | RaggedDotGeneral,
+    x: series.Series,
+    other: series.Series,
+    *others: series.Series,
+    side: int,
+) -> series.Series:
     """Contracts all coefficients with constants at once, so that the constants are read once."""
     present = [t for t in x.terms if t is not None]
     args: list[Value] = [stack(present), other.primal]
@@ -62,29 +60,29 @@ def _one_varies(
     (out,), (dim,) = prim.batch(MappedAxis(len(present)), [*args, *known], [*dims, *[None] * len(known)])
     assert dim is not None
     parts = iter([squeeze(slice_axis(out, i, i + 1, dim), (dim,)) for i in range(len(present))])
-    terms: list[Coefficient] = [None if t is None else next(parts) for t in x.terms]
-    return cast_series(terms, leading_coefficient(terms))
+    terms: list[series.Coefficient] = [None if t is None else next(parts) for t in x.terms]
+    return series.cast_series(terms, series.leading_coefficient(terms))
 
 
-def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
+def _both_vary(prim: DotGeneral, x: series.Series, y: series.Series) -> series.Series:
     """Computes each coefficient as one contraction over the orders as well: of `x` forwards with `y` backwards.
 
     The coefficients are concatenated along a contracted axis; if there is none, along a new one.
     """
     (xc, yc), (xb, yb) = prim.dimension_numbers
     order = x.order
-    xs: Coefficients = x.terms
-    ys: Coefficients = y.terms
+    xs: series.Coefficients = x.terms
+    ys: series.Coefficients = y.terms
     x_axis, y_axis, joined = (
         (xc[0], yc[0], prim) if xc else (0, 0, evolve(prim, dimension_numbers=_with_contracted_axis(xb, yb)))
     )
     if not xc:
         xs, ys = [[None if t is None else expand_dims(t, (0,)) for t in terms] for terms in (xs, ys)]
-    forwards = concatenate([instantiate_term(t, leading_coefficient(xs)) for t in xs], x_axis)
-    backwards = concatenate([instantiate_term(t, leading_coefficient(ys)) for t in reversed(ys)], y_axis)
-    size = leading_coefficient(xs).aval.shape[x_axis]
+    forwards = concatenate([series.instantiate_term(t, series.leading_coefficient(xs)) for t in xs], x_axis)
+    backwards = concatenate([series.instantiate_term(t, series.leading_coefficient(ys)) for t in reversed(ys)], y_axis)
+    size = series.leading_coefficient(xs).aval.shape[x_axis]
     out = bind1(prim, x.primal, y.primal)
-    terms: list[Coefficient] = [out]
+    terms: list[series.Coefficient] = [out]
     for k in range(1, order + 1):
         pairs = [j for j in range(k + 1) if xs[j] is not None and ys[k - j] is not None]
         if not pairs:
@@ -94,7 +92,7 @@ def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
         left = slice_axis(forwards, first * size, last * size, x_axis)
         right = slice_axis(backwards, (order - k + first) * size, (order - k + last) * size, y_axis)
         terms.append(bind1(joined, left, right))
-    return cast_series(terms, out)
+    return series.cast_series(terms, out)
 
 
 def _with_contracted_axis(

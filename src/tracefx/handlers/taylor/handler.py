@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final, TypeAlias, cast, final
+from typing import ClassVar, Final, TypeAlias, cast, final
 
 from typing_extensions import override
 
@@ -72,12 +72,8 @@ class Taylor(Interpreter[Series]):
     series rules; those with only a JVP rule apply it to series of one order less.
     """
 
+    title: ClassVar[str] = "jet"
     order: int
-
-    @property
-    @override
-    def title(self) -> str:
-        return "jet"
 
     @property
     @override

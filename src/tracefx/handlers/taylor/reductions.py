@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from tracefx.core.array import Array
 from tracefx.core.handler import as_array, bind1
-from tracefx.handlers.taylor.series import (
-    Coefficient,
-    Series,
-    cast_series,
-    instantiate_term,
-    integrate_quotient,
-    series_exp,
-    series_product,
-)
+from tracefx.handlers.taylor import series
 from tracefx.ops.elementwise.arithmetic import mul, neg, sub
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import eq, ge, ne
@@ -26,35 +18,38 @@ from tracefx.ops.structural import constant_like_aval, reshape
 from tracefx.transforms.associative_scan import associative_scan
 
 
-def instantiate_terms(x: Series) -> list[Array]:
+def instantiate_terms(x: series.Series) -> list[Array]:
     """Returns all coefficients as arrays: in products none stays zero for long."""
-    return [as_array(instantiate_term(t, x.primal)) for t in x.terms]
+    return [as_array(series.instantiate_term(t, x.primal)) for t in x.terms]
 
 
-def drop_zero_terms(terms: list[Coefficient]) -> list[Array]:
+def drop_zero_terms(terms: list[series.Coefficient]) -> list[Array]:
     return [as_array(t) for t in terms if t is not None]
 
 
 # ------------------------------------------------------------------ products
 
 
-def cumprod_taylor(prim: CumProd, x: Series) -> Series:
+def cumprod_taylor(prim: CumProd, x: series.Series) -> series.Series:
     terms = associative_scan(
-        lambda a, b: drop_zero_terms(series_product(a, b)), instantiate_terms(x), reverse=prim.reverse, axis=prim.axis
+        lambda a, b: drop_zero_terms(series.series_product(a, b)),
+        instantiate_terms(x),
+        reverse=prim.reverse,
+        axis=prim.axis,
     )
-    return cast_series(terms, bind1(prim, x.primal))
+    return series.cast_series(terms, bind1(prim, x.primal))
 
 
-def reduce_prod_taylor(prim: ReduceProd, x: Series) -> Series:
+def reduce_prod_taylor(prim: ReduceProd, x: series.Series) -> series.Series:
     out = bind1(prim, x.primal)
     terms = [prim.flatten_axes(t) for t in instantiate_terms(x)]
     if not terms[0].shape[0]:
-        return cast_series([out, *[None] * x.order], out)
+        return series.cast_series([out, *[None] * x.order], out)
     while (n := terms[0].shape[0]) > 1:
         half = (n + 1) // 2
         others = [_second_half(t, half, 0 if k else 1) for k, t in enumerate(terms)]
-        terms = drop_zero_terms(series_product([slice_axis(t, 0, half, 0) for t in terms], others))
-    return cast_series([reshape(t, out.shape) for t in terms], out)
+        terms = drop_zero_terms(series.series_product([slice_axis(t, 0, half, 0) for t in terms], others))
+    return series.cast_series([reshape(t, out.shape) for t in terms], out)
 
 
 def _second_half(x: Array, half: int, fill: int) -> Array:
@@ -67,11 +62,11 @@ def _second_half(x: Array, half: int, fill: int) -> Array:
 # ------------------------------------------------------------------ sums of exponentials
 
 
-def cumlogsumexp_taylor(prim: CumLogSumExp, x: Series) -> Series:
+def cumlogsumexp_taylor(prim: CumLogSumExp, x: series.Series) -> series.Series:
     """Computes the series of the sum relative to the sum, a mean of relative terms, so that nothing overflows."""
     out = bind1(prim, x.primal)
     ones = constant_like_aval(x.primal.aval, 1)
-    parts = [instantiate_term(t, x.primal) for t in series_exp(x.terms, ones)[1:]]
+    parts = [series.instantiate_term(t, x.primal) for t in series.series_exp(x.terms, ones)[1:]]
 
     def combine(a: list[Array], b: list[Array]) -> list[Array]:
         (u, *us), (v, *vs) = a, b
@@ -81,7 +76,7 @@ def cumlogsumexp_taylor(prim: CumLogSumExp, x: Series) -> Series:
     elements = [as_array(t) for t in (x.primal, *parts)]
     _, *means = associative_scan(combine, elements, reverse=prim.reverse, axis=prim.axis)
     relative = [ones, *means]
-    return cast_series(integrate_quotient(relative, relative, out), out)
+    return series.cast_series(series.integrate_quotient(relative, relative, out), out)
 
 
 def _logaddexp_with_weights(x: Array, y: Array) -> tuple[Array, Array, Array]:

@@ -26,6 +26,7 @@ Coefficients: TypeAlias = Sequence[Coefficient]
 
 
 @final
+@trees.register_dataclass
 @frozen(eq=False)
 class Series:
     """A value and its coefficients of order 1, 2, ..., which are all None for a constant.
@@ -57,9 +58,6 @@ class Series:
     def varies(self) -> bool:
         """Whether the value is not constant."""
         return any(t is not None for t in self.higher)
-
-
-trees.register_pytree_node(Series, lambda x: ((x.primal, x.higher), None), lambda _, children: Series(*children))
 
 
 def constant_series(x: Value, order: int) -> Series:

@@ -4,9 +4,6 @@ Rules of custom derivatives have to be traced there, because JAX compares the ty
 the types of the primal function's results.
 """
 
-# Some jax functions that are called here are unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

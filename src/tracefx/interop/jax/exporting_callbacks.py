@@ -1,8 +1,5 @@
 """Export rules for host callbacks."""
 
-# Some jax functions that are called here are unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,5 @@
 """Export rules for primitives with sub-jaxprs: calls, loops, branches, checkpoints, linear solvers, reductions."""
 
-# Some jax functions that are called here are unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

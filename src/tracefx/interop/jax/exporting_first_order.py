@@ -3,9 +3,6 @@
 Most call a public function of JAX whose primitive is private.
 """
 
-# Some jax functions that are called here are unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +13,7 @@ from typing import Any, Final
 import jax
 from jax import lax
 
+from tracefx import ops
 from tracefx.control.dce_sink import DceSink
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.sow import Plantable, Sow
@@ -32,22 +30,6 @@ from tracefx.interop.jax.exporting_programs import (
 )
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import key_implementation
-from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
-from tracefx.ops.collectives.exchange import ReduceScatter
-from tracefx.ops.contractions.contraction import DotGeneral
-from tracefx.ops.contractions.convolution import ConvGeneralDilated
-from tracefx.ops.contractions.ragged_dot import RaggedDotGeneral
-from tracefx.ops.contractions.scaled_dot import ScaledDot
-from tracefx.ops.elementwise.hyperbolic import Acosh, Asinh, Atanh, Cosh, Sinh
-from tracefx.ops.elementwise.inverse_trigonometric import Acos, Asin, Atan
-from tracefx.ops.elementwise.mulhi import MulHi
-from tracefx.ops.elementwise.special import Digamma, Erf, Erfc, ErfInv, Lgamma
-from tracefx.ops.indexing.along_axis import Unstack
-from tracefx.ops.indexing.gather_scatter_add import ScatterAdd
-from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
-from tracefx.ops.linalg.cholesky import Cholesky
-from tracefx.ops.random.prng import RandomClone, RandomUnwrap, RandomWrap
-from tracefx.ops.shape.shape import Split, Stack, Tile
 
 _Arrays = Sequence[jax.Array]
 
@@ -107,7 +89,7 @@ def _scatter_rule(f: Callable[..., Any]) -> ExportRule:
     return _keyword_rule(f, "update_jaxpr", "update_consts")
 
 
-def _scaled_dot(exporter: Exporter, prim: ScaledDot, args: _Arrays) -> _Arrays:
+def _scaled_dot(exporter: Exporter, prim: ops.ScaledDot, args: _Arrays) -> _Arrays:
     lhs, rhs, lhs_scale, rhs_scale = args
     return [
         lax.scaled_dot(
@@ -121,7 +103,7 @@ def _scaled_dot(exporter: Exporter, prim: ScaledDot, args: _Arrays) -> _Arrays:
     ]
 
 
-def _random_wrap(exporter: Exporter, prim: RandomWrap, args: _Arrays) -> _Arrays:
+def _random_wrap(exporter: Exporter, prim: ops.RandomWrap, args: _Arrays) -> _Arrays:
     (words,) = args
     return [jax.random.wrap_key_data(words, impl=key_implementation(prim.dtype))]
 
@@ -150,44 +132,44 @@ def _dce_sink(exporter: Exporter, prim: DceSink, args: _Arrays) -> _Arrays:
 
 
 _WITHOUT_ACCURACY: Final = (
-    *(Acos, Acosh, Asin, Asinh, Atan, Atanh, Cosh, Sinh),
-    *(BesselI1e, Digamma, Erf, Erfc, ErfInv, Lgamma),
+    *(ops.Acos, ops.Acosh, ops.Asin, ops.Asinh, ops.Atan, ops.Atanh, ops.Cosh, ops.Sinh),
+    *(BesselI1e, ops.Digamma, ops.Erf, ops.Erfc, ops.ErfInv, ops.Lgamma),
 )
 
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
     {
         **dict.fromkeys(_WITHOUT_ACCURACY, _without_accuracy),
-        Cholesky: _keyword_rule(
+        ops.Cholesky: _keyword_rule(
             partial(lax.linalg.cholesky, symmetrize_input=False)
         ),  # the primitive leaves the upper triangle undefined
-        ConvGeneralDilated: _contraction_rule(lax.conv_general_dilated),
+        ops.ConvGeneralDilated: _contraction_rule(lax.conv_general_dilated),
         DceSink: _dce_sink,
-        DotGeneral: _contraction_rule(lax.dot_general),
-        MulHi: _single_result_rule(lax.mulhi),
-        OptimizationBarrier: lambda exporter, prim, args: list(lax.optimization_barrier(tuple(args))),
+        ops.DotGeneral: _contraction_rule(lax.dot_general),
+        ops.MulHi: _single_result_rule(lax.mulhi),
+        ops.OptimizationBarrier: lambda exporter, prim, args: list(lax.optimization_barrier(tuple(args))),
         Plantable: _identity,
         PlatformIndex: _platform_index,
-        RaggedDotGeneral: _keyword_rule(lax.ragged_dot_general, "out_sharding"),
-        RandomClone: _single_result_rule(jax.random.clone),
+        ops.RaggedDotGeneral: _keyword_rule(lax.ragged_dot_general, "out_sharding"),
+        ops.RandomClone: _single_result_rule(jax.random.clone),
         RandomGammaGrad: _single_result_rule(lax.random_gamma_grad),
-        RandomUnwrap: _single_result_rule(jax.random.key_data),
-        RandomWrap: _random_wrap,
-        ReduceScatter: lambda exporter, prim, args: [
+        ops.RandomUnwrap: _single_result_rule(jax.random.key_data),
+        ops.RandomWrap: _random_wrap,
+        ops.ReduceScatter: lambda exporter, prim, args: [
             lax.psum_scatter(x, prim.axis_name, scatter_dimension=prim.scatter_dimension, tiled=prim.tiled)
             for x in args
         ],
-        ScaledDot: _scaled_dot,
-        Scatter: _scatter_rule(lax.scatter),
-        ScatterAdd: _scatter_rule(lax.scatter_add),
-        ScatterMax: _scatter_rule(lax.scatter_max),
-        ScatterMin: _scatter_rule(lax.scatter_min),
-        ScatterMul: _scatter_rule(lax.scatter_mul),
-        ScatterSub: _scatter_rule(lax.scatter_sub),
+        ops.ScaledDot: _scaled_dot,
+        ops.Scatter: _scatter_rule(lax.scatter),
+        ops.ScatterAdd: _scatter_rule(lax.scatter_add),
+        ops.ScatterMax: _scatter_rule(lax.scatter_max),
+        ops.ScatterMin: _scatter_rule(lax.scatter_min),
+        ops.ScatterMul: _scatter_rule(lax.scatter_mul),
+        ops.ScatterSub: _scatter_rule(lax.scatter_sub),
         Sow: _drop,
-        Split: _multi_result_rule(lax.split, "sizes", "axis"),
-        Stack: lambda exporter, prim, args: [lax.stack(args, prim.axis)],
-        Tile: _single_result_rule(lax.tile, "reps"),
-        Unstack: _multi_result_rule(lax.unstack, "axis"),
+        ops.Split: _multi_result_rule(lax.split, "sizes", "axis"),
+        ops.Stack: lambda exporter, prim, args: [lax.stack(args, prim.axis)],
+        ops.Tile: _single_result_rule(lax.tile, "reps"),
+        ops.Unstack: _multi_result_rule(lax.unstack, "axis"),
     }
 )
 """Export rules by class of primitive."""

@@ -4,9 +4,6 @@ Most primitives have a JAX primitive of the same name and parameters. The others
 exporter, the primitive and its operands. Primitives without a counterpart are wrapped in a primitive of JAX.
 """
 
-# Some jax functions that are called here are unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +17,7 @@ from jax.extend import core as jax_core
 from jax.extend.core import primitives
 from typing_extensions import override
 
+from tracefx import ops
 from tracefx.control.composite import Composite
 from tracefx.control.generic_reduction import ReduceWindow
 from tracefx.control.special.incomplete_gamma import IgammaGradA, RandomGammaGrad
@@ -40,10 +38,6 @@ from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.interpreters.stage import stage
-from tracefx.ops.indexing.scatter import ScatterMul
-from tracefx.ops.linalg.cholesky import CholeskyUpdate, SymmetricProduct
-from tracefx.ops.random.prng import RandomBits, RandomFoldIn, RandomSplit
-from tracefx.ops.random.rng_bit_generator import RngBitGenerator
 
 UserExportRule: TypeAlias = Callable[..., Any]
 """A user-defined export rule: takes the tracefx primitive and JAX arrays, and returns one array or several."""
@@ -203,20 +197,20 @@ def bind_by_name(prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Arr
 
 def lacks_derivatives(prim: Primitive) -> bool:
     """Whether JAX has the primitive but lacks some of the derivatives that tracefx has."""
-    if isinstance(prim, ScatterMul):
+    if isinstance(prim, ops.ScatterMul):
         return not prim.unique_indices
     return isinstance(
-        prim, CholeskyUpdate | Composite | IgammaGradA | RandomGammaGrad | ReduceWindow | SymmetricProduct
+        prim, ops.CholeskyUpdate | Composite | IgammaGradA | RandomGammaGrad | ReduceWindow | ops.SymmetricProduct
     )
 
 
 def samples_differently(prim: Primitive, args: Sequence[jax.Array]) -> bool:
     """Whether JAX has the primitive but draws other numbers for several keys: tracefx draws for each key separately."""
-    if isinstance(prim, RngBitGenerator):
+    if isinstance(prim, ops.RngBitGenerator):
         return args[0].ndim > 1
-    if isinstance(prim, RandomBits):
+    if isinstance(prim, ops.RandomBits):
         return dtype_from_jax(args[0].dtype) != dtypes.key_fry
-    return isinstance(prim, RandomSplit | RandomFoldIn) and dtype_from_jax(args[0].dtype) == dtypes.key_urbg
+    return isinstance(prim, ops.RandomSplit | ops.RandomFoldIn) and dtype_from_jax(args[0].dtype) == dtypes.key_urbg
 
 
 def _apply_user_rule(rule: UserExportRule, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:

@@ -14,14 +14,6 @@ from attrs import field, frozen
 from jax.extend import core as jax_core
 from typing_extensions import override
 
-from tracefx.control.control_flow import (
-    drop_zeros,
-    linear_mask,
-    merge_masked,
-    nonzero_mask,
-    select_masked,
-    select_unmasked,
-)
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
@@ -38,12 +30,21 @@ from tracefx.core.primitive import (
     Tangent,
     Transposable,
     UndefinedPrimal,
-    Zero,
 )
 from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import ImportedProgram, Importer, JaxEquation, open_jaxpr, result_types
 from tracefx.interop.jax.values import JaxType, type_to_jax
-from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+)
 from tracefx.ops.structural import instantiate
 
 
@@ -70,7 +71,7 @@ class ParameterizedPrimitive:
         self._primitive: Any = primitive  # its methods are untyped
         self._implementation = implementation
         self._parameters = dict(parameters)
-        self._programs = BoundedCache[Hashable, tuple[ImportedProgram, Any]](256)
+        self._programs = BoundedCache[Hashable, ImportedProgram](256)
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -108,17 +109,17 @@ class ParameterizedPrimitive:
         return self._primitive not in _primitives(open_jaxpr(traced)[0])
 
     def build_program(
-        self, how: Hashable, f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], more: Any = None
-    ) -> tuple[ImportedProgram, Any]:
+        self, how: Hashable, f: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray]
+    ) -> ImportedProgram:
         """Imports a function that uses the primitive, memoized by `how` (what else it depends on) and `avals`."""
         key = how, tuple(avals)
         if (cached := self._programs.get(key)) is None:
             traced = self._translation.trace(f, list(map(type_to_jax, avals)))
-            cached = self._programs.insert(key, (self._translation.program(traced, avals), more))
+            cached = self._programs.insert(key, self._translation.program(traced, avals))
         return cached
 
     def implementation_program(self, avals: Sequence[ShapedArray]) -> ImportedProgram:
-        return self.build_program("done", self.call_implementation, avals)[0]
+        return self.build_program("done", self.call_implementation, avals)
 
     def jvp_program(self, mask: Mask, avals: Sequence[ShapedArray]) -> ImportedProgram:
         """Imports the jvp: from operands and tangents in the mask to results and the tangents of inexact results."""
@@ -131,7 +132,7 @@ class ParameterizedPrimitive:
             outs, tangents = jax.jvp(f, select_masked(values[:n], mask), list(values[n:]))
             return [*outs, *[t for t in tangents if t.dtype != dtypes.float0]]
 
-        return self.build_program(("jvp", mask), both, [*avals, *[a.tangent() for a in select_masked(avals, mask)]])[0]
+        return self.build_program(("jvp", mask), both, [*avals, *[a.tangent() for a in select_masked(avals, mask)]])
 
     def transpose_program(
         self, mask: Mask, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]
@@ -151,7 +152,7 @@ class ParameterizedPrimitive:
             ("transpose", mask),
             back,
             [*select_unmasked(avals, mask), *[a.strong() for a in select_masked(outs, is_inexact)]],
-        )[0]
+        )
 
     def batch_program(
         self, size: int, dims: tuple[int | None, ...], avals: Sequence[ShapedArray], count: int
@@ -171,7 +172,7 @@ class ParameterizedPrimitive:
 
         with self._translation.settings():
             out_dims = [0 if is_batched(i) else None for i in range(count)]
-        program, _ = self.build_program(("batch", size, dims), mapped(self.call, out_dims), avals)
+        program = self.build_program(("batch", size, dims), mapped(self.call, out_dims), avals)
         return program, tuple(out_dims)
 
 
@@ -182,8 +183,7 @@ def _primitives(jaxpr: jax_core.Jaxpr) -> set[jax_core.Primitive]:
 
 
 def _struct(aval: JaxType) -> jax.ShapeDtypeStruct:
-    # The class is untyped in JAX.
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
 @final
@@ -218,18 +218,15 @@ class ForeignPrimitive(Primitive, Expandable, Differentiable, Transposable, Batc
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         program = self.jax_primitive.jvp_program(nonzero_mask(tangents), [x.aval for x in primals])
         results = _run(program, [*primals, *drop_zeros(tangents)])
-        n = len(self.out_avals)
-        out_tangents = iter(results[n:])
-        return results[:n], [
-            next(out_tangents) if dtypes.is_inexact(a.dtype) else Zero(a.tangent()) for a in self.out_avals
-        ]
+        n, is_inexact = len(self.out_avals), [dtypes.is_inexact(a.dtype) for a in self.out_avals]
+        return results[:n], insert_zeros(results[n:], is_inexact, self.out_avals)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         mask = linear_mask(args)
         program = self.jax_primitive.transpose_program(mask, [x.aval for x in args], self.out_avals)
         nonzero_cts = [instantiate(ct) for ct in cts if ct.aval.dtype != dtypes.float0]
-        known = [x for x in args if not isinstance(x, UndefinedPrimal)]
+        known = known_values(args)
         return merge_masked(mask, _run(program, [*known, *nonzero_cts]), [None] * len(known))
 
     @override

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import FunctionType, MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar, cast, final
+from typing import Any, Final, NamedTuple, TypeVar, final
 
 import jax
 import numpy as np
@@ -146,7 +146,8 @@ class FromJax(ConvertedFunction[P, R]):
         program = imported.program
         arrays = [x for x in values if x is not None]
         outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *arrays])
-        return cast(R, imported.results(outs))
+        result: R = imported.results(outs)
+        return result
 
     def _import(self, key: _Signature, leaves: Sequence[Any]) -> _ImportedFunction:
         out_tree: Any = None

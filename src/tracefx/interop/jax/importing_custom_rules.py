@@ -15,7 +15,6 @@ import numpy as np
 from attrs import frozen
 
 from tracefx.control.callables import closed_over_error, derive
-from tracefx.control.control_flow import drop_zeros, nonzero_mask, select_masked
 from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_vjp import CustomVJP, ForwardResult
 from tracefx.control.ffi_call import FfiAttribute, FfiCall, mlir_attribute
@@ -24,11 +23,19 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
-from tracefx.core.primitive import Tangent, Zero
+from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import ImportedProgram, Importer, ImportRule, JaxEquation
 from tracefx.interop.jax.values import as_jax, type_from_jax, type_to_jax
-from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.interpreters.masks import (
+    Mask,
+    drop_zeros,
+    insert_zeros,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+)
 from tracefx.lowering import KernelLayouts
 from tracefx.ops.structural import instantiate
 from tracefx.transforms.callbacks import debug_callback, debug_print, io_callback, pure_callback
@@ -60,12 +67,6 @@ def _apply_equation(eqn: JaxEquation, args: Sequence[Any]) -> list[Any]:
     primitive: Any = eqn.primitive  # its methods are untyped
     outs: list[Any] = primitive.bind(*args, **primitive.get_bind_params(dict(eqn.params)))
     return outs
-
-
-def _merge_operands(mask: Mask, operands: Sequence[Any], perturbed: Sequence[Any]) -> list[Any]:
-    """Replaces the operands in the mask by those of `perturbed`."""
-    replacements = iter(perturbed)
-    return [next(replacements) if m else x for m, x in zip(mask, operands, strict=True)]
 
 
 @final
@@ -110,8 +111,8 @@ def bind_custom_jvp(
             jvp_program = jvp_programs[key] = _jvp_program(importer, eqn, mask, avals)
         results = eval_jaxpr(jvp_program.jaxpr, (), [*jvp_program.consts, *primals, *drop_zeros(tangents)])
         n = len(eqn.outvars)
-        outs, out_tangents = results[:n], iter(results[n:])
-        return outs, [next(out_tangents) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in outs]
+        outs = [x.aval for x in results[:n]]
+        return results[:n], insert_zeros(results[n:], [dtypes.is_inexact(a.dtype) for a in outs], outs)
 
     prim = CustomJVP(label, program.jaxpr, rule, num_closed_over, custom.symbolic_zeros)
     return bind(prim, *program.consts, *args)
@@ -125,7 +126,7 @@ def _jvp_program(importer: Importer, eqn: JaxEquation, mask: Mask, avals: Sequen
         primals = values[:n]
 
         def f(*perturbed: Any) -> list[Any]:
-            return _apply_equation(eqn, _merge_operands(mask, primals, perturbed))
+            return _apply_equation(eqn, merge_masked(mask, perturbed, select_unmasked(primals, mask)))
 
         outs, tangents = jax.jvp(f, select_masked(primals, mask), list(values[n:]))
         return [*outs, *[t for t in tangents if t.dtype != dtypes.float0]]
@@ -180,9 +181,8 @@ def bind_custom_vjp(
         @derive(bwd, mask, avals)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             nonzero_cts = [instantiate(ct) for ct in cts if ct.aval.dtype != dtypes.float0]
-            in_cts = iter(eval_jaxpr(passes.backward.jaxpr, (), [*passes.backward.consts, *residuals, *nonzero_cts]))
-            const_cts = [Zero(x.aval.tangent()) for x in primals[:num_program_consts]]
-            return [*const_cts, *[next(in_cts) if m else Zero(a.tangent()) for m, a in zip(mask, avals, strict=True)]]
+            in_cts = eval_jaxpr(passes.backward.jaxpr, (), [*passes.backward.consts, *residuals, *nonzero_cts])
+            return insert_zeros(in_cts, (*(False,) * num_program_consts, *mask), [x.aval for x in primals])
 
         return ForwardResult(results[:n], results[n:], pull)
 
@@ -198,7 +198,7 @@ def _vjp_programs(importer: Importer, eqn: JaxEquation, mask: Mask, avals: Seque
         nonlocal structure
 
         def f(*perturbed: Any) -> list[Any]:
-            return _apply_equation(eqn, _merge_operands(mask, primals, perturbed))
+            return _apply_equation(eqn, merge_masked(mask, perturbed, select_unmasked(primals, mask)))
 
         outs, pull = jax.vjp(f, *select_masked(primals, mask))
         residuals, structure = jax.tree_util.tree_flatten(pull)

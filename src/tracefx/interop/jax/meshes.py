@@ -3,9 +3,6 @@
 Devices have the same ids in both, and share memory on the CPU.
 """
 
-# Some jax functions that are called here are unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from typing import Any

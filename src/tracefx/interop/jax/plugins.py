@@ -78,10 +78,10 @@ def _join_processes(joined: ProcessMembership) -> None:
     # Otherwise JAX would disconnect this client when the process ends, before tracefx does.
     atexit.register(setattr, state, "client", None)
     if joined.local_ids is not None:
-        jax.config.update("jax_num_cpu_devices", len(joined.local_ids))  # type: ignore[no-untyped-call]  # as below
+        jax.config.update("jax_num_cpu_devices", len(joined.local_ids))
         ids = ",".join(map(str, joined.local_ids))
         for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
-            jax.config.update(option, ids)  # type: ignore[no-untyped-call]  # untyped in jax
+            jax.config.update(option, ids)
 
 
 def _missing_platform_message(platform: str, names: list[str], available: list[str]) -> str:

@@ -4,9 +4,6 @@ Its jvp, transpose and batching rules run the wrapped primitive's own rules. So 
 as are the rules of user-defined primitives.
 """
 
-# Some jax functions that are called here are unannotated.
-# mypy: untyped-calls-exclude="jax"
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +15,6 @@ from jax.extend.core import Primitive as JaxPrimitive
 from jax.interpreters import ad, batching, mlir
 
 from tracefx.control.callback import PureCallback
-from tracefx.control.control_flow import select_unmasked
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.jaxpr import single_eqn_jaxpr
@@ -28,6 +24,7 @@ from tracefx.interop.jax.exporting_callbacks import export_pure_callback
 from tracefx.interop.jax.exporting_programs import Exporter, constant_to_jax, jax_settings, samples_differently
 from tracefx.interop.jax.values import JaxType, type_from_jax, type_to_jax
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr, transpose_jaxpr
+from tracefx.interpreters.masks import select_unmasked
 from tracefx.lowering import Lowerable
 from tracefx.pytrees import trees
 from tracefx.transforms.jax_export_format import encode_jax_export

@@ -17,26 +17,7 @@ from tracefx.core.device import SupportsDLPack
 from tracefx.core.host_memory import ALIGNMENT, data_address
 from tracefx.core.key_data import to_key_data
 from tracefx.errors import ExecutionError
-from tracefx.xla.runtime.bindings import (
-    BORROW,
-    COPY_NOW,
-    READ_AS_BITS,
-    READ_DIRECTLY,
-    READ_WIDENED,
-    AnyArray,
-    ArraySpec,
-    Buffer,
-    Device,
-    JaxRuntimeError,
-    ResultSpec,
-    buffer_to_dlpack,
-    deleted_error,
-    dlpack_to_buffer,
-    pjrt_single_device_sharding,
-    require_xla_dtype,
-    single_device_put,
-    wait_for_all,
-)
+from tracefx.xla.runtime import bindings
 from tracefx.xla.runtime.executables import Executable, compile_module
 from tracefx.xla.runtime.mlir import add_function, create, new_module, tensor_type, unknown_location
 from tracefx.xla.runtime.platforms import HOST, client, devices, lowering_platform
@@ -45,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
 
-def buffer_from_numpy(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
+def buffer_from_numpy(array: bindings.AnyArray, device: bindings.Device, *, copy: bool = False) -> bindings.Buffer:
     """Creates a buffer from an array of any strides, byte order and size.
 
     With `copy=False` the buffer borrows the array's memory if XLA can use it in place (C-contiguous and aligned to 64
@@ -65,23 +46,30 @@ def buffer_from_numpy(array: AnyArray, device: Device, *, copy: bool = False) ->
     if not dtype.isnative:
         dtype = dtype.newbyteorder("=")
         array = array.astype(dtype)
-    sharding = pjrt_single_device_sharding(device)
-    semantics = COPY_NOW if copy else BORROW
+    sharding = bindings.pjrt_single_device_sharding(device)
+    semantics = bindings.COPY_NOW if copy else bindings.BORROW
     try:
-        return single_device_put(
-            ArraySpec(array.shape, dtype), sharding, (array,), sharding.device_sequence, True, copy, semantics, True
+        return bindings.single_device_put(
+            bindings.ArraySpec(array.shape, dtype),
+            sharding,
+            (array,),
+            sharding.device_sequence,
+            True,
+            copy,
+            semantics,
+            True,
         )
-    except JaxRuntimeError as error:
-        require_xla_dtype(dtype)
+    except bindings.JaxRuntimeError as error:
+        bindings.require_xla_dtype(dtype)
         raise ExecutionError(str(error)) from error
 
 
-def device_of(buffer: Buffer) -> Device:
+def device_of(buffer: bindings.Buffer) -> bindings.Device:
     """Returns the device of a buffer."""
     return buffer._sharding.device
 
 
-def buffer_to_numpy(buffer: Buffer) -> AnyArray:
+def buffer_to_numpy(buffer: bindings.Buffer) -> bindings.AnyArray:
     """Waits for a buffer's values and returns them as a read-only array.
 
     The array views the buffer's memory and keeps it alive. It is a copy for dtypes of less than 8 bits, and for memory
@@ -98,45 +86,45 @@ def buffer_to_numpy(buffer: Buffer) -> AnyArray:
     try:
         # If a program ran out of memory, only this fails; reading such a buffer makes jaxlib abort the process.
         buffer.block_until_ready()
-        if dtype in READ_DIRECTLY:
+        if dtype in bindings.READ_DIRECTLY:
             # A memoryview, because NumPy would take an error of the buffer for "not a buffer" and try other protocols.
             return np.asarray(memoryview(buffer))
-        if dtype in READ_AS_BITS:
-            return _from_capsule(buffer_to_dlpack(buffer)).view(dtype)
-    except (BufferError, JaxRuntimeError) as error:
+        if dtype in bindings.READ_AS_BITS:
+            return _from_capsule(bindings.buffer_to_dlpack(buffer)).view(dtype)
+    except (BufferError, bindings.JaxRuntimeError) as error:
         _raise_read_error(buffer, error)
     values = buffer_to_numpy(_widening_program(spec, device_of(buffer)).execute([buffer])[0]).astype(dtype)
     values.flags.writeable = False
     return values
 
 
-def copy_to_host(buffer: Buffer) -> AnyArray:
+def copy_to_host(buffer: bindings.Buffer) -> bindings.AnyArray:
     """Like `buffer_to_numpy`, for a buffer in another device's memory (for host buffers it works, but is slower).
 
     jaxlib imports jax for this, which the device's plug-in has done already.
     """
     try:
         values, _ = buffer._single_device_array_to_np_array_did_copy()
-    except (RuntimeError, JaxRuntimeError) as error:
+    except (RuntimeError, bindings.JaxRuntimeError) as error:
         _raise_read_error(buffer, error)
     values.flags.writeable = False
     return values
 
 
-def _raise_read_error(buffer: Buffer, error: Exception) -> NoReturn:
+def _raise_read_error(buffer: bindings.Buffer, error: Exception) -> NoReturn:
     """Raises an error of ours for one of XLA while a buffer is read."""
     if buffer.is_deleted():
-        raise deleted_error(buffer) from None
+        raise bindings.deleted_error(buffer) from None
     spec = buffer.aval
-    if not isinstance(spec, ResultSpec):
+    if not isinstance(spec, bindings.ResultSpec):
         raise ExecutionError(str(error)) from error
     raise ExecutionError(f"the compiled {spec.program} failed, or a program whose results it took: {error}") from error
 
 
 @memoize(256)
-def _widening_program(spec: ArraySpec, device: Device) -> Executable:
+def _widening_program(spec: bindings.ArraySpec, device: bindings.Device) -> Executable:
     module = new_module("widen")
-    source, target = tensor_type(spec.shape, spec.dtype), tensor_type(spec.shape, READ_WIDENED[spec.dtype])
+    source, target = tensor_type(spec.shape, spec.dtype), tensor_type(spec.shape, bindings.READ_WIDENED[spec.dtype])
     with unknown_location():
         block = add_function(module, "main", [source], [target])
         with ir.InsertionPoint(block):
@@ -145,37 +133,37 @@ def _widening_program(spec: ArraySpec, device: Device) -> Executable:
     return compile_module(module, device=device)
 
 
-def block_until_ready(buffer: Buffer) -> None:
+def block_until_ready(buffer: bindings.Buffer) -> None:
     """Waits until a buffer's values are computed; raises `ExecutionError` if the program that computes them failed."""
     try:
         buffer.block_until_ready()
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         _raise_read_error(buffer, error)
 
 
-def block_until_all_ready(buffers: Sequence[Buffer]) -> None:
+def block_until_all_ready(buffers: Sequence[bindings.Buffer]) -> None:
     """Waits for several buffers like `block_until_ready`, with a single call."""
     try:
-        wait_for_all(buffers)
-    except JaxRuntimeError:
+        bindings.wait_for_all(buffers)
+    except bindings.JaxRuntimeError:
         for buffer in buffers:  # the error does not say which buffer failed
             block_until_ready(buffer)
         raise
 
 
-def is_ready(buffer: Buffer) -> bool:
+def is_ready(buffer: bindings.Buffer) -> bool:
     """Whether a buffer's values are computed, or their computation has failed."""
     if buffer.is_deleted():  # is_ready of a deleted buffer would abort the process
-        raise deleted_error(buffer)
+        raise bindings.deleted_error(buffer)
     return buffer.is_ready()
 
 
-def is_deleted(buffer: Buffer) -> bool:
+def is_deleted(buffer: bindings.Buffer) -> bool:
     """Whether a buffer was deleted or donated to a program."""
     return buffer.is_deleted()
 
 
-def delete_buffer(buffer: Buffer) -> None:
+def delete_buffer(buffer: bindings.Buffer) -> None:
     """Frees a buffer's memory as soon as no running program and no view uses it."""
     buffer.delete()
 
@@ -226,7 +214,7 @@ class _Capsule:
         return _DLPACK_CPU, 0
 
 
-def _from_capsule(capsule: CapsuleType) -> AnyArray:
+def _from_capsule(capsule: CapsuleType) -> bindings.AnyArray:
     """Consumes a capsule in host memory and returns NumPy's view; bfloat16 and float8 dtypes are preserved."""
     name: bytes = _capsule_name(capsule)
     if name not in _DLPACK_OFFSET:
@@ -235,11 +223,11 @@ def _from_capsule(capsule: CapsuleType) -> AnyArray:
     dtype = _DLPACK_FLOATS.get(code.value)
     if dtype is not None:
         code.value = _DLPACK_UINT  # the memory is the same, and NumPy reads unsigned integers
-    array: AnyArray = np.from_dlpack(_Capsule(capsule))
+    array: bindings.AnyArray = np.from_dlpack(_Capsule(capsule))
     return array if dtype is None else array.view(dtype)
 
 
-def to_dlpack(buffer: Buffer, stream: int | None = None) -> CapsuleType:
+def to_dlpack(buffer: bindings.Buffer, stream: int | None = None) -> CapsuleType:
     """Returns a DLPack capsule that shares the buffer's memory; its consumer keeps the memory alive.
 
     DLPack capsules of this version have no read-only flag: do not write to the memory. A consumer on a GPU passes the
@@ -251,12 +239,12 @@ def to_dlpack(buffer: Buffer, stream: int | None = None) -> CapsuleType:
     uses_stream = stream is not None and device_of(buffer).platform != HOST
     if not uses_stream:
         block_until_ready(buffer)
-    if buffer.aval.dtype in READ_WIDENED:
+    if buffer.aval.dtype in bindings.READ_WIDENED:
         raise BufferError(f"{buffer.aval!r} cannot be exported with DLPack: convert it to a dtype of 8 bits or more")
-    return buffer_to_dlpack(buffer, stream=stream) if uses_stream else buffer_to_dlpack(buffer)
+    return bindings.buffer_to_dlpack(buffer, stream=stream) if uses_stream else bindings.buffer_to_dlpack(buffer)
 
 
-def dlpack_device(device: Device) -> tuple[int, int]:
+def dlpack_device(device: bindings.Device) -> tuple[int, int]:
     """Returns DLPack's device type and device id of a device.
 
     Raises:
@@ -268,7 +256,7 @@ def dlpack_device(device: Device) -> tuple[int, int]:
     return _DLPACK_DEVICES[platform], 0 if platform == HOST else device.local_hardware_id or 0
 
 
-def view_dlpack(external: SupportsDLPack) -> AnyArray:
+def view_dlpack(external: SupportsDLPack) -> bindings.AnyArray:
     """Returns NumPy's view of another library's array in host memory; the view keeps the array alive.
 
     Raises:
@@ -281,7 +269,9 @@ def view_dlpack(external: SupportsDLPack) -> AnyArray:
     return external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
 
 
-def from_dlpack(external: SupportsDLPack, device: Device | None = None, *, copy: bool | None = None) -> Buffer:
+def from_dlpack(
+    external: SupportsDLPack, device: bindings.Device | None = None, *, copy: bool | None = None
+) -> bindings.Buffer:
     """Creates a buffer from another library's array, on the array's device, or on `device` for arrays in host memory.
 
     `copy=False` shares the memory, and the other library must not write to it any more; `copy=True` copies before the
@@ -304,8 +294,8 @@ def from_dlpack(external: SupportsDLPack, device: Device | None = None, *, copy:
 
 
 def _from_device(
-    external: SupportsDLPack, device_type: int, index: int, device: Device | None, copy: bool | None
-) -> Buffer:
+    external: SupportsDLPack, device_type: int, index: int, device: bindings.Device | None, copy: bool | None
+) -> bindings.Buffer:
     platforms = [name for name, number in _DLPACK_DEVICES.items() if number == device_type]
     if not platforms:
         raise BufferError(
@@ -317,14 +307,15 @@ def _from_device(
             f"from_dlpack: the array is on {source_device}, not on {device}: import it there, then move it"
         )
     stream = None
-    with suppress(JaxRuntimeError):  # raised by plug-ins without streams
+    with suppress(bindings.JaxRuntimeError):  # raised by plug-ins without streams
         stream = source_device.get_stream_for_external_ready_events()
     try:
-        buffer = dlpack_to_buffer(
+        buffer = bindings.dlpack_to_buffer(
             cast(_SupportsDLPackStream, external).__dlpack__(stream=stream), source_device, stream, copy
         )
         return buffer._rewrap_with_aval_and_sharding(
-            ArraySpec(buffer.aval.shape, buffer.aval.dtype), pjrt_single_device_sharding(source_device)
+            bindings.ArraySpec(buffer.aval.shape, buffer.aval.dtype),
+            bindings.pjrt_single_device_sharding(source_device),
         )
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         raise BufferError(f"from_dlpack: {error}") from error

@@ -17,35 +17,7 @@ from typing_extensions import override
 from tracefx.core.values import is_immutable
 from tracefx.errors import CompilationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib
-from tracefx.xla.runtime.bindings import (
-    BORROW,
-    COPY_NOW,
-    DTYPE_BY_NAME,
-    JAXLIB_VERSION,
-    AnyArray,
-    ArraySpec,
-    Buffer,
-    CompileOptions,
-    CompilerOption,
-    Device,
-    InvalidModuleError,
-    JaxRuntimeError,
-    LoadedExecutable,
-    LoadError,
-    ResultHandler,
-    ResultSpec,
-    client_lock,
-    collect_garbage,
-    device_list,
-    new_compile_options,
-    new_device_assignment,
-    pjrt_single_device_sharding,
-    raise_execution_error,
-    register_custom_call_target,
-    result_handler,
-    single_device_put,
-    topology_for_devices,
-)
+from tracefx.xla.runtime import bindings
 from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
 from tracefx.xla.runtime.gpu_kernels import initialize_hybrid_kernels
 from tracefx.xla.runtime.jaxlib_versions import EFFORT_OPTIONS, SHARED_FUNCTION_OPTIONS
@@ -128,7 +100,7 @@ class MemoryAnalysis:
         return self.peak_bytes
 
     @classmethod
-    def of(cls, loaded: LoadedExecutable) -> Self:
+    def of(cls, loaded: bindings.LoadedExecutable) -> Self:
         """Reads the memory statistics of a loaded executable."""
         stats = loaded.get_compiled_memory_stats()
         return cls(
@@ -152,9 +124,9 @@ class CompiledExecutable:
     def __init__(
         self,
         name: str,
-        loaded: LoadedExecutable,
-        parameters: tuple[ArraySpec, ...],
-        results: tuple[ArraySpec, ...],
+        loaded: bindings.LoadedExecutable,
+        parameters: tuple[bindings.ArraySpec, ...],
+        results: tuple[bindings.ArraySpec, ...],
     ) -> None:
         self.name = name
         self.loaded = loaded
@@ -194,19 +166,19 @@ class Executable(CompiledExecutable):
     def __init__(
         self,
         name: str,
-        loaded: LoadedExecutable,
-        device: Device,
-        parameters: tuple[ArraySpec, ...],
-        results: tuple[ArraySpec, ...],
+        loaded: bindings.LoadedExecutable,
+        device: bindings.Device,
+        parameters: tuple[bindings.ArraySpec, ...],
+        results: tuple[bindings.ArraySpec, ...],
     ) -> None:
         super().__init__(name, loaded, parameters, results)
         self._run = loaded.execute_sharded
-        self._where = pjrt_single_device_sharding(device)
-        specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
-        self._handlers = [result_handler(spec, self._where) for spec in specs]
+        self._where = bindings.pjrt_single_device_sharding(device)
+        specs = [bindings.ResultSpec(spec.shape, spec.dtype, name) for spec in results]
+        self._handlers = [bindings.result_handler(spec, self._where) for spec in specs]
         self.device = device
 
-    def put_function(self, i: int, *, borrows: bool = False) -> Callable[[AnyArray], Buffer]:
+    def put_function(self, i: int, *, borrows: bool = False) -> Callable[[bindings.AnyArray], bindings.Buffer]:
         """Returns a function that makes a buffer for parameter `i` of an array, which must have its type.
 
         The buffer is a copy; with `borrows`, it shares the memory of an immutable array that is aligned. The function
@@ -216,18 +188,18 @@ class Executable(CompiledExecutable):
         """
         spec, sharding, devices = self.parameters[i], self._where, self._where.device_sequence
 
-        def put(array: AnyArray) -> Buffer:
-            copy, semantics = True, COPY_NOW
+        def put(array: bindings.AnyArray) -> bindings.Buffer:
+            copy, semantics = True, bindings.COPY_NOW
             if borrows and not array.flags.writeable and is_immutable(array):
-                copy, semantics = False, BORROW
+                copy, semantics = False, bindings.BORROW
             try:
-                return single_device_put(spec, sharding, (array,), devices, True, copy, semantics, True)
-            except JaxRuntimeError as error:
+                return bindings.single_device_put(spec, sharding, (array,), devices, True, copy, semantics, True)
+            except bindings.JaxRuntimeError as error:
                 raise ExecutionError(str(error)) from error
 
         return put
 
-    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+    def execute(self, buffers: Sequence[bindings.Buffer]) -> list[bindings.Buffer]:
         """Runs the program and returns its results, possibly before they are computed.
 
         The caller must ensure the dtypes: XLA checks the number and the sizes of the arguments, but not their dtypes.
@@ -237,25 +209,25 @@ class Executable(CompiledExecutable):
             DeletedArrayError: if an argument was deleted.
             ExecutionError: for a wrong number or size of arguments, or if the program fails.
         """
-        collect_garbage()
+        bindings.collect_garbage()
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
-        except JaxRuntimeError as error:
-            raise_execution_error(self.name, error, buffers)
+        except bindings.JaxRuntimeError as error:
+            bindings.raise_execution_error(self.name, error, buffers)
 
-    def execute_function(self, wrap: Callable[[list[Buffer]], T]) -> Callable[[Sequence[Buffer]], T]:
+    def execute_function(self, wrap: Callable[[list[bindings.Buffer]], T]) -> Callable[[Sequence[bindings.Buffer]], T]:
         """Returns `execute`, followed by `wrap`, as a closure: lookups are a large part of a small program's call."""
         run, handlers, name, calls = self._run, self._handlers, self.name, 0
 
-        def execute(buffers: Sequence[Buffer]) -> T:
+        def execute(buffers: Sequence[bindings.Buffer]) -> T:
             nonlocal calls
             calls += 1
             if not calls % COLLECTION_INTERVAL:
-                collect_garbage()
+                bindings.collect_garbage()
             try:
                 return wrap(run(buffers).consume_with_handlers(handlers))
-            except JaxRuntimeError as error:
-                raise_execution_error(name, error, buffers)
+            except bindings.JaxRuntimeError as error:
+                bindings.raise_execution_error(name, error, buffers)
 
         return execute
 
@@ -278,17 +250,17 @@ class HostCallingExecutable(Executable):
     def __init__(
         self,
         name: str,
-        loaded: LoadedExecutable,
-        device: Device,
-        parameters: tuple[ArraySpec, ...],
-        results: tuple[ArraySpec, ...],
+        loaded: bindings.LoadedExecutable,
+        device: bindings.Device,
+        parameters: tuple[bindings.ArraySpec, ...],
+        results: tuple[bindings.ArraySpec, ...],
         functions: FfiCallbacks,
     ) -> None:
         super().__init__(name, loaded, device, parameters, results)
         self._functions = functions
 
     @override
-    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+    def execute(self, buffers: Sequence[bindings.Buffer]) -> list[bindings.Buffer]:
         """Runs the program and waits until it has finished, even if it has no results.
 
         Raises:
@@ -298,7 +270,7 @@ class HostCallingExecutable(Executable):
         return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
 
     @override
-    def execute_function(self, wrap: Callable[[list[Buffer]], T]) -> Callable[[Sequence[Buffer]], T]:
+    def execute_function(self, wrap: Callable[[list[bindings.Buffer]], T]) -> Callable[[Sequence[bindings.Buffer]], T]:
         return lambda buffers: wrap(self.execute(buffers))
 
     @override
@@ -313,13 +285,13 @@ class HostCallingExecutable(Executable):
 
 def run_with_ffi_callbacks(
     functions: FfiCallbacks,
-    loaded: LoadedExecutable,
-    handlers: list[ResultHandler],
-    buffers: Sequence[Buffer],
+    loaded: bindings.LoadedExecutable,
+    handlers: list[bindings.ResultHandler],
+    buffers: Sequence[bindings.Buffer],
     name: str,
-) -> list[Buffer]:
+) -> list[bindings.Buffer]:
     """Executes a program with Python callbacks until it has finished; raises the exception of a callback as it is."""
-    collect_garbage()
+    bindings.collect_garbage()
     functions.begin()
     try:
         running = loaded.execute_sharded(buffers, with_tokens=True)
@@ -329,10 +301,10 @@ def run_with_ffi_callbacks(
         raised = functions.pop_first_error()
         if raised is None:
             return results
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         raised = functions.pop_error(str(error))
         if raised is None:
-            raise_execution_error(name, error, buffers)
+            bindings.raise_execution_error(name, error, buffers)
     finally:
         functions.end()
     try:
@@ -347,9 +319,9 @@ _MAGIC: Final = b"tracefx executable 1\n"
 def compile_module(
     module: ir.Module,
     *,
-    device: Device,
+    device: bindings.Device,
     name: str = "program",
-    compiler_options: Mapping[str, CompilerOption] | None = None,
+    compiler_options: Mapping[str, bindings.CompilerOption] | None = None,
     host_callbacks: Sequence[Callable[..., object]] = (),
 ) -> Executable:
     """Compiles the public function `main` of a StableHLO module for one device.
@@ -375,17 +347,17 @@ def compile_module(
 
 def compile_and_load(
     module: ir.Module,
-    devices: tuple[Device, ...],
-    options: CompileOptions,
+    devices: tuple[bindings.Device, ...],
+    options: bindings.CompileOptions,
     host_callbacks: Sequence[Callable[..., object]],
-) -> LoadedExecutable:
+) -> bindings.LoadedExecutable:
     """Compiles a module for devices with complete options; raises `CompilationError` if XLA rejects it."""
-    client, pjrt_devices = devices[0].client, device_list(devices)
+    client, pjrt_devices = devices[0].client, bindings.device_list(devices)
     try:
         if host_callbacks:
             return client.compile_and_load(module, pjrt_devices, options, host_callbacks)
         return client.compile_and_load(module, pjrt_devices, options)
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         advice = ". tracefx.ffi.register_ffi_target registers kernels" if _UNKNOWN_KERNEL in str(error) else ""
         raise CompilationError(f"{error}{advice}") from error
 
@@ -394,9 +366,9 @@ def compile_host_calling_module(
     module: ir.Module,
     functions: Sequence[FfiCallback],
     *,
-    device: Device,
+    device: bindings.Device,
     name: str = "program",
-    compiler_options: Mapping[str, CompilerOption] | None = None,
+    compiler_options: Mapping[str, bindings.CompilerOption] | None = None,
 ) -> Executable:
     """Like `compile_module`, for a program that calls Python functions and re-raises their exceptions."""
     callbacks = FfiCallbacks(functions)
@@ -411,11 +383,14 @@ def compile_host_calling_module(
 
 
 def pack_executable(
-    loaded: LoadedExecutable, parameters: Sequence[ArraySpec], results: Sequence[ArraySpec], calls_kernels: bool
+    loaded: bindings.LoadedExecutable,
+    parameters: Sequence[bindings.ArraySpec],
+    results: Sequence[bindings.ArraySpec],
+    calls_kernels: bool,
 ) -> bytes:
     """Serializes a compiled program with its signature; see `Executable.serialize`."""
     header = {
-        "jaxlib": JAXLIB_VERSION,
+        "jaxlib": bindings.JAXLIB_VERSION,
         "kernels": calls_kernels,
         "parameters": [(spec.dtype.name, spec.shape) for spec in parameters],
         "results": [(spec.dtype.name, spec.shape) for spec in results],
@@ -423,39 +398,41 @@ def pack_executable(
     text = json.dumps(header).encode()
     try:
         code = loaded.serialize()
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
     return _MAGIC + len(text).to_bytes(4, "little") + text + code
 
 
-def unpack_executable(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...], bytes]:
+def unpack_executable(data: bytes) -> tuple[tuple[bindings.ArraySpec, ...], tuple[bindings.ArraySpec, ...], bytes]:
     """Parses the result of `pack_executable` into parameters, results and XLA's data; raises `LoadError`.
 
     Registers the kernels that the program calls.
     """
     start = len(_MAGIC) + 4
     if not data.startswith(_MAGIC) or len(data) < start:
-        raise LoadError(f"these {len(data)} bytes are no serialized executable: they begin with {data[:20]!r}")
+        raise bindings.LoadError(f"these {len(data)} bytes are no serialized executable: they begin with {data[:20]!r}")
     end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
     try:
         header = json.loads(data[start:end])
         version: object = header["jaxlib"]
         calls_kernels: object = header["kernels"]
         parameters, results = (
-            tuple(ArraySpec(tuple(shape), DTYPE_BY_NAME[name]) for name, shape in header[part])
+            tuple(bindings.ArraySpec(tuple(shape), bindings.DTYPE_BY_NAME[name]) for name, shape in header[part])
             for part in ("parameters", "results")
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise LoadError(f"the header of a serialized executable cannot be read: {error}") from error
-    if version != JAXLIB_VERSION:
-        raise LoadError(f"the executable was written by jaxlib {version}, this is {JAXLIB_VERSION}: compile it again")
+        raise bindings.LoadError(f"the header of a serialized executable cannot be read: {error}") from error
+    if version != bindings.JAXLIB_VERSION:
+        raise bindings.LoadError(
+            f"the executable was written by jaxlib {version}, this is {bindings.JAXLIB_VERSION}: compile it again"
+        )
     if calls_kernels:
         register_lapack_kernels()
         initialize_hybrid_kernels()
     return parameters, results, data[end:]
 
 
-def load_executable(data: bytes, device: Device, name: str = "program") -> Executable:
+def load_executable(data: bytes, device: bindings.Device, name: str = "program") -> Executable:
     """Loads an executable that `Executable.serialize` wrote. Load only trusted data: it is machine code.
 
     Raises:
@@ -466,18 +443,18 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
 
 
 def deserialize(
-    data: bytes, devices: tuple[Device, ...], options: CompileOptions
-) -> tuple[LoadedExecutable, tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
+    data: bytes, devices: tuple[bindings.Device, ...], options: bindings.CompileOptions
+) -> tuple[bindings.LoadedExecutable, tuple[bindings.ArraySpec, ...], tuple[bindings.ArraySpec, ...]]:
     """Loads a serialized executable, and returns it with its parameters and results; raises `LoadError`."""
     parameters, results, code = unpack_executable(data)
     try:
-        loaded = devices[0].client.deserialize_executable(code, device_list(devices), options)
-    except (JaxRuntimeError, ValueError) as error:
-        raise LoadError(str(error)) from error
+        loaded = devices[0].client.deserialize_executable(code, bindings.device_list(devices), options)
+    except (bindings.JaxRuntimeError, ValueError) as error:
+        raise bindings.LoadError(str(error)) from error
     return loaded, parameters, results
 
 
-def compilation_identity(device: Device, compiler_options: Mapping[str, CompilerOption]) -> bytes:
+def compilation_identity(device: bindings.Device, compiler_options: Mapping[str, bindings.CompilerOption]) -> bytes:
     """Returns everything that an executable depends on besides its program, as bytes that are equal in all processes.
 
     This is jaxlib's version, the compiler options including those of `XLA_FLAGS`, and the device with the instruction
@@ -489,23 +466,32 @@ def compilation_identity(device: Device, compiler_options: Mapping[str, Compiler
     return options_identity(device, _compile_options(device, compiler_options))
 
 
-def options_identity(device: Device, options: CompileOptions) -> bytes:
+def options_identity(device: bindings.Device, options: bindings.CompileOptions) -> bytes:
     """Like `compilation_identity`, for complete options; `device` is one of the devices that run the program."""
-    topology = topology_for_devices(device.client.local_devices()).fingerprint()
-    identity = (JAXLIB_VERSION, device.platform, device.device_kind, topology, platform.system(), platform.machine())
+    topology = bindings.topology_for_devices(device.client.local_devices()).fingerprint()
+    identity = (
+        bindings.JAXLIB_VERSION,
+        device.platform,
+        device.device_kind,
+        topology,
+        platform.system(),
+        platform.machine(),
+    )
     return repr((identity, options.SerializeAsString())).encode()
 
 
-def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) -> CompileOptions:
+def _compile_options(
+    device: bindings.Device, overrides: Mapping[str, bindings.CompilerOption]
+) -> bindings.CompileOptions:
     options = new_options(overrides)
     options.num_replicas = options.num_partitions = 1
-    options.device_assignment = new_device_assignment(np.array([[device.id]]))
+    options.device_assignment = bindings.new_device_assignment(np.array([[device.id]]))
     return options
 
 
-def new_options(overrides: Mapping[str, CompilerOption]) -> CompileOptions:
+def new_options(overrides: Mapping[str, bindings.CompilerOption]) -> bindings.CompileOptions:
     """Returns XLA's options for a program, without its device assignment."""
-    options = new_compile_options()
+    options = bindings.new_compile_options()
     build_options = options.executable_build_options
     build_options.use_spmd_partitioning = True
     build_options.use_shardy_partitioner = True
@@ -535,13 +521,13 @@ def compiles_functions_once() -> bool:
     return fusions == [1, 2]
 
 
-def signature_of(module: ir.Module) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]]:
+def signature_of(module: ir.Module) -> tuple[tuple[bindings.ArraySpec, ...], tuple[bindings.ArraySpec, ...]]:
     for operation in module.body:
         attributes = operation.operation.attributes
         if "sym_name" in attributes and ir.StringAttr(attributes["sym_name"]).value == "main":
             function_type = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
             return tuple(map(spec_of, function_type.inputs)), tuple(map(spec_of, function_type.results))
-    raise InvalidModuleError("the module has no function named 'main' to compile")
+    raise bindings.InvalidModuleError("the module has no function named 'main' to compile")
 
 
 # ------------------------------------------------------------------ jaxlib's LAPACK kernels
@@ -566,9 +552,9 @@ def is_lapack_kernel(target: str) -> bool:
 @functools.cache
 def register_lapack_kernels() -> None:
     """Registers jaxlib's LAPACK kernels with XLA, and loads LAPACK, which takes a sixth of a second."""
-    with client_lock:
+    with bindings.client_lock:
         for target, (kernel, version) in _lapack_kernels().items():
-            register_custom_call_target(target, kernel, "cpu", version)
+            bindings.register_custom_call_target(target, kernel, "cpu", version)
             _register_batch_partitionable(target)
         _lapack._lapack.initialize()
 

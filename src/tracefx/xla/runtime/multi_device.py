@@ -15,32 +15,7 @@ from jaxlib.mlir import ir
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.sharding import Tiling
 from tracefx.errors import ExecutionError
-from tracefx.xla.runtime.bindings import (
-    BORROW,
-    COPY_NOW,
-    AnyArray,
-    ArraySpec,
-    Buffer,
-    CompileOptions,
-    CompilerOption,
-    Device,
-    GSPMDSharding,
-    HloSharding,
-    JaxRuntimeError,
-    LoadedExecutable,
-    ResultSpec,
-    collect_garbage,
-    deleted_error,
-    device_list,
-    hlo_sharding,
-    hlo_sharding_from_proto,
-    multi_device_put,
-    native_devices,
-    new_device_assignment,
-    pjrt_single_device_sharding,
-    raise_execution_error,
-    result_handler,
-)
+from tracefx.xla.runtime import bindings
 from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
 from tracefx.xla.runtime.executables import (
     CompiledExecutable,
@@ -54,13 +29,13 @@ from tracefx.xla.runtime.executables import (
 
 
 @final
-class PjrtTiledSharding(GSPMDSharding):
+class PjrtTiledSharding(bindings.GSPMDSharding):
     """A tiling as jaxlib's C++ code represents it. One instance per tiling."""
 
     memory_kind: Final = None
 
     def __init__(self, tiling: Tiling) -> None:
-        devices = native_devices(tiling.devices)
+        devices = bindings.native_devices(tiling.devices)
         mine = devices[0].client.process_index()
         self.tiling = tiling
         self.device_sequence = devices
@@ -72,10 +47,10 @@ class PjrtTiledSharding(GSPMDSharding):
                 "there: do it in the processes that have these devices"
             )
         self._hlo = _tiling_to_hlo(tiling)
-        super().__init__(device_list(devices), self._hlo)
+        super().__init__(bindings.device_list(devices), self._hlo)
 
     @property
-    def _device_assignment(self) -> tuple[Device, ...]:
+    def _device_assignment(self) -> tuple[bindings.Device, ...]:
         return self.device_sequence
 
     @property
@@ -86,7 +61,7 @@ class PjrtTiledSharding(GSPMDSharding):
     def is_fully_replicated(self) -> bool:
         return self.tiling.num_replicas == len(self.tiling.devices)
 
-    def _to_xla_hlo_sharding(self, ndim: int) -> HloSharding:
+    def _to_xla_hlo_sharding(self, ndim: int) -> bindings.HloSharding:
         return self._hlo
 
 
@@ -95,14 +70,14 @@ def pjrt_tiled_sharding(tiling: Tiling) -> PjrtTiledSharding:
     return PjrtTiledSharding(tiling)
 
 
-def _tiling_to_hlo(tiling: Tiling) -> HloSharding:
+def _tiling_to_hlo(tiling: Tiling) -> bindings.HloSharding:
     if tiling.num_replicas == len(tiling.devices):
-        return hlo_sharding(None, 1)
+        return bindings.hlo_sharding(None, 1)
     order = np.array(tiling.device_order).reshape((*tiling.counts, tiling.num_replicas))
-    return hlo_sharding(order, tiling.num_replicas)
+    return bindings.hlo_sharding(order, tiling.num_replicas)
 
 
-def _tiling_from_hlo(sharding: HloSharding, devices: tuple[Device, ...], ndim: int) -> Tiling:
+def _tiling_from_hlo(sharding: bindings.HloSharding, devices: tuple[bindings.Device, ...], ndim: int) -> Tiling:
     """The inverse of `_tiling_to_hlo`."""
     if sharding.is_replicated() or not sharding.tile_assignment_dimensions():
         return Tiling(devices, (1,) * ndim, (0,) * len(devices))
@@ -118,8 +93,12 @@ def _tiling_from_hlo(sharding: HloSharding, devices: tuple[Device, ...], ndim: i
 
 
 def put_tiles(
-    spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray] | Sequence[Buffer], *, copy: bool = False
-) -> Buffer:
+    spec: bindings.ArraySpec,
+    tiling: Tiling,
+    tiles: Sequence[bindings.AnyArray] | Sequence[bindings.Buffer],
+    *,
+    copy: bool = False,
+) -> bindings.Buffer:
     """Creates an array from its tiles on this process's devices, in the order of the tiling.
 
     With `copy=False` the array may use the memory of NumPy tiles, so nobody may write to them any more; with
@@ -131,26 +110,33 @@ def put_tiles(
     """
     sharding = pjrt_tiled_sharding(tiling)
     try:
-        return multi_device_put(
-            spec, sharding, tiles, list(sharding.local), True, False, COPY_NOW if copy else BORROW, True
+        return bindings.multi_device_put(
+            spec,
+            sharding,
+            tiles,
+            list(sharding.local),
+            True,
+            False,
+            bindings.COPY_NOW if copy else bindings.BORROW,
+            True,
         )
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         raise ExecutionError(str(error)) from error
 
 
-def tiles_of(buffer: Buffer) -> list[Buffer]:
+def tiles_of(buffer: bindings.Buffer) -> list[bindings.Buffer]:
     """Returns the tiles of an array on this process's devices, in the order of its tiling."""
     if buffer.is_deleted():
-        raise deleted_error(buffer)
+        raise bindings.deleted_error(buffer)
     sharding: object = buffer._sharding
     if not isinstance(sharding, PjrtTiledSharding):
         return [buffer]
     spec = buffer.aval
-    tile = ArraySpec(sharding.tiling.tile_shape(spec.shape), spec.dtype)
+    tile = bindings.ArraySpec(sharding.tiling.tile_shape(spec.shape), spec.dtype)
     # jaxlib imports jax to split an array.
     parts = [buffer] if len(sharding.tiling.devices) == 1 else buffer._arrays
     return [
-        part._rewrap_with_aval_and_sharding(tile, pjrt_single_device_sharding(device))
+        part._rewrap_with_aval_and_sharding(tile, bindings.pjrt_single_device_sharding(device))
         for part, device in zip(parts, sharding.local, strict=True)
     ]
 
@@ -167,10 +153,10 @@ class SpmdExecutable(CompiledExecutable):
     def __init__(
         self,
         name: str,
-        loaded: LoadedExecutable,
-        devices: tuple[Device, ...],
-        parameters: tuple[ArraySpec, ...],
-        results: tuple[ArraySpec, ...],
+        loaded: bindings.LoadedExecutable,
+        devices: tuple[bindings.Device, ...],
+        parameters: tuple[bindings.ArraySpec, ...],
+        results: tuple[bindings.ArraySpec, ...],
         functions: FfiCallbacks | None = None,
     ) -> None:
         super().__init__(name, loaded, parameters, results)
@@ -180,13 +166,13 @@ class SpmdExecutable(CompiledExecutable):
         """The tilings of the parameters."""
         self.output_tilings = _tilings(loaded.get_output_shardings(), devices, results)
         """The tilings of the results."""
-        specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
+        specs = [bindings.ResultSpec(spec.shape, spec.dtype, name) for spec in results]
         self._handlers = [
-            result_handler(spec, pjrt_tiled_sharding(tiling))
+            bindings.result_handler(spec, pjrt_tiled_sharding(tiling))
             for spec, tiling in zip(specs, self.output_tilings, strict=True)
         ]
 
-    def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+    def execute(self, buffers: Sequence[bindings.Buffer]) -> list[bindings.Buffer]:
         """Runs the program on arrays with the tilings of its parameters; may return before it has finished.
 
         If the program calls Python functions, it has finished when this returns.
@@ -196,18 +182,18 @@ class SpmdExecutable(CompiledExecutable):
             BaseException: an exception raised by a Python function that the program called.
         """
         if buffers and buffers[0].is_deleted():  # XLA compares the numbers of shards, and aborts if all are missing
-            raise deleted_error(buffers[0])
+            raise bindings.deleted_error(buffers[0])
         if self._functions is not None:
             return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
-        collect_garbage()
+        bindings.collect_garbage()
         try:
             return self.loaded.execute_sharded(buffers).consume_with_handlers(self._handlers)
-        except JaxRuntimeError as error:
-            raise_execution_error(self.name, error, buffers)
+        except bindings.JaxRuntimeError as error:
+            bindings.raise_execution_error(self.name, error, buffers)
 
     @classmethod
     def load(
-        cls, data: bytes, devices: tuple[Device, ...], free: tuple[Sequence[bool], Sequence[bool]], name: str
+        cls, data: bytes, devices: tuple[bindings.Device, ...], free: tuple[Sequence[bool], Sequence[bool]], name: str
     ) -> Self:
         """Loads an executable that `serialize` wrote. Load only trusted data: it is machine code.
 
@@ -219,34 +205,34 @@ class SpmdExecutable(CompiledExecutable):
 
     @staticmethod
     def identity(
-        devices: tuple[Device, ...],
+        devices: tuple[bindings.Device, ...],
         free: tuple[Sequence[bool], Sequence[bool]],
-        compiler_options: Mapping[str, CompilerOption],
+        compiler_options: Mapping[str, bindings.CompilerOption],
     ) -> bytes:
         """Returns everything that an executable depends on besides its program; see `compilation_identity`."""
         return options_identity(devices[0], _spmd_options(devices, free, compiler_options))
 
 
 def _tilings(
-    shardings: Sequence[object] | None, devices: tuple[Device, ...], specs: tuple[ArraySpec, ...]
+    shardings: Sequence[object] | None, devices: tuple[bindings.Device, ...], specs: tuple[bindings.ArraySpec, ...]
 ) -> tuple[Tiling, ...]:
     if not specs:  # XLA returns a sharding even if there is nothing
         return ()
     if shardings is None:  # all replicated
         return tuple([Tiling(devices, (1,) * len(spec.shape), (0,) * len(devices)) for spec in specs])
-    hlo_shardings = [hlo_sharding_from_proto(sharding) for sharding in shardings]
+    hlo_shardings = [bindings.hlo_sharding_from_proto(sharding) for sharding in shardings]
     return tuple([_tiling_from_hlo(s, devices, len(spec.shape)) for s, spec in zip(hlo_shardings, specs, strict=True)])
 
 
 def compile_spmd(
     module: ir.Module,
     functions: Sequence[FfiCallback] = (),
-    given: Sequence[Sequence[ArraySpec]] = (),
+    given: Sequence[Sequence[bindings.ArraySpec]] = (),
     *,
-    devices: tuple[Device, ...],
+    devices: tuple[bindings.Device, ...],
     free: tuple[Sequence[bool], Sequence[bool]],
     name: str = "program",
-    compiler_options: Mapping[str, CompilerOption] | None = None,
+    compiler_options: Mapping[str, bindings.CompilerOption] | None = None,
 ) -> SpmdExecutable:
     """Compiles the public function `main` of a StableHLO module with Shardy's annotations for several devices.
 
@@ -270,11 +256,13 @@ def compile_spmd(
 
 
 def _spmd_options(
-    devices: tuple[Device, ...], free: tuple[Sequence[bool], Sequence[bool]], overrides: Mapping[str, CompilerOption]
-) -> CompileOptions:
+    devices: tuple[bindings.Device, ...],
+    free: tuple[Sequence[bool], Sequence[bool]],
+    overrides: Mapping[str, bindings.CompilerOption],
+) -> bindings.CompileOptions:
     options = new_options(overrides)
     options.num_replicas, options.num_partitions = 1, len(devices)
-    options.device_assignment = new_device_assignment(np.array([[d.id for d in devices]]))
+    options.device_assignment = bindings.new_device_assignment(np.array([[d.id for d in devices]]))
     build_options = options.executable_build_options
     build_options.allow_spmd_sharding_propagation_to_parameters = list(free[0]) or [False]
     build_options.allow_spmd_sharding_propagation_to_output = list(free[1]) or [False]

@@ -11,21 +11,13 @@ import ctypes
 import sys
 
 from tracefx.errors import DistributedError
-from tracefx.xla.runtime.bindings import (
-    CLIENT_STATE,
-    JAXLIB_VERSION,
-    JaxRuntimeError,
-    ProcessGroup,
-    client_lock,
-    new_distributed_client,
-    new_distributed_service,
-)
+from tracefx.xla.runtime import bindings
 from tracefx.xla.runtime.rendezvous import ProcessInfo, host_rendezvous, join_rendezvous, parse_address
 
 
 def is_distributed() -> bool:
     """Whether this process is part of a process group."""
-    return CLIENT_STATE.process_group is not None
+    return bindings.CLIENT_STATE.process_group is not None
 
 
 def join_process_group(
@@ -55,24 +47,24 @@ def join_process_group(
         RuntimeError: if this process has joined already, or devices have been used.
         DistributedError: if the first process can't be reached, or not all processes come.
     """
-    with client_lock:
-        if CLIENT_STATE.process_group is not None:
+    with bindings.client_lock:
+        if bindings.CLIENT_STATE.process_group is not None:
             raise RuntimeError(
-                f"initialize: this process is number {CLIENT_STATE.process_group.index} of "
-                f"{CLIENT_STATE.process_group.count} already: call it "
+                f"initialize: this process is number {bindings.CLIENT_STATE.process_group.index} of "
+                f"{bindings.CLIENT_STATE.process_group.count} already: call it "
                 "once"
             )
-        if CLIENT_STATE.started:
+        if bindings.CLIENT_STATE.started:
             raise RuntimeError(
                 "initialize: devices were asked for already, or a program ran, and the client that was started for "
                 "that knows no other processes: call it first"
             )
-        info = ProcessInfo(index, count, f"jaxlib {JAXLIB_VERSION}")
+        info = ProcessInfo(index, count, f"jaxlib {bindings.JAXLIB_VERSION}")
         coordinator = None
         try:
             if index == 0:
                 host = host_rendezvous(bind_address, info, connect_seconds) or parse_address(address)[0]
-                coordinator = new_distributed_service(
+                coordinator = bindings.new_distributed_service(
                     bind_address,
                     count,
                     heartbeat_timeout=heartbeat_seconds,
@@ -81,7 +73,7 @@ def join_process_group(
                 )
             else:
                 host = join_rendezvous(address, info, connect_seconds)
-            client = new_distributed_client(
+            client = bindings.new_distributed_client(
                 address,
                 index,
                 init_timeout=connect_seconds,
@@ -90,9 +82,11 @@ def join_process_group(
                 use_compression=True,
             )
             client.connect()
-        except JaxRuntimeError as error:
+        except bindings.JaxRuntimeError as error:
             raise DistributedError(f"initialize: process {index} of {count} at {address}: {error}") from error
-        CLIENT_STATE.process_group = ProcessGroup(client, coordinator, index, count, host, local_ids, shutdown_seconds)
+        bindings.CLIENT_STATE.process_group = bindings.ProcessGroup(
+            client, coordinator, index, count, host, local_ids, shutdown_seconds
+        )
         atexit.register(_leave_at_exit)
 
 
@@ -102,14 +96,14 @@ def leave_process_group() -> None:
     Raises:
         DistributedError: if a process has ended, or does not leave within the shutdown timeout.
     """
-    with client_lock:
-        group, CLIENT_STATE.process_group = CLIENT_STATE.process_group, None
+    with bindings.client_lock:
+        group, bindings.CLIENT_STATE.process_group = bindings.CLIENT_STATE.process_group, None
     if group is None:
         return
     atexit.unregister(_leave_at_exit)
     try:
         group.distributed_client.wait_at_barrier("tracefx/leave", group.shutdown_seconds * 1000)
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         _leak_connection(group)
         raise DistributedError(
             f"shutdown: not all of {group.count} processes shut down within {group.shutdown_seconds} s, the "
@@ -126,10 +120,10 @@ def _leave_at_exit() -> None:
     if getattr(sys, "last_value", None) is None:
         leave_process_group()
     else:
-        _leak_connection(CLIENT_STATE.process_group)
+        _leak_connection(bindings.CLIENT_STATE.process_group)
 
 
-def _leak_connection(group: ProcessGroup | None) -> None:
+def _leak_connection(group: bindings.ProcessGroup | None) -> None:
     """Keeps the connection open until the process ends: closing it waits for the others and aborts if they are gone."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
@@ -153,24 +147,24 @@ def all_gather_bytes(name: str, mine: bytes, seconds: float) -> list[bytes]:
     for i in range(group.count):
         try:
             values.append(group.distributed_client.blocking_key_value_get_bytes(f"{key}/{i}", int(seconds * 1000)))
-        except JaxRuntimeError as error:
+        except bindings.JaxRuntimeError as error:
             raise DistributedError(f"{name}: process {i} sent nothing within {seconds} s: {error}") from error
     _barrier(group, f"{key}/read", name, seconds)
     group.distributed_client.key_value_delete(f"{key}/{group.index}")
     return values
 
 
-def _require_process_group() -> ProcessGroup:
-    group = CLIENT_STATE.process_group
+def _require_process_group() -> bindings.ProcessGroup:
+    group = bindings.CLIENT_STATE.process_group
     if group is None:
         raise RuntimeError("this process is in no process group: call tracefx.distributed.initialize first")
     return group
 
 
-def _barrier(group: ProcessGroup, key: str, name: str, seconds: float) -> None:
+def _barrier(group: bindings.ProcessGroup, key: str, name: str, seconds: float) -> None:
     try:
         group.distributed_client.wait_at_barrier(f"tracefx/{key}", int(seconds * 1000))
-    except JaxRuntimeError as error:
+    except bindings.JaxRuntimeError as error:
         raise DistributedError(
             f"{name}: not all of {group.count} processes came within {seconds} s; all have to call the same functions "
             f"in the same order: {error}"

@@ -1,7 +1,3 @@
-"""Shardings of arrays over several devices, under the names of `jax.sharding`."""
-
-from __future__ import annotations
-
 from tracefx.core.array import Shard as Shard
 from tracefx.core.layouts import Format as Format
 from tracefx.core.layouts import Layout as Layout
