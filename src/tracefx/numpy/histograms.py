@@ -236,19 +236,18 @@ def histogram2d(
     for name, value in zip("xy", points, strict=True):
         if value.aval.ndim != 1 or value.aval.shape != points[0].aval.shape:
             raise ValueError(f"histogram2d: x and y must be vectors of one size, but {name} is {value.aval}")
-    each = _list_bins(bins)
-    if each is not None and len(each) not in (1, 2):  # edges for both
+    if len(_bins_of_axes(bins, 2)) not in (1, 2):  # edges for both
         edges = asarray(bins)
         bins = [edges, edges]
     counts, edges_list = histogramdd(shape.stack(points, 1), bins, range, weights, density)
     return counts, edges_list[0], edges_list[1]
 
 
-def _list_bins(bins: BinSpec) -> list[ArrayLike] | None:
-    """Returns a sequence or an array with axes as a list, otherwise None."""
-    if isinstance(bins, Array | np.ndarray):
-        return list(bins) if bins.ndim else None
-    return list(bins) if isinstance(bins, Sequence) else None
+def _bins_of_axes(bins: BinSpec, d: int) -> list[ArrayLike]:
+    """Returns the elements of a sequence or of an array with axes, otherwise `bins` for each of `d` axes."""
+    if isinstance(bins, Sequence):
+        return list(bins)
+    return list(bins) if isinstance(bins, Array | np.ndarray) and bins.ndim else [bins] * d
 
 
 def histogramdd(
@@ -285,8 +284,7 @@ def histogramdd(
         raise ValueError(f"histogramdd: weights {weights_.aval} must have one number for each of {count} points")
     if range is not None and (len(range) != d or any(r is not None and len(r) != 2 for r in range)):
         raise ValueError(f"histogramdd: range must have for each of {d} axes two edges or None, got {range!r}")
-    listed = _list_bins(bins)
-    each: list[ArrayLike] = [bins] * d if listed is None else listed  # type: ignore[list-item]  # not a sequence
+    each = _bins_of_axes(bins, d)
     if len(each) != d:
         raise ValueError(f"histogramdd: bins must be a number, or one or edges for each of {d} axes, got {bins!r}")
     all_edges, box_numbers = [], None

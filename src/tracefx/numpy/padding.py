@@ -270,7 +270,7 @@ def _pad_linear_ramp(x: Value, widths: Widths, end_values: SideValues) -> Array:
         edge = _edge_elements(x, axis, side, 1)
         rising = linspace(
             ends[axis, side],
-            structural.reshape(edge, _shape_without_axis(x, axis)),
+            structural.reshape(edge, x.aval.without_axis(axis).shape),
             width,
             endpoint=False,
             dtype=x.dtype,
@@ -314,7 +314,3 @@ def _edge_elements(x: Array, axis: int, side: int, count: int) -> Array:
     if n < count:
         raise ValueError(f"pad: axis {axis} of {x.aval} has too few elements to extend it")
     return shape.slice_axis(x, n - count, n, axis) if side else shape.slice_axis(x, 0, count, axis)
-
-
-def _shape_without_axis(x: Array, axis: int) -> tuple[int, ...]:
-    return (*x.shape[:axis], *x.shape[axis + 1 :])

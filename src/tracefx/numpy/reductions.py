@@ -29,7 +29,7 @@ from tracefx.numpy.operand_promotion import (
 from tracefx.numpy.shapes import axes
 from tracefx.numpy.ufuncs import broadcast_select
 from tracefx.ops.elementwise import arithmetic, elementwise
-from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
+from tracefx.ops.monoids import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.reductions import cumulative, reduction
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.ops.structural import broadcast_in_dim, broadcast_to, reduce_sum, reshape

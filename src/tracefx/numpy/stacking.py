@@ -121,11 +121,7 @@ def _join_blocks(x: NestedBlocks, depth: int) -> tuple[Array, int]:
         return value, max(value.ndim, depth)
     parts = [_join_blocks(each, depth - 1 if isinstance(each, list) else depth) for each in x]
     rank = max(depth, *[rank for _, rank in parts])
-    return concatenate([_expand_to_rank(part, rank) for part, _ in parts], rank - depth), rank
-
-
-def _expand_to_rank(x: Array, rank: int) -> Array:
-    return shape.expand_dims(x, range(rank - x.ndim))
+    return concatenate([shape.expand_dims(part, range(rank - part.ndim)) for part, _ in parts], rank - depth), rank
 
 
 @eager_cached

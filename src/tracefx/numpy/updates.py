@@ -204,7 +204,7 @@ class IndexUpdateRef:
         >>> zeros(4).at[1:3].set(np.array([1.0, 2.0])).tolist()
         [0.0, 1.0, 2.0, 0.0]
         """
-        return self._apply_update(Scatter, _second_argument, values, options)
+        return self._apply_update(Scatter, lambda old, new: as_array(new), values, options)
 
     @_with_options
     def add(self, values: ArrayLike, options: UpdateOptions) -> Array:
@@ -385,10 +385,6 @@ def _write_in_place(out: NDArray, index: tuple[Any, ...], old: NDArray, new: NDA
         ufunc(old, new, old)
     else:
         ufunc.at(out, index, new)
-
-
-def _second_argument(old: Value, new: Value) -> Array:
-    return as_array(new)
 
 
 @final

@@ -6,7 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
+from typing import Any, ClassVar, Concatenate, Final, NoReturn, ParamSpec, TypeVar, final
 
 import numpy as np
 from attrs import field, frozen
@@ -17,7 +17,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.handler import bind1
+from tracefx.core.handler import bind, bind1
 from tracefx.core.jaxpr import Jaxpr, single_eqn_jaxpr
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import (
@@ -201,28 +201,37 @@ def arity_error(name: str, expected: int, actual: int) -> TypeError:
     return TypeError(f"{name} takes {expected} operand{'' if expected == 1 else 's'}, got {actual}")
 
 
-A = TypeVar("A", bound=Callable[..., ShapedArray])
+def require_arity(name: str, expected: int, operands: Sequence[object]) -> None:
+    """Raises TypeError if a primitive has a wrong number of operands."""
+    if len(operands) != expected:
+        raise arity_error(name, expected, len(operands))
 
 
-def memoize_aval(*fields: str) -> Callable[[A], A]:
+P = ParamSpec("P")
+S = TypeVar("S", bound=Primitive)
+
+
+def memoize_aval(
+    *fields: str,
+) -> Callable[[Callable[Concatenate[S, P], ShapedArray]], Callable[Concatenate[S, P], ShapedArray]]:
     """Returns a decorator that memoizes an `out_aval` by the operands' avals and by these fields of the primitive.
 
     `fields` must name every field that the decorated method reads.
     """
     parameters = attrgetter(*fields)
 
-    def decorate(out_aval: A) -> A:
+    def decorate(out_aval: Callable[Concatenate[S, P], ShapedArray]) -> Callable[Concatenate[S, P], ShapedArray]:
         cache = BoundedCache[Hashable, ShapedArray](4096)
 
         @functools.wraps(out_aval)
-        def found(self: Operation, *avals: ShapedArray) -> ShapedArray:
+        def found(self: S, /, *avals: P.args, **kwargs: P.kwargs) -> ShapedArray:
             key = (type(self), parameters(self), avals)
             aval = cache.get(key)
             if aval is None:
-                aval = cache.insert(key, out_aval(self, *avals))
+                aval = cache.insert(key, out_aval(self, *avals, **kwargs))
             return aval
 
-        return found  # type: ignore[return-value]  # the signature of `out_aval`
+        return found
 
     return decorate
 
@@ -270,7 +279,72 @@ SINGLE_OPERATIONS: Final = BoundedCache[tuple[Primitive, tuple[ShapedArray, ...]
 """The jaxprs of `run_compiled`. The executable of each is cached with it."""
 
 
-class LinearOperation(Operation, Differentiable, Transposable):
+class HasZeroTangent(Primitive, Differentiable):
+    """A primitive with one output whose derivative is zero wherever it exists."""
+
+    __slots__ = ()
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        return [out], [Zero(out.aval.tangent())]
+
+
+class HasPushforward(Differentiable):
+    """Capability: a primitive with one operand is differentiable."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        """Returns the results and their tangents.
+
+        Args:
+            x: The operand.
+            t: Its tangent, which is never a symbolic `Zero`: primitives are differentiated at some other tangent.
+        """
+        raise NotImplementedError
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        return self.pushforward(x, t)
+
+
+class UnaryLinear(Primitive, HasPushforward):
+    """A primitive that is linear in its one operand: its JVP applies the primitive itself to the tangent."""
+
+    __slots__ = ()
+
+    @override
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return bind(self, x), bind(self, t)
+
+
+class HasPullback(Transposable):
+    """Capability: a primitive with one output can be transposed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        """Returns the cotangents of the `UndefinedPrimal` operands, given the cotangent of the output.
+
+        Args:
+            ct: The cotangent of the output, which is never a symbolic `Zero`: the backward pass skips such equations.
+            *args: The operands: an `UndefinedPrimal` for each one that is transposed, the value of each other one.
+        """
+        raise NotImplementedError
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        assert not isinstance(ct, Zero)
+        return self.pullback(ct, *args)
+
+
+class LinearOperation(Operation, Differentiable, HasPullback):
     """A primitive that is jointly linear in all operands: its JVP applies the primitive itself to the tangents."""
 
     __slots__ = ()
@@ -292,22 +366,6 @@ class LinearOperation(Operation, Differentiable, Transposable):
         """
         assert not isinstance(tangent, Zero)
         return tangent
-
-    @abstractmethod
-    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        """Returns the cotangents of the `UndefinedPrimal` operands, given the cotangent of the output.
-
-        Args:
-            ct: The cotangent of the output.
-            *args: The operands: an `UndefinedPrimal` for each one that is transposed, the value of each other one.
-        """
-        raise NotImplementedError
-
-    @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,) = cts
-        assert not isinstance(ct, Zero)  # the backward pass skips equations whose cotangents are all zero
-        return self.pullback(ct, *args)
 
 
 @final

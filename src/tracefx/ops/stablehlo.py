@@ -10,7 +10,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import Scalar
 from tracefx.core.key_data import key_data_aval
 from tracefx.core.literal import Literal
-from tracefx.lowering import Builder, DenseI64Array, IrValue, MlirText, Region
+from tracefx.lowering import Builder, DenseI64Array, IrValue, MlirText
 
 GPUS: Final = frozenset({"cuda", "rocm"})
 _CPU_PRODUCT_DTYPES: Final = frozenset({dtypes.int4, dtypes.uint4, dtypes.float4_e2m1fn})
@@ -102,12 +102,3 @@ def emit_compare(builder: Builder, direction: str, x: IrValue, y: IrValue) -> Ir
     }
     out = ShapedArray(x.aval.shape, dtypes.bool_)
     return builder.emit("stablehlo.compare", [x, y], [out], attrs)[0]
-
-
-def emit_reduce(builder: Builder, combine: str, x: IrValue, initial: Scalar, axes: Sequence[int]) -> IrValue:
-    """Emits a reduction of `x` over `axes` with the StableHLO operation `combine`, starting from `initial`."""
-    element = ShapedArray((), x.aval.dtype)
-    out = ShapedArray(tuple([n for i, n in enumerate(x.aval.shape) if i not in axes]), x.aval.dtype)
-    body = Region((element, element), lambda b, args: b.emit(combine, args, [element]))
-    start = emit_scalar(builder, initial, x.aval.dtype)
-    return builder.emit("stablehlo.reduce", [x, start], [out], {"dimensions": DenseI64Array(tuple(axes))}, [body])[0]

@@ -23,15 +23,17 @@ from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
 from tracefx.core.literal import Literal, cached_literal, out_of_bounds_error
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast, cast_to_integers, convert_host
+from tracefx.ops.monoids import ADD
 from tracefx.ops.operation import (
     DataMovement,
     Domain,
+    HasPullback,
     LinearOperation,
     Operation,
     UnaryOperation,
@@ -53,7 +55,7 @@ NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.i
 
 @final
 @frozen(eq=False)
-class ConvertElementType(Operation, Differentiable, Transposable):
+class ConvertElementType(Operation, Differentiable, HasPullback):
     """Converts elements to another dtype, or changes only the weak type.
 
     Floats are truncated towards 0 and clamped to the range of an integer dtype; integers wrap around.
@@ -108,9 +110,8 @@ class ConvertElementType(Operation, Differentiable, Transposable):
         return [out], [bind1(self, tangent)]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x,) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (x,) = args
         return [match_aval(ct, x.aval)]
 
     @override
@@ -605,11 +606,10 @@ class ReduceSum(UnaryOperation, LinearOperation):
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         (x,) = operands
         if not dtypes.is_float(out.dtype) or out.dtype.itemsize > 1:
-            return stablehlo.emit_reduce(builder, "stablehlo.add", x, 0, self.axes)
+            return ADD.emit_reduce(builder, x, self.axes)
         # XLA accumulates wider floats in float32, but would round 8-bit floats after every addition.
         (wide,) = builder.emit("stablehlo.convert", [x], [x.aval.update(dtype=dtypes.float32)])
-        total = stablehlo.emit_reduce(builder, "stablehlo.add", wide, 0, self.axes)
-        return builder.emit("stablehlo.convert", [total], [out])[0]
+        return builder.emit("stablehlo.convert", [ADD.emit_reduce(builder, wide, self.axes)], [out])[0]
 
 
 _SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))

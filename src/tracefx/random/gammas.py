@@ -75,40 +75,29 @@ def _sample_gamma(
 
 @jit_sampler("log_space")
 def _gamma(key: Array, a: Array, log_space: bool) -> Array:
-    return (_log_gammas if log_space else _gammas)(key, a)
+    drawn: Array = _gammas(log_space, key, a)
+    return drawn
 
 
-@custom_jvp
-def _gammas(key: Array, a: Array) -> Array:
-    return _sample_each(key, a, log_space=False)
-
-
-@_gammas.defjvp
-def _gammas_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    (key, a), (_, t) = primals, tangents
-    out = _gammas(key, a)
-    return out, t * lax.random_gamma_grad(a, out)
-
-
-@custom_jvp
-def _log_gammas(key: Array, a: Array) -> Array:
-    return _sample_each(key, a, log_space=True)
-
-
-@_log_gammas.defjvp
-def _log_gammas_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    (key, a), (_, t) = primals, tangents
-    out = _log_gammas(key, a)
-    number = lax.exp(out)
-    number = fnp.where(number == 0, float(dtypes.finfo(a.dtype).tiny), number)
-    return out, t * (lax.random_gamma_grad(a, number) / number)
-
-
-def _sample_each(key: Array, a: Array, log_space: bool) -> Array:
+def _sample_each(log_space: bool, key: Array, a: Array) -> Array:
     """Draws each element with a key of its own."""
     flat = a.reshape(-1)
     drawn = vmap(lambda one, alpha: _sample_one(one, alpha, log_space))(split(key, flat.shape[0]), flat)
     return drawn.reshape(a.shape)
+
+
+_gammas = custom_jvp(_sample_each, nondiff_argnums=(0,))
+
+
+@_gammas.defjvp
+def _gammas_jvp(log_space: bool, primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (key, a), (_, t) = primals, tangents
+    out: Array = _gammas(log_space, key, a)
+    if not log_space:
+        return out, t * lax.random_gamma_grad(a, out)
+    number = lax.exp(out)
+    number = fnp.where(number == 0, float(dtypes.finfo(a.dtype).tiny), number)
+    return out, t * (lax.random_gamma_grad(a, number) / number)
 
 
 def _sample_one(key: Array, a: Array, log_space: bool) -> Array:

@@ -240,21 +240,12 @@ def _batches_of_batches(self: Law, subject: Subject) -> None:
 @law("batches of size 1 and 0 give the shapes and dtypes of any batch", call="check_batchable")
 def _small_batches(self: Law, subject: Subject) -> None:
     """Checks batches of sizes 1 and 0."""
-    outs = subject.outs()
     for size in (1, 0):
-        args = [
-            array_of_type(
-                np.stack([to_numpy(a)] * size) if size else np.zeros((0, *a.aval.shape)), a.aval.with_axis(size, 0)
-            )
-            for a in subject.args
+        args, want = [
+            [array_of_type(np.broadcast_to(to_numpy(x), (size, *x.aval.shape)), x.aval.with_axis(size, 0)) for x in xs]
+            for xs in (subject.args, subject.outs())
         ]
         got = batch_axis_first(evaluate_batch(subject.run, args, (0,) * len(args), size), size)
-        want = [
-            array_of_type(
-                np.stack([to_numpy(o)] * size) if size else np.zeros((0, *o.aval.shape)), o.aval.with_axis(size, 0)
-            )
-            for o in outs
-        ]
         require_close(self, subject.at(args), got, want, (f"a batch of {size}", "by itself"))
 
 

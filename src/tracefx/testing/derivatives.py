@@ -15,6 +15,7 @@ from tracefx.testing.laws import (
     finite_differences,
     jvp_is_the_derivative,
     linearize_is_jvp,
+    pulled_back,
     random_tangents,
     require_adjoint,
     require_derivatives,
@@ -149,15 +150,6 @@ def _reverse_derivative(subject: Subject) -> Subject:
 
     def run(*xs: Value) -> list[Value]:
         linear = linearize_function(subject.run, xs, is_differentiated)
-        cts: list[Tangent] = []
-        for i, (o, is_active) in enumerate(zip(linear.outs, linear.active_outputs, strict=True)):
-            rng = subject.rng(f"fixed cotangent {i}")
-            cts.append(random_like(o.aval, rng) if is_active else Zero(o.aval.tangent()))
-        pulled = linear.pull(cts)
-        return [
-            instantiate_zeros(ct)
-            for ct, differentiated in zip(pulled, is_differentiated, strict=True)
-            if differentiated
-        ]
+        return pulled_back(subject, linear, "fixed cotangents")
 
     return Subject(f"the gradient of {subject.name}", run, subject.args, subject.ulps)

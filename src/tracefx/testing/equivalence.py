@@ -15,7 +15,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.primitive import MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
 from tracefx.ops.structural import batch_first
 from tracefx.pytrees import trees
@@ -23,7 +23,7 @@ from tracefx.pytrees.trees import PyTree
 from tracefx.testing.errors import Inapplicable, LawError, Reproducer
 from tracefx.testing.generated_programs import AnyCallable
 from tracefx.testing.law import describe_difference
-from tracefx.testing.laws import require_derivatives
+from tracefx.testing.laws import pulled_back, random_tangents, require_derivatives
 from tracefx.testing.reproducer import definition_of, import_of, indented_text, script, source_of
 from tracefx.testing.subjects import (
     Subject,
@@ -32,7 +32,6 @@ from tracefx.testing.subjects import (
     evaluate_jvp,
     instantiate_zeros,
     linearize_function,
-    random_like,
     staged,
 )
 from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps, tolerance_or
@@ -114,10 +113,7 @@ class SubjectTransform:
 def _jvp_outputs(subject: Subject) -> list[Value]:
     """Returns the outputs and their tangents along a random direction."""
     require_derivatives(subject)
-    tangents: list[Tangent] = [
-        random_like(a.aval, subject.rng(f"tangent {i}")) if i in subject.differentiable_args else Zero(a.aval.tangent())
-        for i, a in enumerate(subject.args)
-    ]
+    tangents = random_tangents(subject, subject.differentiable_args, "tangents")
     outs, pushed = evaluate_jvp(subject.run, subject.args, tangents)
     return [*outs, *[instantiate_zeros(t) for t in pushed if t.aval.dtype != dtypes.float0]]
 
@@ -127,15 +123,7 @@ def _vjp_outputs(subject: Subject) -> list[Value]:
     require_derivatives(subject)
     is_differentiated = [i in subject.differentiable_args for i in range(len(subject.args))]
     linear = linearize_function(subject.run, subject.args, is_differentiated)
-    cts: list[Tangent] = [
-        random_like(o.aval, subject.rng(f"cotangent {i}")) if is_active else Zero(o.aval.tangent())
-        for i, (o, is_active) in enumerate(zip(linear.outs, linear.active_outputs, strict=True))
-    ]
-    return [
-        instantiate_zeros(ct)
-        for ct, differentiated in zip(linear.pull(cts), is_differentiated, strict=True)
-        if differentiated
-    ]
+    return pulled_back(subject, linear, "cotangents")
 
 
 def _batch_outputs(subject: Subject) -> list[Value]:

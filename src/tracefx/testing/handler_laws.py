@@ -199,8 +199,8 @@ def propagates_exceptions(case: HandlerCase, statement: str) -> None:
     Afterwards the handler must behave as before.
     """
     outcome_before = Outcome.of(case.handled(case.f), case.args)
-    for where, faults in (("in the function", _faults_in_function), ("in the inner handler", _faults_in_inner_handler)):
-        for fail_at, run in faults(case):
+    for where, in_function in (("in the function", True), ("in the inner handler", False)):
+        for fail_at, run in _faults(case, in_function):
             before = current()
             outcome = Outcome.of(run, case.args)
             if not isinstance(outcome.error, InjectedError):
@@ -221,37 +221,19 @@ def _require_same_context(case: HandlerCase, statement: str, before: Handler, wh
         raise case.violation(statement, f"  after {what}, {after.title} is current instead of {before.title}")
 
 
-def _faults_in_function(case: HandlerCase) -> Iterator[tuple[int, AnyCallable]]:
-    """Yields the handled function, raising at each of its own operations."""
+def _faults(case: HandlerCase, in_function: bool) -> Iterator[tuple[int, AnyCallable]]:
+    """Yields the handled function, raising at each of its own operations, or of those that the inner handler gets."""
+    faulty = case.f if in_function else case.handled(case.f)
 
     def with_fault(fail_at: int, seen: list[str]) -> AnyCallable:
-        def f(*args: PyTree) -> Any:
+        def run(*args: PyTree) -> Any:
             with handling(FaultInjector(current(), InjectedError, fail_at)) as injector:
                 try:
-                    return case.f(*args)
+                    return faulty(*args)
                 finally:
                     seen[:] = injector.seen
 
-        return f
-
-    seen: list[str] = []
-    Outcome.of(case.handled(with_fault(-1, seen)), case.args)
-    for fail_at in range(len(seen)):
-        yield fail_at, case.handled(with_fault(fail_at, []))
-
-
-def _faults_in_inner_handler(case: HandlerCase) -> Iterator[tuple[int, AnyCallable]]:
-    """Yields the handled function over an inner handler that raises at each operation that it gets."""
-
-    def with_fault(fail_at: int, seen: list[str]) -> AnyCallable:
-        def f(*args: PyTree) -> Any:
-            with handling(FaultInjector(current(), InjectedError, fail_at)) as injector:
-                try:
-                    return case.handled(case.f)(*args)
-                finally:
-                    seen[:] = injector.seen
-
-        return f
+        return case.handled(run) if in_function else run
 
     seen: list[str] = []
     Outcome.of(with_fault(-1, seen), case.args)

@@ -154,6 +154,12 @@ def random_cotangents(subject: Subject, linear: Linearization, what: str) -> lis
     ]
 
 
+def pulled_back(subject: Subject, linear: Linearization, what: str) -> list[Value]:
+    """Returns the cotangents of the differentiable arguments for random cotangents of the outputs."""
+    pulled = linear.pull(random_cotangents(subject, linear, what))
+    return [instantiate_zeros(pulled[i]) for i in subject.differentiable_args]
+
+
 def _derivative_tolerance(subject: Subject) -> Ulps:
     """Returns the tolerance for derivatives, or that of the subject if it is wider."""
     return DERIVATIVE.widen_to(subject.ulps)

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, Final, SupportsIndex, cast, overload
 
 from tracefx.control.generic_reduction import Reduce, ReduceWindow, ReductionError, ReductionPrimitive
-from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import DType, Scalar
@@ -19,7 +18,7 @@ from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
-from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM
+from tracefx.ops.monoids import ADD, AND, MAXIMUM, MINIMUM, MULTIPLY, OR, XOR
 from tracefx.ops.reductions import reduction
 from tracefx.ops.reductions.sliding_windows import SlidingWindows, sliding_windows
 from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum, WindowReduction
@@ -30,24 +29,16 @@ from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import convert_outputs, raise_structure_mismatch, trace_body
 
-
-def _all_ones(dtype: DType) -> Scalar:
-    """Returns the number of a dtype whose bits are all ones."""
-    if dtypes.is_bool(dtype):
-        return True
-    return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
-
-
 _IdentityElement = Callable[[DType], Scalar]
 _IDENTITY_ELEMENTS: Final[Mapping[object, _IdentityElement]] = MappingProxyType(
     {
-        elementwise.add: lambda dtype: 0,
-        arithmetic.mul: lambda dtype: 1,
+        elementwise.add: ADD.identity,
+        arithmetic.mul: MULTIPLY.identity,
         arithmetic.max: MAXIMUM.identity,
         arithmetic.min: MINIMUM.identity,
-        bitwise.bitwise_and: _all_ones,
-        bitwise.bitwise_or: lambda dtype: 0,
-        bitwise.bitwise_xor: lambda dtype: 0,
+        bitwise.bitwise_and: AND.identity,
+        bitwise.bitwise_or: OR.identity,
+        bitwise.bitwise_xor: XOR.identity,
     }
 )
 """The identity elements of the functions that have reduction primitives."""

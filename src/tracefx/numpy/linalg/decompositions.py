@@ -89,11 +89,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     [[2.0, 0.0], [1.0, 2.0]]
     """
     x = as_square_matrices("cholesky", a)
-    return _cholesky(x, upper=bool(upper), symmetrize=bool(symmetrize_input))
-
-
-def _cholesky(x: Array, *, upper: bool, symmetrize: bool) -> Array:
-    factor = cholesky_operations.cholesky(x, symmetrize_input=symmetrize)
+    factor = cholesky_operations.cholesky(x, symmetrize_input=bool(symmetrize_input))
     return adjoint(factor) if upper else factor
 
 
@@ -128,10 +124,6 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
     x = as_matrices("qr", a)
     if mode not in ("reduced", "r", "full", "complete", "raw"):
         raise ValueError(f'qr: mode must be "reduced", "complete", "r" or "raw", got {mode!r}')
-    return _qr(x, mode=mode)
-
-
-def _qr(x: Array, *, mode: str) -> Array | QRResult:
     if mode == "raw":
         out, taus = qr_operations.geqrf(x)
         return QRResult(matrix_transpose(out), taus)
@@ -273,12 +265,8 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     if UPLO not in (None, "L", "U"):
         raise ValueError(f'eigh: UPLO must be "L" or "U", got {UPLO!r}')
     x = as_square_matrices("eigh", a)
-    vectors, values = _eigh(x, lower=UPLO != "U", symmetrize=bool(symmetrize_input))
+    vectors, values = eigen.eigh(x, lower=UPLO != "U", symmetrize_input=bool(symmetrize_input))
     return EighResult(values, vectors)
-
-
-def _eigh(x: Array, *, lower: bool, symmetrize: bool) -> tuple[Array, Array]:
-    return eigen.eigh(x, lower=lower, symmetrize_input=symmetrize)
 
 
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
@@ -321,11 +309,7 @@ def eig(a: ArrayLike) -> EigResult:
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
     [1j, -1j]
     """
-    return _eig(as_square_matrices("eig", a))
-
-
-def _eig(x: Array) -> EigResult:
-    return EigResult(*eigen.eig(x, compute_left_eigenvectors=False))
+    return EigResult(*eigen.eig(as_square_matrices("eig", a), compute_left_eigenvectors=False))
 
 
 @eager_cached(compiled=True)
@@ -345,8 +329,5 @@ def eigvals(a: ArrayLike) -> Array:
     >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [1j, -1j]
     """
-    return _eigvals(as_square_matrices("eigvals", a))
-
-
-def _eigvals(x: Array) -> Array:
+    x = as_square_matrices("eigvals", a)
     return eigen.eig(x, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]

@@ -53,17 +53,14 @@ def det(a: ArrayLike) -> Array:
     >>> det(np.array([[1.0, 2.0], [3.0, 4.0]]))
     Array(-2., dtype=float32)
     """
-    return _det(as_square_matrices("det", a))
-
-
-def _det(a: Array) -> Array:
-    n = a.shape[-1]
+    x = as_square_matrices("det", a)
+    n = x.shape[-1]
     if n == 2:
-        return a[..., 0, 0] * a[..., 1, 1] - a[..., 0, 1] * a[..., 1, 0]
+        return x[..., 0, 0] * x[..., 1, 1] - x[..., 0, 1] * x[..., 1, 0]
     if n == 3:
-        minors = [a[..., 1, j] * a[..., 2, k] - a[..., 1, k] * a[..., 2, j] for j, k in ((1, 2), (2, 0), (0, 1))]
-        return a[..., 0, 0] * minors[0] + a[..., 0, 1] * minors[1] + a[..., 0, 2] * minors[2]
-    out: Array = _determinant(a)
+        minors = [x[..., 1, j] * x[..., 2, k] - x[..., 1, k] * x[..., 2, j] for j, k in ((1, 2), (2, 0), (0, 1))]
+        return x[..., 0, 0] * minors[0] + x[..., 0, 1] * minors[1] + x[..., 0, 2] * minors[2]
+    out: Array = _determinant(x)
     return out
 
 
@@ -144,12 +141,8 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     x = as_square_matrices("slogdet", a)
     if method == "qr" and dtypes.is_complex(x.dtype):
         raise NotImplementedError('slogdet: method "qr" supports real matrices only; use "lu"')
-    return SlogdetResult(*_slogdet(x, by_qr=method == "qr"))
-
-
-def _slogdet(a: Array, *, by_qr: bool) -> tuple[Array, Array]:
-    out: tuple[Array, Array] = _logarithm(by_qr, a)
-    return out
+    out: tuple[Array, Array] = _logarithm(method == "qr", x)
+    return SlogdetResult(*out)
 
 
 def _sign_and_logarithm(by_qr: bool, a: Array) -> tuple[Array, Array]:

@@ -115,10 +115,6 @@ def inv(a: ArrayLike) -> Array:
     [[0.5, 0.0], [0.0, 0.25]]
     """
     x = as_square_matrices("inv", a)
-    return _inverse(x)
-
-
-def _inverse(x: Array) -> Array:
     one = eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
     return solve_batched(x, as_array(convert_dtype(one, x.dtype, x.weak_type)))
 
@@ -146,10 +142,8 @@ def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
     x = as_array(as_operand(a, "matrix_power: a"))
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"matrix_power takes square matrices, got {x.aval}")
-    return _power(inv(x) if count < 0 else x, count=abs(count))
-
-
-def _power(x: Array, *, count: int) -> Array:
+    if count < 0:
+        x, count = inv(x), -count
     if count == 0:
         return eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
     out: Array | None = None

@@ -26,13 +26,10 @@ from tracefx.core.handler import as_array, bind1, current
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
-    Differentiable,
     MappedAxis,
     Primitive,
     Tangent,
-    Transposable,
     UndefinedPrimal,
-    Zero,
 )
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.core.varying import HasVmaRule
@@ -40,7 +37,7 @@ from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops.collectives.pvary import replicated_axes, varying
 from tracefx.ops.elementwise.arithmetic import div, mul
 from tracefx.ops.elementwise.elementwise import NUMBERS, add
-from tracefx.ops.operation import ANY, Domain, arity_error
+from tracefx.ops.operation import ANY, Domain, HasPullback, UnaryLinear, require_arity
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 from tracefx.ops.shape.shape import iota
 from tracefx.ops.structural import convert, match_aval, reduce_sum
@@ -111,8 +108,7 @@ class Collective(Primitive, Batchable, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != self.arity:
-            raise arity_error(self.name, self.arity, len(avals))
+        require_arity(self.name, self.arity, avals)
         return [self.out_aval(*avals)]
 
     @override
@@ -169,16 +165,10 @@ def _describe_axes(names: Iterable[Hashable]) -> str:
     return ", ".join([f"axis {name!r}" for name in names])
 
 
-class LinearCollective(Collective, Differentiable, Transposable):
+class LinearCollective(Collective, UnaryLinear, HasPullback):
     """A linear collective of one operand."""
 
     __slots__ = ()
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        return [bind1(self, *primals)], [bind1(self, t)]
 
     @abstractmethod
     def transposed(self) -> Collective:
@@ -186,9 +176,7 @@ class LinearCollective(Collective, Differentiable, Transposable):
         raise NotImplementedError
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,) = cts
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         # The result differs between devices even if the cotangent does not, so the cotangent is declared to vary.
         return [match_aval(bind1(self.transposed(), varying(ct, self.names)), args[0].aval)]
 
@@ -290,9 +278,7 @@ class PSum(AllReduce, LinearCollective):
         return self  # every member gets the sum, so the cotangents of all members are summed for every member
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,) = cts
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         summed = psum_over(ct, list(zip(self.axes, self.axis_sizes, strict=True)))
         return [match_aval(summed, args[0].aval)]
 

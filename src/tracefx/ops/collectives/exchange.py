@@ -91,7 +91,7 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
         position = self.all_gather_dimension
         out = batch_at(x, dim, axis, position)
         if self.tiled:
-            out = _merged(out, position)
+            out = merge_axes(out, position)
         return out, None
 
     @override
@@ -198,7 +198,7 @@ class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
         return AllGather(self.scatter_dimension, self.axis_name, self.axis_size, self.tiled)
 
 
-def _merged(x: Array, axis: int) -> Array:
+def merge_axes(x: Array, axis: int) -> Array:
     """Returns `x` with the axes `axis` and `axis + 1` merged."""
     shape = x.shape
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
@@ -427,7 +427,7 @@ class AllToAll(LinearCollective, DataMovement, ShowsAxisIndexGroups):
         order = [i for i in range(1, cut.ndim) if i != self.split_axis + 1]
         order.insert(self.concat_axis, 0)
         sent = transpose(cut, [self.split_axis + 1, *order])
-        return _merged(sent, self.concat_axis + 1), 0
+        return merge_axes(sent, self.concat_axis + 1), 0
 
     @override
     def emit_across_devices(

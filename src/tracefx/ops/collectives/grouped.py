@@ -16,7 +16,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import NDArray, default_float, int32, is_bool, is_inexact, is_integer
 from tracefx.core.handler import as_array, bind1
 from tracefx.ops.collectives.collective import AxisName, axis_index, resolve_axis_names
-from tracefx.ops.collectives.exchange import all_gather
+from tracefx.ops.collectives.exchange import all_gather, merge_axes
 from tracefx.ops.elementwise.arithmetic import div
 from tracefx.ops.elementwise.elementwise import NUMBERS
 from tracefx.ops.elementwise.selection import select_with_aval
@@ -104,7 +104,7 @@ def grouped_all_gather(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroup
     rank = group.gathered_values.ndim - tiled
     position = canonicalize_axis("all_gather", axis, rank, "axis")
     out = as_array(move_axis(group.gathered_values, 0, position))
-    return _merged(out, position) if tiled else out
+    return merge_axes(out, position) if tiled else out
 
 
 def grouped_psum_scatter(
@@ -131,7 +131,7 @@ def grouped_all_to_all(
     if not tiled:
         pieces = reshape(pieces, (*pieces.shape[: split + 1], *pieces.shape[split + 2 :]))
     out = as_array(move_axis(pieces, 0, concat))
-    return _merged(out, concat) if tiled else out
+    return merge_axes(out, concat) if tiled else out
 
 
 def _piece(name: str, x: Array, axis: int, group: AxisIndexGroup, tiled: bool) -> Array:
@@ -146,12 +146,6 @@ def _piece(name: str, x: Array, axis: int, group: AxisIndexGroup, tiled: bool) -
     starts: list[ArrayLike] = [np.int32(0)] * x.ndim
     starts[axis] = group.index_in_group * size
     return dynamic_slice(x, starts, [size if i == axis else k for i, k in enumerate(x.shape)])
-
-
-def _merged(x: Array, axis: int) -> Array:
-    """Returns `x` with the axes `axis` and `axis + 1` merged."""
-    shape = x.shape
-    return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
 # ------------------------------------------------------------------ ragged_all_to_all

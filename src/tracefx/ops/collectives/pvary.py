@@ -18,23 +18,21 @@ from tracefx.core.handler import Tracer, bind, bind1, current
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
-    Differentiable,
     Expandable,
     MappedAxis,
-    Primitive,
     Tangent,
     Transposable,
     UndefinedPrimal,
-    Zero,
 )
 from tracefx.core.values import Value
 from tracefx.core.varying import HasVmaRule
 from tracefx.ops.annotations.identity import Identity
+from tracefx.ops.operation import UnaryLinear
 
 
 @final
 @frozen(eq=False)
-class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable, HasVmaRule):
+class PVary(Identity, UnaryLinear, Expandable, Transposable, Batchable, HasVmaRule):
     """The identity; its output is marked as varying over mesh axes.
 
     Args:
@@ -56,12 +54,6 @@ class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batch
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
         return args  # for handlers that don't track varying axes
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        return bind(self, *primals), bind(self, t)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:

@@ -13,17 +13,17 @@ from tracefx.core.primitive import (
     Differentiable,
     Primitive,
     Tangent,
-    Transposable,
     UndefinedPrimal,
     Zero,
     not_linear_error,
 )
 from tracefx.core.values import Value
 from tracefx.ops.elementwise.elementwise import add_tangents
+from tracefx.ops.operation import HasPullback
 from tracefx.ops.structural import match_aval
 
 
-class Bilinear(Primitive, Differentiable, Transposable):
+class Bilinear(Primitive, Differentiable, HasPullback):
     """A primitive with one output that is linear in its first and in its second operand; others have no derivative."""
 
     __slots__ = ()
@@ -50,9 +50,8 @@ class Bilinear(Primitive, Differentiable, Transposable):
         return [out], [add_tangents(left, right)]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, y, *others) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, y, *others = args
         known = [a for a in others if not isinstance(a, UndefinedPrimal)]
         other_cts: list[Tangent | None] = [None] * len(known)
         if isinstance(x, UndefinedPrimal):

@@ -28,7 +28,7 @@ from tracefx.ops.elementwise.arithmetic import sub
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import ge, lt
 from tracefx.ops.elementwise.selection import select_n
-from tracefx.ops.operation import arity_error, memoize_aval, run_compiled
+from tracefx.ops.operation import memoize_aval, require_arity, run_compiled
 from tracefx.ops.reductions.cumulative import cumsum
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.static_integers import static_ints
@@ -178,8 +178,7 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 3:
-            raise arity_error(self.name, 3, len(avals))
+        require_arity(self.name, 3, avals)
         return [self.out_aval(*avals)]
 
     @memoize_aval("ragged_dot_dimension_numbers", "precision", "preferred_element_type")

@@ -17,7 +17,7 @@ from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis,
 from tracefx.core.values import Value, as_value
 from tracefx.ops.contractions.contraction import DotDimensionNumbers, DotGeneral
 from tracefx.ops.elementwise.arithmetic import mul
-from tracefx.ops.operation import arity_error, run_compiled
+from tracefx.ops.operation import require_arity, run_compiled
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert, full_like_aval, reshape
 from tracefx.text.printer import HasJaxParams
@@ -57,8 +57,7 @@ class ScaledDot(Primitive, Batchable, Expandable, HasJaxParams):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 4:
-            raise arity_error(self.name, 4, len(avals))
+        require_arity(self.name, 4, avals)
         operands, scales = avals[:2], avals[2:]
         for side, x, scale, contracted in zip(("lhs", "rhs"), operands, scales, self.dimension_numbers[0], strict=True):
             if x.ndim != operands[0].ndim or scale.ndim != x.ndim:

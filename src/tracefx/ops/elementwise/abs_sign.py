@@ -90,7 +90,7 @@ class Sign(NonDifferentiable):
         (x,) = operands
         if not dtypes.is_integer(out.dtype) or dtypes.is_signed(out.dtype):
             (result,) = builder.emit(self.hlo, [x], [out])
-            return complex_lowering.sign(builder, x, result) if dtypes.is_complex(out.dtype) else result
+            return complex_lowering.emit_sign(builder, x, result) if dtypes.is_complex(out.dtype) else result
         zero, one = stablehlo.emit_full(builder, 0, out), stablehlo.emit_full(builder, 1, out)
         return builder.emit("stablehlo.select", [stablehlo.emit_compare(builder, "EQ", x, zero), zero, one], [out])[0]
 

@@ -16,7 +16,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
-from tracefx.ops.elementwise.complex_lowering import ComplexRule
+from tracefx.ops.elementwise.complex_lowering import ComplexRule, emit_by_parts
 from tracefx.ops.elementwise.elementwise import Smooth
 from tracefx.text.printer import HasJaxParams
 
@@ -99,9 +99,9 @@ class HasAccuracy(Smooth, HasJaxParams):
             return builder.emit(self.hlo, operands, [out], self.accuracy_attrs())[0]
         (x,), rule = operands, self.complex_rule
         if rule.lower is not None:
-            return rule.lower(builder, x)
+            return emit_by_parts(builder, rule.lower, x)
         (result,) = builder.emit(self.hlo, [x], [out], self.accuracy_attrs())
-        return result if rule.fixup is None else rule.fixup(builder, x, result)
+        return result if rule.fixup is None else emit_by_parts(builder, rule.fixup, x, result)
 
     def accuracy_attrs(self) -> Mapping[str, Attr]:
         """Returns the StableHLO attributes that request the accuracy."""

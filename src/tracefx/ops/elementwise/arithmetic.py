@@ -27,10 +27,10 @@ from tracefx.ops.elementwise.elementwise import (
     operands,
     unbroadcast,
 )
-from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.elementwise.rounding import ceil, floor
 from tracefx.ops.elementwise.selection import select, select_with_aval
-from tracefx.ops.operation import ANY_NUMBERS
+from tracefx.ops.monoids import MAXIMUM, MINIMUM, Extremum
+from tracefx.ops.operation import ANY_NUMBERS, HasPullback
 from tracefx.ops.structural import convert_element_type, match_aval
 
 # ------------------------------------------------------------------ neg
@@ -144,7 +144,7 @@ def sub(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 @final
-class Mul(Smooth, Transposable):
+class Mul(Smooth, HasPullback):
     """The product, elementwise: `x * y`; integers wrap around.
 
     `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.mul`.
@@ -162,9 +162,8 @@ class Mul(Smooth, Transposable):
         return bind1(self, tangent, primals[1]) if i == 0 else bind1(self, primals[0], tangent)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, y) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, y = args
         if isinstance(x, UndefinedPrimal):
             if isinstance(y, UndefinedPrimal):
                 raise not_linear_error(self)
@@ -202,7 +201,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 
 @final
-class Div(Smooth, Transposable):
+class Div(Smooth, HasPullback):
     """The quotient, elementwise: `x / y`; that of integers is truncated towards 0.
 
     For integers, `x / 0` is -1 (all bits set), and the minimum divided by -1 is itself.
@@ -240,9 +239,8 @@ class Div(Smooth, Transposable):
         return div(mul(tangent, neg(out)), y)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, y) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, y = args
         if isinstance(y, UndefinedPrimal):  # a quotient is linear only in its numerator
             raise not_linear_error(self)
         return [unbroadcast(div(ct, y), x.aval), None]
@@ -346,7 +344,7 @@ class BinaryExtremum(Smooth):
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
-        return self.extremum.pick(*args)
+        return self.extremum.combine(*args)
 
     @override
     def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:

@@ -14,12 +14,12 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.elementwise.bitwise import INTEGERS, extend_to_bytes
 from tracefx.ops.elementwise.elementwise import FLOATS, SIGNED_NARROW, NonDifferentiable
-from tracefx.ops.operation import CompiledOperation, LinearOperation, Operation, run_compiled
+from tracefx.ops.operation import CompiledOperation, HasZeroTangent, LinearOperation, Operation, run_compiled
 from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import batch_first
 
@@ -126,7 +126,7 @@ def clz(x: ArrayLike) -> Array:
 
 @final
 @frozen(eq=False)
-class BitcastConvertType(Operation, Differentiable):
+class BitcastConvertType(Operation, HasZeroTangent):
     """Reinterprets the bits of each element as another dtype.
 
     If the dtypes differ in width, the last axis holds the narrow elements of one wide element.
@@ -187,11 +187,6 @@ class BitcastConvertType(Operation, Differentiable):
         if min(dtypes.itemsize_bits(x.aval.dtype), dtypes.itemsize_bits(self.new_dtype)) < 8:
             return run_compiled(self, args)  # NumPy stores each of these in a byte
         return Operation.evaluate(self, args)
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        out = bind1(self, *primals)
-        return [out], [Zero(out.aval.tangent())]
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:

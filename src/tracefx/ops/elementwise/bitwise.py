@@ -176,16 +176,11 @@ def _amounts(y: NDArray, bits: int) -> tuple[NDArray, NDArray]:
     return np.where(inside, y, y.dtype.type(0)), inside
 
 
-def _integer_dtype(dtype: DType, signed: bool) -> DType:
-    """Returns NumPy's integer dtype of the same width as `dtype`."""
-    return np.dtype(f"{'i' if signed else 'u'}{dtype.itemsize}")
-
-
 def extend_to_bytes(x: NDArray, signed: bool) -> NDArray:
     """Returns the bits of `x` as an integer dtype of at least 8 bits, sign-extended or zero-extended."""
     bits = dtypes.itemsize_bits(x.dtype)
     if bits >= 8:
-        return x.view(_integer_dtype(x.dtype, signed))
+        return x.view(f"{'i' if signed else 'u'}{x.dtype.itemsize}")
     low = x.astype(np.int8) & np.int8(2**bits - 1)
     if signed:
         sign = np.int8(2 ** (bits - 1))

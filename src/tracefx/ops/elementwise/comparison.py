@@ -17,6 +17,7 @@ from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.elementwise import NonDifferentiable, bind_binary
+from tracefx.ops.monoids import AND, OR
 from tracefx.ops.operation import ANY, Domain, run_compiled
 
 ORDERED: Final = Domain(
@@ -58,8 +59,7 @@ class Comparison(NonDifferentiable):
         alike = stablehlo.emit_compare(
             builder, self.direction, *[builder.retype_keys(each, words) for each in operands]
         )
-        combine, start = ("stablehlo.and", True) if self.direction == "EQ" else ("stablehlo.or", False)
-        return stablehlo.emit_reduce(builder, combine, alike, start, (words.ndim - 1,))
+        return (AND if self.direction == "EQ" else OR).emit_reduce(builder, alike, (words.ndim - 1,))
 
 
 @final

@@ -14,13 +14,13 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import Differentiable, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.arithmetic import neg, neg_tangent
 from tracefx.ops.elementwise.elementwise import FLOATS, Elementwise, NonDifferentiable, bind_binary, unbroadcast
-from tracefx.ops.operation import Domain
+from tracefx.ops.operation import Domain, HasPullback
 from tracefx.ops.structural import full_like_aval, instantiate, match_aval
 
 COMPLEX: Final = Domain("complex numbers", dtypes.is_complex)
@@ -35,7 +35,7 @@ def complex_dtype(dtype: DType) -> DType:
     return dtypes.complex128 if dtypes.real_dtype(dtype) == dtypes.float64 else dtypes.complex64
 
 
-class LinearElementwise(Elementwise, Differentiable, Transposable):
+class LinearElementwise(Elementwise, Differentiable, HasPullback):
     """An elementwise primitive that is jointly linear over the reals in all operands."""
 
     __slots__ = ()
@@ -71,9 +71,7 @@ class Real(LinearElementwise):
         return np.ascontiguousarray(args[0].real) if args[0].ndim else np.asarray(args[0].real)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,) = cts
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         return [match_aval(complex(ct, full_like_aval(ct.aval, 0)), args[0].aval)]
 
 
@@ -98,9 +96,7 @@ class Imag(LinearElementwise):
         return np.ascontiguousarray(args[0].imag) if args[0].ndim else np.asarray(args[0].imag)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,) = cts
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         return [match_aval(complex(full_like_aval(ct.aval, 0), neg(ct)), args[0].aval)]
 
 
@@ -129,9 +125,8 @@ class Complex(LinearElementwise):
         return out
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (re, im) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        re, im = args
         return [
             unbroadcast(real(ct), re.aval) if isinstance(re, UndefinedPrimal) else None,
             unbroadcast(neg_tangent(imag(ct)), im.aval) if isinstance(im, UndefinedPrimal) else None,
@@ -163,9 +158,8 @@ class Conj(LinearElementwise):
         return out.astype(complex_dtype(out.dtype))
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x,) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (x,) = args
         return [match_aval(conj(ct) if dtypes.is_complex(self.input_dtype) else real(ct), x.aval)]
 
     @override

@@ -9,30 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import final
+from typing import TypeAlias, final
 
 from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
-
-
-@final
-@frozen
-class ComplexRule:
-    """How a complex function deviates from those of XLA and NumPy."""
-
-    fixup: Callable[[Builder, IrValue, IrValue], IrValue] | None = None
-    """Corrects XLA's result, given the operand and that result."""
-
-    lower: Callable[[Builder, IrValue], IrValue] | None = None
-    """Emits the result for an operand, in place of XLA's operation."""
-
-    kernel: Callable[[NDArray], NDArray] | None = None
-    """Replaces NumPy's function."""
 
 
 @final
@@ -79,7 +64,7 @@ class RealEmitter:
 
     def copysign(self, x: IrValue, sign: IrValue) -> IrValue:
         """Emits `x` with the sign of `sign`."""
-        dtype = _words(self.type.dtype)
+        dtype = dtypes.uint64 if self.type.dtype == dtypes.float64 else dtypes.uint32
         words = ShapedArray(self.type.shape, dtype)
         high = 1 << (dtypes.itemsize_bits(dtype) - 1)
         sign_mask, magnitude_mask = (stablehlo.emit_full(self.builder, k, words) for k in (high, high - 1))
@@ -95,15 +80,31 @@ class RealEmitter:
         return self.builder.emit("stablehlo.complex", [real, imag], [ShapedArray(self.type.shape, wide)])[0]
 
 
-def _words(dtype: DType) -> DType:
-    """Returns the unsigned dtype with the width of a float dtype."""
-    return dtypes.uint64 if dtype == dtypes.float64 else dtypes.uint32
+Parts: TypeAlias = tuple[IrValue, IrValue]
+"""The real and the imaginary part of a complex number."""
 
 
-def _parts(builder: Builder, z: IrValue) -> tuple[RealEmitter, IrValue, IrValue]:
-    """Returns an emitter for the components of `z`, and these components."""
-    r = RealEmitter(builder, ShapedArray(z.aval.shape, dtypes.real_dtype(z.aval.dtype)))
-    return r, r.apply("stablehlo.real", z), r.apply("stablehlo.imag", z)
+@final
+@frozen
+class ComplexRule:
+    """How a complex function deviates from those of XLA and NumPy."""
+
+    fixup: Callable[[RealEmitter, IrValue, IrValue, IrValue, IrValue], Parts] | None = None
+    """Corrects XLA's result, given the parts of the operand and of that result."""
+
+    lower: Callable[[RealEmitter, IrValue, IrValue], Parts] | None = None
+    """Emits the result for the parts of an operand, in place of XLA's operation."""
+
+    kernel: Callable[[NDArray], NDArray] | None = None
+    """Replaces NumPy's function."""
+
+
+def emit_by_parts(builder: Builder, formula: Callable[..., Parts], *operands: IrValue) -> IrValue:
+    """Emits the complex number whose parts a formula emits for a `RealEmitter` and the parts of the operands."""
+    aval = operands[0].aval
+    r = RealEmitter(builder, ShapedArray(aval.shape, dtypes.real_dtype(aval.dtype)))
+    parts = [r.apply(f"stablehlo.{part}", z) for z in operands for part in ("real", "imag")]
+    return r.make_complex(*formula(r, *parts))
 
 
 # ------------------------------------------------------------------ absolute value and sign
@@ -111,11 +112,12 @@ def _parts(builder: Builder, z: IrValue) -> tuple[RealEmitter, IrValue, IrValue]
 
 def emit_abs(builder: Builder, z: IrValue, size: IrValue) -> IrValue:
     """Fixes up the absolute value: it is infinite if either component is, even if the other is NaN."""
-    r, a, b = _parts(builder, z)
+    r = RealEmitter(builder, size.aval)
+    a, b = r.apply("stablehlo.real", z), r.apply("stablehlo.imag", z)
     return r.select(r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.inf), size)
 
 
-def sign(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def emit_sign(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
     """Fixes up the sign at 0, where it is 0."""
     zero = stablehlo.emit_full(builder, 0, out.aval)
     return builder.emit("stablehlo.select", [stablehlo.emit_compare(builder, "EQ", z, zero), zero, out], [out.aval])[0]
@@ -124,91 +126,62 @@ def sign(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 # ------------------------------------------------------------------ exponentials, logarithms, roots
 
 
-def emit_exp(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def exp(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up `exp` at infinities, and for real operands."""
-    return _emit_exponential(builder, z, out, 0.0)
+    return _exponential(r, a, b, real, imag, 0.0)
 
 
-def emit_expm1(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def expm1(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up `expm1` at infinities, and for real operands."""
-    return _emit_exponential(builder, z, out, -1.0)
+    return _exponential(r, a, b, real, imag, -1.0)
 
 
-def _emit_exponential(builder: Builder, z: IrValue, out: IrValue, least: float) -> IrValue:
+def _exponential(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue, least: float) -> Parts:
     """Fixes up `exp(z) + least` at infinite real parts with non-finite imaginary parts, and for real `z`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
-    large = stablehlo.emit_compare(builder, "GT", a, r.full(0.0))
+    large = stablehlo.emit_compare(r.builder, "GT", a, r.full(0.0))
     undirected = r.logical_and(r.infinite(a), r.non_finite(b))
     real = r.select(undirected, r.select(large, r.full(math.inf), r.full(least)), real)
     imag = r.select(undirected, r.select(large, r.full(math.nan), r.full(0.0)), imag)
-    return r.make_complex(real, r.select(r.equal(b, 0.0), b, imag))
+    return real, r.select(r.equal(b, 0.0), b, imag)
 
 
 def emit_exp2(builder: Builder, z: IrValue) -> IrValue:
     """Emits `2**z` as the exponential of `z log 2`."""
-    r, a, b = _parts(builder, z)
-    scale = r.full(math.log(2.0))
-    scaled = r.make_complex(r.apply("stablehlo.multiply", a, scale), r.apply("stablehlo.multiply", b, scale))
-    return emit_exp(builder, scaled, *builder.emit("stablehlo.exponential", [scaled], [scaled.aval]))
+
+    def scale(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
+        log2 = r.full(math.log(2.0))
+        return r.apply("stablehlo.multiply", a, log2), r.apply("stablehlo.multiply", b, log2)
+
+    scaled = emit_by_parts(builder, scale, z)
+    return emit_by_parts(builder, exp, scaled, *builder.emit("stablehlo.exponential", [scaled], [scaled.aval]))
 
 
-def emit_log(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def log(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up the logarithm: its real part is infinite if either component is, even if the other is NaN."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
-    return r.make_complex(r.select(r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.inf), real), imag)
+    return r.select(r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.inf), real), imag
 
 
-def emit_sqrt(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def sqrt(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up the square root: its imaginary part has the sign of `z.imag`, also on the branch cut, and infinities."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
     infinity, steep = r.full(math.inf), r.infinite(b)
     real = r.select(r.logical_or(steep, r.equal(a, math.inf)), infinity, real)
     imag = r.select(r.logical_or(steep, r.equal(a, -math.inf)), infinity, imag)
-    return r.make_complex(real, r.copysign(imag, b))
+    return real, r.copysign(imag, b)
 
 
 # ------------------------------------------------------------------ trigonometric and hyperbolic functions
 
 
-def emit_sinh(builder: Builder, z: IrValue) -> IrValue:
+def sinh(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
     """Emits `sinh` composed of real functions."""
-    r, a, b = _parts(builder, z)
-    return r.make_complex(*_sinh(r, a, b))
-
-
-def emit_cosh(builder: Builder, z: IrValue) -> IrValue:
-    """Emits `cosh` composed of real functions."""
-    r, a, b = _parts(builder, z)
-    return r.make_complex(*_cosh(r, a, b))
-
-
-def emit_sin(builder: Builder, z: IrValue) -> IrValue:
-    """Emits `sin(z)` as `-i sinh(i z)`."""
-    r, a, b = _parts(builder, z)
-    imag, real = _sinh(r, b, a)
-    return r.make_complex(real, imag)
-
-
-def emit_cos(builder: Builder, z: IrValue) -> IrValue:
-    """Emits `cos(z)` as `cosh(i z)`."""
-    r, a, b = _parts(builder, z)
-    real, imag = _cosh(r, b, a)
-    return r.make_complex(real, r.apply("stablehlo.negate", imag))
-
-
-def _sinh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
-    """Returns the components of `sinh(a + ib)`."""
     real = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.cosine", b))
     imag = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.sine", b))
     end = r.logical_or(r.equal(a, 0.0), r.infinite(a))
     return r.select(r.logical_and(end, r.non_finite(b)), a, real), r.select(r.equal(b, 0.0), b, imag)
 
 
-def _cosh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
-    """Returns the components of `cosh(a + ib)`."""
+def cosh(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
+    """Emits `cosh` composed of real functions."""
     real = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.cosine", b))
     imag = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.sine", b))
     undirected = r.non_finite(b)
@@ -217,22 +190,7 @@ def _cosh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
     return real, r.select(r.equal(b, 0.0), r.apply("stablehlo.multiply", b, r.copysign(r.full(1.0), a)), imag)
 
 
-def emit_tanh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
-    """Fixes up `tanh` at infinities, and for real or imaginary operands."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
-    return r.make_complex(*_tanh(r, a, b, real, imag))
-
-
-def emit_tan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
-    """Fixes up `tan(z)` as `-i tanh(i z)`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
-    imag, real = _tanh(r, b, a, imag, real)
-    return r.make_complex(real, imag)
-
-
-def _tanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> tuple[IrValue, IrValue]:
+def tanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up `tanh`: real for real operands, imaginary for imaginary ones, and -1 or 1 at real infinities."""
     end = r.infinite(a)
     real = r.select(end, r.copysign(r.full(1.0), a), r.select(r.equal(a, 0.0), a, real))
@@ -240,66 +198,62 @@ def _tanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) 
     return real, imag
 
 
+def sin(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
+    """Emits `sin(z)` as `-i sinh(i z)`."""
+    return sinh(r, b, a)[::-1]
+
+
+def cos(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
+    """Emits `cos(z)` as `cosh(i z)`."""
+    real, imag = cosh(r, b, a)
+    return real, r.apply("stablehlo.negate", imag)
+
+
+def tan(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
+    """Fixes up `tan(z)` as `-i tanh(i z)`."""
+    return tanh(r, b, a, imag, real)[::-1]
+
+
 # ------------------------------------------------------------------ inverse functions
 
 
-def emit_asinh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def asinh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up signs, branch cuts and NaNs of `asinh`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
     unknown, nan = r.nan(a), r.full(math.nan)
     real = r.select(r.logical_and(unknown, r.finite(b)), nan, real)
-    return r.make_complex(
-        r.copysign(real, a), r.select(r.equal(b, 0.0), b, r.copysign(r.select(unknown, nan, imag), b))
-    )
+    return r.copysign(real, a), r.select(r.equal(b, 0.0), b, r.copysign(r.select(unknown, nan, imag), b))
 
 
-def emit_asin(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def asin(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up signs and branch cuts of `asin`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
-    return r.make_complex(r.select(r.equal(a, 0.0), a, r.copysign(real, a)), r.copysign(imag, b))
+    return r.select(r.equal(a, 0.0), a, r.copysign(real, a)), r.copysign(imag, b)
 
 
-def emit_acos(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def acos(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up signs, branch cuts and NaNs of `acos`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
     unknown = r.nan(b)
     real = r.select(r.equal(a, 0.0), r.full(math.pi / 2), r.select(unknown, r.full(math.nan), real))
     imag = r.select(r.logical_and(unknown, r.finite(a)), r.full(math.nan), imag)
-    return r.make_complex(real, r.copysign(imag, r.apply("stablehlo.negate", b)))
+    return real, r.copysign(imag, r.apply("stablehlo.negate", b))
 
 
-def emit_acosh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def acosh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up signs, branch cuts and NaNs of `acosh`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
     unknown, nan = r.nan(b), r.full(math.nan)
     real = r.select(r.logical_and(unknown, r.finite(a)), nan, real)
     imag = r.select(r.equal(a, 0.0), r.full(math.pi / 2), r.select(unknown, nan, imag))
-    return r.make_complex(real, r.copysign(imag, b))
+    return real, r.copysign(imag, b)
 
 
-def emit_atanh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+def atanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
     """Fixes up signs, branch cuts, infinities and NaNs of `atanh`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
-    return r.make_complex(*_atanh(r, a, b, real, imag))
-
-
-def emit_atan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
-    """Fixes up `atan(z)` as `-i atanh(i z)`."""
-    r, a, b = _parts(builder, z)
-    _, real, imag = _parts(builder, out)
-    imag, real = _atanh(r, b, a, imag, real)
-    return r.make_complex(real, imag)
-
-
-def _atanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> tuple[IrValue, IrValue]:
-    """Fixes up the components of `atanh(a + ib)`."""
     far, nan = r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.nan)
     unknown = r.logical_or(r.nan(a), r.nan(b))
     real = r.select(far, r.full(0.0), r.select(unknown, nan, real))
     imag = r.select(far, r.full(math.pi / 2), r.select(unknown, nan, imag))
     return r.select(r.equal(a, 0.0), a, r.copysign(real, a)), r.select(r.nan(b), nan, r.copysign(imag, b))
+
+
+def atan(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> Parts:
+    """Fixes up `atan(z)` as `-i atanh(i z)`."""
+    return atanh(r, b, a, imag, real)[::-1]

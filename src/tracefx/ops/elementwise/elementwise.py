@@ -27,7 +27,15 @@ from tracefx.core.values import ConcreteArray, Value, as_value, number_aval, to_
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import convert_host
-from tracefx.ops.operation import ANY, MAX_KERNEL_SIZE, Domain, Operation, arity_error, run_compiled_if_repeated
+from tracefx.ops.operation import (
+    ANY,
+    MAX_KERNEL_SIZE,
+    Domain,
+    HasZeroTangent,
+    Operation,
+    arity_error,
+    run_compiled_if_repeated,
+)
 from tracefx.ops.structural import batch_first, broadcast_in_dim, broadcast_to, match_aval, reduce_sum
 
 SIGNED_NARROW: Final = frozenset({dtypes.int2, dtypes.int4})
@@ -261,15 +269,10 @@ def _broadcast_scalars(x: Array, shape: Shape) -> Array:
     return x if x.aval.ndim == len(shape) else broadcast_in_dim(x, shape, (0,))
 
 
-class NonDifferentiable(Elementwise, Differentiable):
+class NonDifferentiable(Elementwise, HasZeroTangent):
     """An elementwise primitive whose derivative is zero wherever it exists: comparisons, rounding, logic."""
 
     __slots__ = ()
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        out = bind1(self, *primals)
-        return [out], [Zero(out.aval.tangent())]
 
 
 class Smooth(Elementwise, Differentiable):

@@ -31,7 +31,7 @@ class Sinh(Transcendental):
     __slots__ = ()
     name = "sinh"
     hlo = "chlo.sinh"
-    complex_rule = ComplexRule(lower=complex_lowering.emit_sinh)
+    complex_rule = ComplexRule(lower=complex_lowering.sinh)
     ufunc = np.sinh
 
     @override
@@ -49,7 +49,7 @@ class Cosh(Transcendental):
     __slots__ = ()
     name = "cosh"
     hlo = "chlo.cosh"
-    complex_rule = ComplexRule(lower=complex_lowering.emit_cosh)
+    complex_rule = ComplexRule(lower=complex_lowering.cosh)
     ufunc = np.cosh
 
     @override
@@ -67,7 +67,7 @@ class Tanh(Transcendental):
     __slots__ = ()
     name = "tanh"
     hlo = "stablehlo.tanh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_tanh, kernel=complex_kernels.complex_tanh)
+    complex_rule = ComplexRule(fixup=complex_lowering.tanh, kernel=complex_kernels.complex_tanh)
     ufunc = np.tanh
     domain = INEXACT_WITH_COMPLEX_FIXUP
 
@@ -86,7 +86,7 @@ class Asinh(Transcendental):
     __slots__ = ()
     name = "asinh"
     hlo = "chlo.asinh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_asinh)
+    complex_rule = ComplexRule(fixup=complex_lowering.asinh)
     ufunc = np.arcsinh
 
     @override
@@ -104,7 +104,7 @@ class Acosh(Transcendental):
     __slots__ = ()
     name = "acosh"
     hlo = "chlo.acosh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_acosh)
+    complex_rule = ComplexRule(fixup=complex_lowering.acosh)
     ufunc = np.arccosh
 
     @override
@@ -122,7 +122,7 @@ class Atanh(Transcendental):
     __slots__ = ()
     name = "atanh"
     hlo = "chlo.atanh"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_atanh)
+    complex_rule = ComplexRule(fixup=complex_lowering.atanh)
     ufunc = np.arctanh
 
     @override

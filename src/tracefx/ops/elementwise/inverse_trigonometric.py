@@ -30,7 +30,7 @@ class Asin(Transcendental):
     __slots__ = ()
     name = "asin"
     hlo = "chlo.asin"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_asin)
+    complex_rule = ComplexRule(fixup=complex_lowering.asin)
     ufunc = np.arcsin
 
     @override
@@ -48,7 +48,7 @@ class Acos(Transcendental):
     __slots__ = ()
     name = "acos"
     hlo = "chlo.acos"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_acos)
+    complex_rule = ComplexRule(fixup=complex_lowering.acos)
     ufunc = np.arccos
 
     @override
@@ -66,7 +66,7 @@ class Atan(ReciprocalDerivative):
     __slots__ = ()
     name = "atan"
     hlo = "chlo.atan"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_atan)
+    complex_rule = ComplexRule(fixup=complex_lowering.atan)
     ufunc = np.arctan
 
     @override

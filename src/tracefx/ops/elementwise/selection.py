@@ -21,8 +21,15 @@ from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import ORDERED, gt, lt
 from tracefx.ops.elementwise.elementwise import Elementwise, NonDifferentiable, Smooth, operands
-from tracefx.ops.elementwise.min_max import maximum, minimum
-from tracefx.ops.operation import MAX_KERNEL_SIZE, VARIADIC, DataMovement, Operation, run_compiled_if_repeated
+from tracefx.ops.monoids import MAXIMUM, MINIMUM
+from tracefx.ops.operation import (
+    MAX_KERNEL_SIZE,
+    VARIADIC,
+    DataMovement,
+    HasPullback,
+    Operation,
+    run_compiled_if_repeated,
+)
 from tracefx.ops.structural import (
     batch_first,
     broadcast_in_dim,
@@ -36,7 +43,7 @@ from tracefx.ops.structural import (
 
 
 @final
-class SelectN(Operation, Differentiable, Transposable, DataMovement):
+class SelectN(Operation, Differentiable, HasPullback, DataMovement):
     """Selects each element from one of several cases: `cases[which[i]][i]`; False is the first case, True the second.
 
     `which: bool[...], *cases: f32[...] -> f32[...]`; `which` is boolean (with two cases) or an integer, and may have
@@ -106,9 +113,8 @@ class SelectN(Operation, Differentiable, Transposable, DataMovement):
         return [out], [bind1(self, primals[0], *cases)]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (which, *cases) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        which, *cases = args
         assert not isinstance(which, UndefinedPrimal)
         zeros = constant_like_aval(ct.aval, 0)
         case_cts: list[Tangent | None] = []
@@ -273,7 +279,7 @@ class Clamp(Smooth):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         low, x, high = args
-        return minimum(maximum(x, low), high)
+        return MINIMUM.combine(MAXIMUM.combine(x, low), high)
 
     @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:

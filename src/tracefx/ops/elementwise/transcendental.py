@@ -73,7 +73,7 @@ class Exp(Transcendental):
     __slots__ = ()
     name = "exp"
     hlo = "stablehlo.exponential"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_exp)
+    complex_rule = ComplexRule(fixup=complex_lowering.exp)
     ufunc = np.exp
 
     @override
@@ -116,7 +116,7 @@ class Expm1(Transcendental):
     __slots__ = ()
     name = "expm1"
     hlo = "stablehlo.exponential_minus_one"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_expm1, kernel=complex_kernels.complex_expm1)
+    complex_rule = ComplexRule(fixup=complex_lowering.expm1, kernel=complex_kernels.complex_expm1)
     ufunc = np.expm1
     domain = INEXACT_WITH_COMPLEX_FIXUP
 
@@ -135,7 +135,7 @@ class Log(ReciprocalDerivative):
     __slots__ = ()
     name = "log"
     hlo = "stablehlo.log"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_log)
+    complex_rule = ComplexRule(fixup=complex_lowering.log)
     ufunc = np.log
 
     @override
@@ -153,7 +153,7 @@ class Log1p(ReciprocalDerivative):
     __slots__ = ()
     name = "log1p"
     hlo = "stablehlo.log_plus_one"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_log, kernel=complex_kernels.complex_log1p)
+    complex_rule = ComplexRule(fixup=complex_lowering.log, kernel=complex_kernels.complex_log1p)
     ufunc = np.log1p
     domain = INEXACT_WITH_COMPLEX_FIXUP
 
@@ -205,7 +205,7 @@ class Sin(Transcendental):
     __slots__ = ()
     name = "sin"
     hlo = "stablehlo.sine"
-    complex_rule = ComplexRule(lower=complex_lowering.emit_sin)
+    complex_rule = ComplexRule(lower=complex_lowering.sin)
     ufunc = np.sin
 
     @override
@@ -223,7 +223,7 @@ class Cos(Transcendental):
     __slots__ = ()
     name = "cos"
     hlo = "stablehlo.cosine"
-    complex_rule = ComplexRule(lower=complex_lowering.emit_cos)
+    complex_rule = ComplexRule(lower=complex_lowering.cos)
     ufunc = np.cos
 
     @override
@@ -241,7 +241,7 @@ class Tan(Transcendental):
     __slots__ = ()
     name = "tan"
     hlo = "stablehlo.tan"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_tan, kernel=complex_kernels.complex_tan)
+    complex_rule = ComplexRule(fixup=complex_lowering.tan, kernel=complex_kernels.complex_tan)
     ufunc = np.tan
     domain = INEXACT_WITH_COMPLEX_FIXUP
 
@@ -263,7 +263,7 @@ class Sqrt(Transcendental):
     __slots__ = ()
     name = "sqrt"
     hlo = "stablehlo.sqrt"
-    complex_rule = ComplexRule(fixup=complex_lowering.emit_sqrt)
+    complex_rule = ComplexRule(fixup=complex_lowering.sqrt)
     ufunc = np.sqrt
 
     @override

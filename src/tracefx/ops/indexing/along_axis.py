@@ -17,13 +17,10 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
-    Differentiable,
     MappedAxis,
-    Primitive,
     Tangent,
     Transposable,
     UndefinedPrimal,
-    Zero,
 )
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
@@ -32,7 +29,7 @@ from tracefx.ops.elementwise.comparison import lt
 from tracefx.ops.elementwise.elementwise import add, operands
 from tracefx.ops.elementwise.selection import select
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather
-from tracefx.ops.operation import arity_error
+from tracefx.ops.operation import UnaryLinear, require_arity
 from tracefx.ops.shape.shape import concatenate, expand_dims, squeeze, stack
 from tracefx.ops.shape.slicing import Slice, slice
 from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, static_int
@@ -112,7 +109,7 @@ def index_in_dim(operand: ArrayLike, index: SupportsIndex, axis: SupportsIndex =
 
 @final
 @frozen(eq=False)
-class Unstack(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+class Unstack(UnaryLinear, Transposable, Batchable, Lowerable):
     """The slices along an axis, each of them a result without the axis: `x[0]`, `x[1]`, ... along the first axis.
 
     Args:
@@ -131,8 +128,7 @@ class Unstack(Primitive, Differentiable, Transposable, Batchable, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 1:
-            raise arity_error(self.name, 1, len(avals))
+        require_arity(self.name, 1, avals)
         (x,) = avals
         if not 0 <= self.axis < x.ndim:
             raise ValueError(f"unstack: axis {self.axis} is out of bounds for {x}")
@@ -141,12 +137,6 @@ class Unstack(Primitive, Differentiable, Transposable, Batchable, Lowerable):
     @override
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
         return [np.asarray(each) for each in np.moveaxis(args[0], self.axis, 0)]
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        return bind(self, *primals), bind(self, t)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:

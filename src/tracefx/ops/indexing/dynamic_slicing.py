@@ -18,7 +18,7 @@ from tracefx.core.avals import Shape, ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
@@ -28,7 +28,7 @@ from tracefx.ops.elementwise.selection import select
 from tracefx.ops.indexing.gather_scatter_add import Gather, GatherDimensionNumbers, ScatterDimensionNumbers
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter import Scatter
-from tracefx.ops.operation import VARIADIC, DataMovement, Operation, static_shape
+from tracefx.ops.operation import VARIADIC, DataMovement, HasPullback, Operation, static_shape
 from tracefx.ops.shape.shape import concatenate, expand_dims, squeeze
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.ops.structural import batch_first, broadcast_in_dim, full_like_aval, instantiate, match_aval
@@ -78,7 +78,7 @@ def _vector(starts: Sequence[Value], dims: Sequence[int | None], axis: MappedAxi
 
 @final
 @frozen(eq=False)
-class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
+class DynamicSlice(Operation, Differentiable, HasPullback, DataMovement):
     """Reads a window at start indices that may be traced: `x[start:start + size]` along each axis.
 
     Windows that are not within the array are moved into it.
@@ -126,9 +126,8 @@ class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
         return [out], [bind1(self, t, *primals[1:])]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, *starts) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, *starts = args
         zeros = full_like_aval(ShapedArray(x.aval.shape, ct.aval.dtype, ct.aval.weak_type), 0)
         return [match_aval(_update_slice(zeros, ct, starts), x.aval), *[None for _ in starts]]
 
@@ -233,7 +232,7 @@ def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value
 
 
 @final
-class DynamicUpdateSlice(Operation, Differentiable, Transposable, DataMovement):
+class DynamicUpdateSlice(Operation, Differentiable, HasPullback, DataMovement):
     """Writes a window at start indices that may be traced: `x[start:start + size] = update` along each axis.
 
     Windows that are not within the array are moved into it.
@@ -278,9 +277,8 @@ class DynamicUpdateSlice(Operation, Differentiable, Transposable, DataMovement):
         return [out], [match_aval(bind1(self, instantiate(x), instantiate(update), *primals[2:]), out.aval.tangent())]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, update, *starts) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, update, *starts = args
         x_ct: Tangent | None = None
         update_ct: Tangent | None = None
         if isinstance(x, UndefinedPrimal):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, SupportsIndex, final
 
@@ -16,9 +15,9 @@ from tracefx.core.avals import Dimensions, Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
-from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.elementwise import NUMBERS
@@ -33,7 +32,8 @@ from tracefx.ops.indexing.indexed_windows import (
     shift_axes,
     window_order,
 )
-from tracefx.ops.operation import DataMovement, Domain, Operation, memoize_aval, static_shape
+from tracefx.ops.monoids import ADD, Combiner
+from tracefx.ops.operation import DataMovement, Domain, HasPullback, Operation, memoize_aval, static_shape
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import batch_first, full_like_aval, instantiate, match_aval
 
@@ -79,7 +79,7 @@ class ScatterDimensionNumbers:
 
 @final
 @frozen(eq=False)
-class Gather(Operation, Differentiable, Transposable, DataMovement):
+class Gather(Operation, Differentiable, HasPullback, DataMovement):
     """Reads windows of an array at start indices: `out[i, ...] = x[indices[i]:indices[i] + slice_sizes]`.
 
     The last axis of the indices holds the start of a window along each of the axes in `start_index_map`.
@@ -212,9 +212,8 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
         return self if self.fill_value is None else evolve(self, fill_value=fill)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, indices) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, indices = args
         assert not isinstance(indices, UndefinedPrimal)
         n = self.dimension_numbers
         numbers = ScatterDimensionNumbers(
@@ -386,23 +385,9 @@ class ScatterOperation(Operation, Differentiable):
 
     arity = 3
     takes: ClassVar[Domain]
+    combiner: ClassVar[Combiner]
     function: ClassVar[str]
     """The name of the function in `tracefx.lax`, for error messages."""
-
-    @abstractmethod
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        """Combines old and new elements with NumPy."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
-        """Combines `new` into the flat array `out`, in place, at indices that may repeat."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        """Emits the combination of two elements."""
-        raise NotImplementedError
 
     def windows(self, operand: Shape, updates: Shape) -> IndexedWindows:
         """Returns the windows into an operand, for updates of this shape."""
@@ -497,7 +482,7 @@ class ScatterOperation(Operation, Differentiable):
             if inside.all():
                 starts = dict(zip(windows.index_map, indices.reshape(-1).tolist(), strict=True))
                 at = [slice(starts.get(d, 0), starts.get(d, 0) + size) for d, size in enumerate(windows.sizes)]
-                out[tuple(at)] = self.merge(out[tuple(at)], updates.reshape(windows.sizes))
+                out[tuple(at)] = self.combiner.combine(out[tuple(at)], updates.reshape(windows.sizes))
             return cast(out, x.dtype)
         positions = windows.index_arrays(np.where(inside[..., None], indices, 0), range(x.ndim))
         # NumPy's `ufunc.at` is fast only with one flat array of indices and updates.
@@ -508,7 +493,7 @@ class ScatterOperation(Operation, Differentiable):
         if not inside.all():
             mask = np.broadcast_to(inside.reshape(inside.shape + (1,) * (updates.ndim - count)), updates.shape)
             flat, updates = flat[mask], updates[mask]
-        self.merge_at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
+        self.combiner.combine_at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
         return cast(out, x.dtype)
 
     @override
@@ -554,36 +539,16 @@ class ScatterOperation(Operation, Differentiable):
             "indices_are_sorted": self.indices_are_sorted,
             "unique_indices": self.unique_indices,
         }
-        element = ShapedArray((), out.dtype)
-        body = Region((element, element), lambda b, args: [self.emit_merged(b, element, *args)])
-        return builder.emit("stablehlo.scatter", [x, indices, updates], [out], attrs, [body])[0]
+        return builder.emit(
+            "stablehlo.scatter", [x, indices, updates], [out], attrs, [self.combiner.region(out.dtype)]
+        )[0]
 
 
-class ScatterArithmetic(ScatterOperation, Transposable):
+class ScatterArithmetic(ScatterOperation, HasPullback):
     """Combines updates with windows of numbers by an arithmetic operation."""
 
     __slots__ = ()
     takes = NUMBERS
-    hlo: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def ufunc(self) -> np.ufunc:
-        """The operation in NumPy."""
-        raise NotImplementedError
-
-    @override
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        out: NDArray = self.ufunc(old, new)
-        return out
-
-    @override
-    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
-        self.ufunc.at(out, positions, new)
-
-    @override
-    def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        return builder.emit(self.hlo, [old, new], [element])[0]
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -606,13 +571,11 @@ class ScatterAdd(ScatterArithmetic):
     __slots__ = ()
     name = "scatter-add"
     function = "scatter_add"
-    hlo = "stablehlo.add"
-    ufunc = np.add
+    combiner: ClassVar[Combiner] = ADD
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, indices, updates) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, indices, updates = args
         assert not isinstance(indices, UndefinedPrimal)
         x_ct = match_aval(ct, x.aval) if isinstance(x, UndefinedPrimal) else None
         if not isinstance(updates, UndefinedPrimal):

@@ -14,6 +14,7 @@ from tracefx.core.avals import Dimensions, Shape, ShapedArray
 from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
+from tracefx.ops.monoids import AND
 
 
 @unique
@@ -180,7 +181,7 @@ class IndexedWindows:
         above = stablehlo.emit_compare(builder, "GE", indices, zero)
         below = stablehlo.emit_compare(builder, "LE", indices, self.emit_limits(builder, indices))
         (both,) = builder.emit("stablehlo.and", [above, below], [above.aval])
-        return stablehlo.emit_reduce(builder, "stablehlo.and", both, True, (indices.aval.ndim - 1,))
+        return AND.emit_reduce(builder, both, (indices.aval.ndim - 1,))
 
     def emit_clipped(self, builder: Builder, indices: IrValue) -> IrValue:
         """Emits the indices, clipped so that all windows are within the operand."""

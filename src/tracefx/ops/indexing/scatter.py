@@ -17,13 +17,12 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Tangent, Transposable, UndefinedPrimal, Zero, not_linear_error
+from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero, not_linear_error
 from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.arithmetic import div, max, mul, neg
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import add
-from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.indexing.gather_scatter_add import (
     ScatterAdd,
@@ -34,9 +33,10 @@ from tracefx.ops.indexing.gather_scatter_add import (
 )
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter_mul_jvp import product_of_others
-from tracefx.ops.operation import ANY, DataMovement, Domain
+from tracefx.ops.monoids import MAXIMUM, MINIMUM, MULTIPLY, Combiner, UfuncCombiner
+from tracefx.ops.operation import ANY, DataMovement, Domain, HasPullback
 from tracefx.ops.shape.array_creation import iota
-from tracefx.ops.structural import broadcast_to, convert, full_like_aval, instantiate, match_aval, reshape
+from tracefx.ops.structural import convert, full_like_aval, instantiate, match_aval, reshape
 
 _ORDERED = Domain("booleans or numbers", lambda dtype: dtype != dtypes.float0)
 
@@ -50,7 +50,26 @@ def _as_scatter_add(prim: ScatterOperation) -> ScatterAdd:
 
 
 @final
-class Scatter(ScatterOperation, Transposable, DataMovement):
+class Replace(Combiner):
+    """Replaces the first element by the second one."""
+
+    __slots__ = ()
+
+    @override
+    def combine(self, x: NDArray, y: NDArray) -> NDArray:
+        return y
+
+    @override
+    def combine_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
+        out[positions] = new  # the last of several updates wins, as in XLA on the CPU
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return y
+
+
+@final
+class Scatter(ScatterOperation, HasPullback, DataMovement):
     """Replaces the elements of windows: `x[indices[i]] = updates[i]`.
 
     Where windows overlap, which of the updates wins is unspecified. On the CPU, it is the last one.
@@ -63,18 +82,7 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
     name = "scatter"
     function = "scatter"
     takes = ANY
-
-    @override
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        return new
-
-    @override
-    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
-        out[positions] = new  # the last of several updates wins, as in XLA on the CPU
-
-    @override
-    def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        return new
+    combiner: ClassVar[Combiner] = Replace()
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -123,9 +131,8 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
         return eq(winners, full_like_aval(winners.aval, 0)), eq(read, numbers)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, indices, updates) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, indices, updates = args
         assert not isinstance(indices, UndefinedPrimal)
         if self.unique_indices:
             kept, won = None, None
@@ -231,6 +238,17 @@ def scatter_add(
 
 
 @final
+class Subtract(UfuncCombiner):
+    """Subtracts the second element from the first one."""
+
+    __slots__ = ()
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return builder.emit("stablehlo.subtract", [x, y], [out])[0]
+
+
+@final
 class ScatterSub(ScatterArithmetic):
     """Subtracts updates from windows: `x[indices[i]] -= updates[i]`, also where windows overlap.
 
@@ -241,13 +259,12 @@ class ScatterSub(ScatterArithmetic):
     __slots__ = ()
     name = "scatter-sub"
     function = "scatter_sub"
-    hlo = "stablehlo.subtract"
-    ufunc = np.subtract
+    combiner: ClassVar[Combiner] = Subtract(np.subtract)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         updates = args[2]
-        x_ct, _, added = _as_scatter_add(self).transpose(cts, *args)
+        x_ct, _, added = _as_scatter_add(self).pullback(ct, *args)
         return [x_ct, None, None if added is None or isinstance(added, Zero) else match_aval(neg(added), updates.aval)]
 
 
@@ -301,8 +318,7 @@ class ScatterMul(ScatterArithmetic):
     __slots__ = ()
     name = "scatter-mul"
     function = "scatter_mul"
-    hlo = "stablehlo.multiply"
-    ufunc = np.multiply
+    combiner: ClassVar[Combiner] = MULTIPLY
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -321,9 +337,8 @@ class ScatterMul(ScatterArithmetic):
         return [out], [Zero(out.aval.tangent()) if total is None else match_aval(total, out.aval.tangent())]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x, indices, updates) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        x, indices, updates = args
         assert not isinstance(indices, UndefinedPrimal)
         if isinstance(updates, UndefinedPrimal):
             assert not isinstance(x, UndefinedPrimal)
@@ -380,27 +395,6 @@ class ScatterExtremum(ScatterOperation):
 
     __slots__ = ()
     takes = _ORDERED
-    extremum: ClassVar[Extremum]
-
-    @override
-    def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        return self.extremum.pick(old, new)
-
-    @override
-    def merge_at(self, out: NDArray, positions: NDArray, new: NDArray) -> None:
-        if dtypes.is_complex(out.dtype):  # NumPy orders complex numbers differently
-            for position, element in zip(positions.tolist(), new, strict=True):
-                out[position] = self.merge(out[position], element)
-            return
-        has_preferred = self.extremum.preferred_zeros(out) if dtypes.is_float(out.dtype) else None
-        self.extremum.ufunc.at(out, positions, new)
-        if has_preferred is not None and not out.all():
-            np.logical_or.at(has_preferred, positions, self.extremum.preferred_zeros(new))
-            out[:] = self.extremum.with_zero_signs(out, has_preferred)
-
-    @override
-    def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        return self.extremum.emit(builder, element, old, new)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -419,11 +413,7 @@ class ScatterExtremum(ScatterOperation):
             prim, select_with_aval(kept, x_t, 0, aval), indices, select_with_aval(won, updates_t, 0, updates_t.aval)
         )
         # Where the result is NaN, no element equals it, so the number of ties is 0.
-        return [out], [match_aval(div(total, max(ties, broadcast_to(_one(ties.aval), ties.shape))), aval)]
-
-
-def _one(aval: ShapedArray) -> Array:
-    return full_like_aval(ShapedArray((), aval.dtype), 1)
+        return [out], [match_aval(div(total, max(ties, full_like_aval(ties.aval, 1))), aval)]
 
 
 @final
@@ -437,7 +427,7 @@ class ScatterMin(ScatterExtremum):
     __slots__ = ()
     name = "scatter-min"
     function = "scatter_min"
-    extremum = MINIMUM
+    combiner: ClassVar[Combiner] = MINIMUM
 
 
 @final
@@ -451,7 +441,7 @@ class ScatterMax(ScatterExtremum):
     __slots__ = ()
     name = "scatter-max"
     function = "scatter_max"
-    extremum = MAXIMUM
+    combiner: ClassVar[Combiner] = MAXIMUM
 
 
 def scatter_min(

@@ -21,20 +21,20 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.indexing.sorting import canonicalize_zero_nan, emit_total_order_compare, gather_along_axis, sort_keys
-from tracefx.ops.operation import arity_error
+from tracefx.ops.operation import HasPushforward, require_arity
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 
 _MIN_PARTITION_LENGTH: Final = 2048
 """The length from which NumPy finds few elements faster by partitioning than by sorting."""
 
 
-class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
+class TopKOperation(Primitive, HasPushforward, Batchable, Lowerable):
     """The first elements of each row along an axis in some order, and their indices."""
 
     __slots__ = ()
@@ -66,8 +66,7 @@ class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 1:
-            raise arity_error(self.name, 1, len(avals))
+        require_arity(self.name, 1, avals)
         (x,) = avals
         self.check(x)
         axis = self.resolve_axis(x.ndim)
@@ -82,10 +81,8 @@ class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
         return [np.take_along_axis(x, indices, axis), indices.astype(np.int32)]
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        out, indices = bind(self, *primals)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out, indices = bind(self, x)
         return [out, indices], [
             gather_along_axis(t, indices, self.resolve_axis(t.aval.ndim)),
             Zero(indices.aval.tangent()),

@@ -12,7 +12,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
+from tracefx.core.primitive import Expandable, Tangent
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
@@ -36,6 +36,7 @@ from tracefx.ops.linalg.lapack import (
 )
 from tracefx.ops.linalg.matrices import adjoint, matmul, matrix_transpose, symmetrize, tril, tril_half_diagonal
 from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.ops.operation import HasPushforward
 from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import slice_axis
 from tracefx.ops.structural import broadcast_in_dim, reshape
@@ -44,7 +45,7 @@ from tracefx.ops.structural import broadcast_in_dim, reshape
 
 
 @final
-class Cholesky(MatrixKernel, Differentiable):
+class Cholesky(MatrixKernel, HasPushforward):
     """The Cholesky decomposition of positive-definite matrices: lower triangular `l` with `l l^H = x`.
 
     It reads only the lower triangle. Matrices that are not positive-definite result in NaN. With `p` that takes the
@@ -79,10 +80,8 @@ class Cholesky(MatrixKernel, Differentiable):
         return [emit_triangle(builder, factor, lower=True, ok=ok)]
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        factor = bind1(self, *primals)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        factor = bind1(self, x)
         # The tangent is that of the Hermitian matrix with this lower triangle, half + half^H.
         half = tril_half_diagonal(t)
         right = triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)

@@ -14,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
-from tracefx.core.primitive import Differentiable, Tangent, Zero
+from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, IrValue
 from tracefx.ops.elementwise.abs_sign import abs
@@ -46,6 +46,7 @@ from tracefx.ops.linalg.matrices import (
     real_part,
     symmetrize,
 )
+from tracefx.ops.operation import HasPushforward
 from tracefx.ops.reductions.reduction import argmax
 from tracefx.ops.shape.array_creation import broadcasted_iota, zero
 from tracefx.ops.shape.slicing import pad, slice_axis
@@ -65,7 +66,7 @@ class EighImplementation(Enum):
 
 @final
 @frozen(eq=False)
-class Eigh(MatrixKernel, Differentiable):
+class Eigh(MatrixKernel, HasPushforward):
     """The eigendecomposition of Hermitian matrices: unitary `v` and real `w` with `x v = v diag(w)`.
 
     It reads only one triangle. With `f[i, j] = 1 / (w[j] - w[i])` and zeros on the diagonal, the tangents are
@@ -113,10 +114,8 @@ class Eigh(MatrixKernel, Differentiable):
         return nan_on_failure(builder, status, found, outs)
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        vectors, values = bind(self, *primals)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        vectors, values = bind(self, x)
         inner = matmul(matmul(adjoint(vectors), hermitian_from_triangle(t, self.is_lower)), vectors)
         turned = matmul(vectors, mul(_reciprocals(convert(values, t.aval.dtype)), inner))
         return [vectors, values], [turned, diagonal(real_part(inner))]
@@ -202,7 +201,7 @@ class EigImplementation(Enum):
 
 @final
 @frozen(eq=False)
-class Eig(MatrixKernel, Differentiable):
+class Eig(MatrixKernel, HasPushforward):
     """The eigendecomposition of general matrices: eigenvalues, left and right eigenvectors, `x v[:, i] = w[i] v[:, i]`.
 
     Args:
@@ -285,9 +284,7 @@ class Eig(MatrixKernel, Differentiable):
         return self._checked(builder, outs, values, vl, vr, status)
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (x,), (t,) = primals, tangents
-        assert not isinstance(t, Zero)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
         left, right = self.compute_left_eigenvectors, self.compute_right_eigenvectors
         if (left or right) and not self.enable_eigvec_derivs:
             raise NotImplementedError(

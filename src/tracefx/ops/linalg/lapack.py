@@ -21,7 +21,7 @@ from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops import stablehlo
-from tracefx.ops.operation import Domain, arity_error, run_compiled
+from tracefx.ops.operation import Domain, require_arity, run_compiled
 from tracefx.ops.structural import batch_first
 
 LAPACK_PREFIXES: Final[Mapping[DType, str]] = {
@@ -62,8 +62,7 @@ class MatrixOperation(Primitive, Batchable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != len(self.ranks):
-            raise arity_error(self.name, len(self.ranks), len(avals))
+        require_arity(self.name, len(self.ranks), avals)
         self.require_dtypes(*avals)
         for i, (aval, rank) in enumerate(zip(avals, self.ranks, strict=True)):
             if aval.ndim < rank:

@@ -13,7 +13,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.primitive import Differentiable, Tangent, Zero
+from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
@@ -29,7 +29,8 @@ from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import MatrixKernel, ResultTypes, emit_iota, info_aval, nan_on_failure
 from tracefx.ops.linalg.matrices import eye, matmul, tril, triu
 from tracefx.ops.linalg.triangular_solve import triangular_solve
-from tracefx.ops.operation import Domain
+from tracefx.ops.monoids import ADD
+from tracefx.ops.operation import Domain, HasPushforward
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.shape.slicing import pad, slice_axis
 from tracefx.ops.static_integers import static_int
@@ -39,7 +40,7 @@ from tracefx.ops.structural import full_like_aval, reshape
 
 
 @final
-class Lu(MatrixKernel, Differentiable):
+class Lu(MatrixKernel, HasPushforward):
     """The LU decomposition with row pivoting: `x[p] = l u`, with unit lower triangular `l` and upper triangular `u`.
 
     The results are both factors in one matrix, the row exchanges of LAPACK's `getrf`, counted from 0, and the
@@ -82,10 +83,8 @@ class Lu(MatrixKernel, Differentiable):
         return [*[stablehlo.emit_full(builder, 0, out) for out in others], rows]
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        found, pivots, permutation = bind(self, *primals)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        found, pivots, permutation = bind(self, x)
         integers = [Zero(pivots.aval.tangent()), Zero(permutation.aval.tangent())]
         return [found, pivots, permutation], [_lu_jvp(found, permutation, t), *integers]
 
@@ -232,7 +231,7 @@ def _emit_permutation(builder: Builder, out: ShapedArray, swaps: IrValue) -> IrV
         exchanged = stablehlo.emit_broadcast(b, read(b, swaps, t), matrix.shape, (0, 1))
         there = stablehlo.emit_compare(b, "EQ", emit_iota(b, matrix.shape, 0), exchanged)
         zero = stablehlo.emit_full(b, 0, matrix)
-        found = stablehlo.emit_reduce(b, "stablehlo.add", emit(b, "select", matrix, there, rows, zero), 0, (0,))
+        found = ADD.emit_reduce(b, emit(b, "select", matrix, there, rows, zero), (0,))
         here = stablehlo.emit_broadcast(b, read(b, rows, t), matrix.shape, (0, 1))
         rows = emit(b, "select", matrix, there, here, rows)
         rows = emit(b, "dynamic_update_slice", matrix, rows, emit(b, "reshape", line, found), t, zero_index(b))

@@ -13,7 +13,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
+from tracefx.core.primitive import Expandable, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue
@@ -26,6 +26,7 @@ from tracefx.ops.linalg.lapack import MatrixKernel, MatrixOperation, ResultTypes
 from tracefx.ops.linalg.lu import lu, lu_solve, permute_rows
 from tracefx.ops.linalg.matrices import adjoint, diagonal_mask, eye, matmul, matrix_transpose, tril, triu
 from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.ops.operation import HasPushforward
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import pad, slice_axis
@@ -242,7 +243,7 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
 
 @final
 @frozen(eq=False)
-class Qr(MatrixOperation, Differentiable, Expandable):
+class Qr(MatrixOperation, HasPushforward, Expandable):
     """The QR decomposition: `q` with orthonormal columns and upper triangular `r`, with `q r = x`, or `q r = x[:, p]`.
 
     Args:
@@ -291,9 +292,7 @@ class Qr(MatrixOperation, Differentiable, Expandable):
         return [householder_product(reflections, taus), triu(r), *positions]
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (x,), (t,) = primals, tangents
-        assert not isinstance(t, Zero)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs = bind(self, x)
         q, r, *positions = outs
         if positions:

@@ -14,7 +14,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
-from tracefx.core.primitive import Differentiable, Tangent, Zero
+from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
@@ -34,6 +34,7 @@ from tracefx.ops.linalg.matrices import (
     matmul,
     real_part,
 )
+from tracefx.ops.operation import HasPushforward
 from tracefx.ops.shape.slicing import slice_axis
 from tracefx.ops.structural import convert
 
@@ -74,7 +75,7 @@ _MAX_BATCHED_JACOBI_SIZE: Final = 32
 
 @final
 @frozen(eq=False)
-class Svd(MatrixKernel, Differentiable):
+class Svd(MatrixKernel, HasPushforward):
     """The singular value decomposition `u diag(s) vh = x`: singular values in descending order, and singular vectors.
 
     Args:
@@ -166,9 +167,7 @@ class Svd(MatrixKernel, Differentiable):
         return [stablehlo.emit_full(builder, 0, values), *[lapack.emit_identity(builder, out) for out in vectors]]
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (x,), (t,) = primals, tangents
-        assert not isinstance(t, Zero)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
         m, n = x.aval.shape[-2:]
         if self.compute_uv and self.full_matrices and m != n:
             raise NotImplementedError(

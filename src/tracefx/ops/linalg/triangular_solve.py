@@ -18,7 +18,6 @@ from tracefx.core.primitive import (
     Differentiable,
     MappedAxis,
     Tangent,
-    Transposable,
     UndefinedPrimal,
     Zero,
     not_linear_error,
@@ -31,7 +30,7 @@ from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.linalg import lapack
 from tracefx.ops.linalg.lapack import LAPACK_PREFIXES, MatrixKernel, ResultTypes, char_attr
 from tracefx.ops.linalg.matrices import matmul, matrix_transpose, tril, triu
-from tracefx.ops.operation import Domain
+from tracefx.ops.operation import Domain, HasPullback
 from tracefx.ops.shape.shape import expand_dims, squeeze
 from tracefx.ops.structural import batch_first, move_axis, reshape
 
@@ -40,7 +39,7 @@ _HALVES: Final = frozenset({dtypes.bfloat16, dtypes.float16})
 
 @final
 @frozen(eq=False)
-class TriangularSolve(MatrixKernel, Differentiable, Transposable):
+class TriangularSolve(MatrixKernel, Differentiable, HasPullback):
     """The solution `x` of `op(a) x = b` or `x op(a) = b` for triangular `a`. Only one triangle of `a` is read.
 
     Args:
@@ -123,11 +122,10 @@ class TriangularSolve(MatrixKernel, Differentiable, Transposable):
         return bind1(self, a, matmul(x, moved)) if m < n else matmul(x, bind1(self, a, moved))
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (a, b) = cts, args
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        a, b = args
         if isinstance(a, UndefinedPrimal) or not isinstance(b, UndefinedPrimal):
             raise not_linear_error(self)
-        assert not isinstance(ct, Zero)
         return [None, bind1(evolve(self, transpose_a=not self.transpose_a), a, ct)]
 
     @override

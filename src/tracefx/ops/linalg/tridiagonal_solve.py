@@ -17,7 +17,6 @@ from tracefx.core.primitive import (
     Differentiable,
     MappedAxis,
     Tangent,
-    Transposable,
     UndefinedPrimal,
     Zero,
     not_linear_error,
@@ -32,6 +31,7 @@ from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import MatrixKernel, ResultTypes, info_aval, nan_on_failure
 from tracefx.ops.linalg.matrices import broadcast_columns
+from tracefx.ops.operation import HasPullback
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import pad, slice_axis
@@ -40,7 +40,7 @@ from tracefx.ops.structural import batch_first, instantiate, move_axis, reshape
 
 @final
 @frozen(eq=False)
-class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
+class TridiagonalSolve(MatrixKernel, Differentiable, HasPullback):
     """The solution `x` of `dl[i] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]`, for matrices given by three diagonals.
 
     `dl[0]` and `du[-1]` have no effect.
@@ -98,8 +98,8 @@ class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
         return [x], [bind1(self, *diagonals, change)]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (dl, d, du, b) = cts, args
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        dl, d, du, b = args
         if (
             isinstance(dl, UndefinedPrimal)
             or isinstance(d, UndefinedPrimal)
@@ -107,7 +107,6 @@ class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
             or not isinstance(b, UndefinedPrimal)
         ):
             raise not_linear_error(self)
-        assert not isinstance(ct, Zero)
         return [None, None, None, bind1(self, _shifted(du, 1), d, _shifted(dl, -1), ct)]
 
     @override

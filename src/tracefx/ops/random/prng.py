@@ -25,7 +25,7 @@ from tracefx.core.values import Value
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable, SharedExpansion
 from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
-from tracefx.ops.operation import arity_error, run_compiled
+from tracefx.ops.operation import require_arity, run_compiled
 from tracefx.ops.random.rng_bit_generator import rng_bit_generator
 from tracefx.ops.random.threefry import threefry2x32
 from tracefx.ops.shape.array_creation import iota
@@ -71,8 +71,7 @@ class KeyOperation(Primitive, Batchable):
 
     def single_aval(self, avals: Sequence[ShapedArray]) -> ShapedArray:
         """Returns the aval of the only operand; raises if there are others."""
-        if len(avals) != 1:
-            raise arity_error(self.name, 1, len(avals))
+        require_arity(self.name, 1, avals)
         return avals[0]
 
 
@@ -245,8 +244,7 @@ class RandomFoldIn(KeyOperation, SharedExpansion):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 2:
-            raise arity_error(self.name, 2, len(avals))
+        require_arity(self.name, 2, avals)
         keys, data = avals
         _require_keys(self.name, keys)
         if data.dtype != dtypes.uint32:

@@ -21,7 +21,7 @@ from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, MlirText
 from tracefx.ops import stablehlo
-from tracefx.ops.operation import arity_error, run_compiled, static_shape
+from tracefx.ops.operation import require_arity, run_compiled, static_shape
 from tracefx.ops.structural import move_axis
 from tracefx.text.printer import HasJaxParams
 
@@ -69,8 +69,7 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 1:
-            raise arity_error(self.name, 1, len(avals))
+        require_arity(self.name, 1, avals)
         (state,) = avals
         if (state.shape[-1:], state.dtype) not in (((4,), dtypes.uint32), ((2,), dtypes.uint64)):
             raise TypeError(f"rng_bit_generator takes a state u32[4] or u64[2], got {state}")

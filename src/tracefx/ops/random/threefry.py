@@ -20,7 +20,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
-from tracefx.ops.operation import arity_error, run_compiled
+from tracefx.ops.operation import require_arity, run_compiled
 from tracefx.ops.structural import batch_first
 
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -47,8 +47,7 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 4:
-            raise arity_error(self.name, 4, len(avals))
+        require_arity(self.name, 4, avals)
         for i, aval in enumerate(avals):
             if aval.dtype != dtypes.uint32:
                 raise TypeError(f"threefry2x32 takes u32 words, but operand {i} is {aval}; convert it with astype")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import functools
 from collections.abc import Callable, Sequence
 from typing import ClassVar, SupportsIndex, TypeAlias, final
 
@@ -15,19 +15,19 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
-from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
-from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, BinaryExtremum, mul, neg, sub
+from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, mul, neg, sub
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import eq, ge, ne
 from tracefx.ops.elementwise.elementwise import FLOATS, NUMBERS, Smooth, add
-from tracefx.ops.elementwise.min_max import MAXIMUM
 from tracefx.ops.elementwise.selection import select, select_with_aval
 from tracefx.ops.elementwise.transcendental import exp, log1p, logistic
-from tracefx.ops.operation import Domain, LinearOperation, UnaryOperation
+from tracefx.ops.monoids import ADD, MAXIMUM, MINIMUM, MULTIPLY, Monoid
+from tracefx.ops.operation import Domain, HasPushforward, LinearOperation, UnaryOperation
 from tracefx.ops.shape.shape import concatenate, rev, slice, slice_axis, stack
 from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, reshape
@@ -49,23 +49,9 @@ class Cumulative(UnaryOperation):
     axis: int
     reverse: bool
     domain: ClassVar[Domain] = NUMBERS
+    monoid: ClassVar[Monoid]
     exact: ClassVar[bool] = False
     """Whether each result is one of the elements, so that no rounding occurs."""
-
-    @abstractmethod
-    def identity(self, dtype: DType) -> Scalar:
-        """Returns the identity element of the operation."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def accumulate(self, x: NDArray) -> NDArray:
-        """Accumulates from the start of the axis with NumPy. Integers have at least 8 bits, floats at least 32."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        """Emits the combination of two elements."""
-        raise NotImplementedError
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -77,7 +63,8 @@ class Cumulative(UnaryOperation):
 
     @override
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
-        return self.kernel if self.reverse or avals[0].dtype not in NUMPY_NATIVE_DTYPES else self.accumulate
+        native = not self.reverse and avals[0].dtype in NUMPY_NATIVE_DTYPES
+        return functools.partial(self.monoid.accumulate, self.axis) if native else self.kernel
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -88,8 +75,8 @@ class Cumulative(UnaryOperation):
         else:
             wide = cast(x, dtypes.int8) if bits < 8 else x
         if not self.reverse:
-            return cast(self.accumulate(wide), x.dtype)
-        return np.flip(cast(self.accumulate(np.flip(wide, self.axis)), x.dtype), self.axis)
+            return cast(self.monoid.accumulate(self.axis, wide), x.dtype)
+        return np.flip(cast(self.monoid.accumulate(self.axis, np.flip(wide, self.axis)), x.dtype), self.axis)
 
     @override
     def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:
@@ -120,10 +107,8 @@ class Cumulative(UnaryOperation):
             "window_dimensions": DenseI64Array(tuple(window)),
             "padding": MlirText(f"dense<{padding}> : tensor<{out.ndim}x2xi64>"),
         }
-        element = ShapedArray((), out.dtype)
-        start = stablehlo.emit_scalar(builder, self.identity(out.dtype), out.dtype)
-        body = Region((element, element), lambda b, args: [self.emit_combine(b, element, *args)])
-        return builder.emit("stablehlo.reduce_window", [x, start], [out], attrs, [body])[0]
+        start = stablehlo.emit_scalar(builder, self.monoid.identity(out.dtype), out.dtype)
+        return builder.emit("stablehlo.reduce_window", [x, start], [out], attrs, [self.monoid.region(out.dtype)])[0]
 
 
 # ------------------------------------------------------------------ cumsum
@@ -138,22 +123,11 @@ class CumSum(Cumulative, LinearOperation):
 
     __slots__ = ()
     name = "cumsum"
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return 0
-
-    @override
-    def accumulate(self, x: NDArray) -> NDArray:
-        return np.asarray(np.add.accumulate(x, self.axis, x.dtype))
+    monoid: ClassVar[Monoid] = ADD
 
     @override
     def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         return [bind1(evolve(self, reverse=not self.reverse), ct)]
-
-    @override
-    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return builder.emit("stablehlo.add", [x, y], [out])[0]
 
 
 # ------------------------------------------------------------------ derivatives, by a scan of dual numbers
@@ -163,20 +137,22 @@ DualNumber: TypeAlias = tuple[Value, Value]
 DualCombine: TypeAlias = Callable[[DualNumber, DualNumber], DualNumber]
 
 
-class CumulativeByScan(Cumulative, Differentiable):
+class CumulativeByScan(Cumulative, HasPushforward):
     """A cumulative reduction whose JVP is an associative scan of dual numbers, which needs no division."""
 
     __slots__ = ()
 
-    @abstractmethod
+    binary: ClassVar[Smooth]
+    """The primitive that combines two elements. Its JVP rule combines their tangents."""
+
     def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
         """Returns the combination of two elements and its tangent."""
-        raise NotImplementedError
+        (out,), (t,) = self.binary.jvp([x[0], y[0]], [x[1], y[1]])
+        assert not isinstance(t, Zero)
+        return out, t
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (x,), (t,) = primals, tangents
-        assert not isinstance(t, Zero)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
         flipped = self.axis if self.reverse else None
         out, out_t = _associative_scan(self.combine, (_flip_along(x, flipped), _flip_along(t, flipped)), self.axis)
         return [_flip_along(out, flipped)], [match_aval(_flip_along(out_t, flipped), x.aval)]
@@ -225,13 +201,6 @@ def _interleave(even: Value, odd: Value, axis: int) -> Array:
     return pairs if n == half else concatenate([pairs, slice_axis(even, half, n, axis)], axis)
 
 
-def _dual_jvp(prim: Smooth, x: DualNumber, y: DualNumber) -> DualNumber:
-    """Applies an elementwise primitive and its JVP to dual numbers."""
-    (out,), (t,) = prim.jvp([x[0], y[0]], [x[1], y[1]])
-    assert not isinstance(t, Zero)
-    return out, t
-
-
 # ------------------------------------------------------------------ cumprod, cummax, cummin
 
 
@@ -244,22 +213,8 @@ class CumProd(CumulativeByScan):
 
     __slots__ = ()
     name = "cumprod"
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return 1
-
-    @override
-    def accumulate(self, x: NDArray) -> NDArray:
-        return np.asarray(np.multiply.accumulate(x, self.axis, x.dtype))
-
-    @override
-    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
-        return _dual_jvp(MUL, x, y)
-
-    @override
-    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return builder.emit("stablehlo.multiply", [x, y], [out])[0]
+    monoid: ClassVar[Monoid] = MULTIPLY
+    binary: ClassVar[Smooth] = MUL
 
 
 class CumulativeExtremum(CumulativeByScan):
@@ -267,30 +222,6 @@ class CumulativeExtremum(CumulativeByScan):
 
     __slots__ = ()
     exact = True
-    binary: ClassVar[BinaryExtremum]
-    """The primitive that combines two elements."""
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return self.binary.extremum.identity(dtype)
-
-    @override
-    def accumulate(self, x: NDArray) -> NDArray:
-        extremum = self.binary.extremum
-        if dtypes.is_complex(x.dtype):
-            return _accumulate_loop(extremum.pick, x, self.axis)
-        out = np.asarray(extremum.ufunc.accumulate(x, self.axis))
-        if not dtypes.is_float(x.dtype) or out.all():
-            return out
-        return extremum.with_zero_signs(out, np.maximum.accumulate(extremum.preferred_zeros(x), self.axis))
-
-    @override
-    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
-        return _dual_jvp(self.binary, x, y)
-
-    @override
-    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return self.binary.extremum.emit(builder, out, x, y)
 
 
 @final
@@ -302,7 +233,8 @@ class CumMax(CumulativeExtremum):
 
     __slots__ = ()
     name = "cummax"
-    binary: ClassVar[BinaryExtremum] = MAX
+    monoid: ClassVar[Monoid] = MAXIMUM
+    binary: ClassVar[Smooth] = MAX
 
 
 @final
@@ -314,18 +246,34 @@ class CumMin(CumulativeExtremum):
 
     __slots__ = ()
     name = "cummin"
-    binary: ClassVar[BinaryExtremum] = MIN
-
-
-def _accumulate_loop(pick: Callable[[NDArray, NDArray], NDArray], x: NDArray, axis: int) -> NDArray:
-    """Accumulates along `axis` with the function `pick` of two arrays."""
-    out = np.array(np.moveaxis(x, axis, 0))
-    for i in range(1, len(out)):
-        out[i] = pick(out[i - 1], out[i])
-    return np.moveaxis(out, 0, axis)
+    monoid: ClassVar[Monoid] = MINIMUM
+    binary: ClassVar[Smooth] = MIN
 
 
 # ------------------------------------------------------------------ cumlogsumexp
+
+
+@final
+@frozen(eq=False)
+class LogAddExp(Monoid):
+    """The logarithm of the sum of two exponentials: `log(exp(x) + exp(y))`."""
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return MAXIMUM.identity(dtype)
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        (larger,) = builder.emit("stablehlo.maximum", [x, y], [out])
+        (difference,) = builder.emit("stablehlo.subtract", [x, y], [out])
+        (distance,) = builder.emit("stablehlo.abs", [difference], [out])
+        (minus,) = builder.emit("stablehlo.negate", [distance], [out])
+        (ratio,) = builder.emit("stablehlo.exponential", [minus], [out])
+        (correction,) = builder.emit("stablehlo.log_plus_one", [ratio], [out])
+        (total,) = builder.emit("stablehlo.add", [larger, correction], [out])
+        (plain,) = builder.emit("stablehlo.add", [x, y], [out])  # right for equal infinities and for NaN
+        is_nan = stablehlo.emit_compare(builder, "NE", difference, difference)
+        return builder.emit("stablehlo.select", [is_nan, plain, total], [out])[0]
 
 
 @final
@@ -338,14 +286,7 @@ class CumLogSumExp(CumulativeByScan):
     __slots__ = ()
     name = "cumlogsumexp"
     domain = FLOATS
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return MAXIMUM.identity(dtype)
-
-    @override
-    def accumulate(self, x: NDArray) -> NDArray:
-        return np.asarray(np.logaddexp.accumulate(x, self.axis))
+    monoid: ClassVar[Monoid] = LogAddExp(np.logaddexp)
 
     @override
     def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
@@ -357,19 +298,6 @@ class CumLogSumExp(CumulativeByScan):
         infinite = bitwise_and(eq(x_out, y_out), ne(difference, difference))  # equal infinities differ by NaN
         difference = select_with_aval(infinite, 0, difference, difference.aval)
         return total, add(mul(x_t, logistic(difference)), mul(y_t, logistic(neg(difference))))
-
-    @override
-    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        (larger,) = builder.emit("stablehlo.maximum", [x, y], [out])
-        (difference,) = builder.emit("stablehlo.subtract", [x, y], [out])
-        (distance,) = builder.emit("stablehlo.abs", [difference], [out])
-        (minus,) = builder.emit("stablehlo.negate", [distance], [out])
-        (ratio,) = builder.emit("stablehlo.exponential", [minus], [out])
-        (correction,) = builder.emit("stablehlo.log_plus_one", [ratio], [out])
-        (total,) = builder.emit("stablehlo.add", [larger, correction], [out])
-        (plain,) = builder.emit("stablehlo.add", [x, y], [out])  # right for equal infinities and for NaN
-        is_nan = stablehlo.emit_compare(builder, "NE", difference, difference)
-        return builder.emit("stablehlo.select", [is_nan, plain, total], [out])[0]
 
 
 # ------------------------------------------------------------------ functions

@@ -14,9 +14,9 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray, Scalar
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Zero
+from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
@@ -24,8 +24,17 @@ from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.arithmetic import div, mul
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import LOGICAL, NUMBERS, add
-from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
-from tracefx.ops.operation import ANY_NUMBERS, Domain, UnaryOperation, memoize_aval, require_axes, specialize_reduce
+from tracefx.ops.monoids import AND, MAXIMUM, MINIMUM, MULTIPLY, OR, XOR, Extremum, Monoid
+from tracefx.ops.operation import (
+    ANY_NUMBERS,
+    Domain,
+    HasPushforward,
+    HasZeroTangent,
+    UnaryOperation,
+    memoize_aval,
+    require_axes,
+    specialize_reduce,
+)
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.shape.slicing import pad
 from tracefx.ops.static_integers import static_int, static_ints
@@ -54,16 +63,11 @@ class Reduction(UnaryOperation):
 
     axes: tuple[int, ...]
     domain: ClassVar[Domain] = ANY_NUMBERS
-    combine: ClassVar[str]
-    """The StableHLO operation that combines two elements."""
 
+    @property
     @abstractmethod
-    def identity(self, dtype: DType) -> Scalar:
-        """Returns the identity element, the result for no elements.
-
-        Args:
-            dtype: The dtype of the operand.
-        """
+    def monoid(self) -> Monoid:
+        """The operation that combines elements. Subclasses set it as a class attribute."""
         raise NotImplementedError
 
     @override
@@ -82,7 +86,7 @@ class Reduction(UnaryOperation):
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         (x,) = operands
-        return stablehlo.emit_reduce(builder, self.combine, x, self.identity(x.aval.dtype), self.axes)
+        return self.monoid.emit_reduce(builder, x, self.axes)
 
 
 def _reduce(prim: Reduction, operand: ArrayLike) -> Array:
@@ -103,22 +107,23 @@ def widen_for_numpy(x: NDArray) -> NDArray:
 # ------------------------------------------------------------------ reduce_max, reduce_min
 
 
-class ReduceExtremum(Reduction, Differentiable):
+class ReduceExtremum(Reduction, HasPushforward):
     """The maximum or minimum over axes. NaN propagates; complex numbers are ordered by real, then imaginary part."""
 
     __slots__ = ()
-    extremum: ClassVar[Extremum]
 
+    @property
+    @abstractmethod
     @override
-    def identity(self, dtype: DType) -> Scalar:
-        return self.extremum.identity(dtype)
+    def monoid(self) -> Extremum:
+        raise NotImplementedError
 
     @override
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
         (x,) = avals
         if x.dtype not in NUMPY_NATIVE_DTYPES or not x.size:
             return self.kernel
-        fold = specialize_reduce(self.extremum.ufunc.reduce, self.axes, x.ndim)
+        fold = specialize_reduce(self.monoid.ufunc.reduce, self.axes, x.ndim)
         return fold if dtypes.is_integer(x.dtype) else lambda x: self.checked(x, fold(x))
 
     def checked(self, x: NDArray, out: NDArray) -> NDArray:
@@ -129,11 +134,11 @@ class ReduceExtremum(Reduction, Differentiable):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        start = widen_for_numpy(np.asarray(self.identity(x.dtype), x.dtype))
+        start = widen_for_numpy(np.asarray(self.monoid.identity(x.dtype), x.dtype))
         x = widen_for_numpy(x)
         if dtypes.is_complex(x.dtype) and np.isnan(x).any():
             return self.fold_in_order(x, start)
-        out = np.asarray(self.extremum.ufunc.reduce(x, axis=self.axes, initial=start[()]))
+        out = np.asarray(self.monoid.ufunc.reduce(x, axis=self.axes, initial=start[()]))
         if dtypes.is_float(x.dtype) and np.count_nonzero(out) != out.size:
             return self.fix_zero_signs(x, out).astype(args[0].dtype)
         return out.astype(args[0].dtype)
@@ -142,33 +147,22 @@ class ReduceExtremum(Reduction, Differentiable):
         """Reduces complex numbers with NaNs, one after the other: the result depends on the order."""
         rows = np.moveaxis(x, self.axes, range(len(self.axes)))
         rows = rows.reshape(-1, *rows.shape[len(self.axes) :])
-        return functools.reduce(self.extremum.pick, rows, np.broadcast_to(start, rows.shape[1:]))
+        return functools.reduce(self.monoid.combine, rows, np.broadcast_to(start, rows.shape[1:]))
 
     def fix_zero_signs(self, x: NDArray, out: NDArray) -> NDArray:
         """Corrects the signs of zeros in `out`."""
-        preferred = self.extremum.preferred_zeros(x)
+        preferred = self.monoid.preferred_zeros(x)
         if not np.count_nonzero(preferred):
             return out
-        return self.extremum.with_zero_signs(out, np.asarray(preferred.any(self.axes)))
+        return self.monoid.with_zero_signs(out, np.asarray(preferred.any(self.axes)))
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (x,), (t,) = primals, tangents
-        assert not isinstance(t, Zero)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
         out = bind1(self, x)
         kept = [i for i in range(x.aval.ndim) if i not in self.axes]
         is_extremum = convert(eq(x, broadcast_in_dim(out, x.aval.shape, kept)), t.aval.dtype)
         total = reduce_sum(mul(t, is_extremum), self.axes)  # ties share the tangent evenly
         return [out], [match_aval(div(total, reduce_sum(is_extremum, self.axes)), out.aval)]
-
-    @override
-    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        element = ShapedArray((), out.dtype)
-        start = stablehlo.emit_scalar(builder, self.identity(out.dtype), out.dtype)
-        body = Region((element, element), lambda b, args: [self.extremum.emit(b, element, *args)])
-        return builder.emit(
-            "stablehlo.reduce", [*operands, start], [out], {"dimensions": DenseI64Array(self.axes)}, [body]
-        )[0]
 
 
 @final
@@ -180,7 +174,7 @@ class ReduceMax(ReduceExtremum):
 
     __slots__ = ()
     name = "reduce_max"
-    extremum = MAXIMUM
+    monoid = MAXIMUM
 
 
 @final
@@ -192,7 +186,7 @@ class ReduceMin(ReduceExtremum):
 
     __slots__ = ()
     name = "reduce_min"
-    extremum = MINIMUM
+    monoid = MINIMUM
 
 
 def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
@@ -243,7 +237,7 @@ def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 @final
-class ReduceProd(Reduction, Differentiable):
+class ReduceProd(Reduction, HasPushforward):
     """The product over axes: `out[i] = prod(x[i, :])`.
 
     `x: f32[n, m] -> f32[n]` with `axes=(1,)`; numbers. Bound by `lax.reduce_prod`.
@@ -252,11 +246,7 @@ class ReduceProd(Reduction, Differentiable):
     __slots__ = ()
     name = "reduce_prod"
     domain = NUMBERS
-    combine = "stablehlo.multiply"
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return 1
+    monoid = MULTIPLY
 
     @override
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
@@ -275,9 +265,7 @@ class ReduceProd(Reduction, Differentiable):
         return cast(np.asarray(product), x.dtype)
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (x,), (t,) = primals, tangents
-        assert not isinstance(t, Zero)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
         factors, factor_ts = self.flatten_axes(x), self.flatten_axes(t)
         if not factors.shape[0]:
             out = bind1(self, x)
@@ -346,15 +334,9 @@ class LogicalReduction(Reduction):
     __slots__ = ()
     domain = LOGICAL
 
-    @property
-    @abstractmethod
-    def ufunc(self) -> np.ufunc:
-        """NumPy's function of two elements. Subclasses set it as a class attribute."""
-        raise NotImplementedError
-
     def fold(self, x: NDArray) -> NDArray:
         """Reduces `x` with NumPy."""
-        return np.asarray(self.ufunc.reduce(x, self.axes))
+        return np.asarray(self.monoid.ufunc.reduce(x, self.axes))
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -379,14 +361,7 @@ class ReduceAnd(LogicalReduction):
 
     __slots__ = ()
     name = "reduce_and"
-    combine = "stablehlo.and"
-    ufunc = np.bitwise_and
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        if dtypes.is_bool(dtype):
-            return True
-        return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
+    monoid = AND
 
 
 @final
@@ -398,12 +373,7 @@ class ReduceOr(LogicalReduction):
 
     __slots__ = ()
     name = "reduce_or"
-    combine = "stablehlo.or"
-    ufunc = np.bitwise_or
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return False if dtypes.is_bool(dtype) else 0
+    monoid = OR
 
 
 @final
@@ -415,12 +385,7 @@ class ReduceXor(LogicalReduction):
 
     __slots__ = ()
     name = "reduce_xor"
-    combine = "stablehlo.xor"
-    ufunc = np.bitwise_xor
-
-    @override
-    def identity(self, dtype: DType) -> Scalar:
-        return False if dtypes.is_bool(dtype) else 0
+    monoid = XOR
 
 
 def _reduce_logical(prim: LogicalReduction, operand: ArrayLike) -> Array:
@@ -494,7 +459,7 @@ _ORDERED: Final = Domain("booleans, integers or floats", lambda d: not dtypes.is
 
 
 @frozen(eq=False)
-class ArgExtremum(UnaryOperation, Differentiable):
+class ArgExtremum(UnaryOperation, HasZeroTangent):
     """The index of the maximum or minimum along one axis: the first one if several tie, or the first NaN.
 
     Args:
@@ -536,11 +501,6 @@ class ArgExtremum(UnaryOperation, Differentiable):
         narrow = dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) < 32
         wide = cast(x, dtypes.float32) if narrow else widen_for_numpy(x)
         return cast(np.asarray(self.extremum.find(wide, self.axes[0])), self.index_dtype)
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        out = bind1(self, *primals)
-        return [out], [Zero(out.aval.tangent())]
 
     @override
     def batch_operand(self, axis: MappedAxis, x: Value, dim: int) -> tuple[Value, int | None]:

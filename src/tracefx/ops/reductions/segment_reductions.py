@@ -15,10 +15,10 @@ from tracefx.core.dtypes import DType, Scalar
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
-from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM
 from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter import scatter_add, scatter_max, scatter_min, scatter_mul
+from tracefx.ops.monoids import ADD, MAXIMUM, MINIMUM, MULTIPLY
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min, reduce_prod
 from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import concatenate, expand_dims
@@ -37,8 +37,8 @@ class SegmentReduction:
     empty: Callable[[DType], Scalar]
 
 
-SEGMENT_SUM = SegmentReduction("segment_sum", scatter_add, reduce_sum, lambda dtype: 0)
-SEGMENT_PROD = SegmentReduction("segment_prod", scatter_mul, reduce_prod, lambda dtype: 1)
+SEGMENT_SUM = SegmentReduction("segment_sum", scatter_add, reduce_sum, ADD.identity)
+SEGMENT_PROD = SegmentReduction("segment_prod", scatter_mul, reduce_prod, MULTIPLY.identity)
 SEGMENT_MAX = SegmentReduction("segment_max", scatter_max, reduce_max, MAXIMUM.identity)
 SEGMENT_MIN = SegmentReduction("segment_min", scatter_min, reduce_min, MINIMUM.identity)
 

@@ -21,17 +21,17 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.handler import bind1
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.arithmetic import sub
 from tracefx.ops.elementwise.elementwise import REALS, add
-from tracefx.ops.elementwise.min_max import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.indexing.gather_scatter_add import ScatterAdd, ScatterDimensionNumbers
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
-from tracefx.ops.operation import Operation
+from tracefx.ops.monoids import MAXIMUM, MINIMUM, Extremum
+from tracefx.ops.operation import HasPullback, Operation
 from tracefx.ops.padding_types import Pads
 from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows, padding_attr
 from tracefx.ops.shape.array_creation import iota
@@ -65,7 +65,7 @@ class SelectComparator(Enum):
         return stablehlo.emit_compare(builder, self.name, x, y)
 
 
-class _LinearInFirstOperand(Operation, Differentiable, Transposable):
+class _LinearInFirstOperand(Operation, Differentiable, HasPullback):
     """A primitive that is linear in its first operand and has no derivative with respect to the second."""
 
     __slots__ = ()
@@ -177,9 +177,8 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
         return selected
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (source, x) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        source, x = args
         assert isinstance(source, UndefinedPrimal)
         assert not isinstance(x, UndefinedPrimal)
         if any(n > 1 for n in self.window_dilation):
@@ -360,9 +359,8 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
         return cast(Pad(tuple(within)).kernel(total.reshape(padded.shape), np.zeros((), total.dtype)), source.dtype)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (source, x) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        source, x = args
         assert not isinstance(x, UndefinedPrimal)
         return [
             match_aval(bind1(SelectAndGatherAdd.from_windows(self.windows, self.select_prim), ct, x), source.aval),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Self, final
 
@@ -12,15 +11,16 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
-from tracefx.lowering import Builder, IrValue, Region
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.elementwise import NUMBERS
-from tracefx.ops.operation import ANY, Domain, UnaryOperation, memoize_aval
+from tracefx.ops.monoids import ADD, MAXIMUM, MINIMUM, Monoid
+from tracefx.ops.operation import ANY, Domain, HasPushforward, LinearOperation, UnaryOperation, memoize_aval
 from tracefx.ops.padding_types import Pads
 from tracefx.ops.reductions.reduction import widen_for_numpy
 from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectComparator
@@ -31,7 +31,7 @@ from tracefx.ops.structural import constant_like_aval, match_aval
 
 
 @frozen(eq=False)
-class WindowReduction(UnaryOperation, Differentiable):
+class WindowReduction(UnaryOperation):
     """Reduces every window, starting from the identity element, with which the array is also padded.
 
     Args:
@@ -52,6 +52,7 @@ class WindowReduction(UnaryOperation, Differentiable):
     base_dilation: Ints
     window_dilation: Ints
     domain: ClassVar[Domain] = ANY
+    monoid: ClassVar[Monoid]
 
     @property
     def windows(self) -> SlidingWindows:
@@ -64,21 +65,6 @@ class WindowReduction(UnaryOperation, Differentiable):
         """Returns the primitive for these windows."""
         w = windows
         return cls(w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
-
-    @abstractmethod
-    def start(self, dtype: DType) -> Scalar:
-        """Returns the identity element."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def fold(self, x: NDArray, y: NDArray) -> NDArray:
-        """Combines accumulators with the next elements in NumPy."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        """Emits the combination of an accumulator with the next element."""
-        raise NotImplementedError
 
     def accumulation_dtype(self, dtype: DType) -> DType:
         """Returns the dtype of the accumulator; a wider one where XLA would otherwise round after every step."""
@@ -96,14 +82,14 @@ class WindowReduction(UnaryOperation, Differentiable):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         (x,) = args
-        start = np.asarray(self.start(x.dtype), x.dtype)
+        start = np.asarray(self.monoid.identity(x.dtype), x.dtype)
         wide, first = [cast(widen_for_numpy(v), self.accumulation_dtype(widen_for_numpy(v).dtype)) for v in (x, start)]
         windows = self.windows
         count = windows.count(x.shape)
         out: NDArray = np.full(count, first, wide.dtype)
         if 0 not in count:
             for view in windows.views(windows.padded(wide, first.item()), count):
-                out = self.fold(out, view)
+                out = self.monoid.combine(out, view)
         return cast(np.asarray(out), x.dtype)
 
     @override
@@ -116,10 +102,8 @@ class WindowReduction(UnaryOperation, Differentiable):
         wide = self.accumulation_dtype(out.dtype)
         if wide != out.dtype:
             (x,) = builder.emit("stablehlo.convert", [x], [x.aval.update(dtype=wide)])
-        element = ShapedArray((), wide)
-        body = Region((element, element), lambda b, args: [self.emit_fold(b, element, *args)])
-        start = stablehlo.emit_scalar(builder, self.start(out.dtype), wide)
-        (result,) = self.windows.emit(builder, [x], [start], out.shape, body)
+        start = stablehlo.emit_scalar(builder, self.monoid.identity(out.dtype), wide)
+        (result,) = self.windows.emit(builder, [x], [start], out.shape, self.monoid.region(wide))
         return result if wide == out.dtype else builder.emit("stablehlo.convert", [result], [out])[0]
 
 
@@ -127,7 +111,7 @@ class WindowReduction(UnaryOperation, Differentiable):
 
 
 @final
-class ReduceWindowSum(WindowReduction, Transposable):
+class ReduceWindowSum(WindowReduction, LinearOperation):
     """The sum of each window of the operand: `out[i] = sum(x[i * stride:i * stride + size])` along each axis.
 
     `x: f32[n, m] -> f32[k, l]`, numbers; `k` and `l` count the windows along the axes. Bound by `lax.reduce_window`.
@@ -136,33 +120,15 @@ class ReduceWindowSum(WindowReduction, Transposable):
     __slots__ = ()
     name = "reduce_window_sum"
     domain = NUMBERS
-
-    @override
-    def start(self, dtype: DType) -> Scalar:
-        return 0
-
-    @override
-    def fold(self, x: NDArray, y: NDArray) -> NDArray:
-        return np.asarray(x + y)
-
-    @override
-    def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return builder.emit("stablehlo.add", [x, y], [element])[0]
+    monoid: ClassVar[Monoid] = ADD
 
     @override
     def accumulation_dtype(self, dtype: DType) -> DType:
         return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        return [bind1(self, *primals)], [bind1(self, t)]
-
-    @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        (ct,), (x,) = cts, args
-        assert not isinstance(ct, Zero)
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (x,) = args
         shape = x.aval.shape
         if 0 in shape or 0 in ct.aval.shape:
             return [constant_like_aval(x.aval, 0)]
@@ -191,28 +157,14 @@ class ReduceWindowSum(WindowReduction, Transposable):
 # ------------------------------------------------------------------ reduce_window_max, reduce_window_min
 
 
-class WindowExtremum(WindowReduction):
+class WindowExtremum(WindowReduction, HasPushforward):
     """The maximum or minimum of every window. NaN propagates."""
 
     __slots__ = ()
     select_prim: ClassVar[SelectComparator]
 
     @override
-    def start(self, dtype: DType) -> Scalar:
-        return self.select_prim.start(dtype)
-
-    @override
-    def fold(self, x: NDArray, y: NDArray) -> NDArray:
-        return self.select_prim.extremum.pick(x, y)
-
-    @override
-    def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        return self.select_prim.extremum.emit(builder, element, x, y)
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (x,), (t,) = primals, tangents
-        assert not isinstance(t, Zero)
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
         out = bind1(self, x)
         return [out], [
             match_aval(bind1(SelectAndGatherAdd.from_windows(self.windows, self.select_prim), t, x), out.aval)
@@ -228,6 +180,7 @@ class ReduceWindowMax(WindowExtremum):
 
     __slots__ = ()
     name = "reduce_window_max"
+    monoid: ClassVar[Monoid] = MAXIMUM
     select_prim = SelectComparator.GE
 
 
@@ -240,4 +193,5 @@ class ReduceWindowMin(WindowExtremum):
 
     __slots__ = ()
     name = "reduce_window_min"
+    monoid: ClassVar[Monoid] = MINIMUM
     select_prim = SelectComparator.LE

@@ -22,13 +22,10 @@ from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
-    Differentiable,
     MappedAxis,
-    Primitive,
     Tangent,
     Transposable,
     UndefinedPrimal,
-    Zero,
 )
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
@@ -38,9 +35,10 @@ from tracefx.ops.operation import (
     DataMovement,
     HasNumpyKernel,
     LinearOperation,
+    UnaryLinear,
     UnaryOperation,
-    arity_error,
     memoize_aval,
+    require_arity,
     static_shape,
 )
 from tracefx.ops.shape.array_creation import broadcasted_iota as broadcasted_iota
@@ -479,7 +477,7 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
 
 @final
 @frozen(eq=False)
-class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNumpyKernel):
+class Split(UnaryLinear, Transposable, Batchable, Lowerable, HasNumpyKernel):
     """Splits an array into consecutive parts along an axis.
 
     Args:
@@ -499,8 +497,7 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNu
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != 1:
-            raise arity_error(self.name, 1, len(avals))
+        require_arity(self.name, 1, avals)
         (x,) = avals
         if not 0 <= self.axis < x.ndim:
             raise ValueError(f"split: axis {self.axis} is out of bounds for {x}")
@@ -524,12 +521,6 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNu
     @override
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
         return np.split(args[0], self.starts()[1:], self.axis) if self.sizes else []
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        (t,) = tangents
-        assert not isinstance(t, Zero)
-        return bind(self, *primals), bind(self, t)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:

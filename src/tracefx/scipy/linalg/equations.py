@@ -16,7 +16,7 @@ from tracefx.ops.linalg.matrices import adjoint, broadcast_columns, broadcast_ro
 from tracefx.ops.linalg.triangular_solve import triangular_solve
 from tracefx.ops.structural import convert, full_like_aval
 from tracefx.scipy.linalg.batching import as_linear_system, map_over_batch, restore_vector
-from tracefx.scipy.linalg.factorizations import _cho_solve, _cholesky, schur
+from tracefx.scipy.linalg.factorizations import _cho_solve, cholesky, schur
 from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.loops import fori_loop
 from tracefx.transforms.solvers import custom_linear_solve
@@ -102,7 +102,7 @@ def solve(
 
 @eager_cached(compiled=True)
 def _solve_positive_definite(a: Array, b: Array, *, lower: bool) -> Array:
-    factor = _cholesky(stop_gradient(a), lower=lower)
+    factor = cholesky(stop_gradient(a), lower)
 
     def product(x: Array) -> Array:
         return matmul(a, x)

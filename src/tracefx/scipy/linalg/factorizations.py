@@ -36,6 +36,7 @@ Y = TypeVar("Y")
 # ------------------------------------------------------------------ Cholesky
 
 
+@eager_cached(compiled=True)
 def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
     """Computes the Cholesky factor of a Hermitian positive definite matrix: upper triangular `u` with `u^H @ u = a`.
 
@@ -56,11 +57,7 @@ def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check
     Array([[2., 1.],
            [0., 2.]], dtype=float32)
     """
-    return _cholesky(as_square_matrix("cholesky", a), lower=bool(lower))
-
-
-@eager_cached(compiled=True)
-def _cholesky(x: Array, *, lower: bool) -> Array:
+    x = as_square_matrix("cholesky", a)
     factor = cholesky_operations.cholesky(x if lower else adjoint(x), symmetrize_input=False)
     return factor if lower else adjoint(factor)
 
@@ -133,6 +130,7 @@ def _cho_solve(c: Array, b: Array, *, lower: bool) -> Array:
 # ------------------------------------------------------------------ LU
 
 
+@eager_cached(compiled=True)
 def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
     """Computes an LU factorization with partial pivoting, as `lu_solve` takes it.
 
@@ -151,12 +149,7 @@ def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
     >>> lu_solve(lu_factor(np.array([[2.0, 0.0], [1.0, 1.0]])), np.array([4.0, 3.0])).tolist()
     [2.0, 1.0]
     """
-    return _lu_factor(as_matrix("lu_factor", a))
-
-
-@eager_cached(compiled=True)
-def _lu_factor(x: Array) -> tuple[Array, Array]:
-    lu, pivots, _ = lu_operations.lu(x)
+    lu, pivots, _ = lu_operations.lu(as_matrix("lu_factor", a))
     return lu, pivots
 
 
@@ -215,6 +208,7 @@ def lu(
 def lu(
     a: ArrayLike, permute_l: bool, overwrite_a: bool = ..., check_finite: bool = ...
 ) -> tuple[Array, Array] | tuple[Array, Array, Array]: ...
+@eager_cached(compiled=True)
 def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, Array] | tuple[Array, Array, Array]:
@@ -237,11 +231,7 @@ def lu(
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0].tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    return _lu(as_matrix("lu", a), permute_l=bool(permute_l))
-
-
-@eager_cached(compiled=True)
-def _lu(x: Array, *, permute_l: bool) -> tuple[Array, Array] | tuple[Array, Array, Array]:
+    x = as_matrix("lu", a)
     factors, _, permutation = lu_operations.lu(x)
     *batch_shape, m, n = x.shape
     k, rank = min(m, n), x.ndim
@@ -258,6 +248,7 @@ def _lu(x: Array, *, permute_l: bool) -> tuple[Array, Array] | tuple[Array, Arra
 # ------------------------------------------------------------------ QR
 
 
+@eager_cached(compiled=True)
 def qr(
     a: ArrayLike,
     overwrite_a: bool = False,
@@ -290,13 +281,9 @@ def qr(
     """
     if mode not in ("full", "r", "economic"):
         raise ValueError(f'qr: mode must be "full", "economic" or "r", got {mode!r}')
-    factors = _qr(as_matrix("qr", a), full_matrices=mode != "economic", pivoting=bool(pivoting))
+    x = as_matrix("qr", a)
+    factors = qr_operations.qr(x, full_matrices=mode != "economic", pivoting=bool(pivoting))
     return factors[1:] if mode == "r" else factors
-
-
-@eager_cached(compiled=True)
-def _qr(x: Array, *, full_matrices: bool, pivoting: bool) -> tuple[Array, Array] | tuple[Array, Array, Array]:
-    return qr_operations.qr(x, full_matrices=full_matrices, pivoting=pivoting)
 
 
 def qr_multiply(
@@ -376,6 +363,7 @@ def _qr_multiply(x: Array, c: Array, *, left: bool, pivoting: bool, conjugate: b
 # ------------------------------------------------------------------ singular values, eigenvalues
 
 
+@eager_cached(compiled=True)
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,
@@ -404,14 +392,10 @@ def svd(
     >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]]), compute_uv=False).tolist()
     [2.0, 1.0]
     """
-    return _svd(as_matrix("svd", a), full_matrices=bool(full_matrices), compute_uv=bool(compute_uv))
+    return svd_operations.svd(as_matrix("svd", a), full_matrices=bool(full_matrices), compute_uv=bool(compute_uv))
 
 
 @eager_cached(compiled=True)
-def _svd(x: Array, *, full_matrices: bool, compute_uv: bool) -> Array | tuple[Array, Array, Array]:
-    return svd_operations.svd(x, full_matrices=full_matrices, compute_uv=compute_uv)
-
-
 def eigh(
     a: ArrayLike,
     b: ArrayLike | None = None,
@@ -453,18 +437,14 @@ def eigh(
         raise NotImplementedError("eigh does not support generalized problems: b must be None and type must be 1")
     if eigvals is not None:
         raise NotImplementedError("eigh computes all eigenvalues: eigvals must be None")
-    return _eigh(as_square_matrix("eigh", a), lower=bool(lower), only=bool(eigvals_only))
-
-
-@eager_cached(compiled=True)
-def _eigh(x: Array, *, lower: bool, only: bool) -> Array | tuple[Array, Array]:
-    vectors, values = eigen.eigh(x, lower=lower)
-    return values if only else (values, vectors)
+    vectors, values = eigen.eigh(as_square_matrix("eigh", a), lower=bool(lower))
+    return values if eigvals_only else (values, vectors)
 
 
 # ------------------------------------------------------------------ Schur, Hessenberg
 
 
+@eager_cached(compiled=True)
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """Computes the Schur decomposition `a = z @ t @ z^H`, with unitary `z` and upper triangular `t`.
 
@@ -486,17 +466,14 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """
     if output not in ("real", "complex"):
         raise ValueError(f'schur: output must be "real" or "complex", got {output!r}')
-    return _schur(as_square_matrix("schur", a), output=output)
-
-
-@eager_cached(compiled=True)
-def _schur(x: Array, *, output: str) -> tuple[Array, Array]:
+    x = as_square_matrix("schur", a)
     if output == "complex":
         x = convert(x, complex_dtype(dtypes.real_dtype(x.dtype)))
     t, z = schur_operations.schur(x)
     return t, z
 
 
+@eager_cached(compiled=True)
 def hessenberg(
     a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Array | tuple[Array, Array]:
@@ -521,11 +498,6 @@ def hessenberg(
     x = as_square_matrix("hessenberg", a)
     if not x.shape[-1]:
         return (x, x) if calc_q else x
-    return _hessenberg(x, calc_q=bool(calc_q))
-
-
-@eager_cached(compiled=True)
-def _hessenberg(x: Array, *, calc_q: bool) -> Array | tuple[Array, Array]:
     packed, taus = schur_operations.hessenberg(x)
     h = triu(packed, -1)
     if not calc_q:

@@ -155,10 +155,6 @@ class binom(DistributionFunctions):
     pmf = shifted(_count_n_p, _binom_pmf)
 
 
-def _geom_logpmf(y: Array, p: Array) -> Array:
-    return fnp.where(y <= 0, -math.inf, special.xlog1py(y - 1, -p) + fnp.log(p))
-
-
 @final
 class geom(DistributionFunctions):
     """The geometric distribution on 1, 2, ...: the number of trials up to the first success.
@@ -176,7 +172,7 @@ class geom(DistributionFunctions):
     0.1875
     """
 
-    logpmf = shifted(_count_p, _geom_logpmf)
+    logpmf = shifted(_count_p, lambda y, p: fnp.where(y <= 0, -math.inf, special.xlog1py(y - 1, -p) + fnp.log(p)))
     pmf = exp_of(logpmf)
 
 

@@ -301,10 +301,6 @@ class norm(DistributionFunctions):
     isf = quantile(_at_q, special.ndtri, mirrored=True)
 
 
-def _uniform_logpdf(z: Array, scale: Array) -> Array:
-    return fnp.where((z < 0) | (z > 1), -math.inf, z * 0 - fnp.log(scale))
-
-
 @final
 class uniform(DistributionFunctions):
     """The uniform distribution on the interval from `loc` to `loc + scale`.
@@ -326,7 +322,7 @@ class uniform(DistributionFunctions):
     0.25
     """
 
-    logpdf = standardized(_at_x, _uniform_logpdf)
+    logpdf = standardized(_at_x, lambda z, scale: fnp.where((z < 0) | (z > 1), -math.inf, z * 0 - fnp.log(scale)))
     pdf = exp_of(logpdf)
     cdf = standardized(_at_x, lambda z, scale: fnp.clip(z, 0.0, 1.0))
     ppf = quantile(_at_q, nan_unless_probability)

@@ -169,10 +169,6 @@ def _point_beta(x: ArrayLike, beta: ArrayLike) -> Arguments:
     return x, beta
 
 
-def _gennorm_logpdf(x: Array, beta: Array) -> Array:
-    return fnp.log(0.5 * beta) - special.gammaln(1 / beta) - fnp.abs(x) ** beta
-
-
 def _gennorm_cdf(x: Array, beta: Array) -> Array:
     tail = 0.5 * special.gammaincc(1 / beta, fnp.abs(x) ** beta)
     return fnp.where(x < 0, tail, 1 - tail)
@@ -196,7 +192,7 @@ class gennorm(DistributionFunctions):
     0.7417
     """
 
-    logpdf = promoted(_point_beta, _gennorm_logpdf)
+    logpdf = promoted(_point_beta, lambda x, beta: fnp.log(0.5 * beta) - special.gammaln(1 / beta) - fnp.abs(x) ** beta)
     pdf = exp_of(logpdf)
     cdf = promoted(_point_beta, _gennorm_cdf)
 
@@ -211,10 +207,6 @@ def _probability_b(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayL
 
 def _pareto_logpdf(z: Array, b: Array, scale: Array) -> Array:
     return fnp.where(z < 1, -math.inf, fnp.log(b) - fnp.log(scale) - (b + 1) * fnp.log(fnp.where(z < 1, 1.0, z)))
-
-
-def _pareto_logsf(z: Array, b: Array, scale: Array) -> Array:
-    return fnp.where(z < 1, 0.0, -b * fnp.log(fnp.where(z < 1, 1.0, z)))
 
 
 @final
@@ -247,7 +239,7 @@ class pareto(DistributionFunctions):
 
     logpdf = standardized(_point_b, _pareto_logpdf)
     pdf = exp_of(logpdf)
-    logsf = standardized(_point_b, _pareto_logsf)
+    logsf = standardized(_point_b, lambda z, b, scale: fnp.where(z < 1, 0.0, -b * fnp.log(fnp.where(z < 1, 1.0, z))))
     sf = exp_of(logsf)
     cdf = complement_of(logsf)
     logcdf = log_of(cdf)

@@ -1,9 +1,4 @@
-"""Discrete Fourier transforms, with the names of `jax.numpy.fft`.
-
-Transforms take any dtype (`rfft` and its relatives any but complex) and return complex64, or complex128 for 64-bit
-operands. `n` or `s` crops an axis or pads it with zeros. `norm` says which direction divides by the number of elements:
-`"backward"` (the default) the inverse, `"forward"` the forward transform, `"ortho"` both by its square root.
-"""
+"""Discrete Fourier transforms along one, two or any axes, their frequencies, and shifts of these."""
 
 from __future__ import annotations
 
@@ -28,27 +23,6 @@ from tracefx.ops.shape import array_creation, slicing
 from tracefx.ops.static_integers import canonicalize_axes, static_int, static_ints
 from tracefx.transforms.devices import device_put
 from tracefx.transforms.eager_calls import eager_cached
-
-__all__ = [
-    "fft",
-    "ifft",
-    "rfft",
-    "irfft",
-    "hfft",
-    "ihfft",
-    "fft2",
-    "ifft2",
-    "rfft2",
-    "irfft2",
-    "fftn",
-    "ifftn",
-    "rfftn",
-    "irfftn",
-    "fftfreq",
-    "rfftfreq",
-    "fftshift",
-    "ifftshift",
-]
 
 # ------------------------------------------------------------------ along one axis
 

@@ -1,16 +1,3 @@
-"""Matrix decompositions and linear solvers, with the names of `jax.lax.linalg`.
-
-Leading axes are batch axes. Dtypes are float32, float64, complex64 and complex128; LAPACK computes the results.
-
->>> import numpy as np
->>> from tracefx.lax import linalg
->>> linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
-Array([[2., 0.],
-       [1., 2.]], dtype=float32)
-"""
-
-from __future__ import annotations
-
 from tracefx.lax.polar import qdwh as qdwh
 from tracefx.ops.linalg.cholesky import cholesky as cholesky
 from tracefx.ops.linalg.cholesky import cholesky_update as cholesky_update
@@ -31,26 +18,3 @@ from tracefx.ops.linalg.svd import SvdAlgorithm as SvdAlgorithm
 from tracefx.ops.linalg.svd import svd as svd
 from tracefx.ops.linalg.triangular_solve import triangular_solve as triangular_solve
 from tracefx.ops.linalg.tridiagonal_solve import tridiagonal_solve as tridiagonal_solve
-
-__all__ = [
-    "EigImplementation",
-    "EighImplementation",
-    "SvdAlgorithm",
-    "cholesky",
-    "cholesky_update",
-    "eig",
-    "eigh",
-    "hessenberg",
-    "householder_product",
-    "lu",
-    "lu_pivots_to_permutation",
-    "ormqr",
-    "qdwh",
-    "qr",
-    "schur",
-    "svd",
-    "symmetric_product",
-    "triangular_solve",
-    "tridiagonal",
-    "tridiagonal_solve",
-]
