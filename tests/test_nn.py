@@ -16,7 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.comparison import assert_near
+from tests.comparison import assert_agree, assert_near
 from tests.errors import assert_errors
 from tests.numpy.agreement import both, check, f32, i32
 from tracefx import nn
@@ -36,6 +36,17 @@ def test_integers_promote_to_floats_as_in_jax() -> None:
         check(function(x), jax_function(y))
     with pytest.raises(TypeError, match="logistic"):
         nn.sigmoid(x)
+
+
+@pytest.mark.parametrize("name", ["softplus", "log_sigmoid", "mish"])
+def test_complex_activations(name: str) -> None:
+    x = np.array([[1 + 2j, -3 - 0.5j], [0.5j, 40 + 1j]], np.complex64)
+
+    def case(F: Any, N: Any) -> Any:
+        f, z = getattr(F.nn, name), N.asarray(x)
+        return f(z), F.jit(f)(z), F.grad(lambda z: f(z).real.sum())(z)
+
+    assert_agree(case)
 
 
 def test_derivatives_at_infinity_and_nan() -> None:
@@ -95,7 +106,6 @@ def test_bad_arguments() -> None:
         (lambda: fx.jit(lambda n: nn.one_hot(1, n))(3), TypeError, "num_classes"),
         (lambda: untyped_nn.one_hot(1, 3, axis=2), ValueError, "axis 2"),
         (lambda: untyped_nn.relu("a"), TypeError, "relu: x"),
-        (lambda: untyped_nn.softplus(1j), TypeError, "complex"),
         (lambda: untyped_nn.softmax(fnp.ones(3), 1), ValueError, "axis 1"),
         (lambda: untyped_nn.logsumexp(None), TypeError, "logsumexp: a"),
     )

@@ -54,6 +54,55 @@ def test_pytree_arguments(lib: Any, np_: Any) -> Any:
     return f(x), lib.vjp(f, x)[1](f(x)), lib.jit(lambda x: lib.vjp(f, x)[1](f(x)))(x)
 
 
+@agrees_with_jax
+def test_self_adjoint_map_whose_transpose_is_itself(lib: Any, np_: Any) -> Any:
+    def scaled(r: Any, x: Any) -> Any:
+        return lib.custom_derivatives.linear_call(lambda r, x: x * r, scaled, r, x)
+
+    def f(x: Any) -> Any:
+        return scaled(np_.float32(3.0), x)
+
+    one = np_.float32(1.0)
+    once = transposed(lib, f, one)
+    twice = transposed(lib, once, one)
+    return (
+        f(one),
+        once(one),
+        twice(one),
+        lib.jit(lib.grad(f))(one),
+        lib.grad(lib.jit(f))(one),
+    )
+
+
+def test_functions_that_close_over_tracers() -> None:
+    def f(r: Any, x: Any) -> Any:
+        return linear_call(lambda _, x: x * r, lambda _, ct: 7 * ct * r, (), x) ** 2
+
+    assert fx.jit(f)(3.0, 2.0) == 36.0
+    assert fx.jit(fx.grad(f, argnums=1))(3.0, 2.0) == 7 * 36.0
+
+
+def test_transpose_of_the_transpose_of_functions_that_close_over_tracers() -> None:
+    def twice(r: Any) -> Any:
+        def f(x: Any) -> Any:
+            return linear_call(lambda _, x: x * r, lambda _, ct: 7 * ct * r, (), x)
+
+        return transposed(fx, transposed(fx, f, 1.0), 1.0)(2.0)
+
+    assert twice(3.0) == fx.jit(twice)(3.0) == 6.0
+
+
+def test_self_adjoint_map_that_closes_over_tracers() -> None:
+    def f(r: Any, x: Any) -> Any:
+        def scaled(_: Any, x: Any) -> Any:
+            return linear_call(lambda _, x: x * r, scaled, (), x)
+
+        return scaled((), x) ** 2
+
+    assert fx.jit(fx.grad(f, argnums=1))(3.0, 2.0) == 36.0
+    assert fx.jit(fx.vmap(fx.grad(f, argnums=1)))(fnp.arange(3.0), fnp.ones(3)).tolist() == [0.0, 2.0, 8.0]
+
+
 def test_vmap_and_derivatives_with_respect_to_residuals() -> None:
     x, r = fnp.asarray(X), fnp.asarray(X + 3)
     for of in (fx.jit, lambda f: f):

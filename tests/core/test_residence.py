@@ -47,6 +47,10 @@ def test_placement_of_live_arrays(make: Callable[[], fx.Array]) -> None:
         lambda x: x[0],
         fx.grad(fnp.sum),
         lambda x: x.is_ready(),
+        fx.jit(lambda x: x),
+        fx.jit(lambda x: (x, x + 1)),
+        lambda x: x.addressable_data(0),
+        lambda x: x.addressable_shards,
     ],
 )
 def test_use_of_deleted_arrays_raises(make: Callable[[], fx.Array], use: Callable[[Any], object]) -> None:

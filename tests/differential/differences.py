@@ -345,11 +345,6 @@ KNOWN_DIFFERENCES: Final[tuple[KnownDifference, ...]] = (
         "second ([17, 4000000003], float32[2])",
     ),
     known_difference(
-        "not implemented: logaddexp of complex numbers",
-        "nn.softplus nn.log_sigmoid nn.mish",
-        "value all complex64",
-    ),
-    known_difference(
         "large numbers do not overflow, and -inf gives 0; JAX has infinity and NaN",
         "nn.squareplus",
         "value (float32[13])",

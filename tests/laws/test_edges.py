@@ -155,6 +155,8 @@ def array_with_axis(draw: DrawFn, prim: Primitive) -> Array:
     def accepts(dtype: DType) -> bool:
         if dtypes.itemsize_bits(dtype) < LEAST_BITS.get(prim.name, 1):
             return False
+        if isinstance(prim, CumLogSumExp) and dtypes.is_complex(dtype):
+            return False  # JAX adds the identity to each element, with a rounding error; see `tests/ops`
         with suppress(TypeError):
             prim.abstract_eval(ShapedArray((2, 2), dtype))
             return True

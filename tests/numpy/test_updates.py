@@ -15,7 +15,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.comparison import JAX_TOLERANCE, assert_agree, assert_calls_agree, assert_programs_agree
+from tests.comparison import JAX_TOLERANCE, assert_agree, assert_calls_agree, assert_programs_agree, assert_same
 from tests.numpy.agreement import both, check, f32, i32, numbers
 from tests.numpy.test_indexing import INDICES, X
 from tracefx import lax
@@ -71,6 +71,14 @@ def test_result_dtypes_of_updates(method: str) -> None:
 
     assert_calls_agree(update, update, [*pairs, (np.full(3, 2, np.int32), 300)])
     assert_agree(lambda m, np: update(np.full(3, 2.0), 3), JAX_TOLERANCE, may_raise=True)
+
+
+@pytest.mark.parametrize("values", [[1, 2], (1.5, 2), [[1, 2], (3, 4)], [np.int32(3), 4], [True, False]])
+def test_lists_are_values(values: Any) -> None:
+    for method in ("set", "add", "multiply", "max"):
+        updated = [getattr(N.arange(4.0).reshape(2, 2).at[:, :2], method)(values) for N in (fnp, jnp)]
+        assert_same(*updated)
+    assert_agree(lambda F, N: F.grad(lambda x: N.zeros(3).at[:2].set([x, 2 * x]).sum())(1.0))
 
 
 def test_out_of_bounds_modes() -> None:

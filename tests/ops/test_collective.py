@@ -12,7 +12,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.comparison import assert_same
+from tests.comparison import assert_near, assert_same
 from tests.ops.harness import error_tests
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
@@ -323,7 +323,7 @@ test_invalid_arguments_raise = error_tests(
     (NameError, "axis_index unbound 'q'", along_i(lambda x: lax.axis_index("q"))),
     (NameError, "axis_size unbound 'q'", along_i(lambda x: lax.axis_size("q"))),
     (NameError, "all_gather unbound 'q'", along_i(lambda x: lax.all_gather(x, "q"))),
-    (NameError, "psum unbound 0", along_i(lambda x: lax.psum(x, 0))),
+    (ValueError, "psum axis_name 0 out of bounds", along_i(lambda x: lax.psum(x, 0))),
     (NameError, "psum unbound 'q'", lambda: fx.jit(lambda x: lax.psum(x, "q"))(1.0)),
     (ValueError, "psum axis_name twice", along_i(lambda x: lax.psum(x, ("i", "i")))),
     (TypeError, "x 'a'", along_i(lambda x: lax.psum("a", "i"))),
@@ -348,6 +348,24 @@ test_invalid_arguments_raise = error_tests(
     ),
     (ValueError, "all_to_all concat_axis 2", along_i(lambda x: lax.all_to_all(x, "i", 0, 2), 4)),
 )
+
+
+@pytest.mark.parametrize("axis_name", [0, (0, 1), ("i", 1), (1, "i", 0)])
+@pytest.mark.parametrize("name", ["psum", "pmax", "pmin"])
+def test_integers_are_axes_of_the_array(name: str, axis_name: Any) -> None:
+    x = data(2, 3, 4)
+    got, want = [
+        F.jit(F.vmap(lambda x, lax=L: getattr(lax, name)(x, axis_name), axis_name="i"))(x)
+        for F, L in ((fx, lax), (jax, jax_lax))
+    ]
+    assert_same(got, want)
+
+
+def test_mean_over_integers() -> None:
+    """JAX takes no integers here, although it takes them in `psum`."""
+    x = data(2, 3, 4)
+    assert_near(fx.vmap(lambda x: lax.pmean(x, 0), axis_name="i")(x), x.mean(1))
+    assert_near(fx.vmap(lambda x: lax.pmean(x, ("i", 1)), axis_name="i")(x), np.tile(x.mean((0, 2)), (2, 1)))
 
 
 def test_ppermute_along_two_axes_raises() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import jax
@@ -28,6 +29,7 @@ from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
+from tracefx.testing import check_grads
 from tracefx.testing.tolerances import ELEMENTARY, Ulps
 
 EXTREMES: Final = ("cummax", "cummin")
@@ -96,6 +98,36 @@ def test_derivative_of_cumlogsumexp_after_infinities() -> None:
     x = np.array([-np.inf, -np.inf, 0.0, 0.0], np.float32)
     got = fx.grad(lambda x: lax.cumlogsumexp(x)[3])(x)
     assert got.tolist() == [0.0, 0.0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_complex_cumlogsumexp(axis: int, reverse: bool) -> None:
+    """Against NumPy in 64 bits, since JAX adds the identity to each element with a rounding error."""
+    x = np.array([[1 + 2j, -3 + 1j, 4j, 2 - 3j], [0.5, 1 + 1j, 2j, -1 - 2j]], np.complex64)
+    f = functools.partial(lax.cumlogsumexp, axis=axis, reverse=reverse)
+    flipped = np.flip(x.astype(np.complex128), axis) if reverse else x.astype(np.complex128)
+    sums = np.log(np.cumsum(np.exp(flipped), axis))
+    want = np.flip(sums, axis) if reverse else sums
+    for function in (f, fx.jit(f)):
+        got = np.asarray(function(x))
+        assert got.dtype == np.complex64
+        assert_near(got, want)
+    check_grads(f, x, order=2)
+    assert_near(fx.vmap(functools.partial(f, axis=0), in_axes=1 - axis, out_axes=1 - axis)(x), want)
+
+
+def test_complex_cumlogsumexp_after_infinities_and_of_large_angles() -> None:
+    x = np.array([complex(-np.inf, 1), complex(-np.inf, 2), 100 + 3j, 100 + 4j, complex(np.inf, 0)], np.complex64)
+    want = np.log(1 + np.exp(1j)) + 3j - 2j * np.pi
+    assert_near(
+        np.asarray(fx.grad(lambda x: lax.cumlogsumexp(x)[3].real)(x)),
+        [0, 0, 1 / (1 + np.exp(1j)), 1 / (1 + np.exp(-1j)), 0],
+    )
+    for f in (lax.cumlogsumexp, fx.jit(lax.cumlogsumexp)):
+        got = np.asarray(f(x))
+        assert_near(got[2:4], np.array([100 + 3j, 100 + want]))
+        np.testing.assert_array_equal(got.real[[0, 1, 4]], [-np.inf, -np.inf, np.inf])
 
 
 X: Final = np.ones((2, 3), np.float32)

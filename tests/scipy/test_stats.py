@@ -52,6 +52,39 @@ def test_names_and_signatures_match_jax() -> None:
                 assert parameters(getattr(member, form)) == parameters(getattr(jax_member, form)), f"{name}.{form}"
 
 
+SHAPES: Final[dict[str, tuple[float, ...]]] = {
+    "beta": (2.0, 3.0),
+    "betabinom": (5.0, 2.0, 3.0),
+    "binom": (5.0, 0.3),
+    "nbinom": (5.0, 0.3),
+    "truncnorm": (-1.0, 2.0),
+    **dict.fromkeys(("bernoulli", "geom", "wrapcauchy"), (0.3,)),
+    **dict.fromkeys(("chi2", "gamma", "gennorm", "pareto", "poisson", "t", "vonmises"), (2.5,)),
+}
+"""Parameters of the distributions that have some besides the location and the scale."""
+
+
+OF_VECTORS: Final = ("dirichlet", "multinomial", "multivariate_normal")
+
+
+@pytest.mark.parametrize("distribution", [d for d in DISTRIBUTIONS if d.__name__ not in OF_VECTORS])
+def test_nan_gives_nan(distribution: type[DistributionFunctions]) -> None:
+    for form in FORMS:
+        if hasattr(distribution, form):
+            assert np.isnan(getattr(distribution, form)(np.nan, *SHAPES.get(distribution.__name__, ()))), form
+
+
+def test_derivative_of_the_laplace_cdf_at_the_center() -> None:
+    assert fx.grad(stats.laplace.cdf)(0.0) == 0.5
+    assert fx.grad(fx.grad(stats.laplace.cdf))(0.0) == 0.5  # from the left
+
+
+def test_gradients_of_logarithms_outside_of_the_support_are_0() -> None:
+    assert fx.grad(stats.beta.logcdf)(-0.5, 2.0, 3.0) == 0.0
+    assert fx.grad(stats.beta.logsf)(1.5, 2.0, 3.0) == 0.0
+    assert fx.grad(stats.gamma.logcdf)(-0.5, 2.0) == 0.0
+
+
 def test_functions_describe_each_argument() -> None:
     for distribution in DISTRIBUTIONS:
         for name, f in inspect.getmembers(distribution, inspect.isfunction):

@@ -366,6 +366,11 @@ def test_make_array_from_single_device_arrays() -> None:
         fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), parts[:3])
     with pytest.raises(ValueError, match=r"f32\[2,8\] does not have the shape \(4, 8\) of a shard"):
         fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "y"), parts)
+    other = fx.device_put(np.zeros(parts[0].shape, np.int32), parts[0].device)
+    with pytest.raises(ValueError, match=r"the shards must have one dtype, got i32\[2,8\] and f32\[2,8\]"):
+        fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), [other, *parts[1:]])
+    with pytest.raises(ValueError, match=r"takes 8 arrays, one for each device of .*, got 9"):
+        fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), [*parts, parts[0]])
     with pytest.raises(TypeError, match="takes arrays on one device each"):
         fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), [X] * 8)  # type: ignore[list-item]  # on purpose
 

@@ -55,6 +55,15 @@ CASES: Final[dict[str, Case]] = {
     "nested, other types": lambda F, N: (lambda g: F.jit(lambda x: (g(x), g(2), g(M)))(X))(F.jit(lambda x: x * x)),
     "static_argnums": lambda F, N: F.jit(lambda x, n: x**n, static_argnums=1)(X, 3),
     "static_argnums negative": lambda F, N: F.jit(lambda x, n: x**n, static_argnums=-1)(X, 3),
+    "NumPy integers as positions": lambda F, N: [
+        F.jit(lambda x, n: x**n, static_argnums=np.int64(1))(X, 3),
+        F.jit(lambda x, n: x**n, static_argnums=(np.int32(-1),), donate_argnums=np.int32(0))(N.asarray(X) + 0, 3),
+        F.grad(lambda x, y: (x * y).sum(), argnums=np.int64(1))(X, X),
+        F.value_and_grad(lambda x, y: (x * y).sum(), argnums=(np.int64(1), 0))(X, X),
+        F.jacfwd(lambda x, y: x * y, argnums=np.int64(-1))(X, X),
+        len(F.make_jaxpr(lambda x, n: x**n, static_argnums=np.int64(1))(X, 3).in_avals),
+        F.custom_jvp(lambda f, x: f(x), nondiff_argnums=(np.int64(0),)).__name__,
+    ],
     "static_argnums by keyword": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnums=1)(X, n=3),
     "static_argnames": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames="n")(X, n=1),
     "static_argnames by position": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames=("n",))(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import jax
@@ -11,8 +12,9 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.comparison import assert_agree
-from tracefx.sharding import Format, Layout
+from tests.comparison import assert_agree, assert_near
+from tracefx.sharding import Format, Layout, NamedSharding, PartitionSpec
+from tracefx.xla import runtime
 
 
 def _stages(F: Any, N: Any) -> dict[str, Any]:
@@ -219,3 +221,50 @@ def test_formats_are_accepted_as_shardings() -> None:
         Format((0, 1))  # type: ignore[arg-type]  # invalid on purpose
     with pytest.raises(AttributeError, match="has no format: it is traced"):
         fx.jit(lambda x: x.format)(x)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("called_first", [False, True])
+def test_calls_share_the_program_compiled_ahead_of_time(
+    monkeypatch: pytest.MonkeyPatch, sharded: bool, called_first: bool
+) -> None:
+    compiled = []
+
+    def counting(compile_now: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            compiled.append(kwargs["name"])
+            return compile_now(*args, **kwargs)
+
+        return run
+
+    for function in ("compile_module", "compile_spmd"):
+        monkeypatch.setattr(runtime, function, counting(getattr(runtime, function)))
+    x: fx.Array = fnp.arange(8.0)
+    if sharded:
+        x = fx.device_put(x, NamedSharding(fx.make_mesh((4,), ("x",)), PartitionSpec("x")))
+    factor = 2.25 + called_first  # calls of equal programs would share the executable
+    f = fx.jit(lambda x: fnp.sin(x) * factor)
+    calls: list[Callable[[], fx.Array]] = [lambda: f(x), lambda: f.lower(x).compile()(x)]
+    for call in calls if called_first else reversed(calls):
+        assert_near(call(), np.sin(np.arange(8.0)) * factor)
+    assert len(compiled) == 1
+    f.lower(x).compile(compiler_options={"xla_cpu_enable_fast_math": False})
+    assert len(compiled) == 2
+
+
+def test_equal_functions_compiled_ahead_of_time_keep_their_names() -> None:
+    def first(x: Any) -> Any:
+        return fnp.cos(x) * 3.25
+
+    def second(x: Any) -> Any:
+        return fnp.cos(x) * 3.25
+
+    texts = [fx.jit(f).lower(1.0).compile().as_text() for f in (first, second)]
+    assert ["jit_first" in texts[0], "jit_second" in texts[1]] == [True, True]
+
+
+def test_programs_compiled_ahead_of_time_have_the_compiler_options_of_jit() -> None:
+    for library in (fx, jax):
+        lowered = library.jit(lambda x: x + 1, compiler_options={"xla_unknown": 1}).lower(1.0)
+        with pytest.raises(Exception, match="No such compile option: 'xla_unknown'"):
+            lowered.compile()

@@ -8,6 +8,7 @@ closed-over tracers when the function runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from contextvars import ContextVar
 from types import FunctionType, MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, cast, final
 
@@ -30,7 +31,7 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.core.values import Value
-from tracefx.errors import ClosedOverTracerError
+from tracefx.errors import ClosedOverTracerError, ConcretizationError
 from tracefx.interpreters.masks import (
     drop_zeros,
     insert_zeros,
@@ -83,11 +84,30 @@ def derive(source: Callable[..., object], *how: object) -> Callable[[Callable[P,
     return lambda call: DerivedCallable(call, source, how)
 
 
-def may_close_over(f: Callable[..., object]) -> bool:
-    """Whether a function may close over values: false only for plain functions without a closure."""
+_STAGED_FOR_CLOSURE: Final[ContextVar[tuple[Callable[..., object], ...]]] = ContextVar("tracefx_staged", default=())
+"""The functions that are being staged in order to find the tracers that they close over."""
+
+
+def stage_for_closure(
+    f: Callable[..., object], flat: FlatFunction, avals: Sequence[ShapedArray], recording: Handler
+) -> tuple[Tracer, ...]:
+    """Returns the tracers that `flat`, which calls `f`, closes over; none if it needs concrete values.
+
+    A function that calls itself, such as the transpose of a self-adjoint `linear_call`, is staged once.
+    """
     while isinstance(f, DerivedCallable):
         f = f.source
-    return not isinstance(f, FunctionType) or f.__closure__ is not None
+    staged = _STAGED_FOR_CLOSURE.get()
+    if (isinstance(f, FunctionType) and f.__closure__ is None) or any(f is other for other in staged):
+        return ()
+    token = _STAGED_FOR_CLOSURE.set((*staged, f))
+    try:
+        _, consts = stage(flat, avals, recording)
+    except ConcretizationError:  # it may get them when it runs
+        return ()
+    finally:
+        _STAGED_FOR_CLOSURE.reset(token)
+    return tuple([c for c in consts if isinstance(c, Tracer)])
 
 
 # ------------------------------------------------------------------ running functions under handlers

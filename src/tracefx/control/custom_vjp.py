@@ -16,7 +16,7 @@ from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import CURRENT, Handler, Tracer, bind, call_under
+from tracefx.core.handler import CURRENT, Handler, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import (
@@ -46,7 +46,7 @@ from tracefx.interpreters.masks import (
     select_masked,
     select_unmasked,
 )
-from tracefx.interpreters.stage import Stage, stage
+from tracefx.interpreters.stage import Stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.structural import batch_first, instantiate, match_aval, move_axis, reduce_sum
@@ -401,11 +401,11 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[StagedLinear, Sequence[Value]]:
-        """Makes tracers that the backward pass closes over residuals, if it can be traced now."""
+        """Makes tracers that the two functions close over residuals, if they can be traced now."""
         prim = StagedLinear(
             self.label, self.pullback, self.residuals, self.in_nonzero, self.out_avals, self.push, self.axes
         )
-        if type(recording) is not Stage or not callables.may_close_over(self.pullback):
+        if type(recording) is not Stage:
             return prim, args
         n = self.residuals
 
@@ -413,19 +413,25 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
             return list(map(instantiate, self.cotangents(values[:n], values[n:])))
 
         avals = [x.aval for x in args[:n]] + select_masked(self.out_avals, self.out_nonzero)
-        try:
-            _, consts = stage(pulled, avals, recording)
-        except ConcretizationError:  # it needs concrete values, which it may get when it runs
-            return prim, args
-        closed_over = tuple([c for c in consts if isinstance(c, Tracer)])
+        found = callables.stage_for_closure(self.pullback, pulled, avals, recording)
+        if self.push is not None:
+            found += callables.stage_for_closure(self.push, self.push, [x.aval for x in args], recording)
+        closed_over = tuple({id(x): x for x in found}.values())
         if not closed_over:
             return prim, args
-        scope, pull = callables.ClosureScope(closed_over, recording.axes), self.pullback
+        scope, pull, push = callables.ClosureScope(closed_over, recording.axes), self.pullback, self.push
 
         @callables.derive(pull, scope.cache_key)
         def rebound(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
             return scope.rebind(pull, residuals[: len(closed_over)])(residuals[len(closed_over) :], cts)
 
+        if push is not None:
+
+            @callables.derive(push, scope.cache_key)
+            def rebound_push(*values: Value) -> Sequence[Value]:
+                return scope.rebind(push, values[: len(closed_over)])(*values[len(closed_over) :])
+
+            prim = evolve(prim, push=rebound_push)
         return evolve(prim, pullback=rebound, residuals=n + len(closed_over)), [*closed_over, *args]
 
     @override

@@ -13,6 +13,7 @@ from tracefx.core.dtypes import NDArray, Scalar
 
 A = TypeVar("A")
 Like: TypeAlias = A | NDArray | np.generic | Scalar
+NestedLike: TypeAlias = Like[A] | Sequence["NestedLike[A]"]
 AxisLike: TypeAlias = int | Sequence[int] | None
 IndexPart: TypeAlias = A | NDArray | Sequence[int] | int | slice | EllipsisType | None
 Index: TypeAlias = IndexPart[A] | tuple[IndexPart[A], ...]
@@ -24,7 +25,7 @@ class IndexUpdateFn(Protocol[A]):
     """An update at an index, as in `x.at[index].add(values)`.
 
     Args:
-        values: The values, which broadcast to the shape of `x[index]`.
+        values: The values, which broadcast to the shape of `x[index]`; lists and tuples are converted to arrays.
         indices_are_sorted: A promise that the indices are sorted, which permits faster code.
         unique_indices: A promise that no element is indexed twice, which permits faster code.
         mode: The treatment of indices out of bounds.
@@ -34,7 +35,7 @@ class IndexUpdateFn(Protocol[A]):
 
     def __call__(
         self,
-        values: Like[A],
+        values: NestedLike[A],
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,

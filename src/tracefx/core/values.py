@@ -170,6 +170,8 @@ class ConcreteArray(Array):
     @property
     @override
     def addressable_shards(self) -> Sequence[Shard]:
+        if self.is_deleted():
+            raise self.deleted_error()
         return (Shard(self.device, (slice(None),) * self.aval.ndim, 0, self),)
 
     @property

@@ -30,7 +30,7 @@ def psum(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None
     Args:
         x: a tree of arrays.
         axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
-            `pmap`.
+            `pmap`. An integer to which no name is equal is an axis of each array, which is summed and removed.
         axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
             collective runs within each group. By default all indices form one group.
 
@@ -56,7 +56,7 @@ def pmean(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | Non
     Args:
         x: a tree of arrays.
         axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
-            `pmap`.
+            `pmap`. An integer to which no name is equal is an axis of each array, which is averaged and removed.
         axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
             collective runs within each group. By default all indices form one group.
 
@@ -82,7 +82,7 @@ def pmax(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None
     Args:
         x: a tree of arrays.
         axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
-            `pmap`.
+            `pmap`. An integer to which no name is equal is an axis of each array, which is reduced and removed.
         axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
             collective runs within each group. By default all indices form one group.
 
@@ -108,7 +108,7 @@ def pmin(x: T, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None
     Args:
         x: a tree of arrays.
         axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
-            `pmap`.
+            `pmap`. An integer to which no name is equal is an axis of each array, which is reduced and removed.
         axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
             collective runs within each group. By default all indices form one group.
 

@@ -100,20 +100,17 @@ def softplus(x: ArrayLike) -> Array:
     """Computes `log(1 + exp(x))` without intermediate overflow. Its derivative is `sigmoid(x)` everywhere.
 
     Args:
-        x: an array of real numbers. Integers are converted to floats.
+        x: an array. Integers are converted to floats.
 
     Returns:
-        An array of the shape of `x`.
-
-    Raises:
-        TypeError: if `x` is complex.
+        An array of the shape of `x`. The imaginary parts of complex results are in [-pi, pi].
 
     >>> softplus(1000.0)
     Array(1000., dtype=float32, weak_type=True)
     """
     value = to_inexact(x, "softplus: x")
     if dtypes.is_complex(value.aval.dtype):
-        raise TypeError(f"softplus is not defined for complex numbers, got {value.aval}")
+        return fnp.logaddexp(as_array(value), 0.0)
     # Each branch is smooth. With `abs(x)` the derivatives at 0 would be wrong: those of the two terms don't add up.
     above = fnp.greater(value, 0)
     below = fnp.where(above, fnp.negative(value), value)

@@ -44,7 +44,7 @@ def einsum(
     /,
     *operands: ArrayLike,
     out: None = None,
-    optimize: bool | str | ContractionPathLike = "auto",
+    optimize: bool | str | ContractionPathLike | None = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array: ...
@@ -55,7 +55,7 @@ def einsum(
     /,
     *operands: ArrayLike | AxisLabels,
     out: None = None,
-    optimize: bool | str | ContractionPathLike = "auto",
+    optimize: bool | str | ContractionPathLike | None = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array: ...
@@ -65,7 +65,7 @@ def einsum(
     /,
     *operands: ArrayLike | AxisLabels,
     out: None = None,
-    optimize: bool | str | ContractionPathLike = "auto",
+    optimize: bool | str | ContractionPathLike | None = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
@@ -79,8 +79,8 @@ def einsum(
             the axes of the result. Without `->`, the result has the letters that occur once, in alphabetical order.
         *operands: The arrays.
         out: Not supported; must be None.
-        optimize: The order of contraction: `"optimal"`, `"greedy"`, `"auto"` (optimal for few operands), False for left
-            to right, or a path of tuples of operand positions.
+        optimize: The order of contraction: `"optimal"`, `"greedy"`, `"auto"` (optimal for few operands), False or None
+            for left to right, or a path of tuples of operand positions.
         precision: The precision of the products; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
 
@@ -243,10 +243,11 @@ def _make_factor(value: Value, labels: Labels, sizes: Mapping[str, int]) -> Fact
 
 
 def _contraction_order(
-    terms: Sequence[Labels], sizes: Mapping[str, int], result: Labels, optimize: bool | str | ContractionPathLike
+    terms: Sequence[Labels], sizes: Mapping[str, int], result: Labels, optimize: bool | str | ContractionPathLike | None
 ) -> list[tuple[int, ...]]:
     """Returns the operand positions that each step contracts; its product is appended to the list of operands."""
     count = len(terms)
+    optimize = False if optimize is None else optimize
     if not isinstance(optimize, bool | str):
         steps = [tuple(sorted(step)) for step in optimize if not isinstance(step, str)]
         left = count

@@ -200,9 +200,9 @@ def require_broadcastable(what: str, shape: Shape, target: Shape, target_name: s
 
 
 def reject_out(name: str, out: object) -> None:
-    """Raises TypeError unless `out`, NumPy's argument for an output array, is None."""
+    """Raises NotImplementedError unless `out`, NumPy's argument for an output array, is None."""
     if out is not None:
-        raise TypeError(f"{name}: out must be None, since arrays are immutable; use what the function returns")
+        raise NotImplementedError(f"{name}: out must be None, since arrays are immutable; use the function's result")
 
 
 def as_operand(x: ArrayLike, what: str) -> Value:

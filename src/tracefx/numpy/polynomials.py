@@ -238,8 +238,8 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     order = static_int("polyint", m, "m")
     if order < 0:
         raise ValueError(f"polyint: m must not be negative, got {order}; polyder differentiates")
-    as_operand(p, "polyint: p")
-    x, constants = _promote_coefficients("polyint", p, 0 if k is None else k)
+    (x,) = _coefficients("polyint", ("p", p))
+    x, constants = _promote_coefficients("polyint", x, 0 if k is None else k)
     constants = atleast_1d(constants)
     if constants.size == 1:
         constants = broadcast_to(structural.reshape(constants, (1,)), (order,))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, SupportsIndex, cast, final
 
 from tracefx import lax
 from tracefx.core import dtypes
@@ -27,7 +27,7 @@ from tracefx.numpy.operand_promotion import (
 from tracefx.ops import structural
 from tracefx.ops.elementwise import selection
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis
+from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, is_sequence_like
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.staging import eval_shape
 
@@ -117,7 +117,7 @@ class UfuncMethods:
     ) -> Array:
         """Reduces by a scan over the elements."""
         ndim, sizes = x.aval.ndim, x.aval.shape
-        over = range(ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        over = range(ndim) if axis is None else axis if is_sequence_like(axis) else [axis]
         along = canonicalize_axes(f"{self.name}.reduce", over, ndim, "axis")
         result = self._result_dtype(x, dtype, f"{self.name}.reduce")
         remaining_shape = [n for i, n in enumerate(sizes) if i not in along]
@@ -155,15 +155,17 @@ class UfuncMethods:
         """Returns the function of two values in the dtype of the first."""
         return as_array(convert_dtype(self.function(x, y), x.dtype, x.weak_type))
 
-    def accumulate(self, a: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None) -> Array:
+    def accumulate(
+        self, a: ArrayLike, axis: SupportsIndex | None = 0, dtype: DTypeLike | None = None, out: None = None
+    ) -> Array:
         """Returns the reductions of the first element, the first two, and so on along an axis.
 
-        The arguments are those of `reduce`; `axis` must be one axis.
+        The arguments are those of `reduce`; `axis` must be one axis, or None for all elements as a vector.
         """
         self._require_binary("accumulate", out)
         x = as_value(a, f"{self.name}.accumulate: a")
-        if not isinstance(axis, int):
-            raise ValueError(f"{self.name}.accumulate: axis must be one integer, got {axis!r}")
+        if axis is None:
+            x, axis = structural.reshape(x, (x.aval.size,)), 0
         along = canonicalize_axis(f"{self.name}.accumulate", axis, x.aval.ndim)
         if self.accumulation is not None:
             return self.accumulation(x, along, dtype)
@@ -223,7 +225,12 @@ class UfuncMethods:
         return structural.reshape(lax.scan(step, flat, (pairs[0], pairs[1]))[0], x.shape)
 
     def reduceat(
-        self, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None
+        self,
+        a: ArrayLike,
+        indices: ArrayLike,
+        axis: SupportsIndex = 0,
+        dtype: DTypeLike | None = None,
+        out: None = None,
     ) -> Array:
         """Returns the reductions of the segments from each index to the next one, the last to the end.
 
@@ -235,7 +242,7 @@ class UfuncMethods:
         x, starts = as_value(a, f"{name}: a"), as_value(indices, f"{name}: indices")
         if not x.aval.ndim or starts.aval.ndim != 1:
             raise ValueError(f"{name} takes an array with axes and a vector of indices, got {x.aval} and {starts.aval}")
-        if not isinstance(axis, int):
+        if not isinstance(axis, SupportsIndex):
             raise ValueError(f"{name}: axis must be one integer, got {axis!r}")
         along = canonicalize_axis(name, axis, x.aval.ndim)
         rows = structural.move_axis(
@@ -264,7 +271,7 @@ class UfuncMethods:
         return self.function(shape.expand_dims(x, range(x.aval.ndim, x.aval.ndim + y.aval.ndim)), y)
 
     def _require_binary(self, method: str, out: None) -> None:
-        """Raises ValueError unless the function has two operands and one result, and TypeError unless `out` is None."""
+        """Raises ValueError unless the function has two operands and one result; `reject_out` checks `out`."""
         reject_out(f"{self.name}.{method}", out)
         if self.nin != 2 or self.nout != 1:
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, SupportsIndex, TypeAlias
 
 from tracefx.core.array import Array, ArrayLike, AxisLike, Index
 from tracefx.core.dtypes import DTypeLike, Scalar
@@ -36,12 +36,19 @@ class UfuncReduceMethod(Protocol):
 
 
 class UfuncAccumulateMethod(Protocol):
-    def __call__(self, a: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None) -> Array: ...
+    def __call__(
+        self, a: ArrayLike, axis: SupportsIndex | None = 0, dtype: DTypeLike | None = None, out: None = None
+    ) -> Array: ...
 
 
 class UfuncReduceatMethod(Protocol):
     def __call__(
-        self, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None
+        self,
+        a: ArrayLike,
+        indices: ArrayLike,
+        axis: SupportsIndex = 0,
+        dtype: DTypeLike | None = None,
+        out: None = None,
     ) -> Array: ...
 
 

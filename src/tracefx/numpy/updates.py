@@ -36,7 +36,7 @@ from tracefx.core.promotion import promote
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.lax.indexed_apply import apply_at_indices
-from tracefx.numpy.creation import ones_like
+from tracefx.numpy.creation import NestedArrayLike, asarray, ones_like
 from tracefx.numpy.indexing import (
     AdvancedIndex,
     IndexArray,
@@ -122,7 +122,7 @@ def _with_options(method: Callable[[IndexUpdateRef, ArrayLike, UpdateOptions], A
     @api_boundary
     def update(
         self: IndexUpdateRef,
-        values: ArrayLike,
+        values: NestedArrayLike,
         *,
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
@@ -130,9 +130,9 @@ def _with_options(method: Callable[[IndexUpdateRef, ArrayLike, UpdateOptions], A
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        return method(
-            self, values, UpdateOptions(name, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        )
+        # Other sequences, such as strings, are refused with the name of the method.
+        given = asarray(values) if isinstance(values, list | tuple) else cast("ArrayLike", values)
+        return method(self, given, UpdateOptions(name, indices_are_sorted, unique_indices, mode, wrap_negative_indices))
 
     update.__name__, update.__qualname__, update.__doc__ = name, method.__qualname__, method.__doc__
     return cast(_UpdateMethod, update)  # functions are descriptors, which mypy does not know

@@ -78,6 +78,13 @@ class Monoid(UfuncCombiner):
         """Returns the combinations of all prefixes along an axis."""
         return np.asarray(self.ufunc.accumulate(x, axis, x.dtype))
 
+    def accumulate_in_loop(self, axis: int, x: NDArray) -> NDArray:
+        """Does the work of `accumulate` by calls of `combine`, for dtypes for which NumPy has another operation."""
+        out = np.array(np.moveaxis(x, axis, 0))
+        for i in range(1, len(out)):
+            out[i] = self.combine(out[i - 1], out[i])
+        return np.moveaxis(out, 0, axis)
+
     def emit_reduce(self, builder: Builder, x: IrValue, axes: Sequence[int]) -> IrValue:
         """Emits the reduction of `x` over axes."""
         dtype = x.aval.dtype
@@ -175,10 +182,7 @@ class Extremum(Monoid):
     @override
     def accumulate(self, axis: int, x: NDArray) -> NDArray:
         if dtypes.is_complex(x.dtype):
-            out = np.array(np.moveaxis(x, axis, 0))
-            for i in range(1, len(out)):
-                out[i] = self.combine(out[i - 1], out[i])
-            return np.moveaxis(out, 0, axis)
+            return self.accumulate_in_loop(axis, x)
         out = np.asarray(self.ufunc.accumulate(x, axis))
         if not dtypes.is_float(x.dtype) or out.all():
             return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final, TypeAlias, final
 
@@ -213,6 +213,11 @@ def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, 
     if len(set(positions)) != len(positions):
         raise ArgnumsError(f"{transform} of {fun_label(f)}: argnums {argnums!r} names an argument twice")
     return positions
+
+
+def python_integers(numbers: Iterable[int | np.integer]) -> tuple[int, ...]:
+    """Returns positions of arguments with NumPy integers as Python's."""
+    return tuple([int(n) if isinstance(n, np.integer) else n for n in numbers])
 
 
 def check_argnums(argnums: object, transform: str, option: str = "argnums") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Self, TypeVar, final, overload
 
@@ -22,7 +22,7 @@ from tracefx.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.arguments import flatten_values, fun_name, python_integers, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
 
 P = ParamSpec("P")
@@ -117,7 +117,7 @@ class CustomFunction(Generic[P, R]):
         self.nondiff_argnums = self._nondiff_positions(nondiff_argnums, nondiff_argnames)
 
     def _nondiff_positions(self, numbers: int | Sequence[int], names: str | Sequence[str]) -> tuple[int, ...]:
-        numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+        numbers = python_integers(numbers if isinstance(numbers, Iterable) else (numbers,))
         names = (names,) if isinstance(names, str) else tuple(names)
         parameters = [] if self._signature is None else list(self._signature.parameters.values())
         positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -320,6 +320,7 @@ class Jitted(RepeatedCall[P, R]):
             static,
             self._where,
             flatten,
+            self._options.compiler_options or {},
             self._options.repeats,
         )
 

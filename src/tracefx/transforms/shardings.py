@@ -334,7 +334,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
 
     Raises:
         TypeError: If an array is on several devices or traced.
-        ValueError: If a shard is missing or has another shape.
+        ValueError: If a shard is missing, superfluous or has another shape or dtype.
 
     >>> from tracefx import P, device_put, devices, make_mesh
     >>> part = device_put(np.ones(4, np.float32), devices()[0])
@@ -356,7 +356,18 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
     missing = [d.id for d in local if d not in by_device]
     if missing:
         raise ValueError(f"make_array_from_single_device_arrays: there is no shard on device {missing[0]}")
+    if len(arrays) != len(local):
+        raise ValueError(
+            f"make_array_from_single_device_arrays takes {len(local)} arrays, one for each device of {sharding}, got "
+            f"{len(arrays)}"
+        )
     parts = [by_device[d] for d in local]
     aval = ShapedArray(whole, parts[0].aval.dtype)
+    for x in parts:
+        if x.aval.dtype != aval.dtype:
+            raise ValueError(
+                "make_array_from_single_device_arrays: the shards must have one dtype, got "
+                f"{parts[0].aval} and {x.aval}"
+            )
     buffers = [BACKEND.value.put(x.numpy(), x.device) if x.buffer is None else x.buffer for x in parts]
     return ShardedArray(aval, BACKEND.value.assemble_shards(aval, sharding, buffers), sharding)

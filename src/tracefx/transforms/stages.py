@@ -202,6 +202,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
     _static: StaticArguments
     _where: str
     _flatten: Callable[P, tuple[list[Value], TraceKey]]
+    _compiler_options: CompilerOptions
 
     @property
     def out_info(self) -> PyTree:
@@ -251,10 +252,10 @@ class LoweredCall(CallInfo, Generic[P, R]):
     def compile(
         self, compiler_options: CompilerOptions | None = None, *, cache: str | os.PathLike[str] | None = None
     ) -> CompiledCall[P, R]:
-        """Compiles the module.
+        """Compiles the module; without arguments, into the program that calls of the jitted function share.
 
         Args:
-            compiler_options: XLA's options, by name. None by default.
+            compiler_options: XLA's options, by name, in addition to those of `jit`. None by default.
             cache: A folder in which the executable is looked up, and stored after compilation. None, the default, means
                 the folder of `compilation_cache`, if one is set.
 
@@ -262,7 +263,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
             A `CompiledCall`.
         """
         folder = None if cache is None else as_compilation_cache(cache)
-        program = self.program.compile(compiler_options or {}, folder)
+        program = self.program.compile({**self._compiler_options, **(compiler_options or {})}, folder)
         trace = self.trace.with_aliased_consts()
         return CompiledCall(program, trace, self.in_tree, self.donated, self._static, self._where, self._flatten)
 
@@ -284,6 +285,7 @@ class TracedCall(CallInfo, Generic[P, R]):
     _static: StaticArguments
     _where: str
     _flatten: Callable[P, tuple[list[Value], TraceKey]]
+    _compiler_options: CompilerOptions
     repeats: RepeatsMode | None
 
     @property
@@ -337,6 +339,7 @@ class TracedCall(CallInfo, Generic[P, R]):
             self._static,
             self._where,
             self._flatten,
+            self._compiler_options,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar, final, overload
 
 from attrs import Attribute, field, frozen
@@ -23,6 +23,7 @@ from tracefx.transforms.arguments import (
     check_argnums,
     fun_label,
     fun_name,
+    python_integers,
     require_callable,
     to_arrays,
 )
@@ -102,8 +103,8 @@ def make_jaxpr(
       in (e,) }
     """
     require_callable("make_jaxpr", fun)
-    check_argnums(static_argnums, "make_jaxpr", "static_argnums")
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    numbers = python_integers(static_argnums if isinstance(static_argnums, Iterable) else (static_argnums,))
+    check_argnums(numbers, "make_jaxpr", "static_argnums")
     return MakeJaxpr(numbers, return_shape, tuple([(name, size) for name, size in axis_env or ()]))(fun)
 
 

@@ -32,7 +32,7 @@ from tracefx.core.handler import Handler
 from tracefx.core.settings import checked_repeats
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDescription, describe
-from tracefx.transforms.arguments import check_argnums
+from tracefx.transforms.arguments import check_argnums, python_integers
 from tracefx.transforms.function_types import (
     GradientAndAux,
     GradientFunction,
@@ -457,12 +457,12 @@ def to_hashable_tree(tree: PyTree) -> HashableTree:
 
 def to_argnums(given: int | Sequence[int]) -> int | tuple[int, ...]:
     """Converts `argnums`: a sequence becomes a tuple; an integer stays one, since it has another meaning."""
-    return tuple(given) if isinstance(given, Sequence) else given
+    return python_integers(given) if isinstance(given, Sequence) else python_integers([given])[0]
 
 
 def to_positions(given: int | Sequence[int] | None) -> tuple[int, ...]:
     """Converts an option that names positional arguments: to a sorted tuple; None and `()` name none."""
-    numbers = () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
+    numbers = python_integers(() if given is None else given if isinstance(given, Sequence) else (given,))
     return numbers if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers) else tuple(sorted({*numbers}))
 
 

@@ -297,10 +297,18 @@ class XlaBackend:
         if assignment is None and not self.default_device_is_host:
             assignment = spmd.single_device_assignment(self.default_device, jaxpr)
         if assignment is not None:
-            job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
-            return LoweredModule(job, job.lower())
+            job, assigned = self._spmd_job(jaxpr, name, donated, keep_unused, assignment), assignment
+            return LoweredModule(
+                job,
+                module := job.lower(),
+                lambda: self._compiled_spmd(jaxpr, name, donated, keep_unused, assigned, module),
+            )
         host_job = self._job(jaxpr, name, donated, keep_unused)
-        return LoweredModule(host_job, host_job.lower())
+        return LoweredModule(
+            host_job,
+            host_module := host_job.lower(),
+            lambda: self._compiled(jaxpr, name, donated, keep_unused, host_job.repeats, host_module),
+        )
 
     def unusable_donations(self, jaxpr: Jaxpr, donated: tuple[int, ...], keep_unused: bool) -> tuple[int, ...]:
         return plan(jaxpr, donated, keep_unused).unusable_donations
@@ -359,11 +367,17 @@ class XlaBackend:
         return spmd.ShardingDispatcher(compile_for)
 
     def _compiled_spmd(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, assignment: ShardingAssignment
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...],
+        keep_unused: bool,
+        assignment: ShardingAssignment,
+        lowered: EmittedModule | None = None,
     ) -> spmd.SpmdProgram:
         def compile_now() -> spmd.SpmdProgram:
             job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
-            return job.compile_or_load({}, COMPILATION_CACHE.value)
+            return job.compile_or_load({}, COMPILATION_CACHE.value, lowered)
 
         return jaxpr.memo.get_once(_SPMD_PROGRAM, (self, name, donated, keep_unused, assignment), compile_now)
 
@@ -407,18 +421,33 @@ class XlaBackend:
         (out,) = self.resharders.compute_once((x.aval, x.placed, sharding), make_resharder)([x])
         return out
 
-    def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceProgram:
-        repeats = REPEATS.value
+    def _compiled(
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...],
+        keep_unused: bool,
+        repeats: RepeatsMode | None = None,
+        lowered: EmittedModule | None = None,
+    ) -> SingleDeviceProgram:
+        """Returns the compiled program from the cache; a lowered module is compiled unless its own program is there."""
+        repeats = repeats or REPEATS.value
 
         def compile_now() -> SingleDeviceProgram:
-            job = self._job(jaxpr, name, donated, keep_unused)
-            return job.compile_or_load({}, COMPILATION_CACHE.value)
+            with REPEATS.override(repeats):
+                job = self._job(jaxpr, name, donated, keep_unused)
+            return job.compile_or_load({}, COMPILATION_CACHE.value, lowered)
 
         def compile_or_get() -> SingleDeviceProgram:
             key = executable_key(jaxpr)
             if key is None:  # the program has no key, so only calls with this very object share the executable
                 return jaxpr.memo.get_once(_UNSHARED_PROGRAM, (self, name, donated, keep_unused, repeats), compile_now)
-            return self.executables.compute_once((key, donated, keep_unused, repeats), compile_now).named(name)
+            shared_key = key, donated, keep_unused, repeats
+            if lowered is not None:  # the program of an equal function would have the names and lines of that function
+                program = compile_now()
+                self.executables.insert(shared_key, program)
+                return program
+            return self.executables.compute_once(shared_key, compile_now).named(name)
 
         return jaxpr.memo.get(_PROGRAM, (self, name, donated, keep_unused, repeats), compile_or_get)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Generic, NoReturn, TypeVar, final
 
@@ -11,7 +11,7 @@ from attrs import frozen
 
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.repeated_blocks import RepeatedBlocks
-from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
+from tracefx.core.settings import CompilationCache
 from tracefx.errors import CompilationError
 from tracefx.xla import runtime
 from tracefx.xla.disk_cache import DiskCache
@@ -137,6 +137,10 @@ class LoweredModule(InspectableModule, Generic[C]):
 
     job: CompileJob[C]
     lowered: EmittedModule
+    shared: Callable[[], C]
+    """Returns the program compiled with the default options and cache, which calls of the function share."""
 
     def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> C:
-        return self.job.compile_or_load(options, COMPILATION_CACHE.value if cache is None else cache, self.lowered)
+        return (
+            self.shared() if not options and cache is None else self.job.compile_or_load(options, cache, self.lowered)
+        )

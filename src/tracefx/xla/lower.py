@@ -104,6 +104,8 @@ def assemble_outputs(
         if isinstance(value, Literal):
             return ConcreteArray(value.aval, value.numpy())
         assert isinstance(value, ConcreteArray)
+        if value.is_deleted():
+            raise value.deleted_error()
         return value.alias()
 
     return list(map(output, outputs))

@@ -5,13 +5,9 @@ from __future__ import annotations
 from tracefx.core.array import Array
 from tracefx.core.handler import as_array, bind1
 from tracefx.handlers.taylor import series
-from tracefx.ops.elementwise.arithmetic import mul, neg, sub
-from tracefx.ops.elementwise.bitwise import bitwise_and
-from tracefx.ops.elementwise.comparison import eq, ge, ne
+from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.elementwise.elementwise import add
-from tracefx.ops.elementwise.selection import select, select_with_aval
-from tracefx.ops.elementwise.transcendental import exp, log1p, logistic
-from tracefx.ops.reductions.cumulative import CumLogSumExp, CumProd
+from tracefx.ops.reductions.cumulative import CumLogSumExp, CumProd, logaddexp_with_weights
 from tracefx.ops.reductions.reduction import ReduceProd
 from tracefx.ops.shape.slicing import pad, slice_axis
 from tracefx.ops.structural import constant_like_aval, reshape
@@ -70,19 +66,10 @@ def cumlogsumexp_taylor(prim: CumLogSumExp, x: series.Series) -> series.Series:
 
     def combine(a: list[Array], b: list[Array]) -> list[Array]:
         (u, *us), (v, *vs) = a, b
-        total, share, rest = _logaddexp_with_weights(u, v)
-        return [total, *[add(mul(s, share), mul(t, rest)) for s, t in zip(us, vs, strict=True)]]
+        total, share, rest = logaddexp_with_weights(u, v)
+        return [as_array(total), *[add(mul(s, share), mul(t, rest)) for s, t in zip(us, vs, strict=True)]]
 
     elements = [as_array(t) for t in (x.primal, *parts)]
     _, *means = associative_scan(combine, elements, reverse=prim.reverse, axis=prim.axis)
     relative = [ones, *means]
     return series.cast_series(series.integrate_quotient(relative, relative, out), out)
-
-
-def _logaddexp_with_weights(x: Array, y: Array) -> tuple[Array, Array, Array]:
-    """Returns `logaddexp(x, y)` and the weights of both exponentials in the sum; equal infinities have weights 1/2."""
-    difference, larger = sub(x, y), ge(x, y)
-    total = add(select(larger, x, y), log1p(exp(select(larger, neg(difference), difference))))  # smooth where x == y
-    total = select(eq(difference, difference), total, add(x, y))
-    difference = select_with_aval(bitwise_and(eq(x, y), ne(difference, difference)), 0, difference, difference.aval)
-    return total, logistic(difference), logistic(neg(difference))

@@ -40,6 +40,7 @@ from tracefx.ops.elementwise.elementwise import NUMBERS, add
 from tracefx.ops.operation import ANY, Domain, HasPullback, UnaryLinear, require_arity
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 from tracefx.ops.shape.shape import iota
+from tracefx.ops.static_integers import canonicalize_axes
 from tracefx.ops.structural import convert, match_aval, reduce_sum
 from tracefx.text.printer import HasJaxParams
 
@@ -371,12 +372,22 @@ def resolve_axis_names(name: str, axis_name: AxisName) -> tuple[AxisNameTuple, t
     return names, tuple([axes[n].size for n in names])
 
 
+def _split_positional(name: str, x: ArrayLike, axis_name: AxisName) -> tuple[AxisNameTuple, tuple[int, ...]]:
+    """Splits a tuple into names and axes of `x`: the integers to which no axis name is equal."""
+    names: AxisNameTuple = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+    positional = [n for n in names if isinstance(n, int) and n not in current().axes]
+    if not positional:
+        return names, ()
+    axes = canonicalize_axes(name, positional, as_value(x, "x").aval.ndim, "axis_name")
+    return tuple([n for n in names if n not in positional]), axes
+
+
 def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
     """Returns the sum of `x` over the named axis. For a Python number, that is the number times the axis size.
 
     Args:
         x: Array or number. Booleans are counted as integers.
-        axis_name: The name of the axis, or a tuple of names.
+        axis_name: The name of the axis, or a tuple of names. Integers are axes of `x`, which are summed and removed.
 
     Returns:
         An array of the shape of `x`, equal for all members of the axis, or a Python number.
@@ -389,12 +400,15 @@ def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
     >>> vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float32)
     """
+    axis_name, axes = _split_positional("psum", x, axis_name)
     names, sizes = resolve_axis_names("psum", axis_name)
     if isinstance(x, bool | int | float | complex):
         return x * prod(sizes)
     value = as_value(x, "x")
     if dtypes.is_bool(value.aval.dtype):
         value = convert(value, dtypes.int32)
+    if axes:
+        value = reduce_sum(value, axes)
     return bind1(PSum(names, sizes), varying(value, names)) if names else as_array(value)
 
 
@@ -405,7 +419,8 @@ def pmean(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
     >>> vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([-1.,  1.], dtype=float32)
     """
-    size = axis_size(axis_name)
+    names, axes = _split_positional("pmean", x, axis_name)
+    size = axis_size(names) * prod([as_value(x).aval.shape[a] for a in axes])
     total = psum(x, axis_name)
     if not isinstance(total, Array):
         return total / size
@@ -421,8 +436,12 @@ def pmax(x: ArrayLike, axis_name: AxisName) -> Array:
     >>> vmap(lambda x: x - pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([-2.,  0.], dtype=float32)
     """
+    axis_name, axes = _split_positional("pmax", x, axis_name)
     names, sizes = resolve_axis_names("pmax", axis_name)
-    return bind1(PMax(names, sizes), varying(as_value(x, "x"), names)) if names else as_array(x)
+    value = as_value(x, "x")
+    if axes:
+        value = reduce_max(value, axes)
+    return bind1(PMax(names, sizes), varying(value, names)) if names else as_array(value)
 
 
 def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
@@ -432,8 +451,12 @@ def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
     >>> vmap(lambda x: x - pmin(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
     Array([0., 2.], dtype=float32)
     """
+    axis_name, axes = _split_positional("pmin", x, axis_name)
     names, sizes = resolve_axis_names("pmin", axis_name)
-    return bind1(PMin(names, sizes), varying(as_value(x, "x"), names)) if names else as_array(x)
+    value = as_value(x, "x")
+    if axes:
+        value = reduce_min(value, axes)
+    return bind1(PMin(names, sizes), varying(value, names)) if names else as_array(value)
 
 
 # ------------------------------------------------------------------ axis_index, axis_size

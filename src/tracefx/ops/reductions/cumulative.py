@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar, SupportsIndex, TypeAlias, final
 
@@ -20,12 +21,15 @@ from tracefx.core.values import Value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
-from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, mul, neg, sub
+from tracefx.ops.elementwise.abs_sign import abs
+from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, div, mul, neg, sub
 from tracefx.ops.elementwise.bitwise import bitwise_and
-from tracefx.ops.elementwise.comparison import eq, ge, ne
-from tracefx.ops.elementwise.elementwise import FLOATS, NUMBERS, Smooth, add
+from tracefx.ops.elementwise.comparison import eq, ge, gt, ne
+from tracefx.ops.elementwise.complex import complex, imag, real
+from tracefx.ops.elementwise.elementwise import INEXACT, NUMBERS, Smooth, add
+from tracefx.ops.elementwise.rounding import RoundingMethod, round
 from tracefx.ops.elementwise.selection import select, select_with_aval
-from tracefx.ops.elementwise.transcendental import exp, log1p, logistic
+from tracefx.ops.elementwise.transcendental import EXP, LOG1P, exp, log1p, logistic
 from tracefx.ops.monoids import ADD, MAXIMUM, MINIMUM, MULTIPLY, Monoid
 from tracefx.ops.operation import Domain, HasPushforward, LinearOperation, UnaryOperation
 from tracefx.ops.shape.shape import concatenate, rev, slice, slice_axis, stack
@@ -253,6 +257,54 @@ class CumMin(CumulativeExtremum):
 # ------------------------------------------------------------------ cumlogsumexp
 
 
+def logaddexp_with_weights(x: Value, y: Value) -> tuple[Value, Value, Value]:
+    """Returns `logaddexp(x, y)` and the weights of both exponentials in the sum; equal infinities have equal weights.
+
+    The imaginary part of a complex result is in [-pi, pi].
+    """
+    # `select`, because `max` and `abs` have no derivative where the operands tie.
+    if dtypes.is_complex(x.aval.dtype):
+        above, same_real = ge(real(x), real(y)), eq(real(x), real(y))
+        larger, smaller = select(above, x, y), select(above, y, x)
+        infinite = bitwise_and(same_real, ne(sub(real(x), real(y)), 0.0))  # equal infinities differ by NaN
+        ratio = exp(select_with_aval(infinite, 0, sub(smaller, larger), x.aval))
+        sum_of_ratios = add(ratio, 1.0)
+        of_larger, of_smaller = div(1.0, sum_of_ratios), div(ratio, sum_of_ratios)
+        total = _wrap_imaginary(add(larger, log1p(ratio)))
+        return total, select(above, of_larger, of_smaller), select(above, of_smaller, of_larger)
+    difference, is_first = sub(x, y), ge(x, y)
+    total = add(select(is_first, x, y), log1p(exp(select(is_first, neg(difference), difference))))
+    total = select(eq(difference, difference), total, add(x, y))
+    infinite = bitwise_and(eq(x, y), ne(difference, difference))
+    difference = select_with_aval(infinite, 0, difference, difference.aval)
+    return total, logistic(difference), logistic(neg(difference))
+
+
+def _wrap_imaginary(x: Value) -> Array:
+    """Moves the imaginary part to [-pi, pi] by multiples of `2 * pi`."""
+    angle = imag(x)
+    turns = round(div(angle, 2 * math.pi), RoundingMethod.TO_NEAREST_EVEN)
+    turned = sub(angle, mul(turns, 2 * math.pi))
+    return complex(real(x), select(gt(abs(angle), math.pi), turned, angle))
+
+
+def _complex_logaddexp(x: NDArray, y: NDArray) -> NDArray:
+    """Computes the first result of `logaddexp_with_weights` of complex numbers with NumPy."""
+    above = x.real >= y.real
+    larger, smaller = np.where(above, x, y), np.where(above, y, x)
+    infinite = (x.real == y.real) & np.isinf(x.real)
+    difference = np.where(infinite, 0, smaller - np.where(infinite, 0, larger)).astype(x.dtype)
+    return _wrap_imaginary_of_numpy(larger + LOG1P.kernel(EXP.kernel(difference)))
+
+
+def _wrap_imaginary_of_numpy(x: NDArray) -> NDArray:
+    """Does the work of `_wrap_imaginary` with NumPy."""
+    out = np.array(x)
+    turned = x.imag - 2 * math.pi * np.rint(x.imag / (2 * math.pi))
+    out.imag = np.where(np.abs(x.imag) > math.pi, turned, x.imag)
+    return out
+
+
 @final
 @frozen(eq=False)
 class LogAddExp(Monoid):
@@ -260,10 +312,22 @@ class LogAddExp(Monoid):
 
     @override
     def identity(self, dtype: DType) -> Scalar:
-        return MAXIMUM.identity(dtype)
+        return -math.inf if dtypes.is_complex(dtype) else MAXIMUM.identity(dtype)
+
+    @override
+    def combine(self, x: NDArray, y: NDArray) -> NDArray:
+        return _complex_logaddexp(x, y) if dtypes.is_complex(x.dtype) else super().combine(x, y)
+
+    @override
+    def accumulate(self, axis: int, x: NDArray) -> NDArray:
+        if dtypes.is_complex(x.dtype):
+            return self.accumulate_in_loop(axis, _wrap_imaginary_of_numpy(x))
+        return super().accumulate(axis, x)
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        if dtypes.is_complex(out.dtype):
+            return builder.lower_fun(lambda x, y: logaddexp_with_weights(x, y)[:1], [x, y])[0]
         (larger,) = builder.emit("stablehlo.maximum", [x, y], [out])
         (difference,) = builder.emit("stablehlo.subtract", [x, y], [out])
         (distance,) = builder.emit("stablehlo.abs", [difference], [out])
@@ -280,24 +344,22 @@ class LogAddExp(Monoid):
 class CumLogSumExp(CumulativeByScan):
     """The cumulative `logsumexp` along an axis: `out[i] = log(sum(exp(x[:i + 1])))`, without overflow.
 
-    `x: f32[...] -> f32[...]`, floats. Bound by `lax.cumlogsumexp`.
+    `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.cumlogsumexp`.
     """
 
     __slots__ = ()
     name = "cumlogsumexp"
-    domain = FLOATS
+    domain = INEXACT
     monoid: ClassVar[Monoid] = LogAddExp(np.logaddexp)
 
     @override
+    def pushforward(self, x: Value, t: Value) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return super().pushforward(_wrap_imaginary(x) if dtypes.is_complex(x.aval.dtype) else x, t)
+
+    @override
     def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
-        (x_out, x_t), (y_out, y_t) = x, y
-        difference, larger = sub(x_out, y_out), ge(x_out, y_out)
-        # `select`, because `max` and `abs` have no derivative where the operands tie.
-        total = add(select(larger, x_out, y_out), log1p(exp(select(larger, neg(difference), difference))))
-        total = select(eq(difference, difference), total, add(x_out, y_out))
-        infinite = bitwise_and(eq(x_out, y_out), ne(difference, difference))  # equal infinities differ by NaN
-        difference = select_with_aval(infinite, 0, difference, difference.aval)
-        return total, add(mul(x_t, logistic(difference)), mul(y_t, logistic(neg(difference))))
+        total, share, rest = logaddexp_with_weights(x[0], y[0])
+        return total, add(mul(x[1], share), mul(y[1], rest))
 
 
 # ------------------------------------------------------------------ functions
@@ -396,15 +458,15 @@ def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = Fa
     """Returns `log(cumsum(exp(operand)))` along `axis`, without overflow.
 
     Args:
-        operand: Array of floats.
+        operand: Array of floats or complex numbers.
         axis: The axis to accumulate along, non-negative. 0 by default.
         reverse: Whether to accumulate from the end of the axis. False by default.
 
     Returns:
-        An array of the same shape and dtype.
+        An array of the same shape and dtype. The imaginary parts of complex results are in [-pi, pi].
 
     Raises:
-        TypeError: `operand` is not of a float dtype.
+        TypeError: `operand` is of an integer dtype or boolean.
         ValueError: There is no such axis.
 
     >>> cumlogsumexp(np.array([1000.0, -1000.0])).tolist()

@@ -80,11 +80,11 @@ def _count_n_a_b(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: Ar
 
 def _betabinom_logpmf(k: Array, n: Array, a: Array, b: Array, loc: Array) -> Array:
     y = fnp.floor(k) - loc
-    inside = (y >= 0) & (y <= n)
-    z = fnp.where(inside, y, 0.0)
+    outside = (y < 0) | (y > n)
+    z = fnp.where(outside, 0.0, y)
     ways = -special.betaln(n - z + 1, z + 1) - fnp.log1p(n)
     value = ways + special.betaln(z + a, n - z + b) - special.betaln(a, b)
-    value = fnp.where(inside, fnp.where(n == 0, 0.0, value), -math.inf)
+    value = fnp.where(outside, -math.inf, fnp.where((n == 0) & (y == y), 0.0, value))
     return fnp.where((n >= 0) & (a > 0) & (b > 0), value, math.nan)
 
 
@@ -117,15 +117,15 @@ def _count_n_p(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> 
 
 def _binom_support(y: Array, n: Array) -> tuple[Array, Array]:
     """Returns the number of successes, 0 outside of the support, and whether it is in the support or NaN."""
-    inside = (y >= 0) & (y <= n) & (y == fnp.floor(y))
-    return fnp.where(inside, y, 0.0), inside | (y != y)
+    inside = (y >= 0) & (y <= n) & (y == fnp.floor(y)) | (y != y)
+    return fnp.where(inside, y, 0.0), inside
 
 
 def _binom_logpmf(y: Array, n: Array, p: Array) -> Array:
     count, inside = _binom_support(y, n)
     ways = -special.betaln(n - count + 1, count + 1) - fnp.log1p(n)
     value = ways + special.xlogy(count, p) + special.xlog1py(n - count, -p)
-    return fnp.where(inside, fnp.where(n == 0, 0.0, value), -math.inf)
+    return fnp.where(inside, fnp.where((n == 0) & (y == y), 0.0, value), -math.inf)
 
 
 def _binom_pmf(y: Array, n: Array, p: Array) -> Array:
@@ -177,10 +177,10 @@ class geom(DistributionFunctions):
 
 
 def _nbinom_logpmf(y: Array, n: Array, p: Array) -> Array:
-    inside = y >= 0
+    inside = (y >= 0) | (y != y)
     z = fnp.where(inside, y, 0.0)
     ways = -special.betaln(n, z + 1) - fnp.log(n + z)
-    return fnp.where(inside | (y != y), ways + special.xlogy(n, p) + special.xlog1py(z, -p), -math.inf)
+    return fnp.where(inside, ways + special.xlogy(n, p) + special.xlog1py(z, -p), -math.inf)
 
 
 @final
@@ -209,16 +209,21 @@ def _count_mu(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Arguments:
     return k, mu, loc
 
 
+def _poisson_support(y: Array) -> Array:
+    """Returns where a number is in the support or NaN."""
+    return (y >= 0) & (y == fnp.round(y)) | (y != y)
+
+
 def _poisson_logpmf(y: Array, mu: Array) -> Array:
-    inside = (y >= 0) & (y == fnp.round(y))
+    inside = _poisson_support(y)
     z = fnp.where(inside, y, 0.0)
-    return fnp.where(inside | (y != y), special.xlogy(z, mu) - special.gammaln(z + 1) - mu, -math.inf)
+    return fnp.where(inside, special.xlogy(z, mu) - special.gammaln(z + 1) - mu, -math.inf)
 
 
 def _poisson_pmf(y: Array, mu: Array) -> Array:
-    inside = (y >= 0) & (y == fnp.round(y))
+    inside = _poisson_support(y)
     value = incomplete_gamma.gamma_pdf(fnp.where(inside, y, 0.0) + 1, mu)
-    return fnp.where(inside | (y != y), value, 0.0)
+    return fnp.where(inside, value, 0.0)
 
 
 def _poisson_cdf(y: Array, mu: Array) -> Array:

@@ -198,8 +198,9 @@ class gumbel_r(DistributionFunctions):
 
 
 def _laplace_cdf(z: Array, scale: Array) -> Array:
-    half = 0.5 * fnp.exp(-fnp.abs(z))
-    return fnp.where(z <= 0, half, 1 - half)
+    below = z <= 0  # both halves are smooth; `abs` is not
+    half = 0.5 * fnp.exp(fnp.where(below, z, -z))
+    return fnp.where(below, half, 1 - half)
 
 
 @final

@@ -29,16 +29,21 @@ def _point_a_b(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, sca
 
 
 def _beta_logpdf(z: Array, a: Array, b: Array, scale: Array) -> Array:
-    inside = (z >= 0) & (z <= 1)
-    y = fnp.where(inside, z, 0.5)
+    outside = (z < 0) | (z > 1)
+    y = fnp.where(outside, 0.5, z)
     value = special.xlogy(a - 1, y) + special.xlog1py(b - 1, -y) - special.betaln(a, b) - fnp.log(scale)
-    return fnp.where((a > 0) & (b > 0), fnp.where(inside | (z != z), value, -math.inf), math.nan)
+    return fnp.where((a > 0) & (b > 0), fnp.where(outside, -math.inf, value), math.nan)
 
 
 def _beta_pdf(z: Array, a: Array, b: Array, scale: Array) -> Array:
-    inside = (z >= 0) & (z <= 1)
-    value = bind1(incomplete_beta.BETA_DENSITY, a, b, fnp.where(inside, z, 0.5)) / scale
-    return fnp.where((a > 0) & (b > 0), fnp.where(inside | (z != z), value, 0.0), math.nan)
+    outside = (z < 0) | (z > 1)
+    value = bind1(incomplete_beta.BETA_DENSITY, a, b, fnp.where(outside, 0.5, z)) / scale
+    return fnp.where((a > 0) & (b > 0), fnp.where(outside, 0.0, value), math.nan)
+
+
+def _to_unit_interval(z: Array) -> Array:
+    """Clips to [0, 1]; unlike that of `clip`, the gradient outside is 0 for infinite cotangents, too."""
+    return fnp.where(z < 0, 0.0, fnp.where(z > 1, 1.0, z))
 
 
 @final
@@ -71,9 +76,9 @@ class beta(DistributionFunctions):
 
     logpdf = standardized(_point_a_b, _beta_logpdf)
     pdf = standardized(_point_a_b, _beta_pdf)
-    cdf = standardized(_point_a_b, lambda z, a, b, scale: special.betainc(a, b, fnp.clip(z, 0.0, 1.0)))
+    cdf = standardized(_point_a_b, lambda z, a, b, scale: special.betainc(a, b, _to_unit_interval(z)))
     logcdf = log_of(cdf)
-    sf = standardized(_point_a_b, lambda z, a, b, scale: special.betainc(b, a, 1 - fnp.clip(z, 0.0, 1.0)))
+    sf = standardized(_point_a_b, lambda z, a, b, scale: special.betainc(b, a, 1 - _to_unit_interval(z)))
     logsf = log_of(sf)
 
 
@@ -82,14 +87,14 @@ def _point_a(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 
 
 
 def _gamma_logpdf(z: Array, a: Array, scale: Array) -> Array:
-    inside = z >= 0
-    y = fnp.where(inside, z, 1.0)
-    return fnp.where(inside, special.xlogy(a - 1, y) - y - special.gammaln(a) - fnp.log(scale), -math.inf)
+    outside = z < 0
+    y = fnp.where(outside, 1.0, z)
+    return fnp.where(outside, -math.inf, special.xlogy(a - 1, y) - y - special.gammaln(a) - fnp.log(scale))
 
 
 def _gamma_pdf(z: Array, a: Array, scale: Array) -> Array:
-    inside = z >= 0
-    return fnp.where(inside, incomplete_gamma.gamma_pdf(a, fnp.where(inside, z, 1.0)) / scale, 0.0)
+    outside = z < 0
+    return fnp.where(outside, 0.0, incomplete_gamma.gamma_pdf(a, fnp.where(outside, 1.0, z)) / scale)
 
 
 @final
