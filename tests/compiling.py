@@ -9,6 +9,7 @@ the fixture `optimised` or `default_compile_options`: of every primitive at its 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -90,7 +91,7 @@ def with_either_compile_options(check: Callable[[], None]) -> None:
 def share_all_repeats(patch: pytest.MonkeyPatch) -> None:
     """Shares all repeated blocks of compiled programs, however few equations they save."""
     lower = importlib.import_module("tracefx.xla.lower")
-    patch.setattr(lower, "share_repeats", lambda jaxpr: share_repeats(jaxpr, 2, 1, 1))
+    patch.setattr(lower, "share_repeats", lambda jaxpr, **options: share_repeats(jaxpr, 2, 1, 1, **options))
 
 
 def compile_with_fallback(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,3 +111,15 @@ def compile_with_fallback(jit: Callable[..., Any], f: Callable[..., Any]) -> Cal
             return for_users(*args)
 
     return run
+
+
+def metadata(text: str) -> set[tuple[str, str, int]]:
+    """Returns the (name, file, line) triples of the operations in an optimized HLO module."""
+    names = dict(re.findall(r'^(\d+) "(.*)"$', text.partition("FileNames")[2].partition("FunctionNames")[0], re.M))
+    locations = {
+        n: (names[file], int(line))
+        for n, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", text, re.M)
+    }
+    frames = dict(re.findall(r"^(\d+) \{file_location_id=(\d+)", text, re.M))
+    used = re.findall(r'metadata=\{op_name="([^"]*)" stack_frame_id=(\d+)\}', text)
+    return {(name, *locations[frames[frame]]) for name, frame in used}

@@ -244,14 +244,18 @@ class Builder(Protocol):
         """
         ...
 
-    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True) -> list[IrValue]:
+    def call(
+        self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True, partitioned: bool = False
+    ) -> list[IrValue]:
         """Emits a call of a function with the body `jaxpr`. All calls of the same jaxpr share one function.
 
         Args:
             name: The name of the function in the module.
             jaxpr: Its body.
             operands: Its arguments.
-            inlined: Whether XLA may inline the function on the CPU.
+            inlined: Whether XLA may inline the function on the CPU. It always may in programs for several devices,
+                unless the function is `partitioned`.
+            partitioned: Whether XLA partitions the function on its own in programs for several devices.
 
         Returns:
             The results.

@@ -41,3 +41,41 @@ def deep_network(layers: int, width: int = 6) -> Program:
         return fnp.sum(x**2)
 
     return loss, (parameters, weights(3, width))
+
+
+def generated_program(seed: int) -> Callable[[Any], tuple[Any, Any]]:
+    """A program of random operations with planted repeats, of which one may differ in one operation or operand."""
+    rng = np.random.default_rng(seed)
+    unary: list[Callable[[Any], Any]] = [
+        fnp.sin,
+        fnp.cos,
+        fnp.tanh,
+        fnp.negative,
+        lambda x: fnp.cumsum(x),
+        lambda x: x[::-1],
+        fnp.abs,
+    ]
+    binary: list[Callable[[Any, Any], Any]] = [fnp.add, fnp.multiply, fnp.maximum, lambda x, y: fnp.where(x > y, x, y)]
+    steps = [
+        (rng.integers(2), rng.integers(7), rng.integers(4), rng.integers(4), rng.integers(4))
+        for _ in range(rng.integers(2, 9))
+    ]
+    count, odd = int(rng.integers(3, 8)), int(rng.integers(-4, 8))
+
+    def block(values: list[Any], b: int) -> list[Any]:
+        for i, (kind, u, v, first, second) in enumerate(steps):
+            x, y = values[-1 - first], values[-1 - second]
+            if b == odd and i == len(steps) // 2:
+                new = fnp.sin(x) * (b + 1.5)
+            else:
+                new = unary[u](x) if kind else binary[v](x, y)
+            values = [*values[-8:], new]
+        return values
+
+    def f(x: Any) -> Any:
+        values = [x, x + 1.0, x * 2.0, x - 0.5]
+        for b in range(count):
+            values = block(values, b)
+        return values[-1], values[-3]
+
+    return f

@@ -12,7 +12,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import difference
-from tests.repeated_blocks.programs import deep_network, trace
+from tests.repeated_blocks.programs import deep_network, generated_program, trace
 from tests.rewriting.evaluation import results
 from tracefx.control.call import Call
 from tracefx.control.inlining import InlineOptions, inline_calls
@@ -21,6 +21,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.values import from_numpy
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
+from tracefx.repeated_blocks.pieces import divide_into_pieces
 from tracefx.repeated_blocks.residuals import minimum_cut
 from tracefx.repeated_blocks.sharing import SharedBlock, SharedProgram, share_repeats
 
@@ -219,16 +220,39 @@ def test_user_rules() -> None:
     assert check_function(fx.grad(loss), X).report.shared
 
 
-def test_named_scopes_and_lines_of_all_blocks() -> None:
+def test_calls_have_the_named_scopes_of_their_blocks() -> None:
     def f(x: Any) -> Any:
         for i in range(3):
             with fx.named_scope("network"), fx.named_scope(f"layer_{i}"):
-                x = fnp.sin(x) + fnp.cos(x)
+                with fx.named_scope("first"):
+                    x = fnp.sin(x)
+                x = x + fnp.cos(x)
         return x
 
-    (body,) = check_function(f, X).bodies
-    scopes = {e.source.scope for e in body.eqns if e.source is not None}
-    assert scopes == {("network", "layer_0..layer_2")}
+    program = check_function(f, X)
+    assert scopes(program.jaxpr) == [("network", f"layer_{i}") for i in range(3)]
+    assert scopes(program.bodies[0]) == [("first",), (), ()]
+
+
+def scopes(jaxpr: Jaxpr) -> list[tuple[str, ...] | None]:
+    """Returns the scopes of the equations."""
+    return [None if e.source is None else e.source.scope for e in jaxpr.eqns]
+
+
+def test_bodies_of_loops_have_the_scopes_of_all_blocks() -> None:
+    def f(x: Any) -> Any:
+        for i in range(3):
+
+            def step(c: Any, _: Any, i: int = i) -> Any:
+                with fx.named_scope(f"step_{i}"):
+                    return fnp.sin(c), None
+
+            x = lax.scan(step, x, None, length=2)[0]
+        return x
+
+    ((scan,),) = [body.eqns for body in check_function(f, X).bodies]
+    assert isinstance(scan.prim, HasSubjaxprs)
+    assert scopes(scan.prim.jaxprs()[0]) == [("step_0..step_2",)]
 
 
 def test_residuals_are_recomputed() -> None:
@@ -261,42 +285,21 @@ def test_small_programs_stay_the_same_object() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_generated_programs(seed: int) -> None:
-    """Programs of random operations with planted repeats, of which some differ in one operation or operand."""
-    rng = np.random.default_rng(seed)
-    unary: list[Callable[[Any], Any]] = [
-        fnp.sin,
-        fnp.cos,
-        fnp.tanh,
-        fnp.negative,
-        lambda x: fnp.cumsum(x),
-        lambda x: x[::-1],
-        fnp.abs,
-    ]
-    binary: list[Callable[[Any, Any], Any]] = [fnp.add, fnp.multiply, fnp.maximum, lambda x, y: fnp.where(x > y, x, y)]
-    steps = [
-        (rng.integers(2), rng.integers(7), rng.integers(4), rng.integers(4), rng.integers(4))
-        for _ in range(rng.integers(2, 9))
-    ]
-    count, odd = int(rng.integers(3, 8)), int(rng.integers(-4, 8))
-
-    def block(values: list[Any], b: int) -> list[Any]:
-        for i, (kind, u, v, first, second) in enumerate(steps):
-            x, y = values[-1 - first], values[-1 - second]
-            if b == odd and i == len(steps) // 2:
-                new = fnp.sin(x) * (b + 1.5)
-            else:
-                new = unary[u](x) if kind else binary[v](x, y)
-            values = [*values[-8:], new]
-        return values
-
-    def f(x: Any) -> Any:
-        values = [x, x + 1.0, x * 2.0, x - 0.5]
-        for b in range(count):
-            values = block(values, b)
-        return values[-1], values[-3]
-
+    f = generated_program(seed)
     check_function(f, X)
     check_function(fx.grad(lambda x: fnp.sum(f(x)[0])), X)
+
+
+@pytest.mark.parametrize("seed", range(60, 80))
+def test_pieces_of_generated_programs(seed: int) -> None:
+    f = generated_program(seed)
+    jaxpr = trace(fx.grad(lambda x: fnp.sum(f(x)[0])), X)
+    program = share_all(jaxpr, nested=False)
+    pieces = divide_into_pieces(program.jaxpr, "f")
+    check_jaxpr(renumber(pieces))
+    assert {type(e.prim) for e in pieces.eqns} <= {Call}
+    values = [from_numpy(X)]
+    assert not difference(results(renumber(pieces), values)[0], results(jaxpr, values)[0])
 
 
 def test_every_body_is_a_program_without_free_variables() -> None:

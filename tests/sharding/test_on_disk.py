@@ -126,7 +126,9 @@ def test_programs_with_callbacks_are_not_cached(cache_dir: Path) -> None:
 
 
 def cache_key_of(f: Any, assignment: ShardingAssignment, **options: Any) -> bytes | None:
-    return spmd_disk_cache_key(fx.make_jaxpr(f)(X).jaxpr, frozenset(), False, assignment, ([False], [True]), options)
+    return spmd_disk_cache_key(
+        fx.make_jaxpr(f)(X).jaxpr, frozenset(), (False, "share"), assignment, ([False], [True]), options
+    )
 
 
 def test_cache_keys_depend_on_program_shardings_and_options() -> None:

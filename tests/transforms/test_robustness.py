@@ -21,6 +21,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.compiling import metadata
 from tracefx import lax
 from tracefx.core.bounded_cache import BoundedCache, Memo
 from tracefx.errors import ExecutionError
@@ -373,18 +374,6 @@ def test_results_larger_than_memory_raise_when_read() -> None:
 
 
 # ------------------------------------------------------------------ metadata for profilers
-
-
-def metadata(text: str) -> set[tuple[str, str, int]]:
-    """Returns the (name, file, line) triples of the operations in an optimized HLO module."""
-    names = dict(re.findall(r'^(\d+) "(.*)"$', text.partition("FileNames")[2].partition("FunctionNames")[0], re.M))
-    locations = {
-        n: (names[file], int(line))
-        for n, file, line in re.findall(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", text, re.M)
-    }
-    frames = dict(re.findall(r"^(\d+) \{file_location_id=(\d+)", text, re.M))
-    used = re.findall(r'metadata=\{op_name="([^"]*)" stack_frame_id=(\d+)\}', text)
-    return {(name, *locations[frames[frame]]) for name, frame in used}
 
 
 def test_optimized_program_has_source_lines_and_scopes() -> None:

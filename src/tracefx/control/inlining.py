@@ -15,7 +15,7 @@ from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
+from tracefx.core.source_location import Provenance, with_scope
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
 
 
@@ -85,7 +85,4 @@ def _nested_provenance(source: Provenance | None, prim: Primitive, call: Provena
     """Prefixes the name scopes of an inlined equation with those of its call, so that profiles still separate calls."""
     if source is None:
         return call
-    scope = (*(() if call is None else call.scope), prim.profile_name, *source.scope)
-    if isinstance(source, LazySourceLocation):
-        return LazySourceLocation(source.code, source.lasti, scope)
-    return SourceLocation(source.file, source.line, source.function, scope)
+    return with_scope(source, (*(() if call is None else call.scope), prim.profile_name, *source.scope))

@@ -238,7 +238,7 @@ TRACEBACK_FILTERING: Final[Setting[TracebackFiltering]] = Setting(
 )
 
 
-RepeatsMode: TypeAlias = Literal["share", "inline"]
+RepeatsMode: TypeAlias = Literal["share", "pieces", "inline"]
 
 
 def parse_repeats(text: str) -> RepeatsMode:
@@ -248,10 +248,10 @@ def parse_repeats(text: str) -> RepeatsMode:
     'inline'
     """
     match text.strip().lower():
-        case "share" | "inline" as mode:
+        case "share" | "pieces" | "inline" as mode:
             return mode
         case _:
-            raise ValueError("allowed are share, inline (in either case); unset it for the default")
+            raise ValueError("allowed are share, pieces, inline (in either case); unset it for the default")
 
 
 REPEATS: Final[Setting[RepeatsMode]] = Setting("repeats", "share", "TRACEFX_REPEATS", parse_repeats)
@@ -343,13 +343,14 @@ def repeats(mode: RepeatsMode) -> Override[RepeatsMode]:
 
     Args:
         mode: `"share"` compiles runs of equal blocks of operations, such as the layers of a network and of its
-            gradient, once; `"inline"` compiles each block on its own, as JAX does.
+            gradient, once; `"pieces"` makes an executable of each kind of block, for the compilation cache on disk to
+            keep; `"inline"` compiles each block on its own, as JAX does.
 
     Returns:
         A context manager. It applies to the current thread or task.
 
     Raises:
-        ValueError: If `mode` is neither of these.
+        ValueError: If `mode` is none of these.
 
     >>> with repeats("inline"):
     ...     REPEATS.value
@@ -361,10 +362,10 @@ def repeats(mode: RepeatsMode) -> Override[RepeatsMode]:
 def checked_repeats(what: str, mode: object) -> RepeatsMode:
     """Returns the mode; raises ValueError that starts with `what` unless it is one."""
     match mode:
-        case "share" | "inline":
+        case "share" | "pieces" | "inline":
             return mode
         case _:
-            raise ValueError(f"{what} must be 'share' or 'inline', got {mode!r}")
+            raise ValueError(f"{what} must be 'share', 'pieces' or 'inline', got {mode!r}")
 
 
 @final

@@ -77,6 +77,15 @@ class LazySourceLocation:
 Provenance = LazySourceLocation | SourceLocation
 
 
+def with_scope(source: Provenance | None, scope: tuple[str, ...]) -> Provenance | None:
+    """Returns a location with the given scopes in place of its own; its line stays unknown if it is."""
+    if isinstance(source, LazySourceLocation):
+        return LazySourceLocation(source.code, source.lasti, scope)
+    if source is None:
+        return SourceLocation("", 0, "", scope) if scope else None
+    return evolve(source, scope=scope)
+
+
 def _line_number(code: CodeType, lasti: int) -> int:
     """Returns the line of an instruction."""
     for start, end, line in code.co_lines():

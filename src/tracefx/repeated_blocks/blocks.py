@@ -146,7 +146,8 @@ def _longest_free(stretch: Stretch, free: NDArray) -> Stretch:
 def _divide(uses: Uses, stretch: Stretch, least_count: int, least_saved: int) -> Repeat | str:
     """Divides a stretch into equal blocks, or returns the reason why not."""
     period = stretch.period
-    effects = {e.prim.name for e in uses.eqns[stretch.start : stretch.start + period] if e.prim.effects}
+    block = uses.eqns[stretch.start : stretch.start + period]
+    effects = {e.prim.name for e in block if any(effect.observable for effect in e.prim.effects)}
     if effects:
         return f"they have effects ({', '.join(sorted(effects))})"
     best_count, best_saved = 1, 0

@@ -21,6 +21,7 @@ from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
 from tracefx.ops.shape.slicing import Slice
 from tracefx.passes.rebuilding import map_subjaxprs
 from tracefx.repeated_blocks.blocks import Declined, Repeat, Slot, Uses, find_repeats, join_small_blocks
+from tracefx.repeated_blocks.locations import divide_locations, merge_locations
 from tracefx.repeated_blocks.residuals import recompute_residuals
 from tracefx.repeated_blocks.runs import equation_count
 
@@ -42,11 +43,18 @@ class SharedBlock(HasBody, Primitive, Lowerable):
     """Calls the body that equal blocks share. It exists only while a program is lowered.
 
     Args:
-        jaxpr: The body, without effects. Its inputs are what a block takes from outside.
+        jaxpr: The body, without observable effects. Its inputs are what a block takes from outside.
+        partitioned: Whether the program is one for several devices, of which XLA partitions each call on its own.
     """
 
     name = "shared_block"
     jaxpr: Jaxpr
+    partitioned: bool = False
+
+    @property
+    @override
+    def profile_name(self) -> str:
+        return ""  # the names of a block's operations are those without sharing
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
@@ -54,7 +62,7 @@ class SharedBlock(HasBody, Primitive, Lowerable):
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        return builder.call(self.name, self.jaxpr, operands, inlined=False)
+        return builder.call(self.name, self.jaxpr, operands, inlined=False, partitioned=self.partitioned)
 
 
 @final
@@ -83,8 +91,10 @@ def share_repeats(
     least_count: int = LEAST_COUNT,
     least_saved: int = LEAST_SAVED,
     least_equations: int = LEAST_EQUATIONS,
+    partitioned: bool = False,
+    nested: bool = True,
 ) -> SharedProgram:
-    """Replaces runs of equal blocks by calls of one body, in sub-jaxprs too, and in the bodies themselves.
+    """Replaces runs of equal blocks by calls of one body; if `nested`, in sub-jaxprs and in the bodies, too.
 
     Calls are inlined first, so that blocks are found also if each is a jitted function. If no blocks are found, the
     program stays as it is.
@@ -94,11 +104,14 @@ def share_repeats(
         least_count: The least number of equal blocks, at least 2. 3 by default.
         least_saved: The least number of equations that a run must save. 500 by default.
         least_equations: Blocks of fewer equations are joined. 100 by default.
+        partitioned: Whether the program is one for several devices. XLA copies its functions for each call, and does
+            not inline the copies, so each block gets a body with its own source locations.
+        nested: Whether blocks are shared in sub-jaxprs and in shared bodies, too. True by default.
 
     Returns:
         An equal program.
     """
-    sharing = _Sharing(least_count, least_saved, least_equations)
+    sharing = _Sharing(least_count, least_saved, least_equations, partitioned, nested)
     program = sharing.share(jaxpr if sharing.is_small(jaxpr) else inline_all_calls(jaxpr))
     report = RepeatedBlocks(tuple(sharing.shared), tuple(sharing.declined))
     return SharedProgram(program if sharing.bodies else jaxpr, tuple(sharing.bodies), report)
@@ -112,6 +125,8 @@ class _Sharing:
     least_count: int
     least_saved: int
     least_equations: int
+    partitioned: bool
+    nested: bool
     shared: list[SharedRun] = field(factory=list, init=False)
     declined: list[DeclinedRun] = field(factory=list, init=False)
     bodies: list[Jaxpr] = field(factory=list, init=False)
@@ -147,7 +162,7 @@ class _Sharing:
 
     def _enter(self, eqn: Eqn) -> Eqn:
         """Shares blocks in the sub-jaxprs of an equation."""
-        prim = map_subjaxprs(eqn.prim, self.share)
+        prim = map_subjaxprs(eqn.prim, self.share) if self.nested else eqn.prim
         return eqn if prim is eqn.prim else Eqn(prim, eqn.inputs, eqn.outs, eqn.source)
 
     def _calls(self, uses: Uses, repeat: Repeat) -> list[Eqn]:
@@ -156,24 +171,48 @@ class _Sharing:
         blocks = [uses.eqns[start : start + repeat.period] for start in starts]
         kept = [q for q in range(repeat.period) if q not in repeat.separate]
         body = _Body(blocks)
-        for q in kept:
-            body.add(q)
+        calls_at, body_at = divide_locations([[block[q].source for q in kept] for block in blocks])
+        for q, location in zip(kept, body_at, strict=True):
+            body.add(q, location)
         needed = [
             (q, o)
             for q in kept
             for o in range(len(blocks[0][q].outs))
             if any(uses.read_from(block[q].outs[o], s + repeat.period) for block, s in zip(blocks, starts, strict=True))
         ]
-        program = self.share(body.program(needed))
-        self.bodies.append(program)
+        program = body.program(needed)
+        prims = (
+            self._partitioned_blocks(program, blocks, kept)
+            if self.partitioned
+            else [self._block(program)] * len(blocks)
+        )
         self.shared.append(SharedRun(repeat.count, len(kept), repeat.saved, blocks[0][kept[0]].source))
-        prim = SharedBlock(program)
         calls: list[Eqn] = []
-        for b, block in enumerate(blocks):
+        for b, (block, prim) in enumerate(zip(blocks, prims, strict=True)):
             calls += [block[q] for q in sorted(repeat.separate)]
             outs = tuple([block[q].outs[o] for q, o in needed])
-            calls.append(Eqn(prim, tuple([column[b] for column in body.columns]), outs, block[kept[0]].source))
+            calls.append(Eqn(prim, tuple([column[b] for column in body.columns]), outs, calls_at[b]))
         return calls
+
+    def _block(self, body: Jaxpr) -> SharedBlock:
+        """Returns a call of a body, in which blocks are shared, too."""
+        program = self.share(body) if self.nested else body
+        self.bodies.append(program)
+        return SharedBlock(program, self.partitioned)
+
+    def _partitioned_blocks(
+        self, body: Jaxpr, blocks: Sequence[Sequence[Eqn]], kept: Sequence[int]
+    ) -> list[SharedBlock]:
+        """Returns the calls of blocks that have a body each, with the block's own source locations."""
+        prims = []
+        for block in blocks:
+            found, declined = len(self.shared), len(self.declined)
+            own = [block[q] for q in kept]
+            eqns = [Eqn(o.prim, e.inputs, e.outs, o.source) for o, e in zip(own, body.eqns, strict=True)]
+            prims.append(self._block(Jaxpr((), body.invars, tuple(eqns), body.outs)))
+            if len(prims) > 1:  # the runs of equal blocks in equal bodies are reported once
+                del self.shared[found:], self.declined[declined:]
+        return prims
 
 
 def _with_dynamic_slices(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr, list[Repeat]]:
@@ -225,14 +264,14 @@ class _Body:
         self.count += 1
         return Var(self.count - 1, aval)
 
-    def add(self, q: int) -> None:
-        """Adds the equation at position `q` of the blocks."""
+    def add(self, q: int, location: Provenance | None) -> None:
+        """Adds the equation at position `q` of the blocks, with its location."""
         first = self.blocks[0][q]
         inputs = tuple([self.read(q, i) for i in range(len(first.inputs))])
         outs = tuple([self.bind(v.aval) for v in first.outs])
         self.atoms.update(zip([v.index for v in first.outs], outs, strict=True))
-        source = _common_source([block[q].source for block in self.blocks])
-        self.eqns.append(Eqn(first.prim, inputs, outs, source))
+        prim = merge_locations([block[q].prim for block in self.blocks])
+        self.eqns.append(Eqn(prim, inputs, outs, location))
 
     def read(self, q: int, i: int) -> Atom:
         """Returns the atom for operand `i` at position `q`: a value of the body, an input or a common literal."""
@@ -250,24 +289,6 @@ class _Body:
         """Returns the body with the results at some slots of the blocks as outputs."""
         results = tuple([self.atoms[self.blocks[0][q].outs[o].index] for q, o in outs])
         return Jaxpr((), tuple(self.columns.values()), tuple(self.eqns), results)
-
-
-def _common_source(sources: Sequence[Provenance | None]) -> Provenance | None:
-    """Returns a source location for an equation that several blocks share.
-
-    Named scopes that differ are given as a range, `layer_0..layer_11`; so are lines, as the innermost scope.
-    """
-    first, last = sources[0], sources[-1]
-    if first is None or last is None or all(s is first for s in sources):
-        return first
-    scopes = {s.scope for s in sources if s is not None}
-    scope = first.scope
-    if len(scopes) > 1 and len({*map(len, scopes)}) == 1:
-        scope = tuple([a if a == b else f"{a}..{b}" for a, b in zip(first.scope, last.scope, strict=True)])
-    locations = [None if s is None else s.resolve() for s in sources]
-    if len({None if s is None else (s.file, s.line) for s in locations}) > 1:
-        scope = (*scope, f"{first.resolve().line}..{last.resolve().line}")
-    return first if scope == first.scope else evolve(first.resolve(), scope=scope)
 
 
 def _declined(jaxpr: Jaxpr, declined: Declined) -> DeclinedRun:

@@ -28,7 +28,8 @@ from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceShar
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
-from tracefx.repeated_blocks.sharing import inline_all_calls
+from tracefx.repeated_blocks.pieces import divide_into_pieces
+from tracefx.repeated_blocks.sharing import inline_all_calls, share_repeats
 from tracefx.serialization.digest import executable_key
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
@@ -38,7 +39,7 @@ from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.compile_job import CompileJob, CrossPlatformModule, InspectableProgram, LoweredModule
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule
-from tracefx.xla.interpretation import InterpretedProgram
+from tracefx.xla.interpretation import InterpretedProgram, PiecewiseProgram
 from tracefx.xla.lower import ExecutionPlan, Output, Result, assemble_outputs, lower, lower_for, plan, plan_export
 from tracefx.xla.resharding import tilewise_resharder
 
@@ -211,6 +212,11 @@ def _skip_unused(array: NDArray) -> Buffer:
     return _UNUSED
 
 
+def _mode_of_whole() -> RepeatsMode:
+    """Returns what happens to repeated blocks of a program that is one executable."""
+    return "inline" if REPEATS.value == "inline" else "share"
+
+
 def _operation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     def bound(*xs: Value) -> Sequence[Value]:
         return bind(prim, *xs)
@@ -332,9 +338,15 @@ class XlaBackend:
         keep_unused: bool = False,
         requested_shardings: RequestedShardings | None = None,
         committed: bool = False,
-    ) -> SingleDeviceProgram | spmd.ShardingDispatcher:
+    ) -> SingleDeviceProgram | PiecewiseProgram | spmd.ShardingDispatcher:
         if requested_shardings is not None or committed or spmd.meshes_of(jaxpr) or not self._uses_host_device_only:
             return self._dispatcher(jaxpr, name, donated, keep_unused, requested_shardings)
+        if REPEATS.value == "pieces":
+            execution_plan = plan(jaxpr, donated, keep_unused)
+            program = share_repeats(execution_plan.computed, nested=False)
+            if program.bodies:
+                whole = self._dispatcher(jaxpr, name, donated, keep_unused)
+                return PiecewiseProgram(name, execution_plan, divide_into_pieces(program.jaxpr, name), whole)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
     def interpreted(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> InterpretedProgram:
@@ -349,7 +361,13 @@ class XlaBackend:
         keep_unused: bool = False,
         requested_shardings: RequestedShardings | None = None,
     ) -> spmd.ShardingDispatcher:
+        repeats = _mode_of_whole()
+
         def compile_for(args: Sequence[Value | NDArray]) -> Runnable:
+            with REPEATS.override(repeats):
+                return compile_now(args)
+
+        def compile_now(args: Sequence[Value | NDArray]) -> Runnable:
             assignment = spmd.assign_shardings_for(name, jaxpr, args, requested_shardings)
             if assignment is not None:
                 host = single_device_sharding(runtime.devices()[0])
@@ -379,13 +397,14 @@ class XlaBackend:
             job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
             return job.compile_or_load({}, COMPILATION_CACHE.value, lowered)
 
-        return jaxpr.memo.get_once(_SPMD_PROGRAM, (self, name, donated, keep_unused, assignment), compile_now)
+        key = self, name, donated, keep_unused, assignment, _mode_of_whole()
+        return jaxpr.memo.get_once(_SPMD_PROGRAM, key, compile_now)
 
     def _spmd_job(
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, assignment: ShardingAssignment
     ) -> spmd.SpmdCompileJob:
         execution_plan = plan(jaxpr, donated, keep_unused, spmd.resharded_outputs(jaxpr, assignment))
-        return spmd.SpmdCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, assignment)
+        return spmd.SpmdCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, assignment, _mode_of_whole())
 
     def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         # The functions that a primitive holds bind their own primitives again.
@@ -431,7 +450,7 @@ class XlaBackend:
         lowered: EmittedModule | None = None,
     ) -> SingleDeviceProgram:
         """Returns the compiled program from the cache; a lowered module is compiled unless its own program is there."""
-        repeats = repeats or REPEATS.value
+        repeats = repeats or _mode_of_whole()
 
         def compile_now() -> SingleDeviceProgram:
             with REPEATS.override(repeats):
@@ -477,11 +496,11 @@ class XlaBackend:
     def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceCompileJob:
         fallback = self._dispatcher(jaxpr, name, donated, keep_unused)
         execution_plan = plan(jaxpr, donated, keep_unused)
-        return SingleDeviceCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, fallback, REPEATS.value)
+        return SingleDeviceCompileJob(jaxpr, name, execution_plan, keep_unused, self.disk, fallback, _mode_of_whole())
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         if not self._uses_host_device_only or any(type(x) is ShardedArray for x in args):
-            key = self, name
+            key = self, name, _mode_of_whole()
             return jaxpr.memo.get(_DISPATCHER, key, lambda: self._dispatcher(jaxpr, name))(args)
         return self.compiled(jaxpr, name)(args)
 

@@ -44,7 +44,7 @@ def disk_cache_key(
 def spmd_disk_cache_key(
     jaxpr: Jaxpr,
     donated: frozenset[int],
-    keep_unused: bool,
+    choices: tuple[bool, RepeatsMode],
     assignment: ShardingAssignment,
     free: tuple[Sequence[bool], Sequence[bool]],
     options: Mapping[str, runtime.CompilerOption],
@@ -59,7 +59,7 @@ def spmd_disk_cache_key(
     assignment_key = value_key(assignment)
     if assignment_key is None or len({device.process_index for device in devices}) > 1:
         return None
-    more_parts = (sorted(donated), keep_unused, assignment_key)
+    more_parts = (sorted(donated), *choices, assignment_key)
     return _digest_key(jaxpr, more_parts, lambda: runtime.SpmdExecutable.identity(devices, free, options))
 
 

@@ -62,9 +62,9 @@ def append_block(space: runtime.MlirRegion, args: Sequence[ShapedArray], token: 
 
 
 def scoped_name(eqn: Eqn) -> str:
-    """Returns the name of an equation with its name scopes in front."""
-    scopes = () if eqn.source is None else eqn.source.scope
-    return "/".join([*scopes, eqn.prim.profile_name]) if scopes else eqn.prim.profile_name
+    """Returns the name of an equation with its name scopes in front; either can be empty."""
+    scopes, name = () if eqn.source is None else eqn.source.scope, eqn.prim.profile_name
+    return "/".join([*scopes, name] if name else scopes) if scopes else name
 
 
 def symbol_name(name: str) -> str:

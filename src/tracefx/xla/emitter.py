@@ -264,8 +264,7 @@ class Emitter(MultiPlatformEmitter):
             result_attributes=results,
         )
         outer = self._token, self._eqn, self._prefix, self._body, self._index, self._manual_axes, self._extra_parameters
-        # XLA prefixes the name of the call when it inlines it, but not when it does so after fusion.
-        self._token, self._eqn, self._prefix = None, None, self._prefix if self.shares_blocks else ""
+        self._token, self._eqn, self._prefix = None, None, ""  # XLA prefixes the name of a call when it inlines it
         takes_index = name == "main" and len(self._all) > 1
         self._body, self._index = block, EmittedValue(block.arguments[0], jaxpr.in_avals[0]) if takes_index else None
         self._manual_axes, self._extra_parameters = (
@@ -334,7 +333,7 @@ class Emitter(MultiPlatformEmitter):
     def _location(self, eqn: Eqn) -> runtime.Location:
         line = None if eqn.source is None else eqn.source.resolve()
         name = self._prefix + scoped_name(eqn)
-        return runtime.location(name, None, 0) if line is None else runtime.location(name, line.file, line.line)
+        return runtime.location(name, line.file, line.line) if line and line.file else runtime.location(name, None, 0)
 
     def expand(self, eqn: Eqn, operands: Sequence[IrValue]) -> Sequence[IrValue]:
         prim = eqn.prim
@@ -446,7 +445,9 @@ class Emitter(MultiPlatformEmitter):
         dims = DenseI64Array(tuple(range(len(sizes))))
         return self.emit("stablehlo.broadcast_in_dim", reshaped, [x.aval], {"broadcast_dimensions": dims})[0]
 
-    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True) -> list[IrValue]:
+    def call(
+        self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True, partitioned: bool = False
+    ) -> list[IrValue]:
         if (inlined and self.shares_blocks) or (not operands and any_ordered(jaxpr.effects)):
             # In the second case the function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a
             # function with control dependencies on its constants, and aborts the process in its CSE.
@@ -458,7 +459,8 @@ class Emitter(MultiPlatformEmitter):
         _, symbol, extra = self._functions[key]
         operands = [*operands, *self._extra_operands(extra)]
         callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
-        if not (inlined or self.shares_blocks or self.devices) and self._platforms == ("cpu",):
+        may_inline = inlined or self.shares_blocks or (self.devices and not partitioned)
+        if not may_inline and self._platforms == ("cpu",):
             callee["mhlo.frontend_attributes"] = runtime.dict_attr({"inlineable": runtime.string_attr("false")})
         if any_ordered(jaxpr.effects):
             values = [self._last_token(), *unwrap_values(operands)]

@@ -1,4 +1,4 @@
-"""Interpretation of a program with the semantics of its compiled form, for calls before it is compiled."""
+"""Interpretation of a program with the semantics of its compiled form: equation by equation, or piece by piece."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT
 from tracefx.core.jaxpr import Atom, Jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.settings import REPEATS
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.lower import ExecutionPlan, assemble_outputs
-from tracefx.xla.spmd import distinct
+from tracefx.xla.spmd import MayRunElsewhere, distinct
 
 LARGEST_VALUE: Final = 2**28
 """The size in bytes above which an intermediate value may need memory that the compiled program does not need."""
@@ -61,12 +62,9 @@ class InterpretedProgram:
             an array that is donated and passed twice. It is also so if the interpretation of a program without effects
             fails: the compiled program decides whether that is an error.
         """
-        default = DEFAULT_DEVICE.value or runtime.default_device()
-        if not self._is_suitable or default is not runtime.devices()[0]:
+        values = _values_on_host(self.plan, args) if self._is_suitable else None
+        if values is None:
             return None
-        if any(type(x) is ShardedArray for x in args) or (self.plan.donated and len({*map(id, args)}) < len(args)):
-            return None
-        values = [as_value(x) if isinstance(x, np.ndarray) else x for x in args]
         kept = [values[i] for i in self.plan.kept_inputs]
         if self.body.effects:
             results = _interpret(self.body, kept, lambda: False)
@@ -75,15 +73,62 @@ class InterpretedProgram:
                 results = _interpret(self.body, kept, is_compiled)
             except Exception:  # of any kind: `MemoryError`, an exception of a pure callback, a missing rule
                 return None
-        if results is None:
-            return None
-        given = {*map(id, args), *map(id, values)}
-        arrays = [_as_new_array(x, given) for x in results]
-        for i in self.plan.aliases:
-            x = args[self.plan.kept_inputs[i]]
-            if isinstance(x, ConcreteArray):
-                x.delete_donated(self.name)
-        return distinct(assemble_outputs(self.plan.outputs, values, arrays))
+        return None if results is None else _outputs(self.plan, self.name, args, values, results)
+
+
+@final
+@frozen(eq=False)
+class PiecewiseProgram(MayRunElsewhere):
+    """A program that runs as a sequence of executables, which are compiled at the first call.
+
+    Args:
+        name: The name of the program in messages.
+        plan: The plan of the program.
+        body: A program of calls, equal to `plan.computed`.
+        whole: The program as one executable, for arguments on other devices, or one that is donated and passed twice.
+    """
+
+    name: str
+    plan: ExecutionPlan
+    body: Jaxpr
+    whole: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    uncommitted_run: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        values = _values_on_host(self.plan, args)
+        if values is None:
+            return self.whole(args)
+        with REPEATS.override("share"):  # for repeats in the pieces
+            results = _interpret(self.body, [values[i] for i in self.plan.kept_inputs], lambda: False)
+        assert results is not None
+        return _outputs(self.plan, self.name, args, values, results)
+
+
+def _values_on_host(plan: ExecutionPlan, args: Sequence[Value | NDArray]) -> list[Value] | None:
+    """Returns the inputs as values on the host; None if they are elsewhere, or one is donated and passed twice."""
+    default = DEFAULT_DEVICE.value or runtime.default_device()
+    if default is not runtime.devices()[0] or any(type(x) is ShardedArray for x in args):
+        return None
+    if plan.donated and len({*map(id, args)}) < len(args):
+        return None
+    return [as_value(x) if isinstance(x, np.ndarray) else x for x in args]
+
+
+def _outputs(
+    plan: ExecutionPlan,
+    name: str,
+    args: Sequence[Value | NDArray],
+    values: Sequence[Value],
+    results: Sequence[Value],
+) -> list[ConcreteArray]:
+    """Returns the outputs of a program as new arrays, and deletes donated inputs."""
+    given = {*map(id, args), *map(id, values)}
+    arrays = [_as_new_array(x, given) for x in results]
+    for i in plan.aliases:
+        x = args[plan.kept_inputs[i]]
+        if isinstance(x, ConcreteArray):
+            x.delete_donated(name)
+    return distinct(assemble_outputs(plan.outputs, values, arrays))
 
 
 def _interpret(jaxpr: Jaxpr, args: Sequence[Value], is_compiled: Callable[[], bool]) -> list[Value] | None:

@@ -155,41 +155,43 @@ def lower(plan: ExecutionPlan, name: str, repeats: RepeatsMode) -> EmittedModule
     """Lowers a plan for the host's first device; with `repeats="share"`, repeated blocks share functions."""
     platform = runtime.lowering_platform(runtime.devices()[0])
     emitter = Emitter(_new_module(name), platform)
-    program = _share_repeats(plan.computed, platform) if repeats == "share" else _unshared(plan.computed, _INLINED)
+    program = _share_repeats(plan.computed, platform, repeats)
     emitter.shares_blocks = bool(program.bodies)
     emitter.function("main", program.jaxpr, _donation_attributes(plan))
     return evolve(emitter.lowered(), repeats=program.report)
 
 
 _INLINED: Final = "repeated blocks are compiled each time: repeats='inline'"
-_OTHER_PLATFORM: Final = "repeated blocks are compiled each time: sharing them is supported on one CPU device"
+_OTHER_PLATFORM: Final = "repeated blocks are compiled each time: sharing them is supported on CPUs, except in exports"
 _NO_EFFECT: Final = (
     "repeated blocks are compiled each time: the compiler option that shares them has no effect in jaxlib "
     + runtime.JAXLIB_VERSION
 )
 
 
-def _share_repeats(jaxpr: Jaxpr, platform: str) -> SharedProgram:
-    if platform != "cpu":
-        return _unshared(jaxpr, _OTHER_PLATFORM)
-    program = share_repeats(jaxpr)
-    return program if not program.bodies or runtime.compiles_functions_once() else _unshared(jaxpr, _NO_EFFECT)
+def _share_repeats(jaxpr: Jaxpr, platform: str, repeats: RepeatsMode, partitioned: bool = False) -> SharedProgram:
+    if repeats == "inline" or platform != "cpu":
+        return _unshared(jaxpr, _INLINED if repeats == "inline" else _OTHER_PLATFORM)
+    program = share_repeats(jaxpr, partitioned=partitioned)
+    has_effect = partitioned or not program.bodies or runtime.compiles_functions_once()
+    return program if has_effect else _unshared(jaxpr, _NO_EFFECT)
 
 
 def _unshared(jaxpr: Jaxpr, reason: str) -> SharedProgram:
     return SharedProgram(jaxpr, (), RepeatedBlocks(reason=reason))
 
 
-def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment) -> EmittedModule:
+def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment, repeats: RepeatsMode) -> EmittedModule:
     """Lowers a plan for several devices. Shardings of inputs and outputs become Shardy annotations where specified."""
-    device = runtime.native_device(assignment.devices[0])
-    emitter = Emitter(_new_module(name), runtime.lowering_platform(device), assignment.devices)
+    platform = runtime.lowering_platform(runtime.native_device(assignment.devices[0]))
+    emitter = Emitter(_new_module(name), platform, assignment.devices)
     input_attributes, output_attributes = _sharding_attributes(emitter, plan, assignment)
     for attributes, i in zip(input_attributes, plan.kept_inputs, strict=True):
         if i in plan.donated:
             attributes["jax.buffer_donor"] = runtime.bool_attr(True)
-    emitter.function("main", plan.computed, input_attributes, output_attributes)
-    return evolve(emitter.lowered(), repeats=RepeatedBlocks(reason=_OTHER_PLATFORM))
+    program = _share_repeats(plan.computed, platform, repeats, partitioned=True)
+    emitter.function("main", program.jaxpr, input_attributes, output_attributes)
+    return evolve(emitter.lowered(), repeats=program.report)
 
 
 def _sharding_attributes(

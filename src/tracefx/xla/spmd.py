@@ -19,6 +19,7 @@ from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
+from tracefx.core.settings import RepeatsMode
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import DeletedArrayError, DeviceMismatchError
@@ -372,6 +373,7 @@ class SpmdCompileJob(CompileJob[SpmdProgram]):
     """A program to compile for assigned devices."""
 
     assignment: ShardingAssignment
+    repeats: RepeatsMode
 
     @property
     def free(self) -> tuple[list[bool], list[bool]]:
@@ -387,11 +389,11 @@ class SpmdCompileJob(CompileJob[SpmdProgram]):
 
     @override
     def lower(self) -> EmittedModule:
-        return lower_spmd(self.plan, self.name, self.assignment)
+        return lower_spmd(self.plan, self.name, self.assignment, self.repeats)
 
     @override
     def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
-        parts = self.plan.donated, self.keep_unused, self.assignment
+        parts = self.plan.donated, (self.keep_unused, self.repeats), self.assignment
         return spmd_disk_cache_key(self.jaxpr, *parts, self.free, options)
 
     @override
