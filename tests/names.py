@@ -49,6 +49,7 @@ MODULES: Final = (
     "jax.tree_util",
     "jax.flatten_util",
     "jax.dtypes",
+    "jax.ref",
     "jax.typing",
     "jax.ops",
     "jax.image",
@@ -157,6 +158,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "jax.sharding.make_single_device_sharding": "`tracefx.sharding.SingleDeviceSharding`",
         "jax.sharding.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
+        "jax.ref.AbstractRef": "`tracefx.ref.RefType`",
         "jax.export.deserialize": "`tracefx.load`",
         "jax.export.default_export_platform": "`tracefx.default_backend`",
     }
@@ -164,7 +166,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
 """Names whose counterpart has another name or form, with the note on the page."""
 
 _MACHINERY: Final = "a setting of JAX's internals"
-_REFERENCES: Final = "arrays are immutable: no references"
+_MEMORY: Final = "for Pallas kernels"
 _TOKENS: Final = "tokens of ordered effects are implicit"
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -197,7 +199,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
             _MACHINERY,
         ),
         **dict.fromkeys(
-            [f"jax.{name}" for name in ("Ref", "new_ref", "empty_ref", "free_ref", "freeze", "ds")], _REFERENCES
+            [f"jax.{name}" for name in ("empty_ref", "free_ref", "ds", "ref.empty_ref", "ref.free_ref")], _MEMORY
         ),
         **dict.fromkeys(
             [f"jax.lax.{name}" for name in ("after_all", "after_all_p", "create_token", "create_token_p")], _TOKENS

@@ -48,6 +48,7 @@ COMPLETE: Final = (
     "tracefx.pictures",
     "tracefx.programs",
     "tracefx.random",
+    "tracefx.ref",
     "tracefx.rewriting",
     "tracefx.scipy.cluster.vq",
     "tracefx.scipy.fft",

@@ -65,6 +65,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
                 " transforms.checkpointing transforms.saved_residuals",
             ),
             Page("Arrays", "core.array"),
+            Page("Mutable references", "interpreters.refs"),
             Page(
                 "Sharding", "transforms.shardings transforms.shard_maps shardings.meshes shardings.named_sharding", "P"
             ),
@@ -207,6 +208,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.ad_checkpoint"),
     Chapter("tracefx.custom_derivatives"),
     Chapter("tracefx.custom_batching"),
+    Chapter("tracefx.ref"),
     Chapter("tracefx.checkpoint_policies"),
     Chapter("tracefx.errors"),
     Chapter(
@@ -298,6 +300,7 @@ GUIDES: Final[Mapping[str, str]] = MappingProxyType(
         "tracefx/index.md": "tour.md",
         "tracefx/rules-and-memory.md": "control-flow.md",
         "tracefx/pipelines.md": "handlers.md",
+        "tracefx/mutable-references.md": "state.md",
         "tracefx/programs.md": "serialization.md",
         "lax/control-flow.md": "control-flow.md",
         "random/index.md": "random.md",
@@ -320,6 +323,7 @@ GUIDES: Final[Mapping[str, str]] = MappingProxyType(
         "handlers/low-rank-adaptation.md": "gallery/lora.md",
         "handlers.units.md": "gallery/units.md",
         "debug.md": "debugging.md",
+        "ref.md": "state.md",
         "tracefx/sharding.md": "sharding.md",
         "sharding.md": "sharding.md",
         "distributed.md": "several_processes.md",

@@ -17,6 +17,7 @@ from tracefx import ops as ops
 from tracefx import pictures as pictures
 from tracefx import programs as programs
 from tracefx import random as random
+from tracefx import ref as ref
 from tracefx import rewriting as rewriting
 from tracefx import scipy as scipy
 from tracefx import sharding as sharding
@@ -43,7 +44,10 @@ from tracefx.core.source_location import named_scope as named_scope
 from tracefx.core.version import __version__ as __version__
 from tracefx.handlers import derivatives as derivatives
 from tracefx.handlers import jet as jet
-from tracefx.ops.duck_typing import typeof as typeof
+from tracefx.interpreters.refs import Ref as Ref
+from tracefx.interpreters.refs import freeze as freeze
+from tracefx.interpreters.refs import new_ref as new_ref
+from tracefx.interpreters.refs import typeof as typeof
 from tracefx.passes.check import check_jaxpr as check_jaxpr
 from tracefx.pictures import show as show
 from tracefx.programs import parse_jaxpr as parse_jaxpr

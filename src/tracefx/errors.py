@@ -222,6 +222,19 @@ class TypePromotionError(TypeError, ValueError):
     """
 
 
+class RefError(ValueError, TypeError):
+    """A mutable reference is used where it is not valid: after `freeze`, twice as an argument, as a result.
+
+    >>> import tracefx as fx
+    >>> ref = fx.new_ref(1.0)
+    >>> x = fx.freeze(ref)
+    >>> ref[...]
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.RefError: the reference Ref{f32[]} made at ... is used after freeze: ...
+    """
+
+
 class ClosedOverTracerError(EscapedTracerError):
     """A function with a custom rule closes over a tracer that must be an explicit argument for the rule.
 

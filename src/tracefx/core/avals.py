@@ -159,6 +159,36 @@ class ShapedArray:
         return f"{self}*" if self.weak_type else str(self)
 
 
+@final
+@frozen
+class RefType:
+    """The abstract value of a mutable reference: the type of its contents, which writes do not change.
+
+    Args:
+        contents: The shape and dtype of the contents.
+
+    >>> import tracefx as fx
+    >>> fx.typeof(fx.new_ref(fx.numpy.zeros(3)))
+    Ref{f32[3]}
+    """
+
+    contents: ShapedArray
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the contents."""
+        return self.contents.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the contents."""
+        return self.contents.dtype
+
+    @override
+    def __repr__(self) -> str:
+        return f"Ref{{{self.contents}}}"
+
+
 def _unpickle(shape: Shape, dtype: DType, weak_type: bool, vma: MeshAxes) -> ShapedArray:
     return ShapedArray(shape, dtypes.interned(dtype), weak_type, vma)
 

@@ -9,7 +9,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.sharding import Sharding
-from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.shape import array_creation
 from tracefx.transforms.devices import device_put
 from tracefx.transforms.shardings import committed_sharding
@@ -85,7 +85,7 @@ def sharding_like(x: ArrayLike | DuckTypedArray, shape: Shape) -> Sharding | Non
     sharding = committed_sharding(x) if isinstance(x, Array) else getattr(x, "sharding", None)
     if not isinstance(sharding, Sharding):
         return None
-    return sharding if typeof(x, "like").shape == shape or sharding.is_fully_replicated else None
+    return sharding if array_type(x, "like").shape == shape or sharding.is_fully_replicated else None
 
 
 def _with_sharding(name: str, x: Array, sharding: Sharding | None) -> Array:

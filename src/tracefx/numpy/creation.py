@@ -41,7 +41,7 @@ from tracefx.numpy.operand_promotion import (
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops import structural
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
-from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.shape import shape
 from tracefx.transforms.eager_calls import eager_cached
 
@@ -396,7 +396,7 @@ def full_like(
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
-    return _full_like("full_like", a, typeof(a, "full_like: a"), fill_value, dtype, shape, device)
+    return _full_like("full_like", a, array_type(a, "full_like: a"), fill_value, dtype, shape, device)
 
 
 def _full_like(
@@ -442,7 +442,7 @@ def zeros_like(
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
     """
-    return _full_like("zeros_like", a, typeof(a, "zeros_like: a"), 0, dtype, shape, device)
+    return _full_like("zeros_like", a, array_type(a, "zeros_like: a"), 0, dtype, shape, device)
 
 
 @eager_cached
@@ -467,7 +467,7 @@ def ones_like(
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
     """
-    return _full_like("ones_like", a, typeof(a, "ones_like: a"), 1, dtype, shape, device)
+    return _full_like("ones_like", a, array_type(a, "ones_like: a"), 1, dtype, shape, device)
 
 
 def empty_like(
@@ -491,4 +491,4 @@ def empty_like(
     >>> empty_like(np.arange(2)).shape
     (2,)
     """
-    return _full_like("empty_like", prototype, typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
+    return _full_like("empty_like", prototype, array_type(prototype, "empty_like: prototype"), 0, dtype, shape, device)

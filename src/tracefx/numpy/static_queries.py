@@ -16,7 +16,7 @@ from tracefx.core.values import get_aval
 from tracefx.numpy import operand_promotion
 from tracefx.numpy.creation import asarray
 from tracefx.numpy.shapes import normalize_axes
-from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.static_integers import is_sequence_like, static_ints
 
 
@@ -69,7 +69,7 @@ def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -
 
 def nested_aval(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> ShapedArray:
     """Returns `typeof` of an array, or of the array that nested sequences make."""
-    return typeof(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # checked there
+    return array_type(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # checked there
 
 
 def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:

@@ -1,4 +1,4 @@
-"""`typeof`, and the protocol of objects that have a shape and a dtype but no data."""
+"""The types of arrays, and the protocol of objects that have a shape and a dtype but no data."""
 
 from __future__ import annotations
 
@@ -22,22 +22,15 @@ class DuckTypedArray(Protocol):
     def dtype(self) -> DTypeLike: ...
 
 
-def typeof(x: ArrayLike | DuckTypedArray, what: str = "typeof: argument") -> ShapedArray:
-    """Returns the abstract value (shape, dtype and weak type) of `x`.
+def array_type(x: ArrayLike | DuckTypedArray, what: str) -> ShapedArray:
+    """Returns the abstract value (shape, dtype and weak type) of an array, a number, or an object with both.
 
     Args:
         x: An array, a number, a tracer, or an object with `shape` and `dtype`.
         what: How error messages name the argument.
 
-    Returns:
-        The aval. Inside a checked `shard_map`, its `vma` names the mesh axes over which the array may vary from
-        device to device.
-
     Raises:
-        TypeError: `x` is neither an array nor has a shape and a dtype.
-
-    >>> typeof(2.0)
-    f32[]*
+        TypeError: If `x` is neither an array nor has a shape and a dtype.
     """
     if isinstance(x, Value):
         return x.aval

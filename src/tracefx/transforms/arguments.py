@@ -18,9 +18,11 @@ from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
 from tracefx.core.literal import Literal, argument_literal
 from tracefx.core.settings import X64
 from tracefx.core.values import ConcreteArray, Value, as_value, jax_hint, numpy_aval
+from tracefx.errors import RefError
 from tracefx.interpreters.batch import BatchTracer
 from tracefx.interpreters.jvp import JVPTracer
 from tracefx.interpreters.recording import StageTracer
+from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
 
@@ -77,6 +79,13 @@ def flatten_values(tree: PyTree, what: str | LeafNames) -> tuple[list[Value], Tr
     return to_values(leaves, tree, what), treedef
 
 
+def flatten_values_and_refs(tree: PyTree, what: str) -> tuple[list[Value], TreeDef, dict[int, Ref]]:
+    """Flattens a pytree that may have references as leaves: returns their contents, and the references by position."""
+    leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
+    refs = ref_arguments(what, leaves)
+    return to_values(read_refs(leaves, refs), tree, what), treedef, refs
+
+
 def to_values(leaves: Sequence[object], tree: PyTree, what: str | LeafNames) -> list[Value]:
     """Converts the leaves of `tree` to values."""
     return [
@@ -124,6 +133,12 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str | LeafNames) -> Val
     if is_arraylike(leaf):
         return as_value(leaf)
     name = f"{what}{keystr(trees.flatten_with_path(tree)[0][i][0])}" if isinstance(what, str) else what(i)
+    if isinstance(leaf, RefLike):
+        kind = "a reference to an array" if isinstance(leaf, Ref) else "a view of a reference"
+        raise RefError(
+            f"{name} must be an array or a number, got {kind}: use its contents, ref[...]. Functions may close over "
+            "references that are made outside"
+        )
     raise TypeError(f"{name} must be an array or a number, got {show_object(leaf)}{jax_hint(leaf)}")
 
 

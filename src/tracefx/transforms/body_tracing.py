@@ -17,6 +17,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.source_location import library_call_location
 from tracefx.core.values import Value
 from tracefx.errors import TypePromotionError
+from tracefx.interpreters.refs import Ref
 from tracefx.ops.structural import ConvertElementType, convert_value
 from tracefx.passes.rebuilding import renumber
 from tracefx.pytrees import trees
@@ -41,14 +42,16 @@ def trace_body(
     in_tree: TreeDef,
     avals: Sequence[ShapedArray],
     adapt: Adapter | None = None,
+    *,
+    writes_refs: bool = False,
 ) -> Trace:
     """Returns the trace of a function of the arguments `(args, {})` that `in_tree` builds, from the shared cache.
 
     With `adapt` it is the trace of `adapt.adapt(f)`, cached under `f`, because the adapted function does not outlive
-    the call. `where` is the name of the tracing in messages.
+    the call. `where` is the name of the tracing in messages, `writes_refs` an argument of `trace`.
     """
     traces = TRACES.of(f)
-    key = trace_key(in_tree, tuple(avals), ()), ("body", adapt, library_call_location(f))
+    key = trace_key(in_tree, tuple(avals), ()), ("body", adapt, library_call_location(f), writes_refs)
     known = traces.get(key)
     if known is not None:
         return known
@@ -60,7 +63,7 @@ def trace_body(
     ):
         origins[position] = name
     body = f if adapt is None else adapt.adapt(f)
-    new = trace(body, in_tree, tuple(avals), origins, fun_name(f), where)
+    new = trace(body, in_tree, tuple(avals), origins, fun_name(f), where, writes_refs=writes_refs)
     return cache_trace(traces, key, new)
 
 
@@ -77,10 +80,12 @@ def trace_step(
 ) -> tuple[Trace, Jaxpr, list[Value]]:
     """Traces the body of a loop until the types of its carry are the same before and after a step.
 
-    The arguments' leaves are the carry, of structure `tree`, and slices. `carry_out` returns the structure of the carry
-    among the results. `carry_vma` are mesh axes over which all carries vary. The body is traced again if the dtype of a
-    weakly typed carry is promoted, and if a carry varies over more mesh axes after a step than before. It is not traced
-    again if a carry only loses its weak type: for nested loops, that would take exponentially many traces.
+    The arguments' leaves are the carry, of structure `tree`, and slices. References that the body writes are a part of
+    the loop's carry before it: the last of the trace's `consts`, and the first outputs. `carry_out` returns the
+    structure of the carry among the results. `carry_vma` are mesh axes over which all carries vary. The body is traced
+    again if the dtype of a weakly typed carry is promoted, and if a carry varies over more mesh axes after a step than
+    before. It is not traced again if a carry only loses its weak type: for nested loops, that would take exponentially
+    many traces.
 
     Returns:
         The trace, its jaxpr with converted inputs and outputs, and the first carry, converted.
@@ -88,40 +93,76 @@ def trace_step(
     n = len(carry)
     types = [c.aval.with_vma(c.aval.vma | carry_vma) for c in carry]
     while True:
-        traced = trace_body(where, f, in_tree, [*types, *slices], adapt)
+        traced = trace_body(where, f, in_tree, [*types, *slices], adapt, writes_refs=True)
         if (out := carry_out(traced)) != tree:
             parts = [user_carry(adapt, t) for t in (tree, out)]
             raise_structure_mismatch(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
-        outs = traced.jaxpr.out_avals
+        outs = traced.out_avals
         promoted = promote_carry_types(types, outs[:n])
         if all(a.dtype == b.dtype and a.vma == b.vma for a, b in zip(types, promoted, strict=True)):
             break
         types = promoted
     require_carry_types(where, user_carry(adapt, tree), promoted, outs[:n])
     consts = [c.aval for c in traced.consts]
-    step = convert_outputs(convert_inputs(traced.jaxpr, [*consts, *promoted, *slices]), [*promoted, *outs[n:]])
+    written = [ref.aval.contents for ref in traced.written]
+    out_avals = [*written, *promoted, *outs[n:]]
+    step = convert_outputs(convert_inputs(traced.jaxpr, [*consts, *promoted, *slices]), out_avals)
     return traced, step, [convert_value(c, a.dtype, a.weak_type) for c, a in zip(carry, promoted, strict=True)]
 
 
 def common_consts(traced: Sequence[Trace]) -> tuple[list[Jaxpr], list[Value]]:
     """Returns programs that all take the closed-over values of all the traces, and these values.
 
-    A value that several functions close over is included once.
+    A value or reference that several functions close over is included once.
     """
-    consts: dict[int, Value] = {id(c): c for t in traced for c in t.consts}
-    positions = {key: i for i, key in enumerate(consts)}
-    avals = [c.aval for c in consts.values()]
+    sources = _common_sources(traced)
+    positions = {id(source): i for i, source in enumerate(sources)}
+    consts = [source[...] if isinstance(source, Ref) else source for source in sources]
+    avals = [c.aval for c in consts]
     bodies = []
     for t in traced:
-        n = len(t.consts)
-        ours = {positions[id(c)]: i for i, c in enumerate(t.consts)}
+        n = len(t.closed_over)
+        ours = {positions[id(source)]: i for i, source in enumerate(t.closed_over)}
         inputs = [*[ours.get(i, aval) for i, aval in enumerate(avals)], *range(n, len(t.jaxpr.invars))]
         same = inputs == list(range(len(t.jaxpr.invars)))
-        bodies.append(t.jaxpr if same else _rearranged(t.jaxpr, tuple(inputs)))
-    return bodies, list(consts.values())
+        bodies.append(t.jaxpr if same else rearranged(t.jaxpr, tuple(inputs)))
+    return bodies, consts
 
 
-_rearranged: Final = memoize_on_object(rearrange_jaxpr)
+def _common_sources(traced: Sequence[Trace]) -> list[Value | Ref]:
+    """Returns the values and references that any of several functions closes over."""
+    return list({id(source): source for t in traced for source in t.closed_over}.values())
+
+
+rearranged: Final = memoize_on_object(rearrange_jaxpr)
+
+
+def with_all_writes(traced: Sequence[Trace], bodies: Sequence[Jaxpr]) -> list[Jaxpr]:
+    """Returns the programs of `common_consts` that all write the same references, those of `written_by_any`.
+
+    A program that does not write a reference returns its contents unchanged.
+    """
+    written = written_by_any(traced)
+    positions = {id(source): i for i, source in enumerate(_common_sources(traced))}
+    result = []
+    for t, body in zip(traced, bodies, strict=True):
+        first = tuple([t.written.index(ref) if ref in t.written else ~positions[id(ref)] for ref in written])
+        result.append(
+            body if first == tuple(range(len(t.written))) else _with_first_outputs(body, len(t.written), first)
+        )
+    return result
+
+
+def written_by_any(traced: Sequence[Trace]) -> list[Ref]:
+    """Returns the references that any of several functions writes."""
+    return list(dict.fromkeys([ref for t in traced for ref in t.written]))
+
+
+@memoize_on_object
+def _with_first_outputs(jaxpr: Jaxpr, replaced: int, outputs: tuple[int, ...]) -> Jaxpr:
+    """Returns the program with other outputs in place of the first `replaced`: output `i`, or input `~i`."""
+    new = [jaxpr.outs[i] if i >= 0 else jaxpr.invars[~i] for i in outputs]
+    return evolve(jaxpr, outs=(*new, *jaxpr.outs[replaced:]))
 
 
 def convert_inputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:

@@ -19,14 +19,14 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import (
     argument_names,
-    flatten_values,
+    flatten_values_and_refs,
     fun_label,
     fun_name,
     require_callable,
     to_arrays,
 )
 from tracefx.transforms.static_arguments import StaticArguments
-from tracefx.transforms.tracing import TRACES, cache_trace, trace, trace_key
+from tracefx.transforms.tracing import TRACES, cache_trace, check_not_closed_over, trace, trace_key
 from tracefx.transforms.transform import (
     Preserving,
     TransformOf,
@@ -87,19 +87,24 @@ class Checkpoint(TransformOf[Preserving]):
             if DISABLE_JIT.value:
                 return fun(*args, **kwargs)
             dynamic, statics = static.split(where, args, kwargs)
-            values, in_tree = flatten_values(dynamic, where)
+            values, in_tree, refs = flatten_values_and_refs(dynamic, where)
             prevents_cse = self.prevent_cse
             if isinstance(prevents_cse, tuple):
                 prevents_cse = any(trees.broadcast_prefix(prevents_cse, dynamic[0], what=f"{where}: prevent_cse"))
-            key = trace_key(in_tree, tuple([v.aval for v in values]), statics), static
+            key = trace_key(in_tree, tuple([v.aval for v in values]), statics, tuple(refs)), static
             traced = traces.get(key)
             if traced is None:
                 origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))
                 bound_fun = static.bind_static(fun, args, kwargs)
-                new = trace(bound_fun, in_tree, key[0].avals, origins, fun_name(fun), "checkpoint")
+                name = fun_name(fun)
+                new = trace(
+                    bound_fun, in_tree, key[0].avals, origins, name, "checkpoint", writes_refs=True, refs=key[0].refs
+                )
                 traced = cache_trace(traces, key, new)
+            arguments = list(refs.values())
+            check_not_closed_over(where, arguments, traced)
             prim = _checkpoint_primitive(traced.jaxpr, False, self.policy, prevents_cse)
-            return traced.out_tree.unflatten(to_arrays(bind(prim, *traced.consts, *values)))
+            return traced.output(to_arrays(traced.write_refs(bind(prim, *traced.consts, *values), arguments)))
 
         return checkpointed
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, overload
 
 import numpy as np
@@ -17,11 +18,13 @@ from tracefx.core.handler import Tracer, as_array, bind, bind1
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
+from tracefx.interpreters.refs import Ref, ref_arguments
 from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.elementwise.selection import clamp
 from tracefx.ops.structural import convert_element_type
-from tracefx.pytrees.trees import MISSING, Missing
-from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import MISSING, Missing, TreeDef
+from tracefx.transforms.arguments import LEAF_TYPES, flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import (
     common_consts,
     common_type,
@@ -29,6 +32,8 @@ from tracefx.transforms.body_tracing import (
     raise_structure_mismatch,
     require_matching_types,
     trace_body,
+    with_all_writes,
+    written_by_any,
 )
 from tracefx.transforms.tracing import Trace
 
@@ -215,16 +220,37 @@ def _bind_cond(
     what: str, index: Value, functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: tuple[Any, ...]
 ) -> Any:
     """Traces the functions, converts them to common types, and binds `Cond`."""
+    leaves, operands_tree = trees.flatten_with_known_types(operands, LEAF_TYPES)
+    if refs := ref_arguments(f"{what}: operands", leaves):
+        functions = [_closing_over(f, operands_tree, refs) for f in functions]
+        operands = tuple([leaf for i, leaf in enumerate(leaves) if i not in refs])
     values, in_tree = flatten_values((operands, {}), f"{what}: operands")
     avals = [v.aval for v in values]
-    traced = [trace_body(what, f, in_tree, avals) for f in functions]
+    traced = [trace_body(what, f, in_tree, avals, writes_refs=True) for f in functions]
     _require_matching_branches(what, functions, names, traced)
-    types = [common_type(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
+    types = [common_type(each) or each[0] for each in zip(*[t.out_avals for t in traced], strict=True)]
+    written = written_by_any(traced)
     bodies, consts = common_consts(traced)
-    fitted = tuple([convert_outputs(body, types) for body in bodies])
+    out_avals = [*[ref.aval.contents for ref in written], *types]
+    fitted = tuple([convert_outputs(body, out_avals) for body in with_all_writes(traced, bodies)])
     ids = tuple(map(id, fitted))  # the cached primitive keeps these objects alive
     op = fitted[0].memo.get(_COND, ids, lambda: Cond(fitted))
-    return traced[0].out_tree.unflatten(to_arrays(bind(op, index, *consts, *values)))
+    results = bind(op, index, *consts, *values)
+    for ref, contents in zip(written, results, strict=False):
+        ref[...] = contents
+    return traced[0].out_tree.unflatten(to_arrays(results[len(written) :]))
+
+
+def _closing_over(f: Callable[..., Any], operands_tree: TreeDef, refs: Mapping[int, Ref]) -> Callable[..., Any]:
+    """Returns `f` as a function of those leaves of its operands that are arrays; it closes over the references."""
+
+    @functools.wraps(f)
+    def closing(*arrays: object) -> Any:
+        remaining = iter(arrays)
+        leaves = [refs[i] if i in refs else next(remaining) for i in range(operands_tree.num_leaves)]
+        return f(*operands_tree.unflatten(leaves))
+
+    return closing
 
 
 def _require_matching_branches(
@@ -236,7 +262,7 @@ def _require_matching_branches(
     for label, t in zip(labels[1:], traced[1:], strict=True):
         if t.out_tree != first.out_tree:
             raise_structure_mismatch(f"{what}: the results", (label, t.out_tree), (labels[0], first.out_tree))
-        branch_avals, first_avals = t.jaxpr.out_avals, first.jaxpr.out_avals
+        branch_avals, first_avals = t.out_avals, first.out_avals
         fits = [common_type(pair) is not None for pair in zip(branch_avals, first_avals, strict=True)]
         remedy = "Convert or broadcast them, so that all functions return the same types."
         require_matching_types(

@@ -28,7 +28,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
-from tracefx.errors import ParseError, SerializationError
+from tracefx.errors import ParseError, RefError, SerializationError
 from tracefx.pytrees import trees
 from tracefx.pytrees.structures import describe
 from tracefx.pytrees.trees import TreeDef, keystr, require_same_structure
@@ -302,6 +302,11 @@ def export(
     def exported(*args: Any, **kwargs: Any) -> Exported[P, R]:
         traced = fun.trace(*args, **kwargs)
         trace = traced.trace
+        if trace.uses_refs:
+            raise RefError(
+                f"export of {trace.name}: it uses references, but an exported program is a function of arrays: pass "
+                "their contents as arguments, and return the new ones"
+            )
         for const in trace.consts:
             if isinstance(const, Tracer):
                 raise TypeError(

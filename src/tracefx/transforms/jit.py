@@ -21,6 +21,7 @@ from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, jax_hint
 from tracefx.errors import DeviceMismatchError
+from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
@@ -38,11 +39,20 @@ from tracefx.transforms.arguments import (
 )
 from tracefx.transforms.async_compilation import PendingProgram
 from tracefx.transforms.fast_path import DonatingProgram, RepeatedCall
-from tracefx.transforms.shape_dtype_struct import flatten_avals
+from tracefx.transforms.shape_dtype_struct import flatten_avals_and_refs
 from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
 from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
-from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, TraceKey, cache_trace, trace, trace_key
+from tracefx.transforms.tracing import (
+    MAX_TRACES,
+    TRACES,
+    Trace,
+    TraceKey,
+    cache_trace,
+    check_not_closed_over,
+    trace,
+    trace_key,
+)
 from tracefx.transforms.transform import (
     Preserving,
     TransformOf,
@@ -133,8 +143,9 @@ class Jitted(RepeatedCall[P, R]):
         if DISABLE_JIT.value:
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
-            inputs, key = self._flatten_concrete(args, kwargs)
+            inputs, key, refs = self._flatten_concrete(args, kwargs)
             traced, program = self._programs.get(key) or self._compile(key, args, kwargs)
+            check_not_closed_over(self._where, refs, traced)
             if isinstance(program, PendingProgram):
                 program = program.compiled() or program
             try:
@@ -142,16 +153,17 @@ class Jitted(RepeatedCall[P, R]):
             except DeviceMismatchError as error:
                 consts = [f"an array of type {const.aval}, which {self._name} closes over," for const in traced.consts]
                 raise error.with_names([*consts, *self._leaf_names(key)]) from None
-            if not isinstance(program, PendingProgram):
+            if not isinstance(program, PendingProgram) and not traced.uses_refs:
                 self._remember(key, traced, program)
-            return traced.output(outs)
+            return traced.output(traced.write_refs(outs, refs))
         if self._options.compiler_options and isinstance(CURRENT.get(), Stage):
             raise ValueError(
                 f"jit of {self._name}: compiler_options apply to a whole program, so only the outermost jit may "
                 f"have them, not one that is called inside another; got {self._options.compiler_options!r}"
             )
-        values, key = self._flatten(self._static, args, kwargs)
+        values, key, refs = self._flatten(self._static, args, kwargs)
         traced = self._trace(key, args, kwargs)
+        check_not_closed_over(self._where, refs, traced)
         requested = self._requested_shardings(key, traced) if self._has_shardings else None
         if requested is not None:
             values = constrain_shardings(values, requested.inputs[len(traced.consts) :])
@@ -162,32 +174,48 @@ class Jitted(RepeatedCall[P, R]):
             results = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
         if requested is not None:
             results = constrain_shardings(results, requested.outputs)
-        return traced.output(to_arrays(results))
+        return traced.output(to_arrays(traced.write_refs(results, refs)))
 
     def _flatten_concrete(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Value | NDArray], TraceKey]:
+    ) -> tuple[list[Value | NDArray], TraceKey, Sequence[Ref]]:
         """Does the work of `_flatten` outside of all transformations: NumPy arrays remain NumPy arrays."""
         dynamic, statics = self._static.split(self._where, args, kwargs)
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
+        refs: dict[int, Ref] = {}
         try:
             inputs, avals = to_inputs(leaves, dynamic, self._where)
         except TypeError:
-            self._require_arrays(leaves, dynamic, len(args))
-            raise
-        return inputs, TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value)
+            leaves, refs = self._read_refs(leaves, dynamic, len(args))
+            if not refs:
+                raise
+            inputs, avals = to_inputs(leaves, dynamic, self._where)
+        key = TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value, (), tuple(refs))
+        return inputs, key, tuple(refs.values())
 
     def _flatten(
         self, static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Value], TraceKey]:
+    ) -> tuple[list[Value], TraceKey, Sequence[Ref]]:
+        """Returns the values of the traced leaves, the key of the trace, and the arguments that are references."""
         dynamic, statics = static.split(self._where, args, kwargs)
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
+        refs: dict[int, Ref] = {}
         try:
             values = to_values(leaves, dynamic, self._where)
         except TypeError:
-            self._require_arrays(leaves, dynamic, len(args))
-            raise
-        return values, trace_key(in_tree, tuple([v.aval for v in values]), statics)
+            leaves, refs = self._read_refs(leaves, dynamic, len(args))
+            if not refs:
+                raise
+            values = to_values(leaves, dynamic, self._where)
+        return values, trace_key(in_tree, tuple([v.aval for v in values]), statics, tuple(refs)), tuple(refs.values())
+
+    def _read_refs(
+        self, leaves: Sequence[object], dynamic: DynamicArguments, count: int
+    ) -> tuple[list[object], dict[int, Ref]]:
+        """Returns the leaves with references replaced by their contents, and the references by their positions."""
+        self._require_arrays(leaves, dynamic, count)
+        refs = ref_arguments(self._where, leaves)
+        return read_refs(leaves, refs), refs
 
     def _trace(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace[R]:
         cache_key = key, self._static
@@ -197,7 +225,7 @@ class Jitted(RepeatedCall[P, R]):
         dynamic, _ = self._static.split(self._where, args, kwargs)
         fun = self._static.bind_static(self._fun, args, kwargs)
         names = self._argument_names(dynamic, len(args))
-        new = trace(fun, key.in_tree, key.avals, names, self._name)
+        new = trace(fun, key.in_tree, key.avals, names, self._name, writes_refs=True, refs=key.refs)
         return cache_trace(self._traces, cache_key, new)
 
     def _argument_names(self, dynamic: DynamicArguments, count: int) -> list[str]:
@@ -211,7 +239,7 @@ class Jitted(RepeatedCall[P, R]):
     def _require_arrays(self, leaves: Sequence[object], dynamic: DynamicArguments, count: int) -> None:
         """Raises a TypeError that names the argument for a leaf that is not an array."""
         for i, leaf in enumerate(leaves):
-            if not is_arraylike(leaf):
+            if not is_arraylike(leaf) and not isinstance(leaf, RefLike):
                 raise TypeError(
                     f"jit: {self._argument_names(dynamic, count)[i]} must be an array or a number, got "
                     f"{show_object(leaf)}{jax_hint(leaf) or _STATIC_OR_TREE}"
@@ -268,6 +296,7 @@ class Jitted(RepeatedCall[P, R]):
         given = shardings_for(options.in_shardings, positional, f"{where}: in_shardings", "the arguments")
         named = key.in_tree.num_leaves - positional.num_leaves
         outs = shardings_for(options.out_shardings, traced.out_tree, f"{where}: out_shardings", "the output")
+        outs = (None,) * traced.ref_outputs + outs
         return RequestedShardings((None,) * len(traced.consts) + given + (None,) * named, outs)
 
     def _donated(self, key: TraceKey, args: tuple[Any, ...], traced: Trace) -> tuple[int, ...]:
@@ -302,14 +331,14 @@ class Jitted(RepeatedCall[P, R]):
         traced = self._trace(key, args, kwargs)
         static = self._static.optional(key.statics, len(args) + len(kwargs) - len(key.statics))
 
-        def flatten(*call_args: P.args, **call_kwargs: P.kwargs) -> tuple[list[Value], TraceKey]:
-            values, given = self._flatten(static, call_args, call_kwargs)
+        def flatten(*call_args: P.args, **call_kwargs: P.kwargs) -> tuple[list[Value], TraceKey, Sequence[Ref]]:
+            values, given, refs = self._flatten(static, call_args, call_kwargs)
             if given != key and given.without_weak_types() != key.without_weak_types():
                 difference = key.difference(given, self._leaf_names(key))
                 raise TypeError(
                     f"the compiled {self._name} was called with other arguments than it was compiled for: {difference}"
                 )
-            return values, given
+            return values, given, refs
 
         return TracedCall(
             traced,
@@ -356,8 +385,8 @@ class Jitted(RepeatedCall[P, R]):
 
     def _abstract_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceKey:
         dynamic, statics = self._static.split(self._where, args, kwargs)
-        avals, in_tree = flatten_avals(dynamic, self._where)
-        return trace_key(in_tree, tuple(avals), statics)
+        avals, in_tree, refs = flatten_avals_and_refs(dynamic, self._where, self._where)
+        return trace_key(in_tree, tuple(avals), statics, refs)
 
     @api_boundary
     def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
@@ -508,7 +537,7 @@ def jit(
 
     `fun` has to be pure. Its Python side effects (printing, appending to a list) happen at tracing only, and the values
     of global and closed-over variables at tracing are constants of the program. `tracefx.debug.print` and
-    `tracefx.io_callback` have an effect at every run.
+    `tracefx.io_callback` have an effect at every run, and so do reads and writes of references (`tracefx.new_ref`).
 
     Python control flow runs while `fun` is traced: a `for` loop is unrolled into the program, and a condition must not
     depend on a traced value. For that there are `tracefx.lax.cond`, `tracefx.lax.scan`, `tracefx.lax.while_loop` and

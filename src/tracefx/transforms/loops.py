@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, final, overload
 
 from attrs import frozen
@@ -13,18 +13,22 @@ from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import NOT_VARYING, join_vma, without_vma
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value, to_numpy
+from tracefx.errors import RefError
+from tracefx.interpreters.refs import Ref
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import lt
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.structural import convert_value
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
-from tracefx.transforms.body_tracing import Adapter, trace_body, trace_step
+from tracefx.transforms.body_tracing import Adapter, rearranged, trace_body, trace_step
 from tracefx.transforms.function_types import NamedTupleLike
 from tracefx.transforms.scans import scan_adapted
+from tracefx.transforms.tracing import Trace
 
 T = TypeVar("T")
 N = TypeVar("N", bound=NamedTupleLike)
@@ -210,7 +214,12 @@ def _adapted_while_loop(
         body, step, carry = trace_step(
             where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt, carry_vma
         )
-        condition = trace_body(where, cond_fun, in_tree, step.in_avals[len(body.consts) :], cond_adapt)
+        carry_avals = step.in_avals[len(body.consts) :]
+        condition = trace_body(where, cond_fun, in_tree, carry_avals, cond_adapt, writes_refs=True)
+        if condition.written:
+            raise RefError(
+                f"{where}: cond_fun writes {condition.written[0].description}: only body_fun may write to references"
+            )
         steps_vma = join_vma(condition.jaxpr.out_avals)
         if steps_vma <= carry_vma:
             break
@@ -218,10 +227,26 @@ def _adapted_while_loop(
     if without_vma(condition.jaxpr.out_avals) != (BOOL_AVAL,) or condition.out_tree != trees.structure(0):
         given = condition.out_tree.unflatten(map(str, condition.jaxpr.out_avals))
         raise TypeError(f"{where}: cond_fun must return a boolean scalar, got {given}")
-    asked, done = len(condition.consts), len(body.consts)
-    arguments = id(condition.jaxpr), asked, done, max_steps  # the cached primitive keeps the condition alive
-    op = step.memo.get(_WHILE, arguments, lambda: While(step, done, condition.jaxpr, asked, max_steps))
-    return tree.unflatten(to_arrays(bind(op, *condition.consts, *body.consts, *carry)))
+    consts, written = body.consts, len(body.written)
+    goes, cond_consts = _condition_of_carry(condition, body.written)
+    asked, done = len(cond_consts), len(consts) - written
+    arguments = id(goes), asked, done, max_steps  # the cached primitive keeps the condition alive
+    op = step.memo.get(_WHILE, arguments, lambda: While(step, done, goes, asked, max_steps))
+    results = bind(op, *cond_consts, *consts, *carry)
+    return tree.unflatten(to_arrays(body.write_refs(results)))
+
+
+def _condition_of_carry(condition: Trace, written: Sequence[Ref]) -> tuple[Jaxpr, list[Value]]:
+    """Returns the condition of a loop whose carry begins with the contents of references, and its constants."""
+    if not written:
+        return condition.jaxpr, list(condition.consts)
+    n = len(condition.constants)
+    own = {ref: n + i for i, ref in enumerate(condition.read)}
+    constants = [*range(n), *[i for ref, i in own.items() if ref not in written]]
+    carried = [own.get(ref, ref.aval.contents) for ref in written]
+    others = range(n + len(own), len(condition.jaxpr.invars))
+    consts = condition.consts
+    return rearranged(condition.jaxpr, (*constants, *carried, *others)), [consts[i] for i in constants]
 
 
 _WHILE: Final = MemoKey[While]("the primitive of a body and the condition with this id")

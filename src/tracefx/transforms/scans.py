@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeVar, overload
 
@@ -13,11 +14,19 @@ from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import TracerIntegerConversionError
+from tracefx.interpreters.refs import Ref, lent
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.structural import reshape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
-from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    flatten_values,
+    flatten_values_and_refs,
+    fun_label,
+    fun_name,
+    require_callable,
+    to_arrays,
+)
 from tracefx.transforms.body_tracing import Adapter, trace_step
 from tracefx.transforms.function_types import NamedTupleLike
 from tracefx.transforms.tracing import Trace
@@ -131,8 +140,9 @@ def scan(
     Args:
         f: The function of a step, `f(carry, x) -> (carry, y)`. The carry keeps its structure, shapes and dtypes.
         init: The first carry, a pytree of arrays. Python numbers take the dtypes that `f` returns for them.
-        xs: A pytree of arrays with the same first axis; step `i` gets their slices at `i`. None, the default, means no
-            slices: `length` is then needed.
+        xs: A pytree of arrays with the same first axis; step `i` gets their slices at `i`. For a reference
+            (`tracefx.new_ref`) it gets a reference to the slice. None, the default, means no slices: `length` is then
+            needed.
         length: The number of steps. None, the default, takes it from `xs`.
         reverse: Whether the steps run from the last slice to the first. Results stay at the indices of their slices.
             False by default.
@@ -191,7 +201,15 @@ def scan_adapted(
 ) -> tuple[Any, Any]:
     """Does the work of `scan` for the adapted function `adapt.adapt(f)`; `where` begins the messages."""
     carry, carry_tree = flatten_values(init, f"{where}: init")
-    arrays, xs_tree = flatten_values(xs, f"{where}: xs")
+    arrays, xs_tree, refs = flatten_values_and_refs(xs, f"{where}: xs")
+    if refs:
+        body = _over_slices_of_refs(f if adapt is None else adapt.adapt(f), tuple(refs))
+        stacked = xs_tree.unflatten(to_arrays(arrays))
+        with lent(refs.values(), where):
+            out, (outs, contents) = scan_adapted(body, None, where, init, stacked, length, reverse, unroll, checkpoint)
+        for ref, new in zip(refs.values(), contents, strict=True):
+            ref[...] = new
+        return out, outs
     n = _check_length(where, arrays, xs, length)
     unroll_count = _check_unroll(where, unroll, n)
     if not (checkpoint is None or checkpoint == "binomial" or (type(checkpoint) is int and checkpoint > 0)):
@@ -213,12 +231,29 @@ def scan_adapted(
         adapt,
     )
     ys = _split_out_tree(where, traced)[1]
-    op = _scan_primitive(step, n, m, len(traced.consts), reverse, unroll_count, checkpoint)
-    results = to_arrays(bind(op, *traced.consts, *carry, *arrays))
+    consts, written = traced.consts, len(traced.written)
+    op = _scan_primitive(step, n, m + written, len(consts) - written, reverse, unroll_count, checkpoint)
+    results = to_arrays(traced.write_refs(bind(op, *consts, *carry, *arrays)))
     return carry_tree.unflatten(results[:m]), ys.unflatten(results[m:])
 
 
 _scan_primitive: Final = memoize_on_object(Scan)
+
+
+def _over_slices_of_refs(f: Callable[..., Any], positions: tuple[int, ...]) -> Callable[..., Any]:
+    """Returns the body of a scan whose leaves of `xs` at these positions are references: it gets slices of them.
+
+    It returns the new slices as well, which the scan stacks.
+    """
+
+    @functools.wraps(f)
+    def step(carry: Any, x: Any) -> Any:
+        leaves, tree = trees.flatten(x)
+        refs = {i: Ref(leaves[i], f"a slice of a reference in the xs of {fun_name(f)}") for i in positions}
+        carry, y = f(carry, tree.unflatten([refs.get(i, leaf) for i, leaf in enumerate(leaves)]))
+        return carry, (y, [ref[...] for ref in refs.values()])
+
+    return step
 
 
 @overload

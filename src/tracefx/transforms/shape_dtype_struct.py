@@ -15,7 +15,8 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.layouts import Format, format_of, without_layout
 from tracefx.core.sharding import Sharding
-from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.interpreters.refs import RefLike, read_refs, ref_arguments
+from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import static_shape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
@@ -66,7 +67,7 @@ class ShapeDtypeStruct:
         >>> ShapeDtypeStruct.like(2.0)
         ShapeDtypeStruct(shape=(), dtype=float32, weak_type=True)
         """
-        aval = typeof(array, "ShapeDtypeStruct.like: array")
+        aval = array_type(array, "ShapeDtypeStruct.like: array")
         has_sharding = not isinstance(array, Array) or (isinstance(array, ShardedArray) and array.committed)
         given = getattr(array, "sharding", None) if has_sharding else None
         sharding = given if isinstance(given, Sharding) else None
@@ -142,9 +143,24 @@ def flatten_avals(tree: PyTree, what: str | LeafNames) -> tuple[list[ShapedArray
     for i, leaf in enumerate(leaves):
         if isinstance(leaf, ShapeDtypeStruct):
             avals.append(leaf.aval)
-        elif not is_arraylike(leaf) and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        elif (
+            not is_arraylike(leaf)
+            and not isinstance(leaf, RefLike)
+            and hasattr(leaf, "shape")
+            and hasattr(leaf, "dtype")
+        ):
             dtype = dtypes.canonicalize(dtypes.as_dtype(leaf.dtype))
             avals.append(ShapedArray(tuple(leaf.shape), dtype, bool(getattr(leaf, "weak_type", False))))
         else:
             avals.append(leaf_value(leaf, i, tree, what).aval)
     return avals, treedef
+
+
+def flatten_avals_and_refs(
+    tree: PyTree, what: str | LeafNames, where: str
+) -> tuple[list[ShapedArray], TreeDef, tuple[int, ...]]:
+    """Does the same as `flatten_avals` for arguments that may be references; returns also the positions of these."""
+    leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
+    refs = ref_arguments(where, leaves)
+    avals, _ = flatten_avals(treedef.unflatten(read_refs(leaves, refs)) if refs else tree, what)
+    return avals, treedef, tuple(refs)

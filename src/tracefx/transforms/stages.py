@@ -21,11 +21,12 @@ from tracefx.core.settings import REPEATS, RepeatsMode, as_compilation_cache
 from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
+from tracefx.interpreters.refs import Ref
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.fast_path import FastPathProgram, RepeatedCall
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.static_arguments import StaticArguments
-from tracefx.transforms.tracing import Trace, TraceKey
+from tracefx.transforms.tracing import Trace, TraceKey, check_not_closed_over
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,7 +73,7 @@ class CallInfo:
     @property
     def donate_argnums(self) -> tuple[int, ...]:
         """The indices of the donated leaves of the arguments."""
-        return tuple([i - len(self.trace.consts) for i in self.donated])
+        return tuple([i - len(self.trace.closed_over) for i in self.donated])
 
     @property
     def out_tree(self) -> TreeDef:
@@ -81,7 +82,7 @@ class CallInfo:
 
     @override
     def __repr__(self) -> str:
-        types = f"({_few(self._input_avals)}) -> ({_few(self.trace.jaxpr.out_avals)})"
+        types = f"({_few(self._input_avals)}) -> ({_few(self.trace.out_avals)})"
         return f"<{self.trace.name} {self._stage}: {types}>"
 
     def _repr_html_(self) -> str | None:
@@ -89,7 +90,7 @@ class CallInfo:
 
     @property
     def _input_avals(self) -> tuple[ShapedArray, ...]:
-        return self.trace.jaxpr.in_avals[len(self.trace.consts) :]
+        return self.trace.jaxpr.in_avals[len(self.trace.closed_over) :]
 
 
 @final
@@ -108,12 +109,13 @@ class CompiledCall(CallInfo, RepeatedCall[P, R]):
     donated: tuple[int, ...]
     _static: StaticArguments
     _where: str
-    _flatten: Callable[P, tuple[list[Value], TraceKey]]
+    _flatten: Callable[P, tuple[list[Value], TraceKey, Sequence[Ref]]]
     _recent: tuple[FastPathProgram[R], ...] = field(default=(), init=False)
 
     @override
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-        values, key = self._flatten(*args, **kwargs)
+        values, key, refs = self._flatten(*args, **kwargs)
+        check_not_closed_over(self._where, refs, self.trace)
         for x in values:
             if isinstance(x, Tracer):
                 raise TypeError(
@@ -121,9 +123,9 @@ class CompiledCall(CallInfo, RepeatedCall[P, R]):
                     f"called with {x}: transform the jitted function instead"
                 )
         outs = self.program([*self.trace.consts, *values])
-        if CURRENT.get() is ROOT:
+        if CURRENT.get() is ROOT and not self.trace.uses_refs:
             self._remember(key, self.trace, self.program)
-        return self.trace.output(outs)
+        return self.trace.output(self.trace.write_refs(outs, refs))
 
     def as_text(self) -> str:
         """Returns the HLO text of the program after optimization."""
@@ -150,17 +152,17 @@ class CompiledCall(CallInfo, RepeatedCall[P, R]):
     @property
     def input_shardings(self) -> PyTree:
         """The shardings that the program needs for its arguments, as `(args, kwargs)`."""
-        return self.in_tree.unflatten(self.program.input_shardings[len(self.trace.consts) :])
+        return self.in_tree.unflatten(self.program.input_shardings[len(self.trace.closed_over) :])
 
     @property
     def output_shardings(self) -> PyTree:
         """The shardings of the output, in its structure."""
-        return self.trace.out_tree.unflatten(self.program.output_shardings)
+        return self.trace.output(self.program.output_shardings[self.trace.ref_outputs :])
 
     @property
     def input_formats(self) -> PyTree:
         """The layouts and shardings that the program needs for its arguments, as `(args, kwargs)`."""
-        shardings = self.program.input_shardings[len(self.trace.consts) :]
+        shardings = self.program.input_shardings[len(self.trace.closed_over) :]
         return self.in_tree.unflatten([format_of(s, a.ndim) for s, a in zip(shardings, self._input_avals, strict=True)])
 
     @property
@@ -171,7 +173,8 @@ class CompiledCall(CallInfo, RepeatedCall[P, R]):
         >>> fx.jit(lambda x: x + 1).lower(fx.ShapeDtypeStruct((2, 3), "float32")).compile().output_formats.layout
         Layout(major_to_minor=(0, 1), tiling=(), sub_byte_element_size_in_bits=0)
         """
-        pairs = zip(self.program.output_shardings, self.trace.jaxpr.out_avals, strict=True)
+        shardings = self.program.output_shardings[self.trace.ref_outputs :]
+        pairs = zip(shardings, self.trace.out_avals, strict=True)
         return self.trace.out_tree.unflatten([format_of(s, a.ndim) for s, a in pairs])
 
     def runtime_executable(self) -> object:
@@ -201,7 +204,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
     requested_shardings: RequestedShardings | None
     _static: StaticArguments
     _where: str
-    _flatten: Callable[P, tuple[list[Value], TraceKey]]
+    _flatten: Callable[P, tuple[list[Value], TraceKey, Sequence[Ref]]]
     _compiler_options: CompilerOptions
 
     @property
@@ -284,7 +287,7 @@ class TracedCall(CallInfo, Generic[P, R]):
     requested_shardings: RequestedShardings | None
     _static: StaticArguments
     _where: str
-    _flatten: Callable[P, tuple[list[Value], TraceKey]]
+    _flatten: Callable[P, tuple[list[Value], TraceKey, Sequence[Ref]]]
     _compiler_options: CompilerOptions
     repeats: RepeatsMode | None
 
@@ -301,7 +304,7 @@ class TracedCall(CallInfo, Generic[P, R]):
     @property
     def out_avals(self) -> PyTree:
         """The abstract values of the outputs, in their structure."""
-        return self.trace.out_tree.unflatten(self.trace.jaxpr.out_avals)
+        return self.trace.out_tree.unflatten(self.trace.out_avals)
 
     @property
     def fun_name(self) -> str:
@@ -367,9 +370,9 @@ def _dialect(dialect: str | None) -> str:
 
 
 def _out_info(trace: Trace, shardings: Sequence[Sharding | None] | None) -> PyTree:
-    out_shardings = [None] * len(trace.jaxpr.outs) if shardings is None else shardings
+    out_shardings = [None] * len(trace.out_avals) if shardings is None else shardings[trace.ref_outputs :]
     structs = [
         ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=sharding)
-        for a, sharding in zip(trace.jaxpr.out_avals, out_shardings, strict=True)
+        for a, sharding in zip(trace.out_avals, out_shardings, strict=True)
     ]
     return trace.out_tree.unflatten(structs)

@@ -28,7 +28,7 @@ from tracefx.transforms.arguments import (
     to_arrays,
 )
 from tracefx.transforms.function_types import WrappedFunction
-from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals_and_refs
 from tracefx.transforms.static_arguments import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
 from tracefx.transforms.transform import No, Preserving, Transform, TransformOf, Yes
@@ -249,11 +249,14 @@ def _trace_abstractly(
     label = f"{transform} of {fun_label(fun)}"
     dynamic, _ = static.split(f"{label}: arguments", args, kwargs)
     positions = static.dynamic_positions(len(args))
-    avals, in_tree = flatten_avals(dynamic, lambda i: f"{label}: {ArgumentNames(fun, *dynamic, positions)[i]}")
+    avals, in_tree, refs = flatten_avals_and_refs(
+        dynamic, lambda i: f"{label}: {ArgumentNames(fun, *dynamic, positions)[i]}", label
+    )
     origins = argument_names(fun, fun_name(fun), *dynamic, positions)
-    return trace(static.bind_static(fun, args, kwargs), in_tree, tuple(avals), origins, fun_name(fun))
+    bound = static.bind_static(fun, args, kwargs)
+    return trace(bound, in_tree, tuple(avals), origins, fun_name(fun), writes_refs=True, refs=refs)
 
 
 def _out_shapes(fun_trace: Trace) -> Any:
-    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in fun_trace.jaxpr.out_avals]
+    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in fun_trace.out_avals]
     return fun_trace.out_tree.unflatten(structs)

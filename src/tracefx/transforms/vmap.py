@@ -14,6 +14,7 @@ from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.refs import Ref, lent, read_refs, ref_arguments
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
@@ -200,7 +201,8 @@ class Vmap(HandlerTransform[Preserving]):
             unmapped = {i: leaf for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)) if entry is None}
             arrays = [0 if i in unmapped else leaf for i, leaf in enumerate(leaves)] if unmapped else leaves
             names = ArgumentNames(fun, args, kwargs, range(len(args)))
-            values = to_values(arrays, (args, kwargs), lambda i: f"{where}: {names[i]}")
+            refs = ref_arguments(where, arrays)
+            values = to_values(read_refs(arrays, refs), (args, kwargs), lambda i: f"{where}: {names[i]}")
             dims = [
                 mapped_input_axis(where, e, v, names, i) for i, (e, v) in enumerate(zip(entries, values, strict=True))
             ]
@@ -208,15 +210,22 @@ class Vmap(HandlerTransform[Preserving]):
             axis = MappedAxis(size, axis_name, self.spmd_axis_name)
             handler = Batch(CURRENT.get(), axis)
             mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
-            token = CURRENT.set(handler)
-            try:
-                given: list[object] = list(to_arrays(mapped))
-                for i, leaf in unmapped.items():
-                    given[i] = leaf
-                call_args, call_kwargs = in_tree.unflatten(given)
-                outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), output_label(fun))
-            finally:
-                CURRENT.reset(token)
+            given: list[object] = list(to_arrays(mapped))
+            for i, leaf in unmapped.items():
+                given[i] = leaf
+            with lent(refs.values(), where):
+                token = CURRENT.set(handler)
+                try:
+                    for i in refs:
+                        given[i] = Ref(as_array(mapped[i]), names[i])
+                    call_args, call_kwargs = in_tree.unflatten(given)
+                    outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), output_label(fun))
+                    contents = [handler.unwrap(ref[...]) for i in refs if isinstance(ref := given[i], Ref)]
+                finally:
+                    CURRENT.reset(token)
+            for i, (x, d) in zip(refs, contents, strict=True):
+                if x is not values[i]:
+                    refs[i][...] = _move_out_axis(where, axis, x, d, dims[i])
             out_entries = trees.broadcast_prefix(
                 out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
             )
@@ -276,7 +285,7 @@ def mapped_axis_size(
     return size
 
 
-def _move_out_axis(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: object) -> object:
+def _move_out_axis(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: object) -> Value:
     """Returns an output with its batch axis at the position given by `out_axes`."""
     if entry is None:
         if dim is not None:

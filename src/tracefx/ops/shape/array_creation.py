@@ -22,7 +22,7 @@ from tracefx.core.primitive import (
 from tracefx.core.values import Value, as_value, filled_key, from_numpy
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.casting import cast, convert_host
-from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import Operation, static_shape
 from tracefx.ops.static_integers import is_sequence_like, static_int
 from tracefx.ops.structural import (
@@ -140,7 +140,7 @@ def full_like(
     shape: Sequence[int] | None = None,
 ) -> Array:
     """Returns an array with the shape and dtype of `x`, filled with `fill_value`."""
-    like, value = typeof(x, "full_like: x"), as_value(fill_value, "fill_value")
+    like, value = array_type(x, "full_like: x"), as_value(fill_value, "fill_value")
     if value.aval.shape:
         raise TypeError(f"full_like: fill_value must be a scalar, got {value.aval}")
     sizes = like.shape if shape is None else static_shape("full_like", shape)
