@@ -217,7 +217,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                 for name in (
                     "AbstractDevice",
                     "AbstractMesh",
-                    "AxisType",
                     "ManualAxisType",
                     "UnreducedKind",
                     "auto_axes",

@@ -94,6 +94,10 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
     ("tracefx.lazy_stubs", "<computed>"): "it imports the modules that stubs name",
     ("tracefx.late_bindings", "tracefx.pictures.notebook_html"): "only notebooks need pages",
+    (
+        "tracefx.late_bindings",
+        "tracefx.transforms.shardings.constrain_result",
+    ): "only `out_sharding` needs it",
     ("tracefx.command", "<computed>"): "the user names the module of the function to show",
     (
         "tracefx.handlers.progress_reporting.rich_bars",

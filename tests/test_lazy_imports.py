@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import operator
+import pickle
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import jax
 import pytest
@@ -15,7 +17,7 @@ import pytest
 import tracefx
 import tracefx.numpy
 from tests.test_imports import run
-from tracefx.lazy_stubs import COUNTERPARTS, exports
+from tracefx.lazy_stubs import COUNTERPARTS, PARAMETERS, exports
 
 SOURCE: Final = Path(tracefx.__file__).parent
 STUBS: Final = {
@@ -119,3 +121,33 @@ def test_compiling_loads_no_classes_of_stablehlo_operations_and_jax_still_gets_t
         """,
     )
     assert out == "False\nTrue True\n"
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_restricted_parameters_are_those_of_jax(name: str) -> None:
+    own, theirs = [operator.attrgetter(name.removeprefix("tracefx."))(library) for library in (tracefx, jax)]
+    for parameter, (accepted, _) in PARAMETERS[name].items():
+        found, expected = [inspect.signature(f).parameters[parameter].default for f in (own, theirs)]
+        assert found == expected
+        assert expected in accepted
+
+
+def test_restricted_parameters_take_their_defaults() -> None:
+    grad: Any = tracefx.grad
+    assert float(grad(lambda x: x * x, reduce_axes=())(3.0)) == 6.0
+    with pytest.raises(NotImplementedError, match=r"^grad: reduce_axes=\('i',\) is not supported: .*shard_map"):
+        grad(lambda x: x, reduce_axes=("i",))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'no_such_parameter'"):
+        grad(lambda x: x, no_such_parameter=1)
+    scan: Any = tracefx.lax.scan
+    assert scan(lambda c, x: (c + x, None), 0, tracefx.numpy.arange(3), _split_transpose=True)[0] == 3
+    assert pickle.loads(pickle.dumps(tracefx.numpy.zeros)) is tracefx.numpy.zeros
+
+
+def test_names_that_other_libraries_look_up() -> None:
+    special = importlib.import_module("tracefx.scipy.special")
+    assert getattr(tracefx.numpy, "special", None) is special
+    assert special.psi is special.digamma
+    for name in ("einsum", "tensordot", "transpose"):
+        assert getattr(tracefx, name) is getattr(tracefx.numpy, name)
+        assert name not in exports("tracefx")

@@ -42,7 +42,7 @@ from tests.versions import OTHER_PARAMETERS, WARNS_OF_ARGUMENTS_BY_PLACE
 # Parameters of JAX that tracefx does not have.
 LACKING: Final = frozenset(
     {
-        *("out_sharding", "sharding", "to", "axis_index_groups"),
+        *("to", "axis_index_groups"),
     }
 )
 # Functions with other signatures, and the reasons.
@@ -56,6 +56,7 @@ DIFFERENT: Final = {
     "numpy.expand_dims": "the axis has the default of the array API",
     "numpy.clip": "JAX makes the array optional only to raise an error",
     "random.lognormal": "the default has the requested dtype",
+    "lax.rng_bit_generator": "its result is a state and words, which have different shapes; so it has no out_sharding",
     "lax.random_gamma_grad": "JAX takes its operands from *args",
     "lax.cond": "its overloads name the operands, and include JAX's old form with one operand",
 }
@@ -71,9 +72,11 @@ def parameters(function: Callable[..., object]) -> list[Parameter] | None:
     for p in found:
         if p.name in LACKING or p.name.startswith("_"):
             continue
+        # JAX takes `out_sharding` also by position in functions such as `lax.ragged_dot`.
+        kind = p.KEYWORD_ONLY if p.name == "out_sharding" else p.kind
         positional_only = p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD)
         default = "a mark" if " object at 0x" in repr(p.default) else repr(p.default)
-        out.append(("" if positional_only else p.name, p.kind.name, default))
+        out.append(("" if positional_only else p.name, kind.name, default))
     return out
 
 

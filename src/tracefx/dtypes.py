@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Literal, overload
 import ml_dtypes
 
 from tracefx.core import dtypes as core
-from tracefx.core.dtypes import float0
+from tracefx.core.dtypes import extended, float0, prng_key
 from tracefx.errors import TypePromotionError
 from tracefx.numpy.dtype_routines import (
-    extended,
     finfo,
     iinfo,
     issubdtype,
     lattice_result_type,
-    prng_key,
     resolve_dtype,
 )
 from tracefx.numpy.operand_promotion import python_scalar_type

@@ -11,6 +11,7 @@ from tracefx.core.device import MEMORY
 from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML
 from tracefx.core.values import ARRAY_IMPORTER
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
+from tracefx.lazy_stubs import CONSTRAIN_RESULT
 from tracefx.text.printer import format_jaxpr
 
 
@@ -37,6 +38,13 @@ def _load_notebook() -> Callable[[object], str | None]:
     return notebook_html
 
 
+def _load_constrain_result() -> Callable[[object, object, str], object]:
+    """Loads the function that gives results a sharding, for the first `out_sharding`."""
+    from tracefx.transforms.shardings import constrain_result
+
+    return constrain_result
+
+
 def provide_all() -> None:
     """Provides every late-bound object. `tracefx/__init__.py` calls it, once."""
     NUMPY.provide(lambda: numpy)
@@ -46,3 +54,4 @@ def provide_all() -> None:
     ARRAY_IMPORTER.provide(lambda: BACKEND.value)
     PLUGINS.provide(_load_plugins)
     NOTEBOOK_HTML.provide(_load_notebook)
+    CONSTRAIN_RESULT.provide(_load_constrain_result)

@@ -6,7 +6,9 @@ name, `from module import name as name`, which type checkers, the documentation 
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -14,7 +16,8 @@ from types import FunctionType, MappingProxyType
 from typing import Final
 
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.core.late_binding import LateBound
+from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 
 _CONFIGURATION: Final = "arguments of the functions, and the settings `enable_x64`, `disable_jit`, `compilation_cache`"
 _NAN_CHECKS: Final = "`tracefx.handlers`: `checkify(f, errors=float_checks)` or `explain(f)`"
@@ -53,7 +56,38 @@ COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Names of JAX that tracefx does not have, with what replaces them."""
 
+_LOOKED_UP: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tracefx.numpy.special": "tracefx.scipy.special",
+        "tracefx.scipy.special.psi": "tracefx.scipy.special.digamma",
+        "tracefx.einsum": "tracefx.numpy.einsum",
+        "tracefx.tensordot": "tracefx.numpy.tensordot",
+        "tracefx.transpose": "tracefx.numpy.transpose",
+    }
+)
+"""Attributes that are not public names, with what they are: SciPy looks up its special functions in the namespace of an
+array, and opt_einsum looks up contractions in the package that defines its class."""
+
 _EXPORT = re.compile(r"^from (\S+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
+
+
+_REDUCE_AXES: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
+    "reduce_axes": (((), []), "the gradients of a `shard_map` are sums over the mesh axes along which it is replicated")
+}
+PARAMETERS: Final[Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            [f"tracefx.{name}" for name in ("grad", "value_and_grad", "vjp", "linear_transpose")], _REDUCE_AXES
+        ),
+        "tracefx.local_devices": {"host_id": ((None,), "it is called `process_index`")},
+        "tracefx.vmap": {"sum_match": ((False,), "sum the outputs of the batched function")},
+        "tracefx.lax.all_gather": {"to": (("varying",), "only results of `psum` are replicated")},
+        "tracefx.lax.scan": {"_split_transpose": ((False, True), "")},
+    }
+)
+"""Parameters of JAX's functions of which only some values have a meaning here: these, and what replaces the others."""
+CONSTRAIN_RESULT: Final[LateBound[Callable[[object, object, str], object]]] = LateBound("the function for out_sharding")
+"""Returns the result of a function with the sharding of its argument `out_sharding`, given both and its name."""
 
 
 @memoize(limit=64)
@@ -76,8 +110,49 @@ def _as_boundary(f: FunctionType) -> Callable[..., object]:
     return api_boundary(f)
 
 
+@memoize(limit=256)
+def _with_parameters(f: Callable[..., object], name: str, constrains: bool) -> Callable[..., object]:
+    """Returns a public function with parameters that it does not have itself.
+
+    Args:
+        f: The function.
+        name: Its public name, by which `PARAMETERS` has the parameters of which it takes some values only.
+        constrains: Whether it takes `out_sharding`, which constrains the sharding of its result.
+    """
+    restricted = PARAMETERS.get(name, {})
+
+    @functools.wraps(f)
+    def call(*args: object, **kwargs: object) -> object:
+        try:
+            if not kwargs:
+                return f(*args)
+            for parameter, (accepted, replacement) in restricted.items():
+                if parameter in kwargs and (value := kwargs.pop(parameter)) not in accepted:
+                    raise NotImplementedError(f"{f.__name__}: {parameter}={value!r} is not supported: {replacement}")
+            out_sharding = kwargs.pop("out_sharding", None) if constrains else None
+            out = f(*args, **kwargs)
+            return out if out_sharding is None else CONSTRAIN_RESULT.value(out, out_sharding, f.__name__)
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    signature = inspect.signature(f)
+    defaults = {parameter: accepted[0] for parameter, (accepted, _) in restricted.items()}
+    if constrains:
+        defaults["out_sharding"] = None
+    added = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=default) for n, default in defaults.items()]
+    own = [*signature.parameters.values()]
+    end = len(own) - (bool(own) and own[-1].kind is inspect.Parameter.VAR_KEYWORD)
+    vars(call)["__signature__"] = signature.replace(parameters=[*own[:end], *added, *own[end:]])
+    return call
+
+
 def attach(
-    package: str, *, filter_tracebacks: bool = False, fast: tuple[str, ...] = ()
+    package: str,
+    *,
+    filter_tracebacks: bool = False,
+    fast: tuple[str, ...] = (),
+    take_out_sharding: tuple[str, ...] = (),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a package with a stub.
 
@@ -89,6 +164,8 @@ def attach(
             per call, so it is false for packages of functions that take only microseconds.
         fast: Prefixes of the modules whose functions take only microseconds: these are exempt. By default there are
             none.
+        take_out_sharding: The names of the functions that also take the argument `out_sharding`: None, the default, or
+            a sharding that constrains the result. Empty by default.
     """
     namespace = vars(sys.modules[package])
 
@@ -96,6 +173,9 @@ def attach(
         if name == "__all__":
             return list(exports(package))
         module = exports(package).get(name)
+        if module is None and f"{package}.{name}" in _LOOKED_UP:
+            source, _, attribute = _LOOKED_UP[f"{package}.{name}"].rpartition(".")
+            return getattr(importlib.import_module(source), attribute)
         if module is None:
             counterpart = COUNTERPARTS.get(f"{package}.{name}")
             hint = "" if counterpart is None else f"; the counterpart of JAX's name: {counterpart}"
@@ -105,9 +185,13 @@ def attach(
         else:
             value = getattr(__import__(module, fromlist=(name,)), name)
         is_filtered = not filter_tracebacks or module.startswith(fast) or hasattr(value, "__wrapped__")
-        if type(value) is FunctionType and not is_filtered:
-            value = _as_boundary(value)
+        public_name = f"{package}.{name}"
+        if type(value) is FunctionType and (name in take_out_sharding or public_name in PARAMETERS):
+            value = _with_parameters(value, public_name, name in take_out_sharding)
             value.__module__ = package  # pickle looks the function up there
+        elif type(value) is FunctionType and not is_filtered:
+            value = _as_boundary(value)
+            value.__module__ = package
         namespace[name] = value
         return value
 

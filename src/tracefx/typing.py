@@ -6,18 +6,20 @@
 ...     return fnp.asarray(x) * 2
 >>> doubled(1.5)
 Array(3., dtype=float32, weak_type=True)
+>>> isinstance(1.5, ArrayLike), isinstance("1.5", ArrayLike)
+(True, False)
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from tracefx.core.array import Array
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core.dtypes import DTypeLike
 
-ArrayLike: TypeAlias = Array | NDArray | np.number[Any] | np.bool_ | bool | int | float | complex
-"""What functions of arrays accept. All members have arithmetic operators."""
+ArrayLike: TypeAlias = Array | np.ndarray | np.number | np.bool_ | bool | int | float | complex
+"""What functions of arrays accept. All members have arithmetic operators, and are classes that `isinstance` takes."""
 
 __all__ = ["ArrayLike", "DTypeLike"]

@@ -386,3 +386,17 @@ def test_invalid_prevent_cse_is_rejected(flags: Any, error: type[Exception]) -> 
     for F in (fx, jax):
         with pytest.raises(error):
             F.grad(F.checkpoint(lambda x, y: x * y, prevent_cse=flags))(1.0, 2.0)
+
+
+def test_static_arguments_need_not_be_hashable() -> None:
+    def results(lib: Any) -> list[float]:
+        power = lib.checkpoint(lambda x, n, scales: scales[0] * x ** n["n"], static_argnums=(1, 2))
+        exponents = {"n": 2}
+        first = lib.grad(power)(3.0, exponents, [2.0])
+        exponents["n"] = 3
+        second = lib.grad(power)(3.0, exponents, [2.0])
+        third = lib.jit(lambda x, y: lib.grad(power)(x, {"n": 2}, [y]))(3.0, 5.0)
+        return [float(first), float(second), float(third)]
+
+    assert results(fx) == [12.0, 54.0, 30.0]
+    assert results(jax)[::2] == [12.0, 30.0]

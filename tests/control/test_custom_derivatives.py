@@ -487,3 +487,25 @@ def test_vjp_residuals_may_contain_values_that_are_no_arrays() -> None:
 
     f.defvjp(lambda x: (x, ("mode", abs, x)), lambda res, ct: (res[1](res[2]) * ct if res[0] == "mode" else None,))
     np.testing.assert_array_equal(fx.jit(fx.vmap(fx.grad(fx.jit(f))))(fnp.asarray(X)), np.abs(X))
+
+
+def test_vjp_residuals_keep_python_numbers() -> None:
+    def kinds(lib: Any) -> set[tuple[bool, ...]]:
+        seen: set[tuple[bool, ...]] = set()
+
+        @lib.custom_vjp
+        def f(x: Any) -> Any:
+            return x
+
+        def backward(residuals: Any, ct: Any) -> Any:
+            size, flag, scale, x = residuals
+            seen.add((isinstance(size, int), isinstance(flag, bool), isinstance(scale, float)))
+            return (sum(ct * x * scale for _ in range(size)) if flag else ct,)
+
+        f.defvjp(lambda x: (x, (3, True, 0.5, x)), backward)
+        for derivative in (lib.grad(f), lib.jit(lib.grad(f)), lib.grad(lib.jit(f))):
+            assert float(derivative(2.0)) == 3.0
+        assert np.all(np.asarray(lib.vmap(lib.grad(f))(X)) == 1.5 * X)
+        return seen
+
+    assert kinds(fx) == kinds(jax) == {(True, True, True)}

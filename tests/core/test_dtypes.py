@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextvars
+import pickle
 import subprocess
 import threading
 from collections.abc import Callable, Generator
@@ -47,6 +48,19 @@ def test_dtypes_match_jax() -> None:
 def test_float0_matches_jax() -> None:
     assert dtypes.float0 == jax.dtypes.float0
     assert hash(dtypes.float0) == hash(jax.dtypes.float0)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_type_of_key_dtypes(impl: str) -> None:
+    keys, jax_keys = fx.random.split(fx.random.key(0, impl=impl), 4), jax.random.split(jax.random.key(0, impl=impl), 4)
+    assert jax_keys.dtype.type is jax.dtypes.prng_key
+    assert keys.dtype.type is fx.dtypes.prng_key
+    assert keys.dtype.type.__name__ == jax_keys.dtype.type.__name__
+    for moved in (keys.reshape(2, 2)[0], fx.jit(lambda k: k[::2])(keys), fx.vmap(lambda k: k)(keys)):
+        assert moved.dtype.type is fx.dtypes.prng_key
+    assert fx.dtypes.issubdtype(keys.dtype, fx.dtypes.prng_key)
+    restored = pickle.loads(pickle.dumps(keys))
+    assert restored.dtype.type is fx.dtypes.prng_key
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL_DTYPES, ids=_name)

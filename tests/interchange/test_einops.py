@@ -1,9 +1,8 @@
-"""einops: `einops.array_api` unchanged, and `einops` with the backend class of docs/interchange.md."""
+"""einops: `einops.array_api` unchanged, and `einops` with `tracefx.interop.einops`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import einops
@@ -12,12 +11,11 @@ import numpy as np
 import pytest
 
 import tracefx as fx
+import tracefx.interop.einops
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tests.test_docs import blocks
 from tracefx.testing.tolerances import FINITE_DIFFERENCES
 
-PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"
 X = np.random.default_rng(0).uniform(1.0, 2.0, (2, 4, 3)).astype(np.float32)
 
 CALLS: tuple[Callable[[Any, Any], Any], ...] = (
@@ -36,15 +34,6 @@ BACKEND_CALLS: tuple[Callable[[Any, Any], Any], ...] = (
     lambda e, x: e.rearrange([x[0], x[1]], "a b c -> b (a c)"),
     lambda e, x: e.rearrange(x, "a b c -> (a b) c") * e.parse_shape(x, "a b c")["b"],
 )
-
-
-@pytest.fixture(scope="module")
-def backend() -> None:
-    """Defines the backend class of the documentation page, which einops finds among the subclasses of
-    its base class.
-    """
-    (text,) = [block.text for block in blocks(PAGE.read_text(encoding="utf-8")) if "class TracefxBackend" in block.text]
-    exec(compile(text, PAGE.name, "exec"), {"__name__": "backend"})
 
 
 def check(function: Callable[[Any, Any], Any], library: Any) -> None:
@@ -66,12 +55,10 @@ def test_einops_array_api(function: Callable[[Any, Any], Any]) -> None:
     check(function, einops.array_api)
 
 
-@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("function", CALLS + BACKEND_CALLS, ids=range(len(CALLS + BACKEND_CALLS)))
 def test_einops_backend(function: Callable[[Any, Any], Any]) -> None:
     check(function, einops)
 
 
-@pytest.mark.usefixtures("backend")
 def test_asnumpy() -> None:
     assert type(einops.asnumpy(fnp.asarray(X))) is np.ndarray

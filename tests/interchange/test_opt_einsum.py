@@ -13,7 +13,6 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 
-BACKEND = "tracefx.numpy"
 A, B, C = (np.random.default_rng(0).normal(size=size).astype(np.float32) for size in ((2, 3), (3, 4), (4, 2)))
 
 CONTRACTIONS: tuple[Callable[..., Any], ...] = (
@@ -31,7 +30,7 @@ CONTRACTIONS: tuple[Callable[..., Any], ...] = (
 @pytest.mark.parametrize("contraction", CONTRACTIONS, ids=range(len(CONTRACTIONS)))
 def test_contractions(contraction: Callable[..., Any]) -> None:
     def contract(a: Any, b: Any, c: Any) -> Any:
-        return contraction(a, b, c, backend=BACKEND)
+        return contraction(a, b, c)
 
     x = tuple(fnp.asarray(operand) for operand in (A, B, C))
     got, wanted = contract(*x), contraction(A, B, C)
@@ -43,12 +42,6 @@ def test_contractions(contraction: Callable[..., Any]) -> None:
     # Each contraction is linear in c, so the inner product of c and the gradient equals the result's sum.
     gradient = fx.grad(lambda c: contract(x[0], x[1], c).sum())(x[2])
     assert_near((gradient * x[2]).sum(), np.sum(wanted))
-
-
-def test_default_backend_is_numpy() -> None:
-    assert type(opt_einsum.contract("ij,jk", fnp.asarray(A), fnp.asarray(B))) is np.ndarray
-    with pytest.raises(TypeError, match="Use the functions of tracefx.numpy"):
-        fx.jit(lambda a: opt_einsum.contract("ij,jk", a, B))(A)
 
 
 def test_contract_path_under_jit() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextvars
+import gc
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, final
 
@@ -337,3 +339,21 @@ def test_handler_chain() -> None:
     fx.vmap(fx.grad(f))(np.ones((2, 3), np.float32))
     fx.jit(f)(X)
     assert chains == [["differentiation", "partial evaluation", "vmap", "evaluation"], ["jit", "evaluation"]]
+
+
+def test_tracers_can_be_weakly_referenced() -> None:
+    references: list[weakref.ref[object]] = []
+
+    def f(x: Any) -> Any:
+        y: Any = x * 2
+        references.append(weakref.ref(y))
+        found = references[-1]() is y
+        assert found
+        return y.sum()
+
+    x = np.ones(3, np.float32)
+    for transformed in (fx.jit(f), fx.grad(f), fx.vmap(f), fx.make_jaxpr(f)):
+        transformed(x)
+    gc.collect()
+    assert len(references) == 4
+    assert all(reference() is None for reference in references)

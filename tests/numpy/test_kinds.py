@@ -89,17 +89,14 @@ def test_dtype_promotion_matches_jax() -> None:
 
 
 @pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "complex64"])
-def test_limits_are_python_numbers(name: str) -> None:
+def test_limits_have_the_types_of_jax(name: str) -> None:
     got: Any = fnp.finfo(name)
     expected: Any = jnp.finfo(name)  # type: ignore[no-untyped-call]  # jax leaves it unannotated
-    for limit in ("eps", "epsneg", "max", "min", "resolution", "smallest_normal", "smallest_subnormal", "tiny"):
-        assert type(getattr(got, limit)) is float
-        assert getattr(got, limit) == float(getattr(expected, limit))
-    for count in ("bits", "nmant", "nexp", "minexp", "maxexp", "precision"):
-        assert type(getattr(got, count)) is int
-        assert getattr(got, count) == getattr(expected, count)
-    assert got.dtype == expected.dtype
-    assert repr(got).endswith(f"dtype={got.dtype})")
+    limits = ("eps", "epsneg", "max", "min", "resolution", "smallest_normal", "smallest_subnormal", "tiny")
+    for limit in (*limits, "bits", "nmant", "nexp", "minexp", "maxexp", "precision", "dtype"):
+        assert type(getattr(got, limit)) is type(getattr(expected, limit)), limit
+        assert getattr(got, limit) == getattr(expected, limit)
+    assert (repr(got), type(got)) == (repr(expected), type(expected))
     with pytest.raises(AttributeError):
         _ = got.no_such_limit
 
@@ -118,6 +115,15 @@ def test_scalar_types_are_classes() -> None:
         assert isinstance(1, int | scalar_type)
         assert pickle.loads(pickle.dumps(scalar_type)) is scalar_type
         assert copy.deepcopy(scalar_type) is scalar_type
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int4", "uint8", "complex64", "bool_"])
+def test_scalar_types_are_elements_of_sets(name: str) -> None:
+    scalar_type, jax_scalar_type = getattr(fnp, name), getattr(jnp, name)
+    kind = scalar_type.dtype.type
+    assert hash(scalar_type) == hash(jax_scalar_type)
+    assert kind in {scalar_type}
+    assert scalar_type in {kind}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.comparison import assert_calls_agree, assert_near
+from tests.comparison import assert_calls_agree, assert_near, assert_same
 from tests.errors import assert_errors
 from tests.numpy.agreement import both, check, f32, numbers
 
@@ -184,3 +184,24 @@ def test_einsum_accumulates_in_preferred_element_type() -> None:
     x = np.full((2, 3), 100, np.int8)
     assert fnp.einsum("ij->i", x, preferred_element_type="int32").tolist() == [300, 300]
     assert fnp.einsum("ij,jk->k", x, np.ones((3, 2), np.int8), preferred_element_type="int32").tolist() == [600, 600]
+
+
+def test_einsum_with_another_dot_general() -> None:
+    x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 2), np.float32)
+
+    def results(F: Any, N: Any) -> Any:
+        calls: list[Any] = []
+
+        def negative(*args: Any, **kwargs: Any) -> Any:
+            calls.append((args[2:], sorted(kwargs)))
+            return -F.lax.dot_general(*args, **kwargs)
+
+        f: Any = lambda x: N.einsum("ij,jk->ik", x, y, _dot_general=negative)  # noqa: E731
+        same = N.einsum("ij,jk->ik", x, y, _dot_general=F.lax.dot_general)
+        of_rows: Any = lambda row: f(row[None])  # noqa: E731
+        return [f(x), F.jit(f)(x), F.vmap(of_rows)(x), same], calls[0]
+
+    (got, call), (expected, jax_call) = results(fx, fnp), results(jax, jnp)
+    assert_same(got, expected)
+    assert [*map(repr, call[0][0])] == [*map(repr, jax_call[0][0])]
+    assert {"preferred_element_type"} <= {*call[1]} & {*jax_call[1]}

@@ -364,10 +364,12 @@ def test_make_array_from_single_device_arrays() -> None:
         assert whole.sharding == on(TRACEFX, "x")
     with pytest.raises(ValueError, match="there is no shard on device 3"):
         fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), parts[:3])
+    with pytest.raises(ValueError, match=r"must have the dtype int8, got f32\[2,8\]"):
+        fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), parts, dtype=np.int8)
     with pytest.raises(ValueError, match=r"f32\[2,8\] does not have the shape \(4, 8\) of a shard"):
         fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "y"), parts)
     other = fx.device_put(np.zeros(parts[0].shape, np.int32), parts[0].device)
-    with pytest.raises(ValueError, match=r"the shards must have one dtype, got i32\[2,8\] and f32\[2,8\]"):
+    with pytest.raises(ValueError, match=r"the shards must have the dtype int32, got f32\[2,8\]"):
         fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), [other, *parts[1:]])
     with pytest.raises(ValueError, match=r"takes 8 arrays, one for each device of .*, got 9"):
         fx.make_array_from_single_device_arrays(X.shape, on(TRACEFX, "x"), [*parts, parts[0]])

@@ -12,6 +12,7 @@ import tracefx.numpy as fnp
 from tests.cases import parametrize_functions
 from tests.sharding.both import Library, Program, assert_agrees_with_jax, assert_both_raise
 from tracefx import lax
+from tracefx.errors import PlatformError
 from tracefx.testing import check_grads
 
 ROWS: Final = np.arange(24, dtype=np.float32).reshape(8, 3) / 5
@@ -35,6 +36,10 @@ def mapped_along_another_axis(lib: Library) -> Any:
 
 def out_axis_behind(lib: Library) -> Any:
     return lib.m.pmap(lambda x: x * 2, out_axes=1)(ROWS)
+
+
+def out_axes_from_the_end(lib: Library) -> Any:
+    return lib.m.pmap(lambda x: {"a": x * 2, "b": (x.sum(), x)}, out_axes={"a": -2, "b": (-1, 1)})(ROWS)
 
 
 def out_axis_none(lib: Library) -> Any:
@@ -189,11 +194,21 @@ def test_negative_in_axes() -> None:
     assert np.array_equal(fx.pmap(lambda x: x * 2, in_axes=-1)(ROWS), ROWS.T * 2)
 
 
+def test_last_out_axis() -> None:
+    # As for vmap; JAX joins the parts of an array along axis 0.
+    f: Any = lambda x: {"a": x * 2, "b": (x.sum(), fnp.outer(x, x))}  # noqa: E731
+    axes: Any = {"a": -1, "b": (-1, -2)}
+    for a, b in zip(*[fx.tree.leaves(m(f, out_axes=axes)(ROWS)) for m in (fx.pmap, fx.vmap)], strict=True):
+        assert np.array_equal(a, b)
+
+
 def test_result_sharding_follows_out_axes() -> None:
     got = fx.pmap(lambda x: x + 1, "i", out_axes=1)(ROWS)
     assert got.sharding == fx.NamedSharding(fx.Mesh(fx.devices()[:8], "i"), fx.P(None, "i"))
     assert [shard.data.shape for shard in got.addressable_shards] == [(3, 1)] * 8
     assert [shard.device for shard in got.addressable_shards] == fx.devices()[:8]
+    from_the_end = fx.pmap(lambda x: x + 1, "i", out_axes=-1)(ROWS)
+    assert [shard.data.shape for shard in from_the_end.addressable_shards] == [(3, 1)] * 8
 
 
 def test_function_is_traced_once() -> None:
@@ -238,9 +253,9 @@ def test_too_many_in_axes_are_rejected() -> None:
         fx.pmap(lambda x: x, in_axes=(0, None))(ROWS)
 
 
-def test_negative_out_axes_are_rejected() -> None:
-    with pytest.raises(ValueError, match="out_axes must be non-negative, got -1"):
-        fx.pmap(lambda x: x, out_axes=-1)(ROWS)
+def test_out_axes_beyond_the_rank_are_rejected() -> None:
+    with pytest.raises(ValueError, match="out_axes names axis -3 of an output with 2 axes"):
+        fx.pmap(lambda x: x, out_axes=-3)(ROWS)
 
 
 def test_nested_pmap_is_rejected() -> None:
@@ -250,3 +265,9 @@ def test_nested_pmap_is_rejected() -> None:
     assert_both_raise(
         nested, ValueError, r"with the manual axes \['i'\]: use vmap here, or one shard_map over a mesh with"
     )
+
+
+def test_backend() -> None:
+    assert np.array_equal(fx.pmap(lambda x: x * 2, backend="cpu")(ROWS), ROWS * 2)
+    with pytest.raises(PlatformError, match="there are no devices of platform 'nonsense'"):
+        fx.pmap(lambda x: x, backend="nonsense")

@@ -127,3 +127,9 @@ def test_device_put_cannot_donate_what_it_shares() -> None:
 def test_device_put_returns_float0_unchanged() -> None:
     zero = fx.grad(lambda i: i * 2.0, allow_int=True)(fnp.arange(3)[0])
     assert fx.device_put({"a": zero})["a"].dtype == float0
+
+
+def test_device_is_the_class_of_devices() -> None:
+    assert all(isinstance(device, fx.Device) for device in fx.devices())
+    assert isinstance(fx.numpy.ones(2).device, fx.Device)
+    assert not any(isinstance(x, fx.Device) for x in ("cpu", None, fx.NamedSharding, jax))

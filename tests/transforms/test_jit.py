@@ -17,6 +17,7 @@ import tracefx.numpy as fnp
 from tests.comparison import Case, assert_agree, assert_near
 from tracefx.core.dtypes import float0
 from tracefx.core.settings import RepeatsMode
+from tracefx.errors import PlatformError
 from tracefx.serialization.digest import executable_key
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import backend as xla_backend
@@ -567,3 +568,17 @@ def test_jit_without_a_function_is_a_decorator() -> None:
         return x * n
 
     np.testing.assert_array_equal(np.asarray(f(X, 3)), X * 3)
+
+
+def test_device_and_backend() -> None:
+    device = fx.devices()[0]
+    for options in ({"device": device}, {"backend": "cpu"}):
+        f: Any = fx.jit(lambda x, y: {"a": x + y}, **options)
+        out = f(1.0, np.ones(2, np.float32))["a"]
+        assert (out.device, out.committed) == (device, True)
+        assert out.tolist() == [2.0, 2.0]
+        assert float(fx.grad(lambda x, f=f: f(x, x)["a"])(1.0)) == 2.0
+    with pytest.raises(ValueError, match="only one of device, backend"):
+        fx.jit(lambda x: x, device=device, backend="cpu")
+    with pytest.raises(PlatformError, match="there are no devices of platform 'nonsense'"):
+        fx.jit(lambda x: x, backend="nonsense")

@@ -27,6 +27,8 @@ SHAPES: Final[dict[str, Case]] = {
     "vmap of grad": lambda F, N: F.eval_shape(F.vmap(F.grad(lambda x: N.sum(x * x))), M),
     "huge": lambda F, N: F.eval_shape(lambda x: x @ x.T, F.ShapeDtypeStruct((1 << 20, 1 << 20), np.float32)),
     "64 bits asked for": lambda F, N: F.eval_shape(lambda x: x * 2, F.ShapeDtypeStruct((2,), np.int32)),
+    "types in the output": lambda F, N: F.eval_shape(lambda x: (x, {"a": F.ShapeDtypeStruct((2,), "int8")}), X),
+    "a type as the output": lambda F, N: F.eval_shape(lambda: F.ShapeDtypeStruct((2, 3), "float32")),
     "return_shape": lambda F, N: F.make_jaxpr(lambda x: {"a": x @ x.T, "b": 2 * x}, return_shape=True)(M)[1],
     "return_shape, keywords": lambda F, N: F.make_jaxpr(lambda *, x: [x], return_shape=True)(x=M)[1],
 }
@@ -109,6 +111,29 @@ def test_error_messages_name_the_traced_argument() -> None:
 
 def lowered(f: Any) -> str:
     return fx.jit(f).lower(X).as_text(debug_info=True)
+
+
+def test_error_messages_name_the_function_of_an_output() -> None:
+    def text(x: Any, n: int = 0) -> Any:
+        return "x" * n
+
+    for call in (fx.eval_shape, fx.jit(text, static_argnums=1), fx.checkpoint(text, static_argnums=1)):
+        with pytest.raises(TypeError, match=r"^text at .*test_staging.py:\d+: the output must be an array"):
+            call(*((text, X) if call is fx.eval_shape else (X, 1)))
+
+
+def test_named_scope_decorates_functions() -> None:
+    def stack(lib: Any) -> Any:
+        def double(x: Any) -> Any:
+            """Doubles."""
+            return x * 2
+
+        f = lib.named_scope("decorated")(double)
+        assert (f.__name__, f.__doc__) == ("double", "Doubles.")
+        text = lib.jit(lambda x: f(f(x))).lower(X).as_text(debug_info=True)
+        return [float(f(1.0)), "decorated/" in text]
+
+    assert stack(fx) == stack(jax) == [2.0, True]
 
 
 def test_named_scopes_reach_the_lowered_program() -> None:

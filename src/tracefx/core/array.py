@@ -381,14 +381,15 @@ class Array(ArrayReductions["Array"]):
     def mT(self) -> Array:
         """The array with its last two axes exchanged: a batch of transposed matrices."""
 
-    def reshape(self, *args: int | Sequence[int], order: str = "C") -> Array:
+    def reshape(self, *args: int | Sequence[int], order: str = "C", out_sharding: object = None) -> Array:
         """Returns the array with another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1.
 
         Args:
             *args: The sizes of the axes, or a sequence of them.
             order: "C" to read and write the elements in row-major order, "F" in column-major order.
+            out_sharding: The sharding of the result, as a constraint.
         """
-        return _RESHAPE.value(self, _variadic(args), order)
+        return _RESHAPE.value(self, _variadic(args), order, out_sharding=out_sharding)
 
     def transpose(self, *args: int | Sequence[int]) -> Array:
         """Returns the array with permuted axes: `x.transpose(1, 0)` or `x.transpose((1, 0))`.
@@ -399,11 +400,12 @@ class Array(ArrayReductions["Array"]):
         return _TRANSPOSE.value(self, _variadic(args) if args else None)
 
     @numpy_method
-    def ravel(self, order: str = "C") -> Array:
+    def ravel(self, order: str = "C", *, out_sharding: object = None) -> Array:
         """Returns the elements as a vector.
 
         Args:
             order: "C" to read the elements in row-major order, "F" in column-major order.
+            out_sharding: The sharding of the result, as a constraint.
         """
 
     flatten = ravel
@@ -427,7 +429,12 @@ class Array(ArrayReductions["Array"]):
 
     @numpy_method
     def repeat(
-        self, repeats: ArrayLike | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
+        self,
+        repeats: ArrayLike | Sequence[int],
+        axis: int | None = None,
+        *,
+        total_repeat_length: int | None = None,
+        out_sharding: object = None,
     ) -> Array:
         """Returns each element, or each slice along `axis`, repeated `repeats` times.
 
@@ -435,6 +442,7 @@ class Array(ArrayReductions["Array"]):
             repeats: The number of repetitions, one for all or one for each.
             axis: The axis; by default, the flattened array is repeated.
             total_repeat_length: The size of the result along `axis`, which is needed for traced `repeats`.
+            out_sharding: The sharding of the result, as a constraint.
         """
 
     # ------------------------------------------------------------------ linear algebra, rounding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeGuard
+from typing import Final, Protocol, TypeGuard, runtime_checkable
 
 from typing_extensions import CapsuleType
 
@@ -23,6 +23,7 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
+@runtime_checkable
 class Device(Protocol):
     """A device on which programs run, e.g. a CPU or a GPU.
 

@@ -78,12 +78,22 @@ complex64: Final[DType] = np.dtype(np.complex64)
 complex128: Final[DType] = np.dtype(np.complex128)
 # The tangent dtype of integers and bools: a zero-dimensional vector space, without storage. Equals jax.dtypes.float0.
 float0: Final[DType] = np.dtype([("float0", np.void, 0)])
+
+
+class extended(np.generic):
+    """The kind of dtypes whose elements are not numbers."""
+
+
+class prng_key(extended, np.void):  # type: ignore[misc]  # NumPy's stubs declare a base class of void as final
+    """The kind of the dtypes of random keys, and the `type` of these dtypes."""
+
+
 # Random keys: structured dtypes of words, which NumPy can index and reshape but does not compute with. The field is
 # named after the generator. `str` of these dtypes is NumPy's description of the record, which neither a subclass nor
 # metadata of the dtype can change, so texts for users call `name`.
-key_fry: Final[DType] = np.dtype([("fry", np.uint32, (2,))])
-key_rbg: Final[DType] = np.dtype([("rbg", np.uint32, (4,))])
-key_urbg: Final[DType] = np.dtype([("urbg", np.uint32, (4,))])
+key_fry: Final[DType] = np.dtype((prng_key, [("fry", np.uint32, (2,))]))
+key_rbg: Final[DType] = np.dtype((prng_key, [("rbg", np.uint32, (4,))]))
+key_urbg: Final[DType] = np.dtype((prng_key, [("urbg", np.uint32, (4,))]))
 
 
 class _DTypeInfo(NamedTuple):

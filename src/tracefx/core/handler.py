@@ -175,7 +175,7 @@ class Tracer(Array):
     StageTracer(f32[]) True the argument `x` of <lambda>
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     @property
     @abstractmethod

@@ -29,7 +29,7 @@ class IndexUpdateFn(Protocol[A]):
         indices_are_sorted: A promise that the indices are sorted, which permits faster code.
         unique_indices: A promise that no element is indexed twice, which permits faster code.
         mode: The treatment of indices out of bounds.
-        out_sharding: Has no effect on one device.
+        out_sharding: The sharding of the result, as a constraint.
         wrap_negative_indices: Whether negative indices count from the end. Otherwise they are out of bounds.
     """
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Final, TypeAlias, final
@@ -212,8 +213,8 @@ def at_location(source: Provenance | None) -> str:
 
 
 @final
-class named_scope:
-    """A context manager that adds a name to the source locations of the equations traced inside.
+class named_scope(ContextDecorator):
+    """A context manager and decorator that adds a name to the source locations of the equations traced inside.
 
     The names appear in error messages, profiles and the metadata of compiled programs.
 
@@ -225,6 +226,11 @@ class named_scope:
 
     >>> with named_scope("encoder"):
     ...     pass
+    >>> @named_scope("layer")
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(3)
+    6
     """
 
     __slots__ = ("_name",)  # stateless: one scope can be nested in itself and shared by threads

@@ -20,6 +20,7 @@ from tracefx.core.handler import Tracer
 from tracefx.core.values import as_value, to_numpy
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.transforms.shardings import OutSharding, constrain_result
 
 FanMode: TypeAlias = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]
 InitializerDistribution: TypeAlias = Literal["truncated_normal", "normal", "uniform"]
@@ -43,15 +44,21 @@ class _BaseInitializer:
 
     dtype: DTypeLike | None
 
-    def __call__(self, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+    def __call__(
+        self, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_sharding: OutSharding = None
+    ) -> Array:
         requested = self.dtype if dtype is None else dtype
         canonical = dtypes.default_float() if requested is None else dtypes.as_dtype(requested)
-        return self.draw(key, sizes_of("initializer", shape), canonical)
+        return _constrained(self.draw(key, sizes_of("initializer", shape), canonical), out_sharding)
 
     @abstractmethod
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
         """Draws an array of this shape and dtype."""
         raise NotImplementedError
+
+
+def _constrained(x: Array, out_sharding: OutSharding) -> Array:
+    return x if out_sharding is None else constrain_result(x, out_sharding, "initializer")
 
 
 def _equality_key(x: ArrayLike) -> object:
@@ -65,13 +72,14 @@ def _equality_key(x: ArrayLike) -> object:
 # ------------------------------------------------------------------ constants
 
 
-def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_sharding: OutSharding = None) -> Array:
     """Returns an array of zeros; the key is not used.
 
     Args:
         key: ignored.
         shape: the shape of the array.
         dtype: the dtype of the array; the default float dtype by default.
+        out_sharding: the sharding of the array, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -80,16 +88,17 @@ def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> A
     >>> zeros(random.key(0), (2,)).tolist()
     [0.0, 0.0]
     """
-    return fnp.zeros(shape, dtypes.default_float() if dtype is None else dtype)
+    return _constrained(fnp.zeros(shape, dtypes.default_float() if dtype is None else dtype), out_sharding)
 
 
-def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
+def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_sharding: OutSharding = None) -> Array:
     """Returns an array of ones; the key is not used.
 
     Args:
         key: ignored.
         shape: the shape of the array.
         dtype: the dtype of the array; the default float dtype by default.
+        out_sharding: the sharding of the array, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -98,7 +107,7 @@ def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Ar
     >>> ones(random.key(0), (2,)).tolist()
     [1.0, 1.0]
     """
-    return fnp.ones(shape, dtypes.default_float() if dtype is None else dtype)
+    return _constrained(fnp.ones(shape, dtypes.default_float() if dtype is None else dtype), out_sharding)
 
 
 @final

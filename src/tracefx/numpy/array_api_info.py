@@ -40,8 +40,11 @@ class __array_namespace_info__:
     __slots__ = ()
 
     def capabilities(self) -> dict[str, bool | int]:
-        """Returns the capabilities. Boolean indexing and data-dependent shapes need concrete values."""
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+        """Returns the capabilities.
+
+        Boolean indexing and data-dependent shapes work on concrete values only, so libraries must not rely on them.
+        """
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
 
     def default_device(self) -> Device:
         """Returns the device on which arrays are created unless another is given."""

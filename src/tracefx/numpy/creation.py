@@ -44,6 +44,7 @@ from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.shape import shape
 from tracefx.transforms.eager_calls import eager_cached
+from tracefx.transforms.shardings import OutSharding, constrain_result
 
 NestedArrayLike: TypeAlias = ArrayLike | Sequence["NestedArrayLike"]
 
@@ -58,6 +59,7 @@ def array(
     order: str | None = "K",
     ndmin: int = 0,
     device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Creates an array from a number, an array, or nested sequences of them.
 
@@ -68,6 +70,7 @@ def array(
         order: Accepted for compatibility and ignored: arrays have one memory order.
         ndmin: The minimal number of axes; axes of size 1 are added in front.
         device: The device or sharding of the result; None means the default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array, with an axis for each level of nesting.
@@ -90,6 +93,8 @@ def array(
         out = _from_foreign(object, new)
     missing = ndmin - out.aval.ndim
     out = place_on_device(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
+    if out_sharding is not None:
+        out = constrain_result(out, out_sharding, "array")
     return _copy_if_same(out, object) if copy else out
 
 
@@ -100,6 +105,7 @@ def asarray(
     *,
     copy: bool | None = None,
     device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Converts `a` to an array; returns `a` itself if it has the requested dtype and device.
 
@@ -110,6 +116,7 @@ def asarray(
         copy: True copies always, None where necessary. False never copies: the result shares the memory of a NumPy
             array, which must not be written to afterwards.
         device: The device or sharding of the result; None means the default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array equal to `a`.
@@ -122,7 +129,7 @@ def asarray(
     """
     if copy is False and not isinstance(a, Array):
         a = _from_shared_memory(a)
-    out = array(a, dtype, copy=bool(copy), order=order, device=device)
+    out = array(a, dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding)
     if copy is False and out is not a:
         raise ValueError(f"asarray: copy=False, but {out.aval} requires a copy to another dtype or device")
     return out

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import Final, TypeAlias
 
+import ml_dtypes
 import numpy as np
-from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.abstract_array import has_jax_array_method
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType, DTypeKind, DTypeLike
+from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, extended, prng_key
 from tracefx.core.promotion import promote
 from tracefx.numpy.operand_promotion import dtype_and_weak_type
 
-if TYPE_CHECKING:
-    import ml_dtypes
-
-AbstractDType: TypeAlias = "type[np.generic]"
+AbstractDType: TypeAlias = type[np.generic]
 """A kind of dtypes, named by NumPy's scalar class: `np.floating`, `np.integer` and the like."""
 
 generic: Final = np.generic
@@ -31,14 +28,6 @@ complexfloating: Final = np.complexfloating
 integer: Final = np.integer
 signedinteger: Final = np.signedinteger
 unsignedinteger: Final = np.unsignedinteger
-
-
-class extended(np.generic):
-    """The kind of dtypes whose elements are not numbers."""
-
-
-class prng_key(extended):
-    """The kind of the dtypes of random keys."""
 
 
 _KINDS: Final[Mapping[type, frozenset[DTypeKind]]] = MappingProxyType(
@@ -78,90 +67,23 @@ def resolve_dtype(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     return dtypes.as_dtype(x, what), x is int or x is float or x is complex
 
 
-@final
-class FloatLimits:
-    """The limits of a float dtype, as Python numbers, with NumPy's names."""
-
-    __slots__ = ("_info",)
-
-    def __init__(self, info: ml_dtypes.finfo) -> None:
-        self._info = info
-
-    @property
-    def dtype(self) -> DType:
-        """The dtype."""
-        return dtypes.as_dtype(self._info.dtype)
-
-    @property
-    def bits(self) -> int:
-        """The number of bits of one number."""
-        return self._info.bits
-
-    @property
-    def eps(self) -> float:
-        """The distance from 1 to the next larger number."""
-        return float(self._info.eps)
-
-    @property
-    def epsneg(self) -> float:
-        """The distance from 1 to the next smaller number."""
-        return float(self._info.epsneg)
-
-    @property
-    def max(self) -> float:
-        """The largest finite number."""
-        return float(self._info.max)
-
-    @property
-    def min(self) -> float:
-        """The smallest (most negative) finite number."""
-        return float(self._info.min)
-
-    @property
-    def smallest_normal(self) -> float:
-        """The smallest positive normal number, which has full precision."""
-        return float(self._info.smallest_normal)
-
-    tiny = smallest_normal
-
-    @property
-    def smallest_subnormal(self) -> float:
-        """The smallest positive number."""
-        return float(self._info.smallest_subnormal)
-
-    @property
-    def resolution(self) -> float:
-        """The decimal resolution, `10 ** -precision`."""
-        return float(self._info.resolution)
-
-    def __getattr__(self, name: str) -> int:
-        """Returns NumPy's counts: `nmant`, `nexp`, `iexp`, `machep`, `negep`, `minexp`, `maxexp`, `precision`."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        count: int = getattr(self._info, name)
-        return count
-
-    @override
-    def __repr__(self) -> str:
-        return f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, dtype={self.dtype})"
-
-
-def finfo(dtype: DTypeLike | ArrayLike) -> FloatLimits:
+def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
     """Returns the limits of a float dtype, of the parts of a complex dtype, or of an array's dtype.
 
     Args:
         dtype: A dtype, or an array whose dtype is meant.
 
     Returns:
-        An object with the limits as attributes: `bits`, `eps`, `max`, `min`, `smallest_normal` and more.
+        An object with the limits as attributes, NumPy scalars of the dtype: `eps`, `max`, `min`, `smallest_normal` and
+        more; `bits` is an integer.
 
     Raises:
         TypeError: If the dtype is neither of floats nor of complex numbers.
 
-    >>> finfo("bfloat16").eps
-    0.0078125
+    >>> float(finfo("bfloat16").eps), finfo("float32").eps.dtype
+    (0.0078125, dtype('float32'))
     """
-    return FloatLimits(dtypes.finfo(resolve_dtype(dtype, "finfo: dtype")[0]))
+    return dtypes.finfo(resolve_dtype(dtype, "finfo: dtype")[0])
 
 
 def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import Final, TypeAlias, final, overload
 
@@ -19,7 +19,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
+from tracefx.core.values import Value, as_value
 from tracefx.numpy.diagonals import diagonal
 from tracefx.numpy.dtype_routines import promote_types
 from tracefx.numpy.operand_promotion import convert_dtype, promote_dtypes, reject_out
@@ -33,6 +33,8 @@ from tracefx.transforms.eager_calls import eager_cached
 Labels: TypeAlias = tuple[str, ...]
 ContractionPathLike: TypeAlias = Sequence[Sequence[int] | str]
 AxisLabels: TypeAlias = Sequence["int | EllipsisType"]
+DotGeneral: TypeAlias = Callable[..., Array]
+"""A function that contracts two operands, with the arguments of `lax.dot_general`; `_dot_general` of `einsum`."""
 _LETTERS: Final = sorted(string.ascii_letters)
 _MAX_OPTIMAL_OPERANDS: Final = 5
 """The largest number of operands for which all contraction orders are tried."""
@@ -47,6 +49,7 @@ def einsum(
     optimize: bool | str | ContractionPathLike | None = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    _dot_general: DotGeneral = contraction.dot_general,
 ) -> Array: ...
 @overload
 def einsum(
@@ -58,6 +61,7 @@ def einsum(
     optimize: bool | str | ContractionPathLike | None = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    _dot_general: DotGeneral = contraction.dot_general,
 ) -> Array: ...
 @eager_cached
 def einsum(
@@ -68,6 +72,7 @@ def einsum(
     optimize: bool | str | ContractionPathLike | None = "auto",
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    _dot_general: DotGeneral = contraction.dot_general,
 ) -> Array:
     """Evaluates an Einstein summation: products of elements, summed over the axes that the result does not name.
 
@@ -116,7 +121,7 @@ def einsum(
         total = chosen[0]
         for i, factor in enumerate(chosen[1:], 1):
             kept = {*result, *[name for f in (*factors, *chosen[i + 1 :]) for name in f.labels]}
-            total = _contract(total, factor, kept, result, precision, dtype)
+            total = _contract(total, factor, kept, result, precision, dtype, _dot_general)
         factors.append(total)
     (last,) = factors
     last = last.sum_out(result, dtype)
@@ -273,7 +278,15 @@ def _contraction_order(
     return [tuple(sorted(step)) for step in path[1:]]
 
 
-def _contract(x: Factor, y: Factor, kept: set[str], result: Labels, precision: PrecisionLike, dtype: DType) -> Factor:
+def _contract(
+    x: Factor,
+    y: Factor,
+    kept: set[str],
+    result: Labels,
+    precision: PrecisionLike,
+    dtype: DType,
+    dot_general: DotGeneral,
+) -> Factor:
     """Returns the product of two factors, summed over the axes that are not kept."""
     x, y = x.sum_out({*kept, *y.labels}, dtype), y.sum_out({*kept, *x.labels}, dtype)
     shared = [name for name in x.labels if name in y.labels]
@@ -292,5 +305,7 @@ def _contract(x: Factor, y: Factor, kept: set[str], result: Labels, precision: P
     left, right = x.value, y.value
     if left.aval.dtype != right.aval.dtype:  # one is already a product in the result's dtype
         left, right = [convert_dtype(v, dtype) for v in (left, right)]
-    out = contraction.dot_general(left, right, numbers, precision, dtype)
+    out = as_value(
+        dot_general(as_array(left), as_array(right), numbers, precision=precision, preferred_element_type=dtype)
+    )
     return Factor(out, (*batch, *free[0], *free[1]))

@@ -57,7 +57,7 @@ class ScalarType(type):
 
     @override
     def __hash__(cls) -> int:
-        return hash(cls.dtype)
+        return hash(cls.dtype.type)  # that of NumPy's scalar type, which is an equal element of sets
 
     @override
     def __repr__(cls) -> str:

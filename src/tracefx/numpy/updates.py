@@ -13,7 +13,7 @@ All updates take these options:
 - `mode` says how to treat indices out of bounds: None or `"drop"` drops them, `"clip"` clamps them,
   `"promise_in_bounds"` promises that there are none.
 - `wrap_negative_indices=False` makes negative indices count as out of bounds.
-- `out_sharding` has no meaning on one device.
+- `out_sharding` is the sharding of the result, a constraint.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ from tracefx.ops.indexing.gather_scatter_add import (
 )
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode, canonicalize_mode
 from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
+from tracefx.transforms.shardings import constrain_result
 
 S = TypeVar("S", bound=ScatterOperation)
 
@@ -132,7 +133,9 @@ def _with_options(method: Callable[[IndexUpdateRef, ArrayLike, UpdateOptions], A
     ) -> Array:
         # Other sequences, such as strings, are refused with the name of the method.
         given = asarray(values) if isinstance(values, list | tuple) else cast("ArrayLike", values)
-        return method(self, given, UpdateOptions(name, indices_are_sorted, unique_indices, mode, wrap_negative_indices))
+        options = UpdateOptions(name, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        out = method(self, given, options)
+        return out if out_sharding is None else constrain_result(out, out_sharding, f"x.at[...].{name}")
 
     update.__name__, update.__qualname__, update.__doc__ = name, method.__qualname__, method.__doc__
     return cast(_UpdateMethod, update)  # functions are descriptors, which mypy does not know
@@ -164,13 +167,22 @@ class IndexUpdateRef:
             unique_indices: Promises that no element is named twice.
             mode: How to treat indices out of bounds: None or `"clip"` clamps them, `"fill"` gives `fill_value`.
             fill_value: The element for indices out of bounds; None means NaN, or an extreme of an integer dtype.
-            out_sharding: Has no meaning on one device.
+            out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
             wrap_negative_indices: Whether negative indices count from the end; if False, they are out of bounds.
 
         >>> from tracefx.numpy import arange
         >>> arange(3).at[np.array([0, 5])].get(mode="fill", fill_value=-1).tolist()
         [0, -1]
         """
+        if out_sharding is not None:
+            out = self.get(
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                fill_value=fill_value,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return constrain_result(out, out_sharding, "x.at[...].get")
         options = UpdateOptions("get", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         if mode is None and wrap_negative_indices:
             return getitem(self.array, self.index)

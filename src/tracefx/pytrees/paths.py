@@ -88,11 +88,11 @@ KeyPath: TypeAlias = tuple[object, ...]
 """The keys from the root of a pytree to a subtree: instances of the four classes above, or of a user's own."""
 
 
-def keystr(path: Iterable[object], *, simple: bool = False, separator: str = "") -> str:
+def keystr(keys: Iterable[object], *, simple: bool = False, separator: str = "") -> str:
     """Returns a key path as text.
 
     Args:
-        path: The keys.
+        keys: The keys.
         simple: Whether to use only the bare indices, keys and names. False by default.
         separator: The text between keys. Empty by default.
 
@@ -103,7 +103,7 @@ def keystr(path: Iterable[object], *, simple: bool = False, separator: str = "")
     >>> keystr(path), keystr(path, simple=True, separator="/")
     ("['w'][0].x", 'w/0/x')
     """
-    return separator.join(map(_simple_text if simple else str, path))
+    return separator.join(map(_simple_text if simple else str, keys))
 
 
 def _simple_text(key: object) -> str:

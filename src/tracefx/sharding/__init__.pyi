@@ -3,6 +3,7 @@ from tracefx.core.layouts import Format as Format
 from tracefx.core.layouts import Layout as Layout
 from tracefx.core.sharding import Sharding as Sharding
 from tracefx.core.sharding import SingleDeviceSharding as SingleDeviceSharding
+from tracefx.shardings.meshes import AxisType as AxisType
 from tracefx.shardings.meshes import Mesh as Mesh
 from tracefx.shardings.meshes import PartitionSpec as PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding as NamedSharding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from math import prod
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Final, Self, TypeAlias, final
@@ -18,6 +19,19 @@ from tracefx.core.settings import Setting
 from tracefx.text.custom_text import CustomText, TextArgs
 
 
+class AxisType(Enum):
+    """The type of a mesh axis: who decides about the sharding of values along it.
+
+    Meshes have axes of the type `Auto`: the compiler decides, within the constraints of `with_sharding_constraint`,
+    `out_sharding` and so on. Inside a `shard_map` its axes are `Manual`: the program decides. `Explicit` axes, along
+    which types of values have shardings, are not supported.
+    """
+
+    Auto = 1
+    Explicit = 2
+    Manual = 3
+
+
 @final
 @frozen(init=False, repr=False)
 class Mesh(CustomText):
@@ -28,9 +42,11 @@ class Mesh(CustomText):
     Args:
         devices: An array of devices, or nested sequences of them.
         axis_names: The name of each axis of that array; a string for a single axis.
+        axis_types: The type of each axis, or one for all, which must be `AxisType.Auto`. None, the default, means this.
 
     Raises:
         TypeError: If a name is not a string.
+        NotImplementedError: If an axis has another type.
         ValueError: If the number of names is not the number of axes, or a name or device occurs twice.
 
     >>> from tracefx import devices
@@ -44,7 +60,12 @@ class Mesh(CustomText):
     axis_sizes: tuple[int, ...]
     axis_names: tuple[str, ...]
 
-    def __init__(self, devices: NDArray | Sequence[Any], axis_names: str | Sequence[str]) -> None:
+    def __init__(
+        self,
+        devices: NDArray | Sequence[Any],
+        axis_names: str | Sequence[str],
+        axis_types: AxisType | Sequence[AxisType] | None = None,
+    ) -> None:
         array = np.asarray(devices, dtype=object)
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         for name in names:
@@ -54,6 +75,14 @@ class Mesh(CustomText):
             raise ValueError(f"Mesh: {len(names)} names {names!r} were given for devices of shape {array.shape}")
         if len(set(names)) != len(names):
             raise ValueError(f"Mesh: the names of the axes must be different, got {names!r}")
+        types = (axis_types,) * array.ndim if isinstance(axis_types, AxisType) else tuple(axis_types or names)
+        if len(types) != array.ndim:
+            raise ValueError(f"Mesh: {len(types)} axis_types {types!r} were given for devices of shape {array.shape}")
+        if axis_types is not None and any(axis_type is not AxisType.Auto for axis_type in types):
+            raise NotImplementedError(
+                f"Mesh: axis_types must be AxisType.Auto, got {axis_types!r}: types of values have no shardings; "
+                "with_sharding_constraint and out_sharding constrain them, and shard_map has manual axes"
+            )
         flat = tuple(array.flat)
         if len(set(flat)) != len(flat):
             raise ValueError("Mesh: a device occurs twice")
@@ -79,6 +108,11 @@ class Mesh(CustomText):
     def shape_tuple(self) -> tuple[tuple[str, int], ...]:
         """The pairs of axis name and axis size."""
         return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def axis_types(self) -> tuple[AxisType, ...]:
+        """The type of each axis: `AxisType.Auto`."""
+        return (AxisType.Auto,) * len(self.axis_names)
 
     @property
     def size(self) -> int:

@@ -54,7 +54,7 @@ def output_label(f: object) -> str:
 
 def _defined_at(f: object) -> str:
     """Returns ` at file:line` for a function that is written in Python."""
-    code = getattr(f, "__code__", None)
+    code = getattr(inspect.unwrap(f) if callable(f) else f, "__code__", None)
     return f" at {code.co_filename}:{code.co_firstlineno}" if isinstance(code, CodeType) else ""
 
 

@@ -86,21 +86,22 @@ class Checkpoint(TransformOf[Preserving]):
         def checkpointed(*args: Any, **kwargs: Any) -> Any:
             if DISABLE_JIT.value:
                 return fun(*args, **kwargs)
-            dynamic, statics = static.split(where, args, kwargs)
+            dynamic, statics = static.split_or_none(args, kwargs)
             values, in_tree, refs = flatten_values_and_refs(dynamic, where)
             prevents_cse = self.prevent_cse
             if isinstance(prevents_cse, tuple):
                 prevents_cse = any(trees.broadcast_prefix(prevents_cse, dynamic[0], what=f"{where}: prevent_cse"))
-            key = trace_key(in_tree, tuple([v.aval for v in values]), statics, tuple(refs)), static
-            traced = traces.get(key)
+            avals = tuple([v.aval for v in values])
+            key = None if statics is None else (trace_key(in_tree, avals, statics, tuple(refs)), static)
+            traced = None if key is None else traces.get(key)
             if traced is None:
-                origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))
-                bound_fun = static.bind_static(fun, args, kwargs)
                 name = fun_name(fun)
-                new = trace(
-                    bound_fun, in_tree, key[0].avals, origins, name, "checkpoint", writes_refs=True, refs=key[0].refs
+                origins = argument_names(fun, name, *dynamic, static.dynamic_positions(len(args)))
+                bound_fun = static.bind_static(fun, args, kwargs)
+                traced = trace(
+                    bound_fun, in_tree, avals, origins, name, "checkpoint", writes_refs=True, refs=tuple(refs)
                 )
-                traced = cache_trace(traces, key, new)
+                traced = traced if key is None else cache_trace(traces, key, traced)
             arguments = list(refs.values())
             check_not_closed_over(where, arguments, traced)
             prim = _checkpoint_primitive(traced.jaxpr, False, self.policy, prevents_cse)
@@ -157,7 +158,8 @@ def checkpoint(
             positional argument counts as True if any leaf is.
         policy: Which intermediate values are stored nevertheless: a function of a primitive and the types of its
             operands, such as those of `checkpoint_policies`. None, the default, stores none.
-        static_argnums: Positions of arguments that are not traced; they must be hashable. Empty by default.
+        static_argnums: Positions of arguments that are not traced. With one that is not hashable, such as a list, each
+            call traces `fun` again. Empty by default.
         static_argnames: Names of such arguments. Empty by default.
 
     Returns:
@@ -165,7 +167,7 @@ def checkpoint(
 
     Raises:
         TypeError: If `fun` is not callable, or an option or an argument has a wrong type.
-        ValueError: If a static argument does not exist or is not hashable.
+        ValueError: If a static argument does not exist.
 
     >>> import tracefx as fx
     >>> float(fx.grad(checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))))(0.0))

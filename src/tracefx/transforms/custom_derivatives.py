@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 from attrs import frozen
 from typing_extensions import ParamSpec, override
@@ -361,9 +361,9 @@ class custom_vjp(CustomFunction[P, R]):
             return output, lambda cotangent: f.bwd(residuals, cotangent)
 
     The residuals are everything that `bwd` needs to know of the forward pass; they stay in memory until then. They are
-    a pytree whose leaves may be arrays or other objects; `bwd` gets other objects as they are. Under `vmap` and in
-    loops the residuals are batched and stacked as other values are, so `bwd` must not depend on values that `fwd`
-    stores elsewhere.
+    a pytree whose leaves may be arrays or other objects; `bwd` gets Python numbers and other objects as they are. Under
+    `vmap` and in loops the residuals are batched and stacked as other values are, so `bwd` must not depend on values
+    that `fwd` stores elsewhere.
 
     `bwd` returns a tuple with one entry per differentiated argument, also if there is only one. An entry is a pytree
     like the argument; None stands for zeros, for a whole argument or a part of it. Cotangents have the shapes and
@@ -497,10 +497,16 @@ class custom_vjp(CustomFunction[P, R]):
         return self._bind(CustomVJPCall(self._name, flat, forward_rule, bwd, symbolic), values, outputs)
 
 
+_PYTHON_NUMBERS: Final = frozenset({bool, int, float, complex})
+
+
 @final
 @frozen(eq=False)
 class _ResidualTree:
-    """The structure of the residuals of a forward rule. `static_leaves` are those that are not arrays, by index."""
+    """The structure of the residuals of a forward rule. `static_leaves` are those that are not arrays, by index.
+
+    Python numbers are among them, so that the backward rule can branch on them and use them as sizes.
+    """
 
     tree: TreeDef
     static_leaves: dict[int, object]
@@ -509,7 +515,11 @@ class _ResidualTree:
     def of(cls, residual_tree: PyTree, what: str) -> tuple[_ResidualTree, list[Value]]:
         """Returns the structure of residuals, and their arrays."""
         leaves, tree = trees.flatten(residual_tree)
-        others = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tracer) and not is_arraylike(leaf)}
+        others = {
+            i: leaf
+            for i, leaf in enumerate(leaves)
+            if type(leaf) in _PYTHON_NUMBERS or not (isinstance(leaf, Tracer) or is_arraylike(leaf))
+        }
         values = [leaf_value(leaf, i, residual_tree, what) for i, leaf in enumerate(leaves) if i not in others]
         return cls(tree, others), resolve_closed_over(values)
 

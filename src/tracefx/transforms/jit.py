@@ -13,11 +13,12 @@ from tracefx.control.call import Call
 from tracefx.core.array import is_arraylike
 from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.bounded_cache import BoundedCache
+from tracefx.core.device import Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
-from tracefx.core.sharding import RequestedShardings
+from tracefx.core.sharding import RequestedShardings, single_device_sharding
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, jax_hint
 from tracefx.errors import DeviceMismatchError
@@ -497,6 +498,8 @@ def jit(
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
     async_compile: bool = False,
+    device: Device | None = None,
+    backend: str | None = None,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -512,6 +515,8 @@ def jit(
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
     async_compile: bool = False,
+    device: Device | None = None,
+    backend: str | None = None,
 ) -> Jit: ...
 def jit(
     fun: Callable[P, R] | None = None,
@@ -527,6 +532,8 @@ def jit(
     compiler_options: CompilerOptions | None = None,
     repeats: RepeatsMode | None = None,
     async_compile: bool = False,
+    device: Device | None = None,
+    backend: str | None = None,
 ) -> Jitted[P, R] | Jit:
     """Compiles `fun` with XLA for the shapes and dtypes of its arguments.
 
@@ -581,6 +588,9 @@ def jit(
             of the compilation is raised by the first call after it. Programs on several devices, or with a value of
             more than 256 MiB, are waited for. For the outermost `jit` only; `lower(...).compile()` always waits. False
             by default.
+        device: The device on which the program runs, as `in_shardings` and `out_shardings` can say, too. None by
+            default.
+        backend: A platform, which means its first device. None by default.
 
     Returns:
         A function like `fun`, a `Jitted`; without `fun` a `Jit`. Its methods `trace` and `lower` give the program
@@ -619,6 +629,10 @@ def jit(
     tracing for i32[]
     Array(2, dtype=int32, weak_type=True)
     """
+    if device is not None or backend is not None:
+        if in_shardings is not None or out_shardings is not None or (device is not None and backend is not None):
+            raise ValueError("jit: only one of device, backend, and in_shardings with out_shardings can be given")
+        in_shardings = out_shardings = single_device_sharding(device or BACKEND.value.local_devices(backend or "")[0])
     transform = Jit(
         static_argnums=static_argnums,
         static_argnames=static_argnames,

@@ -64,7 +64,6 @@ def reduce(
     init_values: ArrayLike,
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[SupportsIndex],
-    out_sharding: object = None,
 ) -> Array: ...
 @overload
 def reduce(
@@ -72,7 +71,6 @@ def reduce(
     init_values: PyTree,
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[SupportsIndex],
-    out_sharding: object = None,
 ) -> Any: ...
 @api_boundary
 def reduce(
@@ -80,7 +78,6 @@ def reduce(
     init_values: PyTree,
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[SupportsIndex],
-    out_sharding: object = None,
 ) -> Any:
     """Reduces axes of arrays by an associative function.
 
@@ -94,7 +91,6 @@ def reduce(
         computation: An associative function of two pytrees of scalars like `operands`. It returns a pytree of as many
             scalars of the same dtypes, whose structure is that of the result.
         dimensions: The axes to reduce.
-        out_sharding: Accepted for compatibility with JAX, without effect.
 
     Returns:
         A pytree of arrays without the reduced axes.

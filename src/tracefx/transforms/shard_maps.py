@@ -25,6 +25,7 @@ from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.ops.collectives.collective import AllReduce, Collective, from_unreduced, to_unreduced
 from tracefx.ops.collectives.exchange import AllGather
 from tracefx.ops.shape.shape import expand_dims, squeeze
+from tracefx.ops.structural import move_axis
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, Mesh, PartitionSpec, Unconstrained
@@ -427,15 +428,27 @@ class Pmap(TransformOf[Preserving]):
             entries = trees.broadcast_prefix(
                 self.out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
             )
-            out_dims = [mapped_output_axis(where, e, x.aval.ndim + 1) for e, x in zip(entries, outs, strict=True)]
+            leaf_axes = [(e, mapped_output_axis(where, e, x.aval.ndim + 1)) for e, x in zip(entries, outs, strict=True)]
             return out_tree.unflatten(
-                [as_array(x) if d is None else expand_dims(x, (d,)) for x, d in zip(outs, out_dims, strict=True)]
+                [
+                    as_array(x) if d is None else expand_dims(x, (d if e == d else 0,))
+                    for x, (e, d) in zip(outs, leaf_axes, strict=True)
+                ]
             )
 
         each.__name__ = fun_name(fun)
         in_specs = tree.unflatten([_batch_axis_spec(axis, d) for d in dims])
-        out_specs = trees.map(lambda d: _batch_axis_spec(axis, d), self.out_axes, is_leaf=lambda x: x is None)
-        return ShardMap(mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)(each)(*dynamic)
+        # The rank of an output, which a negative axis is counted from, is not known yet: its batch axis is first.
+        out_specs = trees.map(
+            lambda d: _batch_axis_spec(axis, None if d is None else max(d, 0)), self.out_axes, is_leaf=_is_none
+        )
+        out = ShardMap(mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)(each)(*dynamic)
+        return trees.map(
+            lambda d, part: part if d is None or d >= 0 else trees.map(lambda x: move_axis(x, 0, d % x.ndim), part),
+            self.out_axes,
+            out,
+            is_leaf=_is_none,
+        )
 
     def _mesh(self, where: str, axis: str, size: int) -> Mesh:
         outer_axes = sorted(_enclosing_manual_axes(current()))
@@ -456,10 +469,12 @@ class Pmap(TransformOf[Preserving]):
         return Mesh(result, axis)
 
 
+def _is_none(x: object) -> bool:
+    return x is None
+
+
 def _batch_axis_spec(axis: str, dim: int | None) -> PartitionSpec:
     """Returns the partition specification of an array with one batch axis, along the only axis of the mesh."""
-    if dim is not None and dim < 0:
-        raise ValueError(f"pmap: out_axes must be non-negative, got {dim}")
     return REPLICATED if dim is None else PartitionSpec(*[None] * dim, axis)
 
 
@@ -471,6 +486,7 @@ def pmap(
     out_axes: PyTree = 0,
     static_broadcasted_argnums: int | Sequence[int] = (),
     devices: Sequence[Device] | None = None,
+    backend: str | None = None,
     axis_size: int | None = None,
     donate_argnums: int | Sequence[int] = (),
 ) -> Callable[P, R]:
@@ -484,9 +500,10 @@ def pmap(
         axis_name: A name of the batch axis, for collectives in `fun`. None by default.
         in_axes: The batch axis of each argument, as for `vmap`. The default is axis 0; keyword arguments are always
             mapped along axis 0.
-        out_axes: The position of the batch axis in the outputs, as for `vmap`, but non-negative. The default is axis 0.
+        out_axes: The position of the batch axis in the outputs, as for `vmap`. The default is axis 0.
         static_broadcasted_argnums: Positions of static arguments, as for `jit`. Empty by default.
         devices: The devices to use, in order. None, the default, means all devices of the default platform.
+        backend: The platform whose devices are used, if `devices` is None. None means the default platform.
         axis_size: The size of the batch. None, the default, takes it from the mapped arguments.
         donate_argnums: Positions of donated arguments, as for `jit`. Empty by default.
 
@@ -503,6 +520,8 @@ def pmap(
     >>> pmap(lambda x: x / lax.psum(x, "i"), "i")(np.array([2.0]))
     Array([1.], dtype=float32)
     """
+    if devices is None and backend is not None:
+        devices = BACKEND.value.devices(backend)
     return Pmap(
         axis_name,
         in_axes=in_axes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -22,13 +22,15 @@ from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.ops.static_integers import static_ints
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
-from tracefx.shardings.meshes import MESH, Mesh
+from tracefx.shardings.meshes import MESH, AxisType, Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding, as_sharding, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 
 T = TypeVar("T")
+OutSharding: TypeAlias = NamedSharding | PartitionSpec | None
+"""The argument `out_sharding`: a sharding, a partition specification for the mesh in use, or None for no constraint."""
 
 
 def set_mesh(mesh: Mesh) -> Override[Mesh]:
@@ -68,7 +70,11 @@ def get_mesh() -> Mesh:
 
 
 def make_mesh(
-    axis_shapes: Sequence[int], axis_names: Sequence[str], *, devices: Sequence[Device] | None = None
+    axis_shapes: Sequence[int],
+    axis_names: Sequence[str],
+    axis_types: Sequence[AxisType] | None = None,
+    *,
+    devices: Sequence[Device] | None = None,
 ) -> Mesh:
     """Returns a mesh of devices.
 
@@ -77,6 +83,7 @@ def make_mesh(
     Args:
         axis_shapes: The sizes of the axes.
         axis_names: The names of the axes.
+        axis_types: The types of the axes, which must be `AxisType.Auto`. None, the default, means this.
         devices: The devices, of which the first are used, in order. None, the default, means all devices of the default
             platform.
 
@@ -86,6 +93,7 @@ def make_mesh(
     Raises:
         TypeError: If the sizes are not integers.
         ValueError: If there are too few devices.
+        NotImplementedError: If an axis has another type.
 
     >>> make_mesh((1, 1), ("data", "model"))
     Mesh(data=1, model=1)
@@ -100,7 +108,7 @@ def make_mesh(
         )
     array = np.empty(count, object)
     array[:] = available[:count]
-    return Mesh(array.reshape(shape), axis_names)
+    return Mesh(array.reshape(shape), axis_names, axis_types)
 
 
 def shardings_for(given: PyTree, tree: trees.TreeDef, what: str, of: str) -> tuple[Sharding | None, ...]:
@@ -140,6 +148,21 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
         outs.append(as_array(value) if sharding is None else sharding_constraint(value, sharding))
     out: T = tree.unflatten(outs)
     return out
+
+
+def constrain_result(out: T, out_sharding: object, function: str) -> T:
+    """Returns the result of a function with the sharding of its argument `out_sharding`, as a constraint.
+
+    Raises:
+        TypeError: If it is neither a `NamedSharding` nor a `PartitionSpec`.
+        ValueError: If it does not fit the mesh in use or the result.
+    """
+    what = f"{function}: out_sharding"
+    if not isinstance(out_sharding, NamedSharding | PartitionSpec):
+        raise TypeError(f"{what} must be a NamedSharding, a PartitionSpec or None, got {out_sharding!r}")
+    sharding = as_sharding(out_sharding, what)
+    result: T = trees.map(lambda x: put_with_sharding(x, sharding, what), out)
+    return result
 
 
 def committed_sharding(leaf: object) -> Sharding | None:
@@ -321,13 +344,16 @@ def _make_from_local_data(sharding: object, local_data: object, global_shape: ob
     return make_array_from_callback(shape, sharding, part)
 
 
-def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array]) -> Array:
+def make_array_from_single_device_arrays(
+    shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: DTypeLike | None = None
+) -> Array:
     """Returns a sharded array made of arrays on single devices.
 
     Args:
         shape: The shape of the whole array.
         sharding: Its sharding.
         arrays: The shards: one array on each device of this process, in any order.
+        dtype: The dtype, which must be that of the arrays. None, the default, means that of the arrays.
 
     Returns:
         An array of this shape, whose shards are the given arrays, without copies.
@@ -362,12 +388,11 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
             f"{len(arrays)}"
         )
     parts = [by_device[d] for d in local]
-    aval = ShapedArray(whole, parts[0].aval.dtype)
+    aval = ShapedArray(whole, parts[0].aval.dtype if dtype is None else as_dtype(dtype))
     for x in parts:
-        if x.aval.dtype != aval.dtype:
+        if x.dtype != aval.dtype:
             raise ValueError(
-                "make_array_from_single_device_arrays: the shards must have one dtype, got "
-                f"{parts[0].aval} and {x.aval}"
+                f"make_array_from_single_device_arrays: the shards must have the dtype {aval.dtype}, got {get_aval(x)}"
             )
     buffers = [BACKEND.value.put(x.numpy(), x.device) if x.buffer is None else x.buffer for x in parts]
     return ShardedArray(aval, BACKEND.value.assemble_shards(aval, sharding, buffers), sharding)

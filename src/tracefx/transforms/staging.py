@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar, final, overload
 
@@ -16,6 +17,7 @@ from tracefx.core.source_location import named_scope
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
+from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import (
     ArgumentNames,
@@ -29,7 +31,7 @@ from tracefx.transforms.arguments import (
 )
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals_and_refs
-from tracefx.transforms.static_arguments import StaticArguments
+from tracefx.transforms.static_arguments import NO_STATIC_ARGUMENTS, StaticArguments
 from tracefx.transforms.tracing import Trace, trace
 from tracefx.transforms.transform import No, Preserving, Transform, TransformOf, Yes
 from tracefx.transforms.transformed_function import wrap_transformed
@@ -144,7 +146,8 @@ def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> A
     """Returns the shapes and dtypes of the outputs of `fun`, without computing anything.
 
     `fun` is traced and neither compiled nor run, so arguments and outputs may be larger than the memory. All arguments
-    are traced: bind those that decide about shapes, for example by `functools.partial`.
+    are traced: bind those that decide about shapes, for example by `functools.partial`. A `ShapeDtypeStruct` in the
+    output of `fun` is returned as it is.
 
     Args:
         fun: The function. It takes and returns pytrees of arrays.
@@ -165,7 +168,18 @@ def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> A
     ShapeDtypeStruct(shape=(4, 5), dtype=float32)
     """
     require_callable("eval_shape", fun)
-    return _out_shapes(_trace_abstractly("eval_shape", fun, StaticArguments((), ()), args, kwargs))
+    given: dict[int, ShapeDtypeStruct] = {}
+
+    @functools.wraps(fun)  # messages name the user's function
+    def of_arrays(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        leaves, tree = trees.flatten(fun(*args, **kwargs))
+        given.update({i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, ShapeDtypeStruct)})
+        return tree.unflatten([0 if i in given else leaf for i, leaf in enumerate(leaves)])
+
+    shapes, tree = trees.flatten(
+        _out_shapes(_trace_abstractly("eval_shape", of_arrays, NO_STATIC_ARGUMENTS, args, kwargs))
+    )
+    return tree.unflatten([given.get(i, leaf) for i, leaf in enumerate(shapes)])
 
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:

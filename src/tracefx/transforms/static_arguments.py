@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, final
@@ -110,11 +111,38 @@ class StaticArguments:
     def split(
         self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[DynamicArguments, tuple[StaticArgument, ...]]:
-        """Splits the arguments of a call into the traced ones and the static ones."""
+        """Splits the arguments of a call into the traced ones and the static ones. The latter must be hashable."""
         if self is NO_STATIC_ARGUMENTS:
             return (args, kwargs), ()
         if len(args) + len(kwargs) == self.traced_count:
             return (args, kwargs), self.omitted
+        dynamic, given = self.partition(args, kwargs)
+        statics = []
+        for key, value in given:
+            try:
+                statics.append(_hashed(key, value))
+            except TypeError as error:
+                raise ValueError(
+                    f"{where.removesuffix(': arguments')}: the static argument {key!r} must be hashable, since "
+                    f"it is part of the cache key, but {value!r} of type {type(value).__name__} is not; "
+                    "pass a tuple instead of a list, a Python number instead of an array"
+                ) from error
+        return dynamic, tuple(statics)
+
+    def split_or_none(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[DynamicArguments, tuple[StaticArgument, ...] | None]:
+        """Splits the arguments of a call as `split` does, but with None for static arguments that are not hashable."""
+        dynamic, given = self.partition(args, kwargs)
+        try:
+            return dynamic, tuple([_hashed(key, value) for key, value in given])
+        except TypeError:
+            return dynamic, None
+
+    def partition(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[DynamicArguments, list[tuple[int | str, Any]]]:
+        """Returns the traced arguments of a call, and the positions or names of the static ones with their values."""
         numbers, names = self.numbers, self.names
         given: list[tuple[int | str, Any]] = []
         dynamic = []
@@ -128,19 +156,7 @@ class StaticArguments:
             for name in names:
                 if name in kwargs:
                     given.append((name, kwargs.pop(name)))
-        statics = []
-        for key, value in given:
-            try:
-                statics.append(
-                    _plain_static(key, value) if type(value) in COMPARED_BY_VALUE else StaticArgument(key, value)
-                )
-            except TypeError as error:
-                raise ValueError(
-                    f"{where.removesuffix(': arguments')}: the static argument {key!r} must be hashable, since "
-                    f"it is part of the cache key, but {value!r} of type {type(value).__name__} is not; "
-                    "pass a tuple instead of a list, a Python number instead of an array"
-                ) from error
-        return (tuple(dynamic), kwargs), tuple(statics)
+        return (tuple(dynamic), kwargs), given
 
     def dynamic_positions(self, count: int) -> list[int]:
         """Returns the positions of the traced arguments among `count` positional arguments."""
@@ -154,6 +170,7 @@ class StaticArguments:
         static = {i: args[i] for i in self.numbers if i < total}
         static_kwargs = {k: kwargs[k] for k in self.names if k in kwargs}
 
+        @functools.wraps(fun)  # messages name the user's function
         def of_traced(*dynamic: Any, **dynamic_kwargs: Any) -> R:
             remaining = iter(dynamic)
             merged = [static[i] if i in static else next(remaining) for i in range(total)]
@@ -165,3 +182,7 @@ class StaticArguments:
 NO_STATIC_ARGUMENTS: Final = StaticArguments((), ())
 _plain_static: Final = memoize(1024, typed=True)(StaticArgument)
 """Constructs static arguments of plain values, which equal ones share, so that comparing them is fast."""
+
+
+def _hashed(key: int | str, value: Any) -> StaticArgument:
+    return _plain_static(key, value) if type(value) in COMPARED_BY_VALUE else StaticArgument(key, value)

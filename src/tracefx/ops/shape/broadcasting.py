@@ -136,13 +136,12 @@ def shape_as_value(shape: Sequence[SupportsIndex]) -> Array:
     return from_numpy(np.asarray(sizes, np.int64 if wide else np.int32), np.dtype(np.int64 if wide else np.int32))
 
 
-def empty(shape: Sequence[int] | SupportsIndex, dtype: DTypeLike, *, out_sharding: object = None) -> Array:
+def empty(shape: Sequence[int] | SupportsIndex, dtype: DTypeLike) -> Array:
     """Returns an array with arbitrary elements; here they are zeros.
 
     Args:
         shape: The shape, or the size of one axis.
         dtype: The dtype.
-        out_sharding: Accepted for compatibility and ignored.
 
     Returns:
         An array of this shape and dtype.

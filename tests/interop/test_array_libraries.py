@@ -1,0 +1,61 @@
+"""Libraries that take any arrays work with tracefx as with JAX: array-api-compat, SciPy, opt_einsum, einops etc."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from tests.comparison import assert_near
+from tests.subprocesses import run_python
+from tracefx.testing.tolerances import DERIVATIVE
+
+TRANSFORMATIONS: Final = ("eager", "jit", "grad", "vmap")
+ASSIGNS: Final = (
+    "it assigns to elements, except of arrays that array_api_extra knows to be immutable, JAX's for example"
+)
+COMPILED: Final = "it calls compiled code, except for namespaces that SciPy knows by name, JAX's for example"
+LIMITED: Final[Mapping[str, str]] = {
+    **{f"array_api_extra: {name}": ASSIGNS for name in ("at.set", "at.add", "create_diagonal", "pad")},
+    "scipy.special: logsumexp": ASSIGNS,
+    **{f"scipy: {name}": ASSIGNS for name in ("zscore", "pearsonr", "whiten")},
+    "scipy: detrend": COMPILED,
+}
+"""The calls of which fewer transformations work than with JAX, and why an array cannot change that."""
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, dict[str, Any]]]:
+    """The outcomes with each library, from processes in which SciPy dispatches on namespaces."""
+    for library in ("array_api_compat", "array_api_extra", "einops", "opt_einsum", "scipy"):
+        pytest.importorskip(library, reason=f"{library}, of the extra `test`, is not installed")
+    found = {}
+    for library in ("tracefx", "jax"):
+        done = run_python("-W", "ignore", "-m", "tests.interop.array_libraries", library, SCIPY_ARRAY_API="1")
+        assert done.returncode == 0, done.stderr
+        found[library] = json.loads(done.stdout)
+    assert len(found["jax"]) == 72
+    return found
+
+
+def test_transformations_that_work(outcomes: Any) -> None:
+    fewer = {
+        name
+        for name, expected in outcomes["jax"].items()
+        if any(outcomes["tracefx"][name][each] and not expected[each] for each in TRANSFORMATIONS)
+    }
+    assert fewer == set(LIMITED), {name: outcomes["tracefx"][name] for name in fewer ^ set(LIMITED)}
+
+
+def test_values_and_gradients(outcomes: Any) -> None:
+    for name, expected in outcomes["jax"].items():
+        for key in ("value", "gradient"):
+            if (name, key) == ("array_api_compat: unique_values", "gradient"):
+                continue  # JAX's derivative of `unique` is zero
+            actual = outcomes["tracefx"][name][key]
+            if actual is not None and expected[key] is not None:
+                got, want = [np.array(x, np.float32) for x in (actual, expected[key])]
+                assert_near(got, want, DERIVATIVE, f"{name}: {key}")
