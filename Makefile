@@ -10,11 +10,13 @@ CONSTRAINTS := --constraint constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq $(CONSTRAINTS)
 
 # The tests that generate examples or omit the costly ones by default.
-LONG := tests/laws tests/differential \
+LONG := tests/laws tests/differential tests/ops \
 	tests/control/test_programs.py tests/control/test_custom_laws.py tests/control/test_models.py \
+	tests/control/test_scan.py tests/handlers/test_checkify.py \
 	tests/handlers/test_sparsity_of_programs.py tests/handlers/test_taylor_operations.py \
 	tests/handlers/test_taylor_programs.py tests/interpreters/test_entering.py tests/rewriting \
-	tests/sharding/test_shard_map.py tests/test_site.py
+	tests/sharding/test_processes.py tests/sharding/test_shard_map.py tests/test_site.py \
+	tests/xla/test_compiled_programs.py tests/xla/test_gpu_kernels.py
 
 .PHONY: help test test-latest test-processors test-repeats laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
@@ -53,7 +55,7 @@ test-repeats: $(VENV)/.test
 
 laws: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(LONG) --hypothesis-profile=long
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/ops tests/test_docs.py src --hypothesis-profile=optimized
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_docs.py src --hypothesis-profile=optimized
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m demo.digits

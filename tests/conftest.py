@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, final
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from tests.compiling import CHEAP_OPTIONS, default_compile_options, share_all_repeats, xla_flag
@@ -83,7 +84,14 @@ class WithoutFloat16:
             pytest.skip("XLA has no conversions of float16 without F16C instructions, in JAX as here")
 
 
-MORE_MAPPINGS: Final = 10_000
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Collects no examples of docstrings in this directory, which has none: looking for them takes two seconds."""
+    collectors = yield
+    return [each for each in collectors if not isinstance(each, DoctestModule)]
+
+
+MORE_MAPPINGS: Final = 20_000
 """The number of new memory mappings after which the tests drop all compiled programs, which have several each.
 
 Linux allows 65,530 in a process, and XLA aborts the process if it cannot get one.

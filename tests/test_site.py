@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from docs.building.chapters import GUIDES
@@ -25,20 +26,12 @@ from tests.names import names
 from tests.pictures.test_browser import CHROMIUM, OPTIONS
 
 PROJECT = Path(__file__).parent.parent
-CHEAP: Final[Mapping[str, str]] = MappingProxyType(
-    {"SITE_SEARCH": "false", "SITE_HIGHLIGHTING": "false", "SITE_SIGNATURE_WIDTH": "100000"}
-)
-"""Variables in mkdocs.yml that turn off the search, highlighting and the line breaks of signatures."""
 
 
 def build_site(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the site as `make docs` does, with broken links, anchors and names as errors.
-
-    The parts in `CHEAP`, which take half the time, are built with the profile `long` only.
-    """
+    """Builds the site as `make docs` does, with broken links, anchors and names as errors."""
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
-    omitted = {} if is_long_profile() else CHEAP
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(PROJECT / "src"), **omitted}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(PROJECT / "src")}
     return subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -129,9 +122,8 @@ def check_in_browser(site: Path) -> None:
         assert phone_problems(browser, site) == []
         guides = [*site.glob("*.html"), *site.glob("gallery/*.html")]
         assert clipped_code(browser, guides) == []
-        if is_long_profile():
-            assert clipped_code(browser, [site / "reference/testing/checks.html"]) == []
-            assert first_results(browser, site, SEARCHES) == SEARCHES
+        assert clipped_code(browser, [site / "reference/testing/checks.html"]) == []
+        assert first_results(browser, site, SEARCHES) == SEARCHES
         assert filtered_rows(browser, site / "names.html", "no such name") == []
         assert filtered_rows(browser, site / "names.html", "numpy.matvec") == ["matvec\ttracefx.numpy.matvec"]
         (row,) = filtered_rows(browser, site / "benchmarks" / "cpu-2-cores.html", "ResNet-18, loss and gradient, com")
@@ -139,6 +131,7 @@ def check_in_browser(site: Path) -> None:
         browser.close()
 
 
+@pytest.mark.skipif(not is_long_profile(), reason="`make laws` builds the site, which takes half a minute")
 def test_site(tmp_path: Path) -> None:
     """Checks everything that needs the built site, since a build is slow."""
     process = build_site(tmp_path)
@@ -151,6 +144,15 @@ def test_site(tmp_path: Path) -> None:
     assert {file: found for file, text in pages.items() if (found := unrendered(text))} == {}
     if CHROMIUM is not None:  # tests/pictures report a missing browser
         check_in_browser(tmp_path)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r"[\w./-]+\.md", (PROJECT / "mkdocs.yml").read_text(encoding="utf-8")))
+    pages = {file.relative_to(PROJECT / "docs").as_posix() for file in (PROJECT / "docs").rglob("*.md")}
+    assert pages - listed == {"reference/index.md", "benchmarks.md"}  # which the folders in the navigation stand for
+    copied = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+    assert listed - pages == copied.keys()
+    assert all((PROJECT / file).exists() for file in copied.values())
 
 
 def test_page_checks_detect_problems() -> None:

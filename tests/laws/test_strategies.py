@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.laws.examples import sampled
 from tests.test_imports import run
 from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
@@ -224,18 +225,23 @@ def is_array(e: Any) -> bool:
 
 @pytest.mark.parametrize(
     "expected",
-    [
-        lambda i: sum(is_array(e) and e.dtype == np.int32 for e in i) == 2,  # several integer arrays, which broadcast
-        lambda i: (
-            is_array(i[0]) and len(i) > 2 and isinstance(i[1], slice) and is_array(i[2])
-        ),  # arrays separated by a slice
-        lambda i: is_array(i[0]) and i[0].dtype == bool and i[0].ndim == 2,
-        lambda i: is_array(i[0]) and i[0].dtype == bool and not i[0].any(),
-        lambda i: isinstance(i[0], list),
-        lambda i: isinstance(i[0], int) and any(is_array(e) for e in i),
-        lambda i: i[0] is ... and is_array(i[-1]),
-    ],
-    ids=range(7),
+    sampled(
+        [
+            lambda i: (
+                sum(is_array(e) and e.dtype == np.int32 for e in i) == 2
+            ),  # several integer arrays, which broadcast
+            lambda i: (
+                is_array(i[0]) and len(i) > 2 and isinstance(i[1], slice) and is_array(i[2])
+            ),  # arrays separated by a slice
+            lambda i: is_array(i[0]) and i[0].dtype == bool and i[0].ndim == 2,
+            lambda i: is_array(i[0]) and i[0].dtype == bool and not i[0].any(),
+            lambda i: isinstance(i[0], list),
+            lambda i: isinstance(i[0], int) and any(is_array(e) for e in i),
+            lambda i: i[0] is ... and is_array(i[-1]),
+        ],
+        2,
+    ),
+    ids=sampled(range(7), 2),
 )
 def test_index_expressions_draw_every_kind_of_advanced_index(expected: Callable[[Any], bool]) -> None:
     def matches(index: Any) -> bool:
@@ -264,14 +270,17 @@ def test_index_expressions_refuse_unknown_kinds() -> None:
 
 @pytest.mark.parametrize(
     ("expected", "smallest"),
-    [
-        (lambda e: True, strategies.Einsum("", ((),))),
-        (lambda e: "," in e.spec, strategies.Einsum(",", ((), ()))),
-        (lambda e: "ii" in e.spec, strategies.Einsum("ii", ((1, 1),))),
-        (lambda e: "..." in e.spec, strategies.Einsum("...", ((),))),
-        (lambda e: e.spec.endswith("i->"), strategies.Einsum("i->", ((1,),))),
-        (lambda e: e.spec.startswith("i,i") and e.shapes[0] == (2,), strategies.Einsum("i,i", ((2,), (2,)))),
-    ],
+    sampled(
+        [
+            (lambda e: True, strategies.Einsum("", ((),))),
+            (lambda e: "," in e.spec, strategies.Einsum(",", ((), ()))),
+            (lambda e: "ii" in e.spec, strategies.Einsum("ii", ((1, 1),))),
+            (lambda e: "..." in e.spec, strategies.Einsum("...", ((),))),
+            (lambda e: e.spec.endswith("i->"), strategies.Einsum("i->", ((1,),))),
+            (lambda e: e.spec.startswith("i,i") and e.shapes[0] == (2,), strategies.Einsum("i,i", ((2,), (2,)))),
+        ],
+        2,
+    ),
 )
 def test_einsums_strategy_draws_every_kind_of_spec(
     expected: Callable[[strategies.Einsum], bool], smallest: strategies.Einsum

@@ -16,6 +16,7 @@ import pytest
 
 from tests.comparison import assert_same, aval_of
 from tests.compiling import compile_with_fallback
+from tests.laws.examples import sampled
 from tests.laws.samples import SAMPLES, Sample, jax_function
 from tests.laws.test_operations import values
 from tests.ops.harness import Weak, to_jax_array
@@ -220,12 +221,14 @@ def test_primitive_accepts_and_refuses_the_operands_that_jax_does(operation: typ
     differences: set[tuple[Verdict, Verdict]] = set()
     refused = 0
     for sample in SAMPLES[operation.name]:
-        for avals in variants([a.aval.strong() for a in values(sample.operands[0])]):
+        of_sample = list(variants([a.aval.strong() for a in values(sample.operands[0])]))
+        evaluated = set(sampled(range(len(of_sample)), 3))
+        for i, avals in enumerate(of_sample):
             want = jax_verdict(sample, avals)
             got = staged_verdict(sample, avals, want)
             case = f"{sample.prim} of {avals}"
             assert got in ERRORS or got.startswith("["), case
-            assert eager_verdict(sample, avals, want) == got, case
+            assert i not in evaluated or eager_verdict(sample, avals, want) == got, case
             refused += got in ERRORS
             if got != want and not (got in ERRORS and want == REFUSED):
                 difference = tuple([ACCEPTED if v.startswith("[") else v for v in (got, want)])

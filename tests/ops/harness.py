@@ -35,6 +35,7 @@ from typing_extensions import override
 import tracefx as fx
 from tests.comparison import assert_same, to_jax
 from tests.compiling import compile_with_fallback, with_either_compile_options
+from tests.laws.examples import sampled
 from tests.processors import WITHOUT_F16C
 from tests.versions import ulps_beside_jax
 from tracefx import lax
@@ -502,7 +503,7 @@ def property_tests(
 
     @_each_record(values)
     def test_values(record: Record, dtypes_: Sequence[DType]) -> None:
-        drawn = {dtype: record.samples(dtype, rng(record.name, dtype)) for dtype in dtypes_}
+        drawn = {dtype: record.samples(dtype, rng(record.name, dtype)) for dtype in _sampled_dtypes(dtypes_)}
         samples = [args for each in drawn.values() for args in each]
         with_either_compile_options(lambda: agree_with_jax(record, samples))
         for args in samples:
@@ -512,7 +513,7 @@ def property_tests(
 
     @_each_record(values if batches is None else batches)
     def test_vmap(record: Record, dtypes_: Sequence[DType]) -> None:
-        for dtype in dtypes_:
+        for dtype in sampled(dtypes_, 3):  # batching rules hardly depend on the dtype
             batch = [record.samples(dtype, rng(record.name, dtype, i)) for i in range(3)]
             for elements in zip(*batch, strict=True):
                 vmap_matches_loop(record, elements)
@@ -535,6 +536,15 @@ def property_tests(
                 jvp_matches_finite_differences(record, args)
 
     return test_values, test_vmap, test_derivatives
+
+
+def _sampled_dtypes(each: Sequence[DType]) -> list[DType]:
+    """Returns all dtypes under the profile `long`, otherwise float32 and every other one, counted from the last.
+
+    The last one is complex if any is.
+    """
+    chosen = sampled(reversed(each), 2)
+    return [dtype for dtype in each if dtype in chosen or dtype == dtypes.float32]
 
 
 def _each_record(each_case: Cases) -> pytest.MarkDecorator:

@@ -15,6 +15,7 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.comparison import assert_agree, assert_same
 from tests.compiling import default_compile_options
+from tests.laws.examples import limit_examples
 from tests.ops.harness import (
     ALL,
     Args,
@@ -102,6 +103,7 @@ RECORDS: Final = (
 test_values, test_vmap, test_derivatives = property_tests(cases(RECORDS), derivatives=cases(RECORDS))
 
 
+@limit_examples(100)
 @given(n=st.integers(0, 5), low=st.integers(-7, 4), high=st.integers(-7, 4), interior=st.integers(0, 4))
 def test_pad_with_negative_and_interior_padding(n: int, low: int, high: int, interior: int) -> None:
     size = low + n + max(n - 1, 0) * interior + high

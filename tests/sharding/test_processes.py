@@ -18,6 +18,7 @@ import pytest
 from attrs import frozen
 
 import tracefx as fx
+from tests.laws.examples import sampled
 from tests.sharding import processes_that_end
 from tests.sharding.processes_that_end import DONE
 from tests.versions import LOG_OF_DEVICE_ORDERS
@@ -93,7 +94,7 @@ def format_output(ended: Sequence[ProcessResult]) -> str:
     )
 
 
-@pytest.mark.parametrize(("count", "devices"), [(2, 2), (4, 1)])
+@pytest.mark.parametrize(("count", "devices"), sampled([(2, 2), (4, 1)], 2))
 def test_programs_over_processes_match_one_process(count: int, devices: int) -> None:
     ended = run_processes("all_checks", count, devices)
     assert [e.code for e in ended] == [0] * count, format_output(ended)
