@@ -166,6 +166,7 @@ def test_reference_has_every_counterpart_of_a_jax_name() -> None:
     """Finds the public names independently of the code that generates the pages."""
     rows = [row for listed in names().values() for row in listed]
     same = [name for row in rows if row.here == (name := f"tracefx{row.jax.removeprefix('jax')}")]
+    same.remove("tracefx.ad_checkpoint.checkpoint_policies")  # a module, which has its own chapter
     assert len(same) > 1000
     assert missing(same, reference()) == []
 

@@ -208,6 +208,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.ad_checkpoint"),
     Chapter("tracefx.custom_derivatives"),
     Chapter("tracefx.custom_batching"),
+    Chapter("tracefx.ffi"),
     Chapter("tracefx.ref"),
     Chapter("tracefx.checkpoint_policies"),
     Chapter("tracefx.errors"),

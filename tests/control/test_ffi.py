@@ -30,7 +30,7 @@ MATRIX: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
 METHODS: Final = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _registered_kernels(tmp_path_factory: pytest.TempPathFactory) -> None:
     if COMPILER is None:
         pytest.skip("there is no C++ compiler")

@@ -163,9 +163,11 @@ def _solved(a: Any) -> Any:
 
 
 def _factorized(a: Any) -> Any:
+    importlib.import_module("jaxlib.cpu._lapack").initialize()  # without which its kernels end the process
     outs = [jax.ShapeDtypeStruct(a.shape, a.dtype), jax.ShapeDtypeStruct((), jnp.int32)]
     factor = jax.ffi.ffi_call("lapack_spotrf_ffi", outs, vmap_method="sequential", input_output_aliases={0: 0})
-    return factor(a @ a.T + 5 * jnp.eye(2, dtype=a.dtype), uplo=np.uint8(ord("L")))[0]
+    a = a @ a.T + 5 * jnp.eye(2, dtype=a.dtype)
+    return factor(a, uplo=np.uint8(ord("L")))[0]
 
 
 _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyType(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -173,6 +174,14 @@ def _double(x: fx.Array, *, by: float) -> fx.Array:
     return x * by
 
 
+def _factorized(x: fx.Array) -> fx.Array:
+    importlib.import_module("jaxlib.cpu._lapack").initialize()  # without which its kernels end the process
+    a = fnp.reshape(untyped_lax.slice(x, (0,), (1,)), (1, 1))
+    types = [fx.ShapeDtypeStruct(a.shape, a.dtype), fx.ShapeDtypeStruct((), np.int32)]
+    factor: fx.Array = fx.ffi.ffi_call("lapack_spotrf_ffi", types)(a, uplo=np.uint8(ord("L")))[0]
+    return factor
+
+
 # Typed as Any for use in lambdas, which have no annotations.
 untyped_lax: Any = lax
 checkpoint: Any = fx.checkpoint
@@ -196,6 +205,7 @@ PROGRAMS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
             lambda y: 2 * y, x, lambda _, b: b / 2, lambda _, b: b / 2
         ),
         "dce_sink": lambda x: (untyped_lax.dce_sink(x), fnp.sin(x))[1],
+        "ffi_call": _factorized,
         "gamma_density": grad(lambda x: untyped_lax.igamma(Y, x).sum()),
         "igamma": lambda x: untyped_lax.igamma(Y, x),
         "igamma_grad_a": lambda x: untyped_lax.igamma_grad_a(Y, x),
@@ -244,7 +254,10 @@ def test_programs_roundtrip(name: str) -> None:
     assert fx.make_jaxpr(from_jax(to_jax(f)))(X) == fx.make_jaxpr(f)(X)
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"beta_density", "gamma_density", "igamma_grad_a", "while"}))
+# Excluded, because they have no derivative or reverse mode.
+@pytest.mark.parametrize(
+    "name", sorted(PROGRAMS.keys() - {"beta_density", "ffi_call", "gamma_density", "igamma_grad_a", "while"})
+)
 def test_gradients_of_programs(name: str) -> None:
     f = PROGRAMS[name]
 

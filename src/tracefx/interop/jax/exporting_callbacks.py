@@ -1,4 +1,4 @@
-"""Export rules for host callbacks."""
+"""Export rules for host callbacks and calls of kernels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 from jax.experimental import io_callback
+from jax.extend.mlir import ir
 
 from tracefx.control.callback import (
     CallbackPrimitive,
@@ -18,6 +19,8 @@ from tracefx.control.callback import (
     IOCallback,
     PureCallback,
 )
+from tracefx.control.ffi_call import FfiAttribute, FfiCall
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.primitive import Primitive
@@ -66,6 +69,46 @@ def _debug_callback(exporter: Exporter, prim: DebugPrimitive, args: Sequence[jax
     return ()
 
 
+def _ffi_call(exporter: Exporter, prim: FfiCall, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """Exports a call of a kernel; both libraries call kernels of one registry, XLA's."""
+    with ir.Context():
+        attributes = {name: _attribute_value(ir.Attribute.parse(text)) for name, text in prim.attributes}
+    layouts: dict[str, Any] = {}
+    if prim.layouts is not None:
+        layouts = {
+            "input_layouts": [layout[::-1] for layout in prim.layouts.operands],
+            "output_layouts": [layout[::-1] for layout in prim.layouts.results],
+            "input_output_aliases": dict(prim.layouts.aliases),
+        }
+    call = jax.ffi.ffi_call(
+        prim.target,
+        [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in prim.result_avals],
+        has_side_effect=prim.has_side_effect,
+        vmap_method=prim.vmap_method,
+        **layouts,
+    )
+    results: Sequence[jax.Array] = call(*args, **attributes)
+    return results
+
+
+def _attribute_value(attribute: Any) -> FfiAttribute:
+    """Returns the value of an attribute that JAX converts to this attribute."""
+    if isinstance(attribute, ir.DictAttr):
+        items: Any = attribute  # jaxlib's annotations lack the iteration
+        return {item.name: _attribute_value(item.attr) for item in items}
+    if isinstance(attribute, ir.ArrayAttr):
+        return tuple(map(_attribute_value, attribute))
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return np.array(attribute)
+    if isinstance(attribute, ir.BoolAttr | ir.StringAttr):
+        value: bool | str = attribute.value
+        return value
+    name = str(attribute.type)
+    kind = {"f": "float", "i": "int", "u": "uint", "b": "bfloat"}[name[0]]
+    scalar: np.generic = dtypes.as_dtype(kind + name.lstrip("buif")).type(attribute.value)
+    return scalar
+
+
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
-    {IOCallback: _io_callback, DebugCallback: _debug_callback, DebugPrint: _debug_callback}
+    {IOCallback: _io_callback, DebugCallback: _debug_callback, DebugPrint: _debug_callback, FfiCall: _ffi_call}
 )

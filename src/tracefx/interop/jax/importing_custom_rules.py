@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, final
 
 import jax
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from tracefx.control.callables import closed_over_error, derive
 from tracefx.control.custom_jvp import CustomJVP
@@ -42,6 +42,7 @@ from tracefx.transforms.callbacks import debug_callback, debug_print, io_callbac
 from tracefx.transforms.custom_batching import custom_vmap
 from tracefx.transforms.linear_calls import linear_call
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
+from tracefx.xla.attributes import row_major_layouts
 
 # ------------------------------------------------------------------ derivatives
 
@@ -339,12 +340,18 @@ def _ffi_call(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Se
         for name, value in params["attributes"]
     ]
     results = tuple(map(type_from_jax, params["result_avals"]))
-    rank = max([a.ndim for a in (*[x.aval for x in args], *results)], default=0)
+    avals = [x.aval for x in args]
+    default = row_major_layouts(avals, results)
     layouts = KernelLayouts(
-        tuple(params["input_layouts"]), tuple(params["output_layouts"]), tuple(params["input_output_aliases"]), rank
+        tuple(params["input_layouts"]),
+        tuple(params["output_layouts"]),
+        tuple(params["input_output_aliases"]),
+        max([a.ndim for a in (*avals, *results)], default=0),
     )
     effectful, method = params["has_side_effect"], params["vmap_method"]
-    return bind(FfiCall(target, results, tuple(sorted(attributes)), effectful, method, layouts), *args)
+    is_default = evolve(layouts, core_ndim=default.core_ndim) == default
+    prim = FfiCall(target, results, tuple(sorted(attributes)), effectful, method, None if is_default else layouts)
+    return bind(prim, *args)
 
 
 def _attribute_value(value: Any) -> FfiAttribute:
