@@ -219,12 +219,17 @@ def _main_dtype(record: Record) -> tuple[Call, str, list[int]] | None:
     return first, str(main), [i for i, x in enumerate(first.operands) if operand_values(x).dtype == main]
 
 
+def _compares_values(record: Record, dtype: str) -> bool:
+    """Whether values are compared for a dtype; plain results, which have no type of their own, are always compared."""
+    return record.is_plain or dtype in DEFAULT_DTYPES or is_long_profile()
+
+
 def _cast_all_operands(record: Record) -> Iterator[Labelled]:
     """Yields the first call with all its operands cast to other dtypes."""
     if main_dtype := _main_dtype(record):
         first, main, same = main_dtype
         for dtype in record.dtypes:
-            if dtype != main and (dtype in DEFAULT_DTYPES or is_long_profile()):
+            if dtype != main and _compares_values(record, dtype):
                 yield f"all {dtype}", _with_dtypes(first, dict.fromkeys(same, dtype))
 
 
@@ -235,7 +240,7 @@ def _cast_single_operands(record: Record) -> Iterator[Labelled]:
         return
     first, main, same = main_dtype
     for dtype in record.dtypes:
-        if dtype not in (main, *DEFAULT_DTYPES):
+        if dtype != main and dtype not in DEFAULT_DTYPES and not record.is_plain:
             yield f"all {dtype}", _with_dtypes(first, dict.fromkeys(same, dtype))
     if len(same) < 2:
         return

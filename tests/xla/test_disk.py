@@ -35,7 +35,7 @@ from tracefx.xla.backend import XlaBackend
 from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.lower import lower
-from tracefx.xla.runtime import bindings, executables
+from tracefx.xla.runtime import bindings
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 NAME: Final = b"n" * 20
@@ -174,9 +174,9 @@ def test_cache_key_components(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert disk_cache_key(program(), frozenset(), (False, "share"), device, {}) == names["plain"]
     runtime_version = bindings.JAXLIB_VERSION
-    monkeypatch.setattr(executables, "JAXLIB_VERSION", "0.0.1")
+    monkeypatch.setattr(bindings, "JAXLIB_VERSION", "0.0.1")
     names["jaxlib"] = disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {})
-    monkeypatch.setattr(executables, "JAXLIB_VERSION", runtime_version)
+    monkeypatch.setattr(bindings, "JAXLIB_VERSION", runtime_version)
     monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"other rules")
     names["rules"] = disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {})
     monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: None)
@@ -187,7 +187,7 @@ def test_cache_key_components(monkeypatch: pytest.MonkeyPatch) -> None:
         def fingerprint(self) -> int:
             return 0
 
-    monkeypatch.setattr(executables, "topology_for_devices", lambda devices: OtherProcessor())
+    monkeypatch.setattr(bindings, "topology_for_devices", lambda devices: OtherProcessor())
     names["processor"] = disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {})
     assert None not in names.values()
     assert len(set(names.values())) == len(names)

@@ -307,7 +307,7 @@ class XlaBackend:
             return LoweredModule(
                 job,
                 module := job.lower(),
-                lambda: self._compiled_spmd(jaxpr, name, donated, keep_unused, assigned, module),
+                lambda: self._compiled_spmd(jaxpr, name, donated, keep_unused, assigned, job.repeats, module),
             )
         host_job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(
@@ -391,13 +391,17 @@ class XlaBackend:
         donated: tuple[int, ...],
         keep_unused: bool,
         assignment: ShardingAssignment,
+        repeats: RepeatsMode | None = None,
         lowered: EmittedModule | None = None,
     ) -> spmd.SpmdProgram:
+        repeats = repeats or _mode_of_whole()
+
         def compile_now() -> spmd.SpmdProgram:
-            job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
+            with REPEATS.override(repeats):
+                job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
             return job.compile_or_load({}, COMPILATION_CACHE.value, lowered)
 
-        key = self, name, donated, keep_unused, assignment, _mode_of_whole()
+        key = self, name, donated, keep_unused, assignment, repeats
         return jaxpr.memo.get_once(_SPMD_PROGRAM, key, compile_now)
 
     def _spmd_job(
