@@ -7,15 +7,19 @@ PYTEST_ARGS ?= -q -n 2
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := --constraint constraints.txt
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq $(CONSTRAINTS)
+# Modules are compiled to bytecode when they are imported first: most are never.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile $(CONSTRAINTS)
 
 # The tests that generate examples or omit the costly ones by default.
 LONG := tests/laws tests/differential tests/ops \
 	tests/control/test_programs.py tests/control/test_custom_laws.py tests/control/test_models.py \
 	tests/control/test_scan.py tests/handlers/test_checkify.py \
+	tests/handlers/test_count_xla.py tests/handlers/test_laplacian.py tests/handlers/test_together.py \
 	tests/handlers/test_sparsity_of_programs.py tests/handlers/test_taylor_operations.py \
-	tests/handlers/test_taylor_programs.py tests/interpreters/test_entering.py tests/rewriting \
-	tests/sharding/test_processes.py tests/sharding/test_shard_map.py tests/test_site.py \
+	tests/handlers/test_taylor_programs.py tests/interop/test_renamed.py \
+	tests/interop/test_to_jax_operations.py tests/interpreters/test_entering.py tests/rewriting \
+	tests/sharding/test_example.py tests/sharding/test_processes.py tests/sharding/test_shard_map.py \
+	tests/test_site.py \
 	tests/xla/test_compiled_programs.py tests/xla/test_gpu_kernels.py
 
 .PHONY: help test test-latest test-processors test-repeats laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean

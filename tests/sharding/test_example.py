@@ -13,6 +13,7 @@ from demo.parallel.__main__ import main
 from demo.parallel.model import Sizes, loss
 from demo.parallel.training import by_hand, new_state, step_of, train
 from tests.comparison import assert_near
+from tests.laws.examples import is_long_profile
 from tests.subprocesses import run_python
 from tracefx.testing.tolerances import DERIVATIVE
 
@@ -52,6 +53,7 @@ def losses(output: str) -> list[int]:
     return [int(line[3].replace(".", "")) for line in lines]
 
 
+@pytest.mark.skipif(not is_long_profile(), reason="`make laws` compiles GPTs in two processes")
 def test_losses_in_two_processes_match_one_process(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
