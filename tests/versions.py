@@ -149,6 +149,9 @@ multiplies by pi, which NumPy and tracefx round."""
 ULPS_OF_50_STEPS: Final = 2.0**11 if SINCE_012 else 2.0**10
 """The tolerance in float32 ulps after 50 steps of a minimizer, compared with JAX. XLA 0.12 fuses JAX's differently."""
 
+REFS_ARE_WEAKLY_TYPED: Final = not SINCE_0112
+"""Whether a reference of JAX that is made of a weakly typed array has weakly typed contents."""
+
 SAME_BUFFERS: Final = not SINCE_011
 """Whether the size of temporary buffers is independent of the order of instructions."""
 

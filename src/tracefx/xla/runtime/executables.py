@@ -498,7 +498,7 @@ def new_options(overrides: Mapping[str, bindings.CompilerOption]) -> bindings.Co
     flags = dict(overrides)
     flattens_after_fusion = flags.pop(FLATTEN_AFTER_FUSION, False)
     if flattens_after_fusion:
-        flags |= SHARED_FUNCTION_OPTIONS
+        flags |= _shared_function_options()
     for name in EFFORT_OPTIONS:
         if name in flags:
             value = flags.pop(name)
@@ -508,6 +508,16 @@ def new_options(overrides: Mapping[str, bindings.CompilerOption]) -> bindings.Co
                 raise CompilationError(f"compiler option {name!r} does not take {value!r}") from error
     options.env_option_overrides = sorted(flags.items())
     return with_flatten_after_fusion(options) if flattens_after_fusion else options
+
+
+@functools.cache
+def _shared_function_options() -> Mapping[str, bool]:
+    """Returns `SHARED_FUNCTION_OPTIONS` if this jaxlib has them; compiles a probe, because only the compiler tells."""
+    try:
+        compile_module(parse_module(PROBE), device=devices(HOST)[0], compiler_options=dict(SHARED_FUNCTION_OPTIONS))
+    except CompilationError:
+        return {}
+    return SHARED_FUNCTION_OPTIONS
 
 
 @functools.cache

@@ -45,11 +45,9 @@ EFFORT_OPTIONS: Final[tuple[str, ...]] = tuple(
 )
 """Compiler options that are fields of the build options, not flags that XLA parses."""
 
-SHARED_FUNCTION_OPTIONS: Final[Mapping[str, bool]] = MappingProxyType(
-    {"xla_cpu_use_fusion_emitters": True} if SKIP_CHECKS else {}
-)
-"""Compiler options that programs with functions compiled on their own need.
+SHARED_FUNCTION_OPTIONS: Final[Mapping[str, bool]] = MappingProxyType({"xla_cpu_use_fusion_emitters": True})
+"""Compiler options that programs with functions compiled on their own need, in versions that have them.
 
-Until 0.10, XLA can also emit fusions in an older way, which computes wrong values for such programs. In 0.11 the older
-way and the option are gone.
+Until 0.11.0, XLA can also emit fusions in an older way, which computes wrong values for such programs. In 0.11.1 the
+older way and the option are gone.
 """
