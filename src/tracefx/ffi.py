@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NotRequired, Protocol, TypeAlias, TypedDict, get_args, overload
+from typing import Any, Final, NotRequired, Protocol, TypeAlias, TypedDict, overload
 
 from typing_extensions import CapsuleType
 
-from tracefx.control.callback import VmapMethod
+from tracefx.control.callback import VmapMethod, require_vmap_method
 from tracefx.control.ffi_call import FfiAttribute, FfiCall, mlir_attribute
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
@@ -254,10 +254,7 @@ def ffi_call(
       in (b,) }
     """
     where = f"ffi_call of {target_name!r}"
-    if vmap_method is not None and vmap_method not in get_args(VmapMethod):
-        raise ValueError(
-            f"{where}: vmap_method must be None or one of {', '.join(get_args(VmapMethod))}, got {vmap_method!r}"
-        )
+    require_vmap_method(where, vmap_method)
     if custom_call_api_version != _TYPED_INTERFACE or legacy_backend_config is not None:
         raise NotImplementedError(
             f"{where}: custom calls before XLA's typed interface (custom_call_api_version=4, no legacy_backend_config) "

@@ -178,9 +178,10 @@ def test_side_effects() -> None:
 
 
 def test_each_device_calls_the_kernel_with_its_shard() -> None:
-    mesh = fx.make_mesh((1,), ("i",))
+    mesh = fx.make_mesh((2,), ("i",))
     f = fx.shard_map(lambda x: affine(fx, x), mesh=mesh, in_specs=fx.P("i"), out_specs=fx.P("i"))
     assert_same(fx.jit(f)(MATRIX), 2 * fnp.asarray(MATRIX) + 3)
+    assert "result_avals=(f32[1,3]" in str(fx.make_jaxpr(f)(MATRIX))
 
 
 def test_calls_traced_by_jax_are_imported() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Literal as OneOf
-from typing import TypeAlias, final
+from typing import TypeAlias, final, get_args
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -275,6 +275,14 @@ class ValueCallback(CallbackPrimitive, Transposable):
 
 
 VmapMethod: TypeAlias = OneOf["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"]
+
+
+def require_vmap_method(where: str, method: object) -> None:
+    """Raises ValueError unless `method` is None or a `VmapMethod`."""
+    if method is not None and method not in get_args(VmapMethod):
+        raise ValueError(
+            f"{where}: vmap_method must be None or one of {', '.join(get_args(VmapMethod))}, got {method!r}"
+        )
 
 
 @final

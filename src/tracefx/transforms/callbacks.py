@@ -7,12 +7,20 @@ import re
 import string
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, final, get_args, overload
+from typing import Any, NamedTuple, final, overload
 
 import numpy as np
 from attrs import field, frozen
 
-from tracefx.control.callback import DebugCallback, DebugPrint, FlatCallback, IOCallback, PureCallback, VmapMethod
+from tracefx.control.callback import (
+    DebugCallback,
+    DebugPrint,
+    FlatCallback,
+    IOCallback,
+    PureCallback,
+    VmapMethod,
+    require_vmap_method,
+)
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import DebugEffect
@@ -26,8 +34,6 @@ from tracefx.transforms.arguments import LEAF_TYPES, flatten_values, leaf_value,
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 
 # ------------------------------------------------------------------ callbacks with results
-
-_VMAP_METHODS: Final = get_args(VmapMethod)
 
 
 @overload
@@ -93,10 +99,7 @@ def pure_callback(
     >>> round(float(f(2.0)), 3)
     2.645
     """
-    if vmap_method is not None and vmap_method not in _VMAP_METHODS:
-        raise ValueError(
-            f"pure_callback: vmap_method must be None or one of {', '.join(_VMAP_METHODS)}, got {vmap_method!r}"
-        )
+    require_vmap_method("pure_callback", vmap_method)
     flat = _flatten_call("pure_callback", callback, result_shape_dtypes, args, kwargs, sharding)
     outs = bind(PureCallback(flat.function, flat.results, vmap_method), *flat.values)
     return flat.out_tree.unflatten(to_arrays(outs))

@@ -36,11 +36,6 @@ def register_ffi_type(name: str, registration: object, platform: str) -> None:
         _xla_client.register_custom_type(name, registration, platform)
 
 
-def is_registered(name: str) -> bool:
-    """Whether a kernel of this name is registered for the CPU."""
-    return name in _jax.custom_call_targets("Host")
-
-
 def include_dir() -> str:
     """Returns the directory of jaxlib's headers."""
     return str(Path(_xla_client.__file__ or "").parent / "include")
