@@ -10,24 +10,28 @@ CONSTRAINTS := --constraint constraints.txt
 # Modules are compiled to bytecode when they are imported first: most are never.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile $(CONSTRAINTS)
 
+# The tests that need a browser, several processes or Optax; `make test` leaves them out to save time.
+SLOW := tests/test_site.py tests/pictures/test_browser.py tests/gpu/test_platforms.py tests/interop/test_renamed.py \
+	tests/sharding/test_example.py tests/sharding/test_processes.py
+
 # The tests that generate examples or omit the costly ones by default.
 LONG := tests/laws tests/differential tests/ops \
 	tests/control/test_programs.py tests/control/test_custom_laws.py tests/control/test_models.py \
 	tests/control/test_scan.py tests/handlers/test_checkify.py \
 	tests/handlers/test_count_xla.py tests/handlers/test_laplacian.py tests/handlers/test_together.py \
 	tests/handlers/test_sparsity_of_programs.py tests/handlers/test_taylor_operations.py \
-	tests/handlers/test_taylor_programs.py tests/interop/test_renamed.py \
-	tests/interop/test_to_jax_operations.py tests/interpreters/test_entering.py tests/rewriting \
-	tests/sharding/test_example.py tests/sharding/test_processes.py tests/sharding/test_shard_map.py \
-	tests/test_site.py \
+	tests/handlers/test_taylor_programs.py tests/interop/test_to_jax_operations.py \
+	tests/interpreters/test_entering.py tests/rewriting tests/sharding/test_shard_map.py \
 	tests/xla/test_compiled_programs.py tests/xla/test_gpu_kernels.py
 
-.PHONY: help test test-latest test-processors test-repeats laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
+.PHONY: help test slow test-latest test-processors test-repeats laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test             lint, formatting, types and tests"
 	@echo "                      (its parts: make lint, make types, make unit)"
+	@echo "make slow             the tests that need a browser, several processes or Optax; basedpyright; and every function"
+	@echo "                      beside JAX, of which make test differentiates and batches one half"
 	@echo "make test-latest      the tests with the newest Python and jaxlib"
 	@echo "make test-processors  the numeric tests with the instruction sets of three other x86-64 processors"
 	@echo "make test-repeats     the tests of control flow with all repeated blocks shared, however small"
@@ -48,6 +52,11 @@ test:
 	@$(MAKE) --no-print-directory unit
 
 # The script selects the Python and installs one if necessary.
+slow: $(VENV)/.test $(VENV)/.browser
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(SLOW) --hypothesis-profile=long
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/differential/test_functions.py -k "derivatives or batches" --hypothesis-profile=every-case
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
 test-latest:
 	@.ci/test-latest $(LATEST_ARGS)
 
@@ -57,8 +66,8 @@ test-processors: $(VENV)/.test
 test-repeats: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS) --share-repeats tests/control tests/seeds tests/test_programs.py
 
-laws: $(VENV)/.test
-	$(BIN)/python -m pytest $(PYTEST_ARGS) $(LONG) --hypothesis-profile=long
+laws: $(VENV)/.test $(VENV)/.browser
+	$(BIN)/python -m pytest $(PYTEST_ARGS) $(LONG) $(SLOW) --hypothesis-profile=long
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/test_docs.py src --hypothesis-profile=optimized
 
 demo: $(VENV)/.demo
@@ -102,10 +111,9 @@ types: $(VENV)/.test
 	$(BIN)/python -m tests.page_modules build/pages
 	$(BIN)/mypy src tests benchmarks demo docs/building build/pages
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 # Enables bytecode caching even if the environment disables it, because the tests start many processes.
-unit: $(VENV)/.test $(VENV)/.browser
+unit: $(VENV)/.test
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 format: $(VENV)/.test

@@ -29,6 +29,7 @@ settings.register_profile("tracefx", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 # XLA optimizes the programs, as with the profile `long`.
 settings.register_profile("optimized", settings.get_profile("tracefx"))
+settings.register_profile("every-case", settings.get_profile("tracefx"))
 settings.load_profile("tracefx")
 
 

@@ -131,7 +131,7 @@ def check_in_browser(site: Path) -> None:
         browser.close()
 
 
-@pytest.mark.skipif(not is_long_profile(), reason="`make laws` builds the site, which takes half a minute")
+@pytest.mark.skipif(not is_long_profile(), reason="`make slow` builds the site, which takes half a minute")
 def test_site(tmp_path: Path) -> None:
     """Checks everything that needs the built site, since a build is slow."""
     process = build_site(tmp_path)

@@ -14,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from tests.laws.examples import is_long_profile
 from tests.sharding.processes import DONE
 from tests.sharding.test_processes import format_output, run_processes
 from tests.versions import LOG_OF_DEVICE_ORDERS
@@ -107,6 +108,7 @@ def test_platform_requested_by_the_environment(variables: dict[str, str], platfo
     assert requested_platform(variables) == platform
 
 
+@pytest.mark.skipif(not is_long_profile(), reason="`make slow` starts its two processes")
 def test_several_processes() -> None:
     """The plug-in sees the devices of all processes: JAX's clients connect to each other and do not disconnect."""
     chosen = {name: value for name, value in environment("plugin", "").items() if name in CHOSEN}

@@ -22,7 +22,7 @@ def _run_and_parse(*command: str) -> Any:
     return json.loads(process.stdout.splitlines()[-1])
 
 
-@pytest.mark.skipif(not is_long_profile(), reason="`make laws` starts its two processes")
+@pytest.mark.skipif(not is_long_profile(), reason="`make slow` starts its two processes")
 def test_optimizers_of_optax() -> None:
     jax_output = _run_and_parse(PROGRAM_OF_OPTIMIZERS)
     fx_output = _run_and_parse("tests.interop.renamed", PROGRAM_OF_OPTIMIZERS)

@@ -39,8 +39,9 @@ def is_long_profile() -> bool:
 
 
 def sampled(cases: Iterable[T], every: int) -> list[T]:
-    """Returns every case under the profile `long`, otherwise one of `every` consecutive ones."""
-    return list(cases)[:: 1 if is_long_profile() else every]
+    """Returns every case under the profiles `long` and `every-case`, otherwise one of `every` consecutive ones."""
+    has_all = is_long_profile() or settings.get_current_profile_name() == "every-case"
+    return list(cases)[:: 1 if has_all else every]
 
 
 def _within(seconds: float, test: F, share: settings) -> F:

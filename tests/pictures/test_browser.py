@@ -12,13 +12,17 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 import tracefx as fx
+from tests.laws.examples import is_long_profile
 from tests.pictures.examples import LOSS_ARGS, array, long_chain, loss
 from tracefx.pictures import show
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium here; Debian and Ubuntu have it by: apt-get install chromium"
-)
+pytestmark = [
+    pytest.mark.skipif(not is_long_profile(), reason="`make slow` opens pages in Chromium, which takes ten seconds"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="there is no Chromium here; Debian and Ubuntu have it by: apt-get install chromium"
+    ),
+]
 
 OPTIONS: Final = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),

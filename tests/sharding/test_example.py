@@ -53,7 +53,7 @@ def losses(output: str) -> list[int]:
     return [int(line[3].replace(".", "")) for line in lines]
 
 
-@pytest.mark.skipif(not is_long_profile(), reason="`make laws` compiles GPTs in two processes")
+@pytest.mark.skipif(not is_long_profile(), reason="`make slow` compiles GPTs in two processes")
 def test_losses_in_two_processes_match_one_process(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
