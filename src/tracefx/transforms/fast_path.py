@@ -24,7 +24,13 @@ from tracefx.core.values import ConcreteArray, Value, number_aval, numpy_aval
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.transforms.static_arguments import NO_STATIC_ARGUMENTS, StaticArgument, StaticArguments
+from tracefx.transforms.static_arguments import (
+    NO_STATIC_ARGUMENTS,
+    DynamicArguments,
+    StaticArgument,
+    StaticArguments,
+    without_statics,
+)
 from tracefx.transforms.tracing import Trace, TraceKey
 
 P = ParamSpec("P")
@@ -44,6 +50,8 @@ class FastPathProgram(Generic[Out]):
     names: tuple[str, ...] | None
     """The names of the keyword arguments if each argument is a leaf, so that flattening is not necessary; else None."""
     statics: tuple[StaticArgument, ...]
+    without_statics: Callable[[tuple[Any, ...], dict[str, Any]], DynamicArguments | None]
+    """Returns the traced arguments of a call if its static arguments are the very objects `statics`; else None."""
     avals: tuple[ShapedArray, ...]
     """The types of the leaves."""
     put_numpy: tuple[Callable[[NDArray], Buffer] | None, ...]
@@ -94,6 +102,7 @@ class FastPathProgram(Generic[Out]):
             in_tree,
             _names_of_leaves(in_tree),
             statics,
+            without_statics(statics, len(in_tree.children()[0].children()) if statics else 0),
             avals,
             tuple(put_numpy),
             SETTINGS.get().values,
@@ -190,12 +199,19 @@ class RepeatedCall(Generic[P, Out]):
                 in_tree: TreeDef | None = None
                 traced_args: tuple[Any, ...] = args
                 traced_kwargs: dict[str, Any] = kwargs
-                statics: tuple[StaticArgument, ...] = ()
-                if static is not NO_STATIC_ARGUMENTS:
-                    (traced_args, traced_kwargs), statics = static.split(self._where, args, kwargs)
+                split: tuple[DynamicArguments, tuple[StaticArgument, ...]] | None = None
                 for recent in self._recent:
-                    if recent.settings is not settings or recent.statics != statics:
+                    if recent.settings is not settings:
                         continue
+                    if static is not NO_STATIC_ARGUMENTS:
+                        dynamic = recent.without_statics(args, kwargs)
+                        if dynamic is None:
+                            if split is None:
+                                split = static.split(self._where, args, kwargs)
+                            if recent.statics != split[1]:
+                                continue
+                            dynamic = split[0]
+                        traced_args, traced_kwargs = dynamic
                     leaves: Sequence[object]
                     avals, names = recent.avals, recent.names
                     if names is not None:
