@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from tracefx.numpy.creation import asarray
 from tracefx.numpy.shapes import normalize_axes
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.static_integers import is_sequence_like, static_ints
+
+CastingRule: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
@@ -151,7 +153,7 @@ def isrealobj(x: object) -> bool:
     return not iscomplexobj(x)
 
 
-def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: str = "safe") -> bool:
+def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: CastingRule = "safe") -> bool:
     """Returns whether one dtype can be cast to another.
 
     Args:
@@ -166,7 +168,7 @@ def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: str = "safe")
     (True, False)
     """
     dtype = from_.dtype if isinstance(from_, Array | np.ndarray) else _dtype(from_)
-    return np.can_cast(dtype, _dtype(to), casting)  # type: ignore[arg-type]  # checked by NumPy
+    return np.can_cast(dtype, _dtype(to), casting)
 
 
 def _dtype(x: Any) -> Any:

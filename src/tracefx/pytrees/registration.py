@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 import attrs
 
@@ -13,7 +13,17 @@ from tracefx.pytrees.registry import NODE_REGISTRY, type_name
 
 T = TypeVar("T")
 A = TypeVar("A")
+
+
+class PytreeNode(Protocol):
+    """A class that says how to rebuild its instances."""
+
+    @classmethod
+    def tree_unflatten(cls, metadata: Any, children: Any, /) -> Any: ...
+
+
 C = TypeVar("C", bound=type)
+N = TypeVar("N", bound=type[PytreeNode])
 
 
 def register_pytree_node(
@@ -85,7 +95,7 @@ def register_pytree_with_keys(
     register_pytree_node(nodetype, flatten_func or without_keys, unflatten_func, flatten_with_keys)
 
 
-def register_pytree_node_class(cls: C) -> C:
+def register_pytree_node_class(cls: N) -> N:
     """Class decorator that registers a node type by its `tree_flatten` and class method `tree_unflatten`.
 
     Args:
@@ -107,11 +117,11 @@ def register_pytree_node_class(cls: C) -> C:
     >>> tree.map(lambda x: x + 1, Pair(1, 2)).b
     3
     """
-    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]  # required by the docstring
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
     return cls
 
 
-def register_pytree_with_keys_class(cls: C) -> C:
+def register_pytree_with_keys_class(cls: N) -> N:
     """Class decorator that registers a node type by its `tree_flatten_with_keys` and class method `tree_unflatten`.
 
     A method `tree_flatten`, if there is one, is used for flattening without paths.
@@ -142,7 +152,7 @@ def register_pytree_with_keys_class(cls: C) -> C:
     register_pytree_with_keys(
         cls,
         operator.methodcaller("tree_flatten_with_keys"),
-        cls.tree_unflatten,  # type: ignore[attr-defined]  # required by the docstring
+        cls.tree_unflatten,
         operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None,
     )
     return cls

@@ -109,12 +109,12 @@ class SingleDeviceProgram(InspectableProgram):
         """Returns a function from the buffers of all inputs to the wrapped results."""
         execute, kept = self.executable.execute_function(wrap), self.kept_inputs
         if kept == tuple(range(self.inputs)):
-            return execute  # type: ignore[return-value]  # takes the runtime's buffers
+            return execute
         if len(kept) > 1:
             select: Callable[[Sequence[Buffer]], Sequence[Buffer]] = itemgetter(*kept)
         else:
             select = itemgetter(slice(kept[0], kept[0] + 1) if kept else slice(0))
-        return lambda buffers: execute(runtime.native_buffers(select(buffers)))
+        return lambda buffers: execute(select(buffers))
 
     @property
     def on_host(self) -> SingleDeviceProgram:

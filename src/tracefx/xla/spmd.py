@@ -195,12 +195,12 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         return not self._reordered_results and self.plan.outputs == tuple([Result(i) for i in range(len(self.results))])
 
     @property
-    def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]] | None:
+    def execute_function(self) -> Callable[[Sequence[Buffer]], Sequence[Buffer]] | None:
         """The executable's `execute`, if all inputs are parameters, all outputs are results and none is donated."""
         takes_all = tuple([i for i, _ in self._expected_shardings]) == tuple(range(len(self.assignment.inputs)))
         if not takes_all or not self._direct or self.plan.donated:
             return None
-        return self.executable.execute  # type: ignore[return-value]  # takes the runtime's buffers
+        return self.executable.execute
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         for i in self.plan.donated:
@@ -213,7 +213,7 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         if self.plan.donated:
             self._require_one_use(args, buffers)
         try:
-            outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
+            outs = self.executable.execute(buffers)
         except DeletedArrayError:
             raise_deleted(args)
             raise

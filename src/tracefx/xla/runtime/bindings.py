@@ -123,7 +123,7 @@ class Client(Protocol):
 class LoadedExecutable(Protocol):
     @property
     def fingerprint(self) -> bytes | None: ...
-    def execute_sharded(self, arguments: Sequence[Buffer], with_tokens: bool = ...) -> _Results: ...
+    def execute_sharded(self, arguments: Sequence[object], with_tokens: bool = ...) -> _Results: ...
     def get_hlo_text(self) -> str: ...
     def cost_analysis(self) -> dict[str, object]: ...
     def get_compiled_memory_stats(self) -> _MemoryStats: ...
@@ -519,16 +519,16 @@ def deleted_error(buffer: Buffer) -> DeletedArrayError:
     )
 
 
-def raise_execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> NoReturn:
+def raise_execution_error(name: str, error: Exception, buffers: Sequence[object]) -> NoReturn:
     """Raises an error of ours for one of XLA, whose text names neither deleted nor twice donated arguments."""
-    for i, buffer in enumerate(buffers):
+    for i, buffer in enumerate(native_buffers(buffers)):
         if buffer.is_deleted():
             raise DeletedArrayError(
                 f"the compiled {name} was called with an array, {buffer.aval!r} at index {i}, that was deleted or "
                 "donated to a program: keep a copy before that"
             ) from None
     seen: dict[int, int] = {}
-    for i, buffer in enumerate(buffers):
+    for i, buffer in enumerate(native_buffers(buffers)):
         if "donate" in str(error) and seen.setdefault(id(buffer), i) != i:
             raise donation_error(name, seen[id(buffer)], i, buffer.aval) from None
     raise ExecutionError(f"the compiled {name} failed: {error}") from error

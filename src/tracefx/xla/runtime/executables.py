@@ -199,7 +199,7 @@ class Executable(CompiledExecutable):
 
         return put
 
-    def execute(self, buffers: Sequence[bindings.Buffer]) -> list[bindings.Buffer]:
+    def execute(self, buffers: Sequence[object]) -> list[bindings.Buffer]:
         """Runs the program and returns its results, possibly before they are computed.
 
         The caller must ensure the dtypes: XLA checks the number and the sizes of the arguments, but not their dtypes.
@@ -215,11 +215,11 @@ class Executable(CompiledExecutable):
         except bindings.JaxRuntimeError as error:
             bindings.raise_execution_error(self.name, error, buffers)
 
-    def execute_function(self, wrap: Callable[[list[bindings.Buffer]], T]) -> Callable[[Sequence[bindings.Buffer]], T]:
+    def execute_function(self, wrap: Callable[[list[bindings.Buffer]], T]) -> Callable[[Sequence[object]], T]:
         """Returns `execute`, followed by `wrap`, as a closure: lookups are a large part of a small program's call."""
         run, handlers, name, calls = self._run, self._handlers, self.name, 0
 
-        def execute(buffers: Sequence[bindings.Buffer]) -> T:
+        def execute(buffers: Sequence[object]) -> T:
             nonlocal calls
             calls += 1
             if not calls % COLLECTION_INTERVAL:
@@ -260,7 +260,7 @@ class HostCallingExecutable(Executable):
         self._functions = functions
 
     @override
-    def execute(self, buffers: Sequence[bindings.Buffer]) -> list[bindings.Buffer]:
+    def execute(self, buffers: Sequence[object]) -> list[bindings.Buffer]:
         """Runs the program and waits until it has finished, even if it has no results.
 
         Raises:
@@ -270,7 +270,7 @@ class HostCallingExecutable(Executable):
         return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
 
     @override
-    def execute_function(self, wrap: Callable[[list[bindings.Buffer]], T]) -> Callable[[Sequence[bindings.Buffer]], T]:
+    def execute_function(self, wrap: Callable[[list[bindings.Buffer]], T]) -> Callable[[Sequence[object]], T]:
         return lambda buffers: wrap(self.execute(buffers))
 
     @override
@@ -287,7 +287,7 @@ def run_with_ffi_callbacks(
     functions: FfiCallbacks,
     loaded: bindings.LoadedExecutable,
     handlers: list[bindings.ResultHandler],
-    buffers: Sequence[bindings.Buffer],
+    buffers: Sequence[object],
     name: str,
 ) -> list[bindings.Buffer]:
     """Executes a program with Python callbacks until it has finished; raises the exception of a callback as it is."""

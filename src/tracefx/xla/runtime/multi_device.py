@@ -172,7 +172,7 @@ class SpmdExecutable(CompiledExecutable):
             for spec, tiling in zip(specs, self.output_tilings, strict=True)
         ]
 
-    def execute(self, buffers: Sequence[bindings.Buffer]) -> list[bindings.Buffer]:
+    def execute(self, buffers: Sequence[object]) -> list[bindings.Buffer]:
         """Runs the program on arrays with the tilings of its parameters; may return before it has finished.
 
         If the program calls Python functions, it has finished when this returns.
@@ -181,8 +181,8 @@ class SpmdExecutable(CompiledExecutable):
             ExecutionError: for a deleted argument, or if the program fails.
             BaseException: an exception raised by a Python function that the program called.
         """
-        if buffers and buffers[0].is_deleted():  # XLA compares the numbers of shards, and aborts if all are missing
-            raise bindings.deleted_error(buffers[0])
+        if buffers and (first := bindings.native_buffer(buffers[0])).is_deleted():
+            raise bindings.deleted_error(first)  # XLA compares the numbers of shards, and aborts if all are missing
         if self._functions is not None:
             return run_with_ffi_callbacks(self._functions, self.loaded, self._handlers, buffers, self.name)
         bindings.collect_garbage()
