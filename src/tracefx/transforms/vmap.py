@@ -240,9 +240,8 @@ class Vmap(HandlerTransform[Preserving]):
 
 def mapped_input_axis(where: str, entry: object, x: Value, names: ArgumentNames, leaf: int) -> int | None:
     """Returns the axis of an argument that an entry of `in_axes` names, as a non-negative integer, or None."""
-    if entry is None:
+    if not isinstance(entry, int):  # None: the transformation has checked its axes
         return None
-    assert isinstance(entry, int)
     ndim = x.aval.ndim
     if not -ndim <= entry < ndim:
         is_keyword = leaf >= len(trees.leaves(names.args))
@@ -260,9 +259,8 @@ def mapped_input_axis(where: str, entry: object, x: Value, names: ArgumentNames,
 
 def mapped_output_axis(where: str, entry: object, ndim: int) -> int | None:
     """Returns the axis that an entry of `out_axes` names, as a non-negative integer, or None."""
-    if entry is None:
+    if not isinstance(entry, int):  # None: the transformation has checked its axes
         return None
-    assert isinstance(entry, int)
     if not -ndim <= entry < ndim:
         raise ValueError(f"{where}: out_axes names axis {entry} of an output with {ndim} axes, the batch axis included")
     return entry % ndim
