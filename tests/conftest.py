@@ -93,7 +93,9 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
 
 
 MORE_MAPPINGS: Final = 20_000
-"""The number of new memory mappings after which the tests drop all compiled programs, which have several each.
+MOST_MAPPINGS: Final = 45_000
+"""The numbers of new and of all memory mappings after which the tests drop all compiled programs, which have several
+each.
 
 Linux allows 65,530 in a process, and XLA aborts the process if it cannot get one.
 """
@@ -127,7 +129,7 @@ class Heap:
         yield
         if nextitem is None or nextitem.path == item.path:
             return
-        grown = mappings() > self._mappings + MORE_MAPPINGS
+        grown = mappings() > min(self._mappings + MORE_MAPPINGS, MOST_MAPPINGS)
         if grown:
             self._drop_programs()
         self._freeze()
