@@ -16,6 +16,7 @@ import tracefx.numpy as fnp
 from tests.numpy.agreement import both, check, f32
 from tests.versions import HAS_LOG2_PRIMITIVE
 from tracefx.core.array import Array
+from tracefx.core.literal import Literal
 
 Function = Callable[[Any, Any], Any]
 
@@ -187,3 +188,9 @@ def test_take_along_axis_modes() -> None:
     for mode in ("promise_in_bounds", fx.lax.GatherScatterMode.PROMISE_IN_BOUNDS, fx.lax.GatherScatterMode.CLIP):
         assert fnp.take_along_axis(x, indices, 1, mode=mode).tolist() == want
         assert fx.jit(lambda x, m=mode: fnp.take_along_axis(x, indices, 1, mode=m))(x).tolist() == want
+
+
+def test_fill_value_of_a_diagonal_matrix_has_the_type_of_its_elements() -> None:
+    jaxpr = fx.make_jaxpr(fnp.diag)(np.ones(3, np.float32))
+    literals = [x for eqn in jaxpr.eqns for x in eqn.inputs if isinstance(x, Literal) and x.aval.dtype == np.float32]
+    assert [(type(x.val), x.val) for x in literals] == [(float, 0.0)]

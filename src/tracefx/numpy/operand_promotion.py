@@ -139,15 +139,16 @@ def _scalar_literal(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal
         info = dtypes.iinfo(aval.dtype)
         if not info.min <= x <= info.max:
             return Literal(convert_host(to_numpy(as_value(x)), aval.dtype).item(), aval)
-    return rounded_literal(kind(x), aval)  # type: ignore[arg-type]  # promotion never goes from complex to float
+    return rounded_literal(x, aval)
 
 
 @cache_literals
 def rounded_literal(x: Scalar, aval: ShapedArray) -> Literal:
-    """Returns a literal whose number is rounded to its dtype, so that printed programs show the value in use."""
+    """Returns a literal whose number has the type and the precision of its dtype, so that printed programs show it."""
     # Rounding is the slow step, and small whole numbers are exact in most dtypes.
-    exact = not isinstance(x, complex) and -256 <= x <= 256 and x == int(x) and aval.dtype.itemsize > 1
-    return Literal(x if exact else call_kernel(aval.dtype.type, x).item(), aval)
+    if isinstance(x, complex) or not -256 <= x <= 256 or x != int(x) or aval.dtype.itemsize == 1:
+        return Literal(call_kernel(aval.dtype.type, x).item(), aval)
+    return Literal(python_scalar_type(aval.dtype)(x), aval)
 
 
 def python_scalar_type(dtype: DType) -> type[Scalar]:
