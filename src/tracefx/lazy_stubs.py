@@ -148,22 +148,15 @@ def _with_parameters(f: Callable[..., object], name: str, constrains: bool) -> C
 
 
 def attach(
-    package: str,
-    *,
-    filter_tracebacks: bool = False,
-    fast: tuple[str, ...] = (),
-    take_out_sharding: tuple[str, ...] = (),
+    package: str, *, take_out_sharding: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a package with a stub.
 
-    `__getattr__` also defines `__all__`, the names of the stub in their order.
+    `__getattr__` also defines `__all__`, the names of the stub in their order. The public functions become entry points
+    with filtered tracebacks, which costs 0.1 µs per call.
 
     Args:
         package: The name of the package, `__name__` in its `__init__.py`.
-        filter_tracebacks: Whether the public functions become entry points with filtered tracebacks. This costs 0.1 µs
-            per call, so it is false for packages of functions that take only microseconds.
-        fast: Prefixes of the modules whose functions take only microseconds: these are exempt. By default there are
-            none.
         take_out_sharding: The names of the functions that also take the argument `out_sharding`: None, the default, or
             a sharding that constrains the result. Empty by default.
     """
@@ -184,12 +177,11 @@ def attach(
             value: object = importlib.import_module(f"{package}.{name}")
         else:
             value = getattr(__import__(module, fromlist=(name,)), name)
-        is_filtered = not filter_tracebacks or module.startswith(fast) or hasattr(value, "__wrapped__")
         public_name = f"{package}.{name}"
         if type(value) is FunctionType and (name in take_out_sharding or public_name in PARAMETERS):
             value = _with_parameters(value, public_name, name in take_out_sharding)
             value.__module__ = package  # pickle looks the function up there
-        elif type(value) is FunctionType and not is_filtered:
+        elif type(value) is FunctionType and not hasattr(value, "__wrapped__"):
             value = _as_boundary(value)
             value.__module__ = package
         namespace[name] = value

@@ -116,6 +116,7 @@ def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
     return builtins.all(leaves(tree, is_leaf))
 
 
+@api_boundary
 def reduce_associative(
     operation: Callable[[T, T], T], tree: PyTree, *, identity: T | Missing = MISSING, is_leaf: IsLeaf | None = None
 ) -> T:
@@ -172,6 +173,7 @@ def leaves_with_path(
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
+@api_boundary
 def map_with_path(
     f: Callable[..., object],
     tree: PyTree,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import inspect
 import pickle
 import sys
@@ -11,7 +12,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Final, NoReturn
 
 import numpy as np
@@ -25,6 +26,7 @@ from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.settings import SETTINGS, TRACEBACK_FILTERING
 from tracefx.core.source_location import SOURCE, is_internal_file
 from tracefx.core.traceback_filtering import api_boundary, filter_traceback
+from tracefx.lazy_stubs import exports
 
 NOTE: Final = "_stand_for_internal_frames"
 X: Final = fnp.ones((5, 3))
@@ -164,10 +166,53 @@ def test_errors_of_the_library(name: str) -> None:
     assert internal_frames(error_of(LIBRARY_ERRORS[name])) == [NOTE]
 
 
-def test_functions_and_methods_without_a_filter_of_their_own() -> None:
-    assert internal_frames(error_of(lambda: lax.reshape(ONES, (2, 5)))) == [NOTE]  # it takes `out_sharding`
-    assert internal_frames(error_of(lambda: lax.transpose(ONES, (5,))))[0] == "transpose"
-    assert internal_frames(error_of(lambda: ONES.reshape(2, 5))) == ["reshape", NOTE]
+PACKAGES: Final = (
+    *("tracefx", "tracefx.numpy", "tracefx.numpy.linalg", "tracefx.numpy.fft", "tracefx.lax", "tracefx.lax.linalg"),
+    *("tracefx.nn", "tracefx.random", "tracefx.image", "tracefx.handlers"),
+    *("tracefx.scipy.linalg", "tracefx.scipy.special", "tracefx.scipy.signal"),
+)
+
+
+SETTING_FUNCTIONS: Final = {"compilation_cache", "disable_jit", "enable_x64"}
+"""Functions that warn if their results are not used."""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_wrong_arguments_of_public_functions(package: str) -> None:
+    module = importlib.import_module(package)
+    public = [getattr(module, name) for name in exports(package) if name not in SETTING_FUNCTIONS]
+    functions = [f for f in public if isinstance(f, FunctionType)]
+    frames_by_function: dict[str, list[str]] = {}
+    for f in functions:
+        required = [
+            p
+            for p in inspect.signature(f).parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        try:
+            f(*[object() for _ in required])
+        except Exception as error:
+            frames_by_function[f.__name__] = internal_frames(error)
+    assert {name: found for name, found in frames_by_function.items() if found not in ([NOTE], [])} == {}
+    assert len(frames_by_function) > len(functions) / 2
+
+
+METHODS: Final[dict[str, Callable[[], object]]] = {
+    "reshape": lambda: ONES.reshape(2, 5),
+    "transpose": lambda: ONES.transpose(7),
+    "astype": lambda: ONES.astype("none"),
+    "view": lambda: ONES.view("none"),
+    "item": lambda: ONES.item(9),
+    "contains": lambda: ONES.__contains__(np.array("a")),
+    "assignment": lambda: ONES.__setitem__(0, 1.0),
+    "update": lambda: ONES.at[0].set("a"),
+    "index of an update": lambda: ONES.at[1, 2].set(1.0),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_wrong_arguments_of_methods(name: str) -> None:
+    assert internal_frames(error_of(METHODS[name])) == [NOTE]
 
 
 def test_causes_and_contexts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import jax
@@ -22,9 +23,9 @@ def test_names_match_jax() -> None:
     assert public - {"extended", "prng_key"} <= set(dtypes.__all__) <= public
     assert dtypes.float0 == jax.dtypes.float0
     assert dtypes.bfloat16 is jax.dtypes.bfloat16
-    assert dtypes.finfo is fnp.finfo
-    assert dtypes.iinfo is fnp.iinfo
-    assert dtypes.issubdtype is fnp.issubdtype
+    assert dtypes.finfo is inspect.unwrap(fnp.finfo)
+    assert dtypes.iinfo is inspect.unwrap(fnp.iinfo)
+    assert dtypes.issubdtype is inspect.unwrap(fnp.issubdtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -74,7 +74,7 @@ METHODS: Final = {
     name: function
     for name, member in inspect.getmembers(fx.Array)
     if isinstance(function := member.fget if isinstance(member, property) else member, FunctionType)
-    and hasattr(function, "__wrapped__")
+    and function.__code__.co_name == "method"  # a function that `numpy_method` made
     and not name.startswith("_")
 }
 """The methods and properties that are functions of `tracefx.numpy`."""

@@ -14,6 +14,7 @@ from tracefx.core.array_placement import ArrayPlacement
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.late_binding import LateBound
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import (
     ConcretizationError,
     TracerArrayConversionError,
@@ -105,6 +106,7 @@ class AbstractArray(ArrayPlacement):
             raise TypeError(f"only zero-dimensional integer arrays can be an index, got {self.aval}")
         return int(self.concrete_or_error(TracerIntegerConversionError).item())
 
+    @api_boundary
     def item(self, *args: int) -> Scalar:
         """Returns one element as a Python scalar.
 
@@ -119,6 +121,7 @@ class AbstractArray(ArrayPlacement):
         """Returns the elements as nested lists of Python scalars."""
         return self.concrete_or_error(ConcretizationError, "`tolist()`").tolist()
 
+    @api_boundary
     def tobytes(self, order: OneOf["C", "F", "A", "K"] = "C") -> bytes:
         """Returns the bytes of the elements.
 
@@ -165,6 +168,7 @@ class AbstractArray(ArrayPlacement):
             raise ValueError(f"version {api_version!r} of the array API is not supported; supported are {known}")
         return NUMPY.value
 
+    @api_boundary
     def __setitem__(self, index: object, value: object) -> NoReturn:
         raise TypeError(
             "arrays are immutable: instead of `x[i] = y` write `x = x.at[i].set(y)`, instead of `x[i] += y` "

@@ -20,6 +20,7 @@ from tracefx.core.dtypes import DTypeLike, Scalar
 from tracefx.core.late_binding import LateBound
 from tracefx.core.numpy_methods import numpy_function, numpy_method, numpy_method_named, numpy_operator
 from tracefx.core.sharding import DeviceOrSharding, ShardIndex
+from tracefx.core.traceback_filtering import api_boundary
 
 ArrayLike: TypeAlias = indexed_updates.Like["Array"]
 IndexPart: TypeAlias = indexed_updates.IndexPart["Array"]
@@ -81,6 +82,7 @@ class Array(ArrayReductions["Array"]):
 
     # ------------------------------------------------------------------ devices, and indexing
 
+    @api_boundary
     def to_device(self, device: Device, *, stream: int | None = None) -> Array:
         """Returns the array on a device. Has no effect on a tracer.
 
@@ -105,6 +107,7 @@ class Array(ArrayReductions["Array"]):
         """The shards on all devices; those of other processes have no `data`. Raises AttributeError for a tracer."""
         raise self._no_placement("global_shards")
 
+    @api_boundary
     def addressable_data(self, index: int) -> Array:
         """Returns the data of one of the `addressable_shards`.
 
@@ -128,6 +131,7 @@ class Array(ArrayReductions["Array"]):
     def at(self) -> AtIndexer:
         """The updater of elements: `x.at[index].set(values)`, `.add`, `.multiply`, ... return a new array."""
 
+    @api_boundary
     def __contains__(self, item: ArrayLike) -> bool:
         """Whether an element equals `item`."""
         return bool(_EQUAL.value(self, item).any())
@@ -250,6 +254,7 @@ class Array(ArrayReductions["Array"]):
     @numpy_method_named("invert")
     def __invert__(self) -> Array: ...
 
+    @api_boundary
     def __round__(self, ndigits: int | None = None) -> Array:
         rounded = self.round(ndigits or 0)
         return rounded.astype(int) if ndigits is None else rounded
@@ -272,6 +277,7 @@ class Array(ArrayReductions["Array"]):
 
     conjugate = conj
 
+    @api_boundary
     def astype(self, dtype: DTypeLike | None, copy: bool = False, device: DeviceOrSharding | None = None) -> Array:
         """Returns the array converted to a dtype; None is the default float dtype.
 
@@ -282,6 +288,7 @@ class Array(ArrayReductions["Array"]):
         """
         return _ASTYPE.value(self, dtype, device=device)
 
+    @api_boundary
     def view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
         """Returns the same bytes as another dtype; the size of the last axis changes if element sizes differ.
 
@@ -349,6 +356,7 @@ class Array(ArrayReductions["Array"]):
             size: The number of indices to return, which must be given in compiled functions.
         """
 
+    @api_boundary
     def compress(
         self,
         condition: ArrayLike,
@@ -381,6 +389,7 @@ class Array(ArrayReductions["Array"]):
     def mT(self) -> Array:
         """The array with its last two axes exchanged: a batch of transposed matrices."""
 
+    @api_boundary
     def reshape(self, *args: int | Sequence[int], order: str = "C", out_sharding: object = None) -> Array:
         """Returns the array with another shape: `x.reshape(2, 3)` or `x.reshape((2, 3))`. One size may be -1.
 
@@ -391,6 +400,7 @@ class Array(ArrayReductions["Array"]):
         """
         return _RESHAPE.value(self, _variadic(args), order, out_sharding=out_sharding)
 
+    @api_boundary
     def transpose(self, *args: int | Sequence[int]) -> Array:
         """Returns the array with permuted axes: `x.transpose(1, 0)` or `x.transpose((1, 0))`.
 

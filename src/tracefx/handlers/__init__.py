@@ -5,4 +5,4 @@ Every module has one job and a page in `docs/gallery/`.
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(__name__, filter_tracebacks=True)
+__getattr__, __dir__ = _attach(__name__)

@@ -13,8 +13,6 @@ from tracefx.lazy_stubs import attach as _attach
 
 __getattr__, __dir__ = _attach(
     __name__,
-    filter_tracebacks=True,
-    fast=("tracefx.ops.elementwise.", "tracefx.ops.shape.", "tracefx.ops.structural"),
     take_out_sharding=(
         *("broadcast", "broadcast_in_dim", "broadcasted_iota", "conv_general_dilated", "dot", "dot_general", "empty"),
         *("ragged_dot", "ragged_dot_general", "reduce", "reduce_sum", "reshape"),

@@ -14,7 +14,6 @@ from tracefx.lazy_stubs import attach as _attach
 
 __getattr__, __dir__ = _attach(
     __name__,
-    filter_tracebacks=True,
     take_out_sharding=(
         *("ball", "bernoulli", "beta", "bits", "categorical", "cauchy", "chisquare", "dirichlet", "exponential", "f"),
         *("gamma", "generalized_normal", "geometric", "gumbel", "laplace", "loggamma", "logistic", "lognormal"),

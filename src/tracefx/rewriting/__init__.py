@@ -15,4 +15,4 @@
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(__name__, filter_tracebacks=True)
+__getattr__, __dir__ = _attach(__name__)

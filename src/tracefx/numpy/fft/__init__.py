@@ -7,4 +7,4 @@ operands. `n` or `s` crops an axis or pads it with zeros. `norm` says which dire
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(__name__, filter_tracebacks=True)
+__getattr__, __dir__ = _attach(__name__)

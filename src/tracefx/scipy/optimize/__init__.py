@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.numpy.creation import asarray
 from tracefx.scipy.optimize.bfgs import minimize_bfgs
 from tracefx.scipy.optimize.lbfgs import minimize_lbfgs
@@ -14,6 +15,7 @@ from tracefx.scipy.optimize.results import OptimizeResults
 __all__ = ["OptimizeResults", "minimize"]
 
 
+@api_boundary
 def minimize(
     fun: Callable[..., ArrayLike],
     x0: ArrayLike,

@@ -7,4 +7,4 @@ equations and recurrences of the functions, so they are as accurate as the funct
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(__name__, filter_tracebacks=True)
+__getattr__, __dir__ = _attach(__name__)

@@ -15,7 +15,7 @@ from tracefx.scipy.stats import multivariate as _multivariate
 from tracefx.scipy.stats import shaped as _shaped
 from tracefx.scipy.stats.distributions import DistributionFunctions as _DistributionFunctions
 
-__getattr__, __dir__ = _attach(__name__, filter_tracebacks=True)
+__getattr__, __dir__ = _attach(__name__)
 
 # In JAX, distributions are modules: `import jax.scipy.stats.norm` and `from jax.scipy.stats.norm import pdf` work.
 _sys.modules |= {
