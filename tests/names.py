@@ -68,45 +68,86 @@ MODULES: Final = (
     "jax.scipy.sparse.linalg",
     "jax.sharding",
     "jax.export",
+    "jax.stages",
+    "jax.profiler",
+    "jax.errors",
+    "jax.dlpack",
+    "jax.test_util",
+    "jax.core",
 )
 _MANY_DEVICES: Final = "several processes: `tracefx.distributed`, `tracefx.sharding` and collectives of `tracefx.lax`"
 _KERNELS: Final = "custom kernels for GPUs and TPUs: not supported"
 _XLA: Final = "hints for XLA's scheduler and compiler: not supported"
-EXPERIMENTAL: Final[Mapping[str, str]] = MappingProxyType(
+_PRIMITIVES: Final = "user-defined primitives and handlers: `tracefx.extend`"
+_INTERNALS: Final = "internals of JAX"
+OTHER_MODULES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "buffer_callback": "callbacks on device buffers: not supported; `tracefx.pure_callback` is called with arrays",
-        "checkify": "`tracefx.handlers.check_error` and errors as values; these error categories do not exist",
-        "colocated_python": _MANY_DEVICES,
-        "compute_on": _XLA,
-        "control_deps": _XLA,
-        "custom_partitioning": "`tracefx.shard_map` for per-device code; the compiler partitions the rest",
-        "fused": _XLA,
-        "hijax": "user-defined primitives: `tracefx.extend`",
-        "jet": "`tracefx.jet`; rules of primitives are methods of their class",
-        "layout": _XLA,
-        "mesh_utils": "`tracefx.make_mesh`",
-        "mosaic": _KERNELS,
-        "multihost_utils": _MANY_DEVICES,
-        "ode": "no ODE solver; those of libraries run through `tracefx.interop.jax.from_jax`",
-        "pallas": _KERNELS,
-        "profiler": "not supported; XLA's profiler shows the names of functions and scopes",
-        "random": "stateful random numbers: not supported; keys are explicit",
-        "rnn": "`tracefx.lax.scan` of a cell; recurrent networks of GPU libraries are not supported",
-        "roofline": "`tracefx.handlers.count` computes operations, bytes and memory",
-        "scheduling_groups": _XLA,
-        "serialize_executable": "`tracefx.compilation_cache` stores executables, `tracefx.export` programs",
-        "shard_alike": "`tracefx.lax.with_sharding_constraint`",
-        "source_mapper": "`tracefx.pictures` and `as_text(debug_info=True)` show source lines",
-        "sparse": "no sparse arrays; `tracefx.handlers` has sparse Jacobians",
-        "topologies": "programs are compiled only for existing devices",
-        "transfer": _MANY_DEVICES,
-        "xla_metadata": _XLA,
+        "jax.monitoring": "`tracefx.log_compiles`: a handler of the logger `tracefx` receives the events",
+        "jax.api_util": "internals of JAX: `tracefx.tree_util` flattens arguments",
+        "jax.extend.core": "programs and primitives: `tracefx.extend`",
+        "jax.extend.linear_util": _INTERNALS,
+        "jax.extend.random": "`tracefx.random.key(seed, impl=...)`",
+        "jax.extend.backend": "`tracefx.devices`",
+        "jax.extend.mlir": "`tracefx.export`",
+        "jax.extend.sharding": _INTERNALS,
+        "jax.extend.source_info_util": "`tracefx.handlers.here`",
+        "jax.interpreters.ad": _PRIMITIVES,
+        "jax.interpreters.batching": _PRIMITIVES,
+        "jax.interpreters.mlir": _PRIMITIVES,
+        "jax.interpreters.partial_eval": _PRIMITIVES,
+        "jax.interpreters.pxla": _INTERNALS,
+        "jax.interpreters.xla": _INTERNALS,
+        "jax.example_libraries.optimizers": "libraries such as Optax: `tracefx.interop.jax.from_jax`",
+        "jax.example_libraries.stax": "the layers are functions of `tracefx.nn` and `tracefx.lax`",
+        **{
+            f"jax.experimental.{name}": note
+            for name, note in {
+                "buffer_callback": "callbacks on device buffers: `tracefx.pure_callback` is called with arrays",
+                "checkify": "`tracefx.handlers.check_error` and errors as values; these error categories do not exist",
+                "colocated_python": _MANY_DEVICES,
+                "compute_on": _XLA,
+                "control_deps": _XLA,
+                "custom_partitioning": "`tracefx.shard_map` for per-device code; the compiler partitions the rest",
+                "fused": _XLA,
+                "hijax": "user-defined primitives: `tracefx.extend`",
+                "jet": "`tracefx.jet`; rules of primitives are methods of their class",
+                "layout": _XLA,
+                "mesh_utils": "`tracefx.make_mesh`",
+                "mosaic": _KERNELS,
+                "multihost_utils": _MANY_DEVICES,
+                "ode": "no ODE solver; those of libraries run through `tracefx.interop.jax.from_jax`",
+                "pallas": _KERNELS,
+                "profiler": "`tracefx.profiler`",
+                "random": "stateful random numbers: not supported; keys are explicit",
+                "rnn": "`tracefx.lax.scan` of a cell; recurrent networks of GPU libraries are not supported",
+                "roofline": "`tracefx.handlers.count` computes operations, bytes and memory",
+                "scheduling_groups": _XLA,
+                "serialize_executable": "`tracefx.compilation_cache` stores executables, `tracefx.export` programs",
+                "shard_alike": "`tracefx.lax.with_sharding_constraint`",
+                "source_mapper": "`tracefx.pictures` and `as_text(debug_info=True)` show source lines",
+                "sparse": "no sparse arrays; `tracefx.handlers` has sparse Jacobians",
+                "topologies": "programs are compiled only for existing devices",
+                "transfer": _MANY_DEVICES,
+                "xla_metadata": _XLA,
+            }.items()
+        },
     }
 )
-"""Modules of `jax.experimental`, with the note for names without a counterpart. `jax2tf` requires TensorFlow."""
+"""Other modules, with the note for names without a counterpart. `jax.experimental.jax2tf` and `jax.tools.jax_to_ir`
+require TensorFlow, and `jax.collect_profile` XProf."""
+OWN_NAMES_ONLY: Final = ("jax.experimental.", "jax.example_libraries.")
+"""Modules of these packages also have the names that they import."""
 
 RELOCATED: Final[Mapping[str, str]] = MappingProxyType(
-    {"jax.experimental.checkify": "tracefx.handlers", "jax.experimental.jet": "tracefx", "jax.export": "tracefx"}
+    {
+        "jax.experimental.checkify": "tracefx.handlers",
+        "jax.experimental.jet": "tracefx",
+        "jax.export": "tracefx",
+        "jax.test_util": "tracefx.testing",
+        "jax.core": "tracefx.extend",
+        "jax.extend.core": "tracefx.extend",
+        "jax.interpreters.ad": "tracefx.extend",
+    }
 )
 """Modules of JAX whose counterpart has another name."""
 
@@ -160,6 +201,26 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.sharding.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
         "jax.ref.AbstractRef": "`tracefx.ref.RefType`",
         "jax.export.deserialize": "`tracefx.load`",
+        "jax.stages.ArgInfo": "`tracefx.transforms.stages.ArgInfo`",
+        "jax.stages.CompilerOptions": "`tracefx.transforms.stages.CompilerOptions`",
+        "jax.stages.Compiled": "`tracefx.transforms.stages.CompiledCall`",
+        "jax.stages.Lowered": "`tracefx.transforms.stages.LoweredCall`",
+        "jax.stages.Traced": "`tracefx.transforms.stages.TracedCall`",
+        "jax.stages.Wrapped": "`tracefx.transforms.jit.Jitted`",
+        "jax.errors.ConcretizationTypeError": "`tracefx.errors.ConcretizationError`",
+        "jax.errors.JaxRuntimeError": "`tracefx.errors.ExecutionError`",
+        "jax.errors.NonConcreteBooleanIndexError": "`tracefx.errors.MaskIndexError`",
+        "jax.errors.UnexpectedTracerError": "`tracefx.errors.EscapedTracerError`",
+        "jax.errors.JAXIndexError": "`IndexError`",
+        "jax.errors.JAXTypeError": "`TypeError`",
+        "jax.dlpack.from_dlpack": "`tracefx.numpy.from_dlpack`",
+        **dict.fromkeys(("jax.test_util.check_jvp", "jax.test_util.check_vjp"), "`tracefx.testing.check_grads`"),
+        **dict.fromkeys(
+            ("jax.profiler.ProfileEvent", "jax.profiler.ProfilePlane"), "parts of `tracefx.profiler.ProfileData`"
+        ),
+        "jax.core.AbstractValue": "`tracefx.extend.ShapedArray`",
+        "jax.core.Trace": "`tracefx.extend.Handler`",
+        "jax.core.ensure_compile_time_eval": "`tracefx.ensure_compile_time_eval`",
         "jax.export.default_export_platform": "`tracefx.default_backend`",
     }
 )
@@ -252,6 +313,11 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
             ],
             "part of JAX's export format",
         ),
+        "jax.errors.InconclusiveDimensionOperation": "shapes are always concrete",
+        **dict.fromkeys(("jax.core.max_dim", "jax.core.min_dim"), "shapes are always concrete"),
+        **dict.fromkeys([f"jax.core.{name}" for name in ("Atom", "ParamDict", "eval_context")], "internals of JAX"),
+        "jax.dlpack.is_supported_dtype": "`tracefx.numpy.from_dlpack` and `x.__dlpack__()` raise BufferError",
+        "jax.profiler.register_subprocess": "for profiles of TPU processes",
         "jax.lax.select_and_scatter_p": "JAX has no public function for it",
         "jax.nn.get_scaled_dot_general_config": "block scaling is supported only on GPUs",
     }
@@ -309,12 +375,11 @@ def names() -> dict[str, list[Name]]:
     """Returns the names by module of JAX."""
     operations: dict[str, type[Primitive]] = {**{op.name: op for op in OPERATIONS}, **VOCABULARY}
     listed: dict[str, list[Name]] = {}
-    experimental = [f"jax.experimental.{name}" for name in EXPERIMENTAL]
-    for path in (*MODULES, *[path for path in experimental if importlib.util.find_spec(path)]):
+    for path in (*MODULES, *[path for path in OTHER_MODULES if importlib.util.find_spec(path)]):
         module = importlib.import_module(path)
         rows = listed.setdefault(path, [])
-        found_names = public(module) if path in MODULES else own(module)
-        reason = EXPERIMENTAL.get(path.rpartition(".")[2], "") if path not in MODULES else ""
+        found_names = own(module) if path.startswith(OWN_NAMES_ONLY) else public(module)
+        reason = OTHER_MODULES.get(path, "")
         for name in sorted(found_names, key=lambda n: (n.lower(), n)):
             whole = f"{path}.{name}"
             counterpart = f"{RELOCATED.get(path, 'tracefx' + path.removeprefix('jax'))}.{name}"

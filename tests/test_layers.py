@@ -53,6 +53,7 @@ ORDER = (
     "custom_derivatives",
     "custom_batching",
     "ffi",
+    "profiler",
     "ref",
     "extend",
     "rewriting",

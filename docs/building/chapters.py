@@ -209,6 +209,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.custom_derivatives"),
     Chapter("tracefx.custom_batching"),
     Chapter("tracefx.ffi"),
+    Chapter("tracefx.profiler"),
     Chapter("tracefx.ref"),
     Chapter("tracefx.checkpoint_policies"),
     Chapter("tracefx.errors"),

@@ -15,6 +15,7 @@ from tracefx import nn as nn
 from tracefx import numpy as numpy
 from tracefx import ops as ops
 from tracefx import pictures as pictures
+from tracefx import profiler as profiler
 from tracefx import programs as programs
 from tracefx import random as random
 from tracefx import ref as ref
@@ -38,6 +39,7 @@ from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
+from tracefx.core.settings import log_compiles as log_compiles
 from tracefx.core.settings import repeats as repeats
 from tracefx.core.settings import traceback_filtering as traceback_filtering
 from tracefx.core.source_location import named_scope as named_scope

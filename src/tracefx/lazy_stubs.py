@@ -41,7 +41,6 @@ COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
         "tracefx.host_count": "`tracefx.process_count`",
         "tracefx.host_id": "`tracefx.process_index`",
         "tracefx.host_ids": "`tracefx.process_indices`",
-        "tracefx.log_compiles": "`jit(f).trace(x).lower().compile()` compiles explicitly",
         "tracefx.memory": "each device has one memory space",
         "tracefx.no_execution": "handlers: `checkify`, `explain`, `log`",
         "tracefx.no_tracing": "handlers: `checkify`, `explain`, `log`",

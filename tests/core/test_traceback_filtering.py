@@ -173,7 +173,7 @@ PACKAGES: Final = (
 )
 
 
-SETTING_FUNCTIONS: Final = {"compilation_cache", "disable_jit", "enable_x64"}
+SETTING_FUNCTIONS: Final = {"compilation_cache", "disable_jit", "enable_x64", "log_compiles"}
 """Functions that warn if their results are not used."""
 
 

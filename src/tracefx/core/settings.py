@@ -2,7 +2,7 @@
 
 Only functions that users call read a setting. Rules, handlers, passes and kernels depend on their operands and
 fields alone, so a traced program means the same under every setting. The only exception is the backend, which reads
-the directory of the compilation cache; that changes no result.
+the directory of the compilation cache and whether to log compilations; that changes no result.
 """
 
 from __future__ import annotations
@@ -216,6 +216,7 @@ def parse_bool(text: str) -> bool:
 
 X64: Final = Setting("enable_x64", False, "TRACEFX_ENABLE_X64", parse_bool)
 DISABLE_JIT: Final = Setting("disable_jit", False, "TRACEFX_DISABLE_JIT", parse_bool)
+LOG_COMPILES: Final = Setting("log_compiles", False, "TRACEFX_LOG_COMPILES", parse_bool)
 
 TracebackFiltering: TypeAlias = Literal["off", "filtered"]
 
@@ -308,6 +309,36 @@ def disable_jit(disable: bool = True) -> Override[bool]:
     x is 3
     """
     return DISABLE_JIT.override(_checked_bool("disable_jit", disable))
+
+
+def log_compiles(value: bool = True) -> Override[bool]:
+    """Returns a context manager in which each compilation is logged, with the types of the arguments and the time.
+
+    A function that is compiled again and again is so noticed. The logger is `logging.getLogger("tracefx")`, the level
+    WARNING, which Python prints by default. The process default is the environment variable `TRACEFX_LOG_COMPILES`.
+
+    Args:
+        value: Whether compilations are logged. True by default.
+
+    Returns:
+        A context manager. It applies to the current thread or task.
+
+    Raises:
+        TypeError: If `value` is not a bool.
+
+    >>> import logging, sys
+    >>> from tracefx import jit
+    >>> handler = logging.StreamHandler(sys.stdout)
+    >>> logging.getLogger("tracefx").addHandler(handler)
+    >>> @jit
+    ... def scaled(x):
+    ...     return 0.125 * x
+    >>> with log_compiles():
+    ...     y = scaled(2.0)
+    scaled(f32[]): compiled in ... s
+    >>> logging.getLogger("tracefx").removeHandler(handler)
+    """
+    return LOG_COMPILES.override(_checked_bool("log_compiles", value))
 
 
 def traceback_filtering(mode: TracebackFiltering) -> Override[TracebackFiltering]:

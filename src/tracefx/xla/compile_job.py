@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Generic, NoReturn, TypeVar, final
+from typing import Final, Generic, NoReturn, TypeVar, final
 
 from attrs import frozen
 
+from tracefx.core.avals import show_avals
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.repeated_blocks import RepeatedBlocks
-from tracefx.core.settings import CompilationCache
+from tracefx.core.settings import LOG_COMPILES, CompilationCache
 from tracefx.errors import CompilationError
 from tracefx.xla import runtime
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.lower import ExecutionPlan
+
+LOGGER: Final = logging.getLogger("tracefx")
+"""The logger of `log_compiles`."""
 
 
 class InspectableProgram:
@@ -77,18 +83,28 @@ class CompileJob(ABC, Generic[C]):
         lowered: EmittedModule | None = None,
     ) -> C:
         """Loads the compiled program from disk or compiles it; `lowered` is the module, if it exists already."""
-        if cache is None or (key := self._disk_key(options)) is None:
-            return self._compile(lowered or self.lower(), options)
+        start = time.perf_counter()
+        key = None if cache is None else self._disk_key(options)
+        program = None if cache is None or key is None else self._load_from(cache, key)
+        what = "loaded from the compilation cache"
+        if program is None:
+            what = "compiled"
+            module = lowered or self.lower()
+            program = self._compile(module, options)
+            if cache is not None and key is not None and not module.calls_host:
+                with suppress(CompilationError):  # XLA cannot serialize all executables
+                    self.disk.store(cache, key, program.executable.serialize(module.calls_kernels))
+        if LOG_COMPILES.value:
+            seconds = time.perf_counter() - start
+            LOGGER.warning("%s(%s): %s in %.3f s", self.name, show_avals(self.jaxpr.in_avals), what, seconds)
+        return program
+
+    def _load_from(self, cache: CompilationCache, key: bytes) -> C | None:
         data = self.disk.load(cache, key)
         if data is not None:
             with suppress(runtime.LoadError):  # XLA may refuse it for reasons that the key does not cover: recompile
                 return self._load(data)
-        module = lowered or self.lower()
-        program = self._compile(module, options)
-        if not module.calls_host:
-            with suppress(CompilationError):  # XLA cannot serialize all executables
-                self.disk.store(cache, key, program.executable.serialize(module.calls_kernels))
-        return program
+        return None
 
 
 class InspectableModule:
