@@ -80,7 +80,6 @@ PARAMETERS: Final[Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]]] = 
         ),
         "tracefx.local_devices": {"host_id": ((None,), "it is called `process_index`")},
         "tracefx.vmap": {"sum_match": ((False,), "sum the outputs of the batched function")},
-        "tracefx.lax.all_gather": {"to": (("varying",), "only results of `psum` are replicated")},
         "tracefx.lax.scan": {"_split_transpose": ((False, True), "")},
     }
 )

@@ -55,6 +55,21 @@ def test_pytree_arguments(lib: Any, np_: Any) -> Any:
 
 
 @agrees_with_jax
+def test_transposes_that_make_a_new_function_at_each_call(lib: Any, np_: Any) -> Any:
+    def call(f: Any, g: Any, r: Any, x: Any) -> Any:
+        back = lambda r, ct: call(lambda r, y: g(r, y), lambda r, y: f(r, y), r, ct)  # noqa: E731
+        return lib.custom_derivatives.linear_call(lambda r, y: f(r, y), back, r, x)
+
+    def f(x: Any) -> Any:
+        return call(lambda r, x: x * r, lambda r, ct: 5 * ct * r, np_.float32(3.0), x)
+
+    one = np_.float32(1.0)
+    once = transposed(lib, f, one)
+    thrice = transposed(lib, transposed(lib, once, one), one)
+    return f(one), once(one), thrice(one), lib.jit(thrice)(one), lib.jit(lib.grad(f))(one)
+
+
+@agrees_with_jax
 def test_self_adjoint_map_whose_transpose_is_itself(lib: Any, np_: Any) -> Any:
     def scaled(r: Any, x: Any) -> Any:
         return lib.custom_derivatives.linear_call(lambda r, x: x * r, scaled, r, x)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
+import jax
 import jax.scipy.stats as jax_stats
 import numpy as np
 import pytest
@@ -83,6 +84,15 @@ def test_gradients_of_logarithms_outside_of_the_support_are_0() -> None:
     assert fx.grad(stats.beta.logcdf)(-0.5, 2.0, 3.0) == 0.0
     assert fx.grad(stats.beta.logsf)(1.5, 2.0, 3.0) == 0.0
     assert fx.grad(stats.gamma.logcdf)(-0.5, 2.0) == 0.0
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.0])
+def test_gradients_of_logarithms_at_the_edge_of_the_support_are_0_as_in_jax(shape: float) -> None:
+    for name in ("gamma", "chi2"):
+        edge = [fx.grad(getattr(stats, name).logcdf)(0.0, shape), jax.grad(getattr(jax_stats, name).logcdf)(0.0, shape)]
+        assert edge == [0.0, 0.0], name
+    assert fx.grad(stats.beta.logcdf)(0.0, shape, 3.0) == jax.grad(jax_stats.beta.logcdf)(0.0, shape, 3.0) == 0.0
+    assert fx.grad(stats.beta.logsf)(1.0, 3.0, shape) == jax.grad(jax_stats.beta.logsf)(1.0, 3.0, shape) == 0.0
 
 
 def test_functions_describe_each_argument() -> None:

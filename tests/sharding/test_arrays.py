@@ -344,6 +344,22 @@ def test_invalid_callbacks_are_rejected() -> None:
             (8,), on(TRACEFX, "x"), lambda index: np.ones(2, np.float32 if index[0].start else np.int32)
         )
     assert float(fx.make_array_from_callback((), on(TRACEFX), lambda index: np.float32(2))) == 2
+    for library in (TRACEFX, JAX):
+        with pytest.raises(ValueError, match="dtype"):
+            library.m.make_array_from_callback(X.shape, on(library, "x"), lambda index: X[index], dtype=np.int32)
+
+
+def test_callbacks_return_random_keys() -> None:
+    keys = fx.random.split(fx.random.key(0), 8)
+    made = fx.make_array_from_callback((8,), on(TRACEFX, "x"), lambda index: keys[index])
+    assert made.sharding == on(TRACEFX, "x")
+    np.testing.assert_array_equal(fx.random.key_data(made), fx.random.key_data(keys))
+
+
+@pytest.mark.parametrize("parts", SPECS, ids=str)
+def test_size_on_devices_includes_replicas_as_in_jax(parts: Any) -> None:
+    sizes = [put(library, *parts).on_device_size_in_bytes() for library in (TRACEFX, JAX)]
+    assert sizes[0] == sizes[1]
 
 
 def test_make_array_from_process_local_data() -> None:

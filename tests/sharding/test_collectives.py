@@ -200,6 +200,7 @@ def test_collectives_along_an_axis_of_size_one(name: str, sizes: tuple[int, int]
 # ------------------------------------------------------------------ groups
 
 GROUPS: Final = [[0, 2], [3, 1]]
+INTEGERS_32: Final = np.arange(32, dtype=np.float32)
 GROUPED: Final[dict[str, Collective]] = {
     "psum": lambda lib, x: lib.psum(x, "i", axis_index_groups=GROUPS),
     "psum of booleans": lambda lib, x: lib.psum(x > 0, "i", axis_index_groups=GROUPS),
@@ -224,6 +225,25 @@ def test_axis_index_groups(name: str) -> None:
     f, want = GROUPED[name], map_by_pmap(JAX, lambda x: GROUPED[name](JAX.lax, x))(X)
     for mapping in (map_by_vmap, map_by_shard_map, map_by_pmap):
         assert_near(mapping(TRACEFX, lambda x: f(lax, x))(X), want, tolerance_of(name))
+
+
+@pytest.mark.parametrize(
+    "name", ["psum", "pmean", "pmax", "all_gather tiled", "psum_scatter tiled", "all_to_all tiled"]
+)
+def test_axis_index_groups_along_two_axes(name: str) -> None:
+    groups = [[0, 3, 5, 6], [7, 1, 2, 4]]
+
+    def program(lib: Library) -> Any:
+        function, _, tiled = name.partition(" ")
+        axes = (0, 0) if function == "all_to_all" else ()
+        options = {"axis_index_groups": groups, **({"tiled": True} if tiled else {})}
+
+        def f(x: Any) -> Any:
+            return getattr(lib.lax, function)(x, ("x", "y"), *axes, **options)
+
+        return lib.m.jit(lib.shard_map(f, lib.P(("x", "y")), lib.P(("x", "y")), check_vma=False))(INTEGERS_32)
+
+    assert_agrees_with_jax(program, EXACT)
 
 
 @pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter tiled", "all_to_all"])

@@ -83,6 +83,16 @@ def test_jax_deserializes_and_runs_exported_programs(program: Any) -> None:
             deserialized.call(X)
 
 
+@programs
+def test_exported_vjp_runs_on_all_devices(program: Any) -> None:
+    exported: fx.Exported[..., Any] = fx.export(program(TRACEFX))(X)
+    loaded, outs = fx.load(exported.serialize(vjp_order=1)), fx.tree.leaves(program(TRACEFX)(X))
+    want = fx.vjp(lambda x: fx.tree.leaves(program(TRACEFX)(x)), X)[1](outs)
+    assert loaded.vjp().nr_devices == 8
+    assert_near(loaded.vjp().call(X, *outs), want, SUMMED)
+    assert_near(fx.vjp(lambda x: fx.tree.leaves(loaded.call(x)), X)[1](outs), want, SUMMED)
+
+
 def test_exported_shardings_match_jax() -> None:
     fx_exported: fx.Exported[..., Any] = fx.export(with_shardings(TRACEFX))(X)
     jax_exported = jax.export.export(with_shardings(JAX))(X)

@@ -54,6 +54,23 @@ def in_shardings_per_argument(lib: Library) -> Any:
     return lib.m.jit(_layer(lib), in_shardings=(on(lib, "x"), on(lib, None, "y")))(X, W)
 
 
+def gradients_of_integers(lib: Library) -> Any:
+    """They have no elements, so no device has them."""
+    slope = lib.m.grad(lambda x, n: lib.np.sum(x * n), (0, 1), allow_int=True)
+    f = lib.m.jit(slope, in_shardings=(on(lib, "x"), on(lib)), out_shardings=on(lib))
+    x, n = f(X, np.arange(4, dtype=np.int32))
+    assert (n.shape, n.dtype) == ((4,), fx.dtypes.float0)
+    return x
+
+
+def constraints_along_automatic_axes_of_a_shard_map(lib: Library) -> Any:
+    def body(x: Any) -> Any:
+        return lib.lax.with_sharding_constraint(x, lib.P(None, "y")) * 2
+
+    with lib.m.set_mesh(lib.mesh):
+        return lib.m.jit(lib.shard_map(body, lib.P("x"), lib.P("x"), axis_names={"x"}))(X)
+
+
 def one_in_sharding(lib: Library) -> Any:
     return lib.m.jit(_layer(lib), in_shardings=on(lib))(X, W)
 

@@ -44,6 +44,29 @@ def test_mesh_attributes_match_jax() -> None:
     assert [d.id for d in actual.devices.flat] == [d.id for d in expected.devices.flat]
 
 
+@pytest.mark.parametrize("name", [name for name in dir(JAX.mesh) if not name.startswith("_")])
+def test_mesh_has_the_attributes_of_jax(name: str) -> None:
+    """All public ones but those of meshes without devices."""
+    if name not in ("abstract_mesh", "update", "axis_types", "is_scalar", "shape"):
+        actual, expected = getattr(TRACEFX.mesh, name), getattr(JAX.mesh, name)
+        if name in ("devices", "local_devices"):
+            actual, expected = [d.id for d in np.ravel(actual)], [d.id for d in np.ravel(expected)]
+        assert str(actual) == str(expected) or name == "local_mesh"
+
+
+def test_local_mesh_of_one_process_is_the_mesh() -> None:
+    mesh = TRACEFX.mesh
+    assert mesh.local_mesh == mesh
+    assert not mesh.is_multi_process
+    assert fx.Mesh([], "x").local_mesh.empty
+
+
+def test_mesh_as_decorator() -> None:
+    mesh = TRACEFX.mesh
+    assert mesh(fx.get_mesh)() == mesh
+    assert fx.get_mesh().empty
+
+
 def test_mesh_equality_and_hash() -> None:
     mesh = TRACEFX.mesh
     assert mesh == fx.Mesh(mesh.devices, mesh.axis_names)
@@ -103,6 +126,17 @@ def test_partition_spec_equality_matches_jax() -> None:
     assert P("x", P.UNCONSTRAINED)[1] is P.UNCONSTRAINED
 
 
+def test_partition_specs_behave_as_sequences() -> None:
+    for Spec in (P, jax.sharding.PartitionSpec):
+        spec = Spec("x", None, ("y", "z"))
+        assert (spec.index("x"), spec.index(("y", "z")), spec.count(None), "x" in spec) == (0, 2, 1, True)
+        assert (spec.partitions, spec[1:]) == (("x", None, ("y", "z")), (None, ("y", "z")))
+        assert Spec("x") + ("y",) == ("x",) + Spec("y") == Spec("x", "y")  # noqa: RUF005
+        assert spec.update(partitions=("y",)) == Spec("y")
+        with pytest.raises(ValueError, match="not in tuple"):
+            spec.index("y")
+
+
 def test_invalid_partition_specs_are_rejected() -> None:
     with pytest.raises(ValueError, match="can split one axis of an array only"):
         P("x", "x")
@@ -130,6 +164,18 @@ def test_shard_indices_match_jax(parts: Any) -> None:
     assert {d.id for d in actual.device_set} == {d.id for d in expected.device_set}
     assert actual.addressable_devices == actual.device_set
     assert actual.addressable_devices_indices_map(SHAPE) == actual.devices_indices_map(SHAPE)
+
+
+def test_sharding_attributes_match_jax() -> None:
+    for library in (TRACEFX, JAX):
+        sharding = on(library, "x")
+        assert (sharding.has_addressable_devices, sharding.replicated_axes) == (True, {"y"})
+        assert sharding.update(spec=library.P("y")) == on(library, "y")
+        assert sharding.update(spec=("y",), mesh=library.mesh) == on(library, "y")
+        sharding.check_compatible_aval((4, 3))
+        library.m.sharding.SingleDeviceSharding(library.m.devices()[0]).check_compatible_aval(())
+        with pytest.raises(ValueError, match="rank|axes"):
+            sharding.check_compatible_aval(())
 
 
 def test_is_equivalent_to_matches_jax() -> None:

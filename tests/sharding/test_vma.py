@@ -15,6 +15,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.cases import parametrize_functions
 from tests.comparison import assert_near
+from tests.errors import assert_errors
 from tests.sharding.both import TRACEFX, Library, Program, assert_agrees_with_jax, assert_both_raise
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
@@ -109,6 +110,12 @@ LOSSES: Final[dict[str, Body]] = {
     "pmax": lambda lib, w, x: local_loss(lib, w, x - lib.lax.pmax(x, "x")),
     "all_gather": lambda lib, w, x: local_loss(lib, w, lib.lax.all_gather(x, "x", tiled=True)),
     "all_gather of it": lambda lib, w, x: lib.lax.pmean(lib.np.sum(lib.lax.all_gather(w * x, "x") ** 2), "x"),
+    "all_gather, invarying": lambda lib, w, x: local_loss(
+        lib, w, lib.lax.all_gather(x, "x", tiled=True, to="invarying")
+    ),
+    "invarying all_gather of it": lambda lib, w, x: lib.np.sum(
+        lib.lax.all_gather(w * x, "x", axis=1, to="invarying") ** 2
+    ),
     "psum_scatter": lambda lib, w, x: lib.np.sum(lib.lax.psum_scatter(w * x, "x", scatter_dimension=1) ** 2),
     "all_to_all": lambda lib, w, x: lib.np.sum(lib.lax.all_to_all(lib.np.sin(w * x), "x", 1, 0, tiled=True) * x[0, 0]),
     "ppermute": lambda lib, w, x: lib.np.sum(lib.lax.ppermute(w, "x", [(0, 1), (1, 2), (3, 3)]) * x),
@@ -293,6 +300,26 @@ def test_types_have_varying_axes() -> None:
     assert [str(t) for t in seen[:2]] == ["f32[4]", "f32[2,4]{V:x}"]
     assert str(seen[4]) == "f32[4]{V:(x,y)}"
     assert fx.typeof(X).vma == frozenset()
+
+
+def test_an_invarying_all_gather_is_replicated() -> None:
+    gathered: list[Any] = []
+
+    def body(x: Any) -> Any:
+        gathered.extend([lax.all_gather(x, "x", to=to) for to in ("varying", "invarying")])
+        gathered.append(lax.all_gather(x, ("x", "y"), to="invarying"))
+        return x
+
+    fx.jit(TRACEFX.shard_map(body, P("x"), P("x")))(X)
+    assert [sorted(fx.typeof(y).vma) for y in gathered] == [["x"], [], []]
+    assert_errors(
+        (lambda: lax.all_gather(X, "x", to="reduced"), ValueError, "to must be 'varying' or, .* got 'reduced'"),
+        (
+            lambda: lax.all_gather(X, "x", to="invarying", axis_index_groups=[[0]]),
+            ValueError,
+            "all_gather: to must be 'varying' or, without axis_index_groups, 'invarying'",
+        ),
+    )
 
 
 def test_programs_have_varying_axes_inside_shard_map_only() -> None:

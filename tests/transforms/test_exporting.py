@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from attrs import frozen
@@ -281,8 +284,6 @@ def test_invalid_options_raise() -> None:
     for platforms in ("cpu", [], ["gpu"], ["cpu", "cpu"]):
         with pytest.raises(ValueError, match="platforms must be None or a sequence of some of cpu, cuda, rocm, tpu"):
             fx.export(model, platforms=platforms)
-    with pytest.raises(TypeError, match="StableHLO has no arrays of float0"):
-        fx.export(fx.jit(lambda x: x))(fx.ShapeDtypeStruct((2,), np.dtype([("float0", np.void, 0)])))
 
 
 @fx.tree.register_pytree_node_class
@@ -307,6 +308,57 @@ def test_unserializable_metadata_raises() -> None:
         exported_fn.serialize()
 
 
+# ------------------------------------------------------------------ derivatives
+
+COUNTS: Final = np.arange(6, dtype=np.int32).reshape(2, 3)
+FLOAT0: Final = np.zeros((3, 2), fx.dtypes.float0)
+
+
+def counts_and_square(counts: Any, x: Any) -> tuple[Any, Any]:
+    return 2 * counts.T, x.T * x.T
+
+
+def test_exported_vjp_agrees_with_jax() -> None:
+    backward = fx.export(fx.jit(counts_and_square))(COUNTS, X).vjp()
+    in_jax = jax.export.export(jax.jit(counts_and_square))(COUNTS, X).vjp()
+    assert backward.has_vjp()
+    assert in_jax.has_vjp()
+    for ours, theirs in ((backward.in_avals, in_jax.in_avals), (backward.out_avals, in_jax.out_avals)):
+        assert [(a.shape, a.dtype) for a in ours] == [(a.shape, a.dtype) for a in theirs]
+    assert backward.module_kept_var_idx == in_jax.module_kept_var_idx
+    assert backward.fun_name == "counts_and_square_vjp"
+    for f in (backward, fx.load(backward.serialize())):
+        got, want = f.call(COUNTS, X, FLOAT0, X.T), in_jax.call(COUNTS, X, FLOAT0, X.T)
+        assert got[0].dtype == want[0].dtype == fx.dtypes.float0
+        assert_near(got[1], want[1])
+        assert_near(f.vjp().call(COUNTS, X, FLOAT0, X.T, got[0], X)[1], 2 * X * X)
+
+
+def sum_of(f: Callable[[Any], Any], x: Any) -> Any:
+    return jnp.sum(f(x))
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_jax_differentiates_as_often_as_asked(order: int) -> None:
+    data = fx.export(fx.jit(lambda x: fnp.sum(x**3)))(X).to_jax(vjp_order=order)
+    f: Callable[..., Any] = jax.export.deserialize(bytearray(data)).call
+    for _ in range(order):
+        f = jax.grad(functools.partial(sum_of, f))
+    assert_near(f(X), [np.sum(X**3), 3 * X**2, 6 * X][order])
+    with pytest.raises(ValueError, match="No VJP"):
+        jax.grad(functools.partial(sum_of, f))(X)
+
+
+def test_serialize_checks_that_derivatives_exist() -> None:
+    exported_fn = fx.export(fx.jit(lambda x: fnp.sin(x)))(X)
+    assert exported_fn.serialize(vjp_order=2) == exported_fn.serialize()
+    loop = fx.export(fx.jit(lambda x: fx.lax.while_loop(lambda c: c < 9, lambda c: c * x, x)))(2.0)
+    with pytest.raises(ValueError, match="reverse-mode differentiation doesn't work"):
+        loop.serialize(vjp_order=1)
+    with pytest.raises(TypeError, match="StableHLO has no arrays of float0"):
+        fx.export(fx.jit(lambda t, x: fx.lax.optimization_barrier((t, x))[1]))(FLOAT0, X)
+
+
 # ------------------------------------------------------------------ platforms and provenance
 
 
@@ -316,7 +368,25 @@ def test_multi_platform_export() -> None:
     assert fx.load(exported_fn.serialize()).platforms == ("cpu", "tpu")
     for_tpu = fx.export(model, platforms=["tpu"])(PARAMS, X, scale=2.0)
     assert for_tpu.mlir_module() == exported().mlir_module()
-    assert_same(for_tpu.call(PARAMS, X, scale=2.0), model(PARAMS, X, scale=2.0))
+
+
+@pytest.mark.parametrize("call", [lambda f: f(X), lambda f: fx.jit(f)(X), lambda f: fx.grad(lambda x: f(x).sum())(X)])
+def test_a_call_on_a_platform_that_was_not_exported_raises_as_in_jax(call: Callable[[Any], Any]) -> None:
+    exported_fn = fx.export(fx.jit(lambda x: fnp.sin(x)), platforms=["cuda", "tpu"])(X)
+    loaded = fx.load(exported_fn.serialize())
+    in_jax = jax.export.export(jax.jit(jnp.sin), platforms=["cuda", "tpu"])(X)
+    with pytest.raises(ValueError, match="was exported for platform"):
+        in_jax.call(X)
+    with pytest.raises(ValueError, match="<lambda> was exported for cuda, tpu, but it is called on cpu: export it for"):
+        call(loaded.call)
+
+
+def test_an_exported_function_may_call_one_that_was_exported_for_its_platforms() -> None:
+    inner = fx.export(fx.jit(lambda x: fnp.sin(x)), platforms=["cuda", "tpu"])(X)
+    assert "sine" in fx.export(fx.jit(inner.call), platforms=["cuda"])(X).mlir_module()
+    for platforms in (["cpu"], ["cuda", "cpu"]):
+        with pytest.raises(ValueError, match="exported for cuda, tpu, but it is called on cpu"):
+            fx.export(fx.jit(inner.call), platforms=platforms)(X)
 
 
 def test_platform_dependent_programs() -> None:

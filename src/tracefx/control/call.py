@@ -25,7 +25,7 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.values import Value
+from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.masks import (
@@ -132,16 +132,41 @@ class Call(CallPrimitive, Rematerializable):
     Args:
         label: The name of the function that the jaxpr was traced from.
         jaxpr: The body, without constants.
+        platforms: The platforms on which an exported function may run; empty, the default, if it may run on all.
     """
 
     name = "jit"
     label: str = field(alias="label", metadata={"print": "name", "erased": True})
     jaxpr: Jaxpr
+    platforms: tuple[str, ...] = field(default=(), metadata={"hide_default": True})
 
     @property
     @override
     def callee_name(self) -> str:
         return self.label
+
+    def require_platform(self, platform: str) -> int:
+        """Raises ValueError unless the function may run on a platform of this name; returns 0."""
+        names = ("cuda", "rocm") if platform == "gpu" else (platform,)
+        if self.platforms and not any(name in self.platforms for name in names):
+            raise ValueError(
+                f"{self.label} was exported for {', '.join(self.platforms)}, but it is called on {platform}: export it "
+                f"for {platform} too, by export(f, platforms=...)"
+            )
+        return 0
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        if self.platforms:
+            committed = [x.device for x in args if isinstance(x, ConcreteArray) and x.committed]
+            self.require_platform(committed[0].platform if committed else BACKEND.value.platform)
+        return super().evaluate(args)
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        if self.platforms:
+            builder.platform_index(self.require_platform)
+        return super().lower(builder, *operands)
 
     @override
     def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:

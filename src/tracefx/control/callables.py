@@ -93,12 +93,15 @@ def stage_for_closure(
 ) -> tuple[Tracer, ...]:
     """Returns the tracers that `flat`, which calls `f`, closes over; none if it needs concrete values.
 
-    A function that calls itself, such as the transpose of a self-adjoint `linear_call`, is staged once.
+    A function that calls itself, such as the transpose of a self-adjoint `linear_call`, is staged once. A transpose may
+    also make a new function at each call, so functions with the same code are staged at most twice within each other.
     """
     while isinstance(f, DerivedCallable):
         f = f.source
     staged = _STAGED_FOR_CLOSURE.get()
     if (isinstance(f, FunctionType) and f.__closure__ is None) or any(f is other for other in staged):
+        return ()
+    if [_code_of(other) for other in staged].count(_code_of(f)) == 2:
         return ()
     token = _STAGED_FOR_CLOSURE.set((*staged, f))
     try:
@@ -108,6 +111,11 @@ def stage_for_closure(
     finally:
         _STAGED_FOR_CLOSURE.reset(token)
     return tuple([c for c in consts if isinstance(c, Tracer)])
+
+
+def _code_of(f: Callable[..., object]) -> object:
+    """Returns the code that functions made by one `def` or `lambda` share; the class of other callables."""
+    return getattr(f, "__code__", type(f))
 
 
 # ------------------------------------------------------------------ running functions under handlers

@@ -145,6 +145,11 @@ class Sharding(ABC):
         return all(d.process_index == process_index for d in self.devices)
 
     @property
+    def has_addressable_devices(self) -> bool:
+        """Whether any device belongs to this process."""
+        return bool(self.addressable_devices)
+
+    @property
     def addressable_devices(self) -> set[Device]:
         """The devices that belong to this process."""
         process_index = MEMORY.value.process_index
@@ -159,6 +164,14 @@ class Sharding(ABC):
     def memory_kind(self) -> str | None:
         """The kind of memory on devices that have several kinds; always `None`, the default memory."""
         return None
+
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        """Raises ValueError if an array has too few axes for the sharding.
+
+        Args:
+            aval_shape: The shape of the array.
+        """
+        self.tiling(len(aval_shape))
 
     def shard_shape(self, global_shape: Sequence[int]) -> Shape:
         """Returns the shape of each shard.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -135,6 +136,7 @@ def all_gather(
     axis_index_groups: AxisIndexGroups | None = None,
     axis: int = 0,
     tiled: bool = False,
+    to: str = "varying",
 ) -> T:
     """Gathers each array of a tree over a named axis, so that every member has the values of all.
 
@@ -147,20 +149,29 @@ def all_gather(
         axis: the position of the gathered axis in the result.
         tiled: whether to concatenate along the existing axis `axis`; by default the values are stacked along a new
             axis.
+        to: inside `shard_map`, whether the type of the result is `"varying"` (the default), so that the cotangents of
+            each member's result are its own; or `"invarying"`: the result is replicated, as that of `psum`.
 
     Returns:
         A tree of the same structure; an array `f32[n]` becomes `f32[size, n]`, or `f32[size * n]` with `tiled`.
 
     Raises:
         NameError: if no transformation around the call binds `axis_name`.
-        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size;
+            if `to` is unknown, or is not the default with `axis_index_groups`.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: all_gather(x, "batch"), axis_name="batch", out_axes=None)(lax.iota("int32", 3))
     Array([0, 1, 2], dtype=int32)
     """
+    if to not in ("varying", "invarying") or (to == "invarying" and axis_index_groups is not None):
+        raise ValueError(
+            f"all_gather: to must be 'varying' or, without axis_index_groups, 'invarying', got {to!r} with "
+            f"axis_index_groups={axis_index_groups!r}"
+        )
     if axis_index_groups is None:
-        return _map(lambda leaf: exchange.all_gather(leaf, axis_name, axis=axis, tiled=tiled), x)
+        gather = functools.partial(exchange.all_gather, axis=axis, tiled=tiled, invarying=to == "invarying")
+        return _map(lambda leaf: gather(leaf, axis_name), x)
     return _map(lambda leaf: grouped.grouped_all_gather(leaf, axis_name, axis_index_groups, axis, tiled), x)
 
 

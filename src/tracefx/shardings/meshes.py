@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ContextDecorator
 from enum import Enum
 from math import prod
 from types import MappingProxyType, TracebackType
-from typing import Any, ClassVar, Final, Self, TypeAlias, final
+from typing import Any, ClassVar, Final, Self, TypeAlias, final, overload
 
 import numpy as np
 from attrs import field, frozen
@@ -34,10 +35,10 @@ class AxisType(Enum):
 
 @final
 @frozen(init=False, repr=False)
-class Mesh(CustomText):
+class Mesh(CustomText, ContextDecorator):
     """An array of devices with named axes, e.g. 4 x 2 devices with the axes "data" and "model".
 
-    As a context manager it sets the current mesh, as `set_mesh` does.
+    As a context manager and as a decorator it sets the current mesh, as `set_mesh` does.
 
     Args:
         devices: An array of devices, or nested sequences of them.
@@ -115,9 +116,65 @@ class Mesh(CustomText):
         return (AxisType.Auto,) * len(self.axis_names)
 
     @property
+    def auto_axes(self) -> tuple[str, ...]:
+        """The names of the axes of the type `Auto`: all of them."""
+        return self.axis_names
+
+    @property
+    def explicit_axes(self) -> tuple[str, ...]:
+        """The names of the axes of the type `Explicit`: none."""
+        return ()
+
+    @property
+    def manual_axes(self) -> tuple[str, ...]:
+        """The names of the axes of the type `Manual`: none, since axes are manual only inside of a `shard_map`."""
+        return ()
+
+    @property
+    def are_all_axes_auto(self) -> bool:
+        """Whether the mesh has axes, all of the type `Auto`."""
+        return bool(self.auto_axes)
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        """Whether the mesh has axes, all of the type `Explicit`: False."""
+        return bool(self.explicit_axes)
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        """Whether the mesh has axes, all of the type `Manual`: False."""
+        return bool(self.manual_axes)
+
+    @property
     def size(self) -> int:
         """The number of devices."""
         return len(self.flat)
+
+    @property
+    def local_devices(self) -> list[Device]:
+        """The devices that belong to this process, in row-major order."""
+        return [d for d in self.flat if d.process_index == MEMORY.value.process_index]
+
+    @property
+    def is_multi_process(self) -> bool:
+        """Whether devices belong to other processes."""
+        return len(self.local_devices) < len(self.flat)
+
+    @property
+    def local_mesh(self) -> Mesh:
+        """The mesh of the devices that belong to this process.
+
+        Raises ValueError if these are not a block of adjacent devices along each axis.
+        """
+        if not self.is_multi_process:
+            return self
+        devices = self.devices
+        is_local = np.array([d in self.local_devices for d in self.flat]).reshape(self.axis_sizes)
+        where = np.argwhere(is_local)
+        block = tuple([slice(int(low), int(high) + 1) for low, high in zip(where.min(0), where.max(0), strict=True)])
+        if not is_local[block].all():
+            raise ValueError(f"the devices of {self} that belong to this process are not a block of adjacent devices")
+        return Mesh(devices[block], self.axis_names)
 
     @property
     def jax_repr(self) -> str:
@@ -262,30 +319,64 @@ class PartitionSpec(CustomText):
     UNCONSTRAINED: ClassVar[Unconstrained] = UNCONSTRAINED
     text_name: ClassVar[str] = "P"
     arg_type: ClassVar[object] = PartitionEntry
-    entries: tuple[PartitionEntry, ...] = field()
+    partitions: tuple[PartitionEntry, ...] = field()
 
     def __init__(self, *parts: object) -> None:
         entries = tuple(map(_as_entry, parts))
         axis_names = [name for part in entries for name in entry_axis_names(part)]
         if len(set(axis_names)) != len(axis_names):
             raise ValueError(f"PartitionSpec: an axis of the mesh can split one axis of an array only, got {parts!r}")
-        object.__setattr__(self, "entries", entries)
+        object.__setattr__(self, "partitions", entries)
 
     def __iter__(self) -> Iterator[PartitionEntry]:
-        return iter(self.entries)
+        return iter(self.partitions)
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.partitions)
 
-    def __getitem__(self, i: int) -> PartitionEntry:
-        return self.entries[i]
+    @overload
+    def __getitem__(self, i: int) -> PartitionEntry: ...
+    @overload
+    def __getitem__(self, i: slice) -> tuple[PartitionEntry, ...]: ...
+    def __getitem__(self, i: int | slice) -> PartitionEntry | tuple[PartitionEntry, ...]:
+        return self.partitions[i]
 
-    def __add__(self, other: PartitionSpec) -> PartitionSpec:
-        return PartitionSpec(*self.entries, *other.entries)
+    def __add__(self, other: PartitionSpec | tuple[object, ...]) -> PartitionSpec:
+        return PartitionSpec(*self, *other)
+
+    def __radd__(self, other: tuple[object, ...]) -> PartitionSpec:
+        return PartitionSpec(*other, *self)
+
+    def index(self, entry: object) -> int:
+        """Returns the first array axis that has an entry.
+
+        Args:
+            entry: The entry, as the specification contains it.
+
+        Raises:
+            ValueError: If no array axis has it.
+        """
+        return self.partitions.index(_as_entry(entry))
+
+    def count(self, entry: object) -> int:
+        """Returns the number of array axes that have an entry.
+
+        Args:
+            entry: The entry, as the specification contains it.
+        """
+        return self.partitions.count(_as_entry(entry))
+
+    def update(self, *, partitions: Sequence[object]) -> PartitionSpec:
+        """Returns a specification with other entries.
+
+        Args:
+            partitions: The entries.
+        """
+        return PartitionSpec(*partitions)
 
     @override
     def text_args(self) -> TextArgs:
-        return self.entries, {}
+        return self.partitions, {}
 
     @classmethod
     @override
@@ -297,12 +388,12 @@ class PartitionSpec(CustomText):
     @property
     def jax_repr(self) -> str:
         """The `repr` of the equivalent JAX spec."""
-        return f"P({', '.join(map(repr, self.entries))}{',' if len(self.entries) == 1 else ''})"
+        return f"P({', '.join(map(repr, self.partitions))}{',' if len(self.partitions) == 1 else ''})"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The mesh axes that occur in the spec."""
-        return tuple([name for part in self.entries for name in entry_axis_names(part)])
+        return tuple([name for part in self.partitions for name in entry_axis_names(part)])
 
     def of_rank(self, ndim: int) -> tuple[PartitionEntry, ...]:
         """Returns one entry per axis of an array.
@@ -316,13 +407,13 @@ class PartitionSpec(CustomText):
         Raises:
             ValueError: If the specification has more than `ndim` entries.
         """
-        if len(self.entries) > ndim:
-            raise ValueError(f"{self} has {len(self.entries)} entries, but the array has {ndim} axes")
-        return self.entries + (None,) * (ndim - len(self.entries))
+        if len(self.partitions) > ndim:
+            raise ValueError(f"{self} has {len(self.partitions)} entries, but the array has {ndim} axes")
+        return self.partitions + (None,) * (ndim - len(self.partitions))
 
     @override
     def __repr__(self) -> str:
-        return f"P({', '.join(map(repr, self.entries))})"
+        return f"P({', '.join(map(repr, self.partitions))})"
 
 
 P = PartitionSpec

@@ -8,7 +8,7 @@ from math import prod
 from typing import cast, final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
@@ -62,6 +62,28 @@ class NamedSharding(Sharding):
     @override
     def is_fully_replicated(self) -> bool:
         return self.mesh.size_of(self.spec.names) == 1
+
+    @property
+    def replicated_axes(self) -> frozenset[str]:
+        """The mesh axes that the specification does not name."""
+        return frozenset(self.mesh.axis_names).difference(self.spec.names)
+
+    def update(
+        self, *, mesh: Mesh | None = None, spec: PartitionSpec | Sequence[object] | None = None
+    ) -> NamedSharding:
+        """Returns a sharding with another mesh or specification.
+
+        Args:
+            mesh: The mesh. None, the default, means that of this sharding.
+            spec: The specification, or its entries. None, the default, means that of this sharding.
+        """
+        return evolve(
+            self, mesh=self.mesh if mesh is None else mesh, spec=self.spec if spec is None else PartitionSpec(*spec)
+        )
+
+    @override
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        self.spec.of_rank(len(aval_shape))
 
     @override
     def tiling(self, ndim: int) -> Tiling:

@@ -93,6 +93,11 @@ class ShardedArray(ConcreteArray):
         return self.placed.devices[0]
 
     @override
+    def on_device_size_in_bytes(self) -> int:
+        """Returns the size of all shards, those of other processes and copies included."""
+        return super().on_device_size_in_bytes() * self.placed.tiling(self.aval.ndim).num_replicas
+
+    @override
     def numpy(self) -> NDArray:
         """Returns the elements of all shards as one NumPy array."""
         host = self.host

@@ -16,19 +16,22 @@ from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import dtypes
+from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.device import Device
 from tracefx.core.effects import SowEffect
-from tracefx.core.handler import Tracer, bind
-from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr
+from tracefx.core.handler import Tracer, as_array, bind
+from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import ParseError, RefError, SerializationError
+from tracefx.ops.structural import BroadcastInDim
+from tracefx.passes.dce import prune
 from tracefx.pytrees import trees
 from tracefx.pytrees.structures import describe
 from tracefx.pytrees.trees import TreeDef, keystr, require_same_structure
@@ -46,8 +49,10 @@ from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices
-from tracefx.transforms.jax_export_format import encode_jax_export
-from tracefx.transforms.jit import BoundJitted, Jitted
+from tracefx.transforms.differentiation import vjp
+from tracefx.transforms.jax_export_format import JaxExport
+from tracefx.transforms.jit import BoundJitted, Jitted, jit
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.stages import LOWERING_PLATFORMS, require_platforms
 from tracefx.transforms.tracing import Trace
 
@@ -136,7 +141,8 @@ class Exported(Generic[P, R]):
         Raises:
             TypeError: If the arguments differ in structure, shape or dtype from those of the export. A Python number
                 takes the exported dtype if that is of its kind.
-            ValueError: If the arguments, or the mesh in use, have another number of devices.
+            ValueError: If the arguments, or the mesh in use, have another number of devices, or the program runs on a
+                platform that it was not exported for.
         """
         what = f"the exported {self.fun_name}: arguments"
         values, in_tree = flatten_values((args, kwargs), what)
@@ -151,7 +157,8 @@ class Exported(Generic[P, R]):
                 )
         trace = self._trace
         program = self._jaxpr_on(self._devices_for_call(given))
-        outs = bind(Call(self.fun_name, program), *trace.consts, *match_weak_types(given, self.in_avals))
+        call = Call(self.fun_name, program, self.platforms)
+        outs = bind(call, *trace.consts, *match_weak_types(given, self.in_avals))
         return trace.output(to_arrays(outs))
 
     def _devices_for_call(self, given: Sequence[Value]) -> tuple[Device, ...]:
@@ -191,8 +198,17 @@ class Exported(Generic[P, R]):
         except ValueError as error:
             raise ParseError(f"the StableHLO module of {self.fun_name} cannot be read: {error}") from error
 
-    def serialize(self) -> bytes:
-        """Returns the function as bytes for `load`. Equal functions give equal bytes."""
+    def serialize(self, vjp_order: int = 0) -> bytes:
+        """Returns the function as bytes for `load`. Equal functions give equal bytes.
+
+        Args:
+            vjp_order: How many times the loaded function must be differentiable in reverse mode: this is checked, by
+                `vjp`. The bytes are the same for every order, as the loaded function has all derivatives that the
+                exported one has. 0, the default, checks nothing.
+        """
+        exported: Exported[..., Any] = self
+        for _ in range(vjp_order):
+            exported = exported.vjp()
         out = bytearray()
         put_string(out, self.fun_name)
         put_tree(out, self.in_tree, f"the arguments of {self.fun_name}")
@@ -209,24 +225,64 @@ class Exported(Generic[P, R]):
         )  # `export` has dropped it unless asked to keep it
         return encode_envelope(EXPORT_MAGIC, EXPORT_VERSION, out)
 
-    def to_jax(self) -> bytes:
+    def to_jax(self, vjp_order: int = 0) -> bytes:
         """Returns the function as bytes for `jax.export.deserialize`, whose `call` runs the StableHLO module.
 
-        It has no derivative in JAX.
+        Args:
+            vjp_order: How many times JAX can differentiate it in reverse mode. 0 by default.
 
         Raises:
             SerializationError: If arguments or results have other containers than tuples, lists, None, and dicts with
                 string keys, or a dtype that JAX's format lacks.
         """
-        return encode_jax_export(
+        return self._jax_export(vjp_order).encode()
+
+    def _jax_export(self, vjp_order: int) -> JaxExport:
+        return JaxExport(
             self.fun_name,
-            (self.in_tree, self.out_tree),
-            (self.in_avals, self.out_avals),
+            self.in_tree,
+            self.out_tree,
+            self.in_avals,
+            self.out_avals,
             self.platforms,
             self.mlir_module_serialized,
             self.module_kept_var_idx,
             self.nr_devices,
+            self.vjp()._jax_export(vjp_order - 1) if vjp_order > 0 else None,
         )
+
+    def has_vjp(self) -> bool:
+        """Returns whether `vjp` is supported: True."""
+        return True
+
+    @api_boundary
+    def vjp(self) -> Exported[..., tuple[Array, ...]]:
+        """Returns the exported backward pass.
+
+        It takes the leaves of the arguments, then a cotangent for each leaf of the result, and returns a tuple of the
+        cotangents of the arguments. Tangents of integers have the dtype float0. To differentiate `call`, `grad` and the
+        other transformations do not need it.
+
+        Raises:
+            TypeError, NotImplementedError: If the program cannot be differentiated in reverse mode.
+
+        >>> from tracefx import jit
+        >>> backward = export(jit(lambda x: x * x))(3.0).vjp()
+        >>> backward.in_avals, backward.call(3.0, 1.0)
+        ((f32[]*, f32[]*), (Array(6., dtype=float32, weak_type=True),))
+        """
+        count = len(self.in_avals)
+
+        def forward(*args: Array) -> list[Array]:
+            return list(map(as_array, bind(Call(self.fun_name, self._trace.jaxpr), *self._trace.consts, *args)))
+
+        def backward(*values: Array) -> tuple[Array, ...]:
+            return vjp(forward, *values[:count])[1](list(values[count:]))
+
+        backward.__name__ = f"{self.fun_name}_vjp"
+        avals = [*self.in_avals, *[a.tangent() for a in self.out_avals]]
+        types = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in avals]
+        return export(jit(backward), platforms=self.platforms)(*types)
 
     @override
     def __reduce__(self) -> tuple[Callable[[bytes], object], tuple[bytes]]:
@@ -313,9 +369,6 @@ def export(
                     f"export of {trace.name}: it closes over the tracer {const}: export it outside of the "
                     "transformation, or make the value an argument"
                 )
-        for aval in (*trace.jaxpr.in_avals, *trace.jaxpr.out_avals):
-            if aval.dtype == dtypes.float0:
-                raise TypeError(f"export of {trace.name}: StableHLO has no arrays of float0, such as {aval}")
         normalized = _normalize_devices(trace.jaxpr, traced.requested_shardings)
         program = _ProgramStripper(drop_rules, provenance=True).strip_jaxpr(normalized)
         try:
@@ -334,10 +387,29 @@ def export(
         if not provenance:
             program = _ProgramStripper(drop_rules, provenance).strip_jaxpr(program)
         requested = RequestedShardings(*boundary_shardings(program)) if devices_of(program) else None
-        module, kept_inputs = BACKEND.value.serialize_portable(program, trace.consts, trace.name, where, requested)
+        module, kept_inputs = BACKEND.value.serialize_portable(
+            _without_float0(program, trace.name), trace.consts, trace.name, where, requested
+        )
         return Exported(trace.name, traced.in_tree, where, module, kept_inputs, evolve(trace, jaxpr=program))
 
     return exported
+
+
+def _without_float0(jaxpr: Jaxpr, name: str) -> Jaxpr:
+    """Returns the program with booleans, as in JAX's exports, in place of outputs of float0, which StableHLO lacks."""
+    eqns, outs = list(jaxpr.eqns), list(jaxpr.outs)
+    for i, aval in enumerate(jaxpr.out_avals):
+        if aval.dtype == dtypes.float0:
+            false = Literal(False, ShapedArray((), dtypes.bool_))
+            out = Var(jaxpr.var_count + len(eqns) - len(jaxpr.eqns), ShapedArray(aval.shape, dtypes.bool_))
+            eqns.append(Eqn(BroadcastInDim(aval.shape, ()), (false,), (out,), None))
+            outs[i] = out
+    program = evolve(jaxpr, eqns=tuple(eqns), outs=tuple(outs))
+    _, is_used = prune(program, (True,) * len(outs))
+    for v, used in zip(program.invars, is_used, strict=True):
+        if used and v.aval.dtype == dtypes.float0:
+            raise TypeError(f"export of {name}: StableHLO has no arrays of float0, such as {v.aval}")
+    return program
 
 
 @memoize_on_object

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias, cast, final
 
 import numpy as np
+from attrs import frozen
 from flatbuffers import Builder
 
 from tracefx.core import dtypes
@@ -44,6 +45,7 @@ _DTYPE_CODES: Final[Mapping[DType, int]] = {
     dtypes.float8_e4m3fnuz: 19,
     dtypes.float8_e5m2: 20,
     dtypes.float8_e5m2fnuz: 21,
+    dtypes.float0: 22,
     dtypes.float8_e4m3: 23,
     dtypes.float8_e3m4: 24,
     dtypes.float8_e8m0fnu: 25,
@@ -55,51 +57,67 @@ _DTYPE_CODES: Final[Mapping[DType, int]] = {
 _DEVICE_MEMORY_SPACE: Final = 1
 
 
-def encode_jax_export(
-    name: str,
-    trees: tuple[TreeDef, TreeDef],
-    avals: tuple[Sequence[ShapedArray], Sequence[ShapedArray]],
-    platforms: Sequence[str],
-    module: bytes,
-    kept: Sequence[int],
-    devices: int = 1,
-) -> bytes:
-    """Returns bytes for `jax.export.deserialize`; `trees` and `avals` are those of the arguments and of the result."""
-    (in_tree, out_tree), (ins, outs) = trees, avals
-    unique = list(dict.fromkeys([a.strong() for a in (*ins, *outs)]))
-    numbers = {aval: i for i, aval in enumerate(unique)}
-    writer = _ExportWriter()
-    unspecified = writer.table({}, {})
-    none = writer.numbers((), "<u4")
-    offsets = {
-        1: writer.string(name),
-        2: writer.tree(describe(in_tree), f"the arguments of {name}"),
-        3: writer.offsets([writer.aval(a) for a in ins]),
-        4: writer.tree(describe(out_tree), f"the result of {name}"),
-        5: writer.offsets([writer.aval(a) for a in outs]),
-        7: writer.offsets([unspecified for _ in ins]),
-        8: writer.offsets([unspecified for _ in outs]),
-        9: writer.offsets([writer.string(platform) for platform in platforms]),
-        10: none,  # ordered effects
-        11: none,  # other effects
-        12: none,  # disabled checks
-        13: writer.byte_vector(module),
-        15: writer.numbers(kept, "<u2"),
-        19: writer.offsets([writer.aval(a) for a in unique]),
-        20: none,  # meshes
-        21: none,  # shardings
-        22: writer.numbers([numbers[a.strong()] for a in ins], "<u4"),
-        23: writer.numbers([numbers[a.strong()] for a in outs], "<u4"),
-        24: writer.numbers([0 for _ in ins], "<u4"),
-        25: writer.numbers([0 for _ in outs], "<u4"),
-    }
-    scalars: dict[int, tuple[_ScalarType, int]] = {
-        0: ("Uint16", _SERIALIZATION_VERSION),
-        14: ("Uint16", _CALLING_CONVENTION),
-        16: ("Bool", len(platforms) > 1),  # whether the module takes a platform index
-        18: ("Uint32", devices),
-    }
-    return writer.finish(writer.table(offsets, scalars))
+@final
+@frozen
+class JaxExport:
+    """The contents of an exported function in JAX's format."""
+
+    fun_name: str
+    in_tree: TreeDef
+    out_tree: TreeDef
+    in_avals: Sequence[ShapedArray]
+    out_avals: Sequence[ShapedArray]
+    platforms: Sequence[str]
+    module: bytes
+    """The StableHLO module as a portable artifact."""
+    kept: Sequence[int]
+    """The inputs that the module takes."""
+    nr_devices: int = 1
+    vjp: JaxExport | None = None
+    """The function of the inputs and of the cotangents of the outputs that returns the cotangents of the inputs."""
+
+    def encode(self) -> bytes:
+        """Returns bytes for `jax.export.deserialize`."""
+        writer = _ExportWriter()
+        return writer.finish(self._write(writer))
+
+    def _write(self, writer: _ExportWriter) -> int:
+        name, ins, outs = self.fun_name, self.in_avals, self.out_avals
+        unique = list(dict.fromkeys([a.strong() for a in (*ins, *outs)]))
+        numbers = {aval: i for i, aval in enumerate(unique)}
+        unspecified = writer.table({}, {})
+        none = writer.numbers((), "<u4")
+        offsets = {
+            1: writer.string(name),
+            2: writer.tree(describe(self.in_tree), f"the arguments of {name}"),
+            3: writer.offsets([writer.aval(a) for a in ins]),
+            4: writer.tree(describe(self.out_tree), f"the result of {name}"),
+            5: writer.offsets([writer.aval(a) for a in outs]),
+            7: writer.offsets([unspecified for _ in ins]),
+            8: writer.offsets([unspecified for _ in outs]),
+            9: writer.offsets([writer.string(platform) for platform in self.platforms]),
+            10: none,  # ordered effects
+            11: none,  # other effects
+            12: none,  # disabled checks
+            13: writer.byte_vector(self.module),
+            15: writer.numbers(self.kept, "<u2"),
+            19: writer.offsets([writer.aval(a) for a in unique]),
+            20: none,  # meshes
+            21: none,  # shardings
+            22: writer.numbers([numbers[a.strong()] for a in ins], "<u4"),
+            23: writer.numbers([numbers[a.strong()] for a in outs], "<u4"),
+            24: writer.numbers([0 for _ in ins], "<u4"),
+            25: writer.numbers([0 for _ in outs], "<u4"),
+        }
+        if self.vjp is not None:
+            offsets[17] = self.vjp._write(writer)
+        scalars: dict[int, tuple[_ScalarType, int]] = {
+            0: ("Uint16", _SERIALIZATION_VERSION),
+            14: ("Uint16", _CALLING_CONVENTION),
+            16: ("Bool", len(self.platforms) > 1),  # whether the module takes a platform index
+            18: ("Uint32", self.nr_devices),
+        }
+        return writer.table(offsets, scalars)
 
 
 _ScalarType: TypeAlias = Literal["Bool", "Int8", "Uint16", "Uint32"]

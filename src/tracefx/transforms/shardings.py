@@ -224,13 +224,13 @@ def make_array_from_callback(
         sharding: Its sharding.
         data_callback: A function from the index of a shard, a tuple of slices, to its data. It is called once for each
             shard of the devices of this process. The data must not be modified afterwards.
-        dtype: The dtype of the array. None, the default, takes it from the data.
+        dtype: The dtype of the array, which must be that of the data. None, the default, takes it from the data.
 
     Returns:
         An array of this shape, with the given sharding.
 
     Raises:
-        ValueError: If a shard has another shape, or the array cannot be divided evenly.
+        ValueError: If a shard has another shape or dtype, or the array cannot be divided evenly.
         TypeError: If the shards have different dtypes.
 
     >>> from tracefx import P, make_mesh
@@ -258,7 +258,11 @@ def make_array_from_callback(
 def _callback_shard(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index: ShardIndex) -> NDArray:
     """Returns the data of a shard as a NumPy array, checked."""
     value = as_array(as_value(given, "data_callback"))
-    part = np.asarray(value if dtype is None else value.astype(as_dtype(dtype)), order="C")
+    part = np.asarray(value.numpy() if isinstance(value, ConcreteArray) else value, order="C")
+    if dtype is not None and part.dtype != as_dtype(dtype):
+        raise ValueError(
+            f"make_array_from_callback: the shard at {index} has dtype {part.dtype}, but dtype is {as_dtype(dtype)}"
+        )
     if part.shape != shape:
         raise ValueError(f"make_array_from_callback: the shard at {index} has shape {part.shape}, expected {shape}")
     return part

@@ -109,8 +109,12 @@ def composite_attribute(value: CompositeAttr) -> runtime.Attribute:
     return runtime.string_attr(value) if isinstance(value, str) else runtime.dense_attr(value)
 
 
-def shardy_dim_sharding(part: PartitionEntry) -> str:
-    """Returns Shardy's text for the mesh axes that one axis of an array is sharded along."""
-    if isinstance(part, Unconstrained):
-        return "{?}"
-    return "{" + ", ".join([f'"{name}"' for name in entry_axis_names(part)]) + "}"
+def shardy_dim_sharding(part: PartitionEntry, is_open: bool = False) -> str:
+    """Returns Shardy's text for the mesh axes that one axis of an array is sharded along.
+
+    Args:
+        part: The mesh axes.
+        is_open: Whether the compiler may shard it along others too. False by default.
+    """
+    names = [f'"{name}"' for name in entry_axis_names(part)]
+    return "{" + ", ".join([*names, "?"] if is_open or isinstance(part, Unconstrained) else names) + "}"

@@ -174,9 +174,12 @@ class Emitter(MultiPlatformEmitter):
         in_shardings = [*in_shardings, *replicated, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
         inputs = (*jaxpr.in_avals, *[scalar_type] * takes_index, *[POSITION_TYPE for _ in all_names])
         ordered = any_ordered(jaxpr.effects)
+        is_open = len(all_names) < len(mesh.axis_names)  # then the compiler may shard along the other axes
         attrs: dict[str, Attr] = {
-            "in_shardings": MlirText(self._per_value_shardings(in_shardings, [x.aval for x in operands], ordered)),
-            "out_shardings": MlirText(self._per_value_shardings(out_shardings, outs, ordered)),
+            "in_shardings": MlirText(
+                self._per_value_shardings(in_shardings, [x.aval for x in operands], ordered, is_open)
+            ),
+            "out_shardings": MlirText(self._per_value_shardings(out_shardings, outs, ordered, is_open)),
             "manual_axes": MlirText(
                 f"#sdy<manual_axes{{{', '.join([f'{name!r}' for name in axes])}}}>".replace("'", '"')
             ),
@@ -195,9 +198,11 @@ class Emitter(MultiPlatformEmitter):
         return results
 
     def _per_value_shardings(
-        self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray], ordered: bool
+        self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray], ordered: bool, is_open: bool
     ) -> str:
-        parts = [self.sharding(s, a).removeprefix("#sdy.sharding") for s, a in zip(shardings, avals, strict=True)]
+        parts = [
+            self.sharding(s, a, is_open).removeprefix("#sdy.sharding") for s, a in zip(shardings, avals, strict=True)
+        ]
         if ordered:  # for the token
             parts.insert(0, f"<@{self.mesh(shardings[0].mesh)}, []>")
         return f"#sdy.sharding_per_value<[{', '.join(parts)}]>"
@@ -234,8 +239,8 @@ class Emitter(MultiPlatformEmitter):
             self._define_mesh(symbol, f"#sdy.mesh<[{axes}]{ids}>")
         return symbol
 
-    def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
-        parts = [shardy_dim_sharding(part) for part in sharding.spec.of_rank(aval.ndim)]
+    def sharding(self, sharding: NamedSharding, aval: ShapedArray, is_open: bool = False) -> str:
+        parts = [shardy_dim_sharding(part, is_open) for part in sharding.spec.of_rank(aval.ndim)]
         if dtypes.is_key(aval.dtype):
             parts.append("{}")  # the axis of a key's words is never sharded
         return f"#sdy.sharding<@{self.mesh(sharding.mesh)}, [{', '.join(parts)}]>"

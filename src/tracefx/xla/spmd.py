@@ -284,6 +284,8 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
             return x.alias()
         aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
+        if aval.dtype == float0:  # devices have no arrays of it
+            return ConcreteArray(aval, x if isinstance(x, np.ndarray) else to_numpy(x))
         target = sharding or self._replicated_sharding(aval.ndim)
         return ShardedArray(aval, put_tiled(x, aval, target.tiling(aval.ndim)), target)
 

@@ -54,7 +54,7 @@ def _shard_map(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> S
 
 
 def _all_gather(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    return bind(operation_from_jax("all_gather", eqn.params), *args)
+    return bind(operation_from_jax("all_gather", eqn.params, invarying=True), *args)
 
 
 def _identity(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:

@@ -27,7 +27,7 @@ from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr, transp
 from tracefx.interpreters.masks import select_unmasked
 from tracefx.lowering import Lowerable
 from tracefx.pytrees import trees
-from tracefx.transforms.jax_export_format import encode_jax_export
+from tracefx.transforms.jax_export_format import JaxExport
 
 OPERATION_P: Final = JaxPrimitive("tracefx_operation")
 """Applies the tracefx primitive `operation`; `export` is the exporter to run its rules with."""
@@ -87,11 +87,11 @@ def _compile_operation(operation: Primitive, avals: tuple[ShapedArray, ...]) -> 
     backend = jax.default_backend()
     platforms = (_PLATFORMS.get(backend, backend),)
     module, kept_inputs = BACKEND.value.serialize_portable(program, (), operation.name, platforms)
-    structures = (trees.structure((tuple(avals), {})), trees.structure(list(program.out_avals)))
-    data = encode_jax_export(
-        operation.name, structures, (program.in_avals, program.out_avals), platforms, module, kept_inputs
+    in_tree, out_tree = trees.structure((tuple(avals), {})), trees.structure(list(program.out_avals))
+    export = JaxExport(
+        operation.name, in_tree, out_tree, program.in_avals, program.out_avals, platforms, module, kept_inputs
     )
-    call: Callable[..., Sequence[jax.Array]] = jax.export.deserialize(bytearray(data)).call
+    call: Callable[..., Sequence[jax.Array]] = jax.export.deserialize(bytearray(export.encode())).call
     return call
 
 

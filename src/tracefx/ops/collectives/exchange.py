@@ -11,12 +11,13 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import MeshAxes, ShapedArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import (
     MappedAxis,
 )
 from tracefx.core.values import Value, as_value
+from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.collectives.collective import (
     NOT_IN_JAX,
@@ -51,16 +52,18 @@ from tracefx.ops.structural import batch_first, reduce_sum, reshape, transpose
 
 @final
 @frozen(eq=False)
-class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
+class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups, HasVmaRule):
     """Gathers the operands of all members along a new axis, or along an existing one if `tiled`.
 
-    All members get equal values. But their type is varying, as in JAX: their cotangents are each member's own.
+    All members get equal values. But unless it is `invarying`, their type is varying, as in JAX: their cotangents are
+    each member's own.
 
     Args:
         all_gather_dimension: The position of the gathered axis in the result.
         axis_name: The names of the axes whose members are gathered.
         axis_size: The number of members.
         tiled: Whether the operands are concatenated along an existing axis.
+        invarying: Whether the type of the result is replicated. False by default.
 
     `x: f32[n, ...] -> f32[axis_size, n, ...]`, if `tiled` `f32[n, ...] -> f32[axis_size * n, ...]`, with
     `all_gather_dimension=0`; any dtype. Bound by `lax.all_gather`.
@@ -71,11 +74,16 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
     axis_name: AxisNameTuple
     axis_size: int
     tiled: bool
+    invarying: bool = field(default=False, metadata={**NOT_IN_JAX, "hide_default": True})
 
     @property
     @override
     def names(self) -> AxisNameTuple:
         return self.axis_name
+
+    @override
+    def vma(self, operands: MeshAxes) -> MeshAxes:
+        return operands.difference(map(str, self.names)) if self.invarying else operands
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -209,7 +217,9 @@ def _split(x: Array, axis: int, size: int) -> Array:
     return reshape(x, (*x.shape[:axis], size, x.shape[axis] // size, *x.shape[axis + 1 :]))
 
 
-def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Array:
+def all_gather(
+    x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool = False, invarying: bool = False
+) -> Array:
     """Returns the values of `x` of all members of the named axis.
 
     Args:
@@ -217,6 +227,7 @@ def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool 
         axis_name: The name of the axis, or a tuple of names.
         axis: The position of the new axis, or of the axis to concatenate along. 0 by default.
         tiled: Whether to concatenate along an existing axis instead of stacking. False by default.
+        invarying: Whether the type of the result is replicated. False by default.
 
     Returns:
         An array, equal for all members.
@@ -233,7 +244,7 @@ def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool 
     out = as_array(varying(as_value(x, "x"), names))
     position = canonicalize_axis("all_gather", axis, out.ndim + (not tiled), "axis")
     for name, size in zip(reversed(names), reversed(sizes), strict=True):  # the first name is the major one
-        out = bind1(AllGather(position, (name,), size, tiled), out)
+        out = bind1(AllGather(position, (name,), size, tiled, invarying), out)
         tiled = True
     return out
 

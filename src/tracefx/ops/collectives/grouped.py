@@ -46,21 +46,19 @@ class AxisIndexGroup:
     @staticmethod
     def of(name: str, x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups) -> AxisIndexGroup:
         """Gathers the values of the group; raises ValueError unless the groups are a partition into equal sizes."""
-        names, sizes = resolve_axis_names(name, axis_name)
-        if len(names) != 1:
-            raise ValueError(f"{name}: axis_index_groups need a single axis name, got axis_name {axis_name!r}")
+        size = prod(resolve_axis_names(name, axis_name)[1])
         rows = [[static_int(name, member, "axis_index_groups") for member in group] for group in groups]
-        if sorted([member for row in rows for member in row]) != list(range(sizes[0])):
-            raise ValueError(f"{name}: axis_index_groups must contain each of 0 to {sizes[0] - 1} once, got {groups}")
+        if sorted([member for row in rows for member in row]) != list(range(size)):
+            raise ValueError(f"{name}: axis_index_groups must contain each of 0 to {size - 1} once, got {groups}")
         if len({len(row) for row in rows}) != 1:
             raise ValueError(f"{name}: axis_index_groups must have equal sizes, got {groups}")
-        group_of = np.empty((sizes[0], len(rows[0])), np.int32)
-        positions = np.empty(sizes[0], np.int32)
+        group_of = np.empty((size, len(rows[0])), np.int32)
+        positions = np.empty(size, np.int32)
         for row in rows:
             for position, member in enumerate(row):
                 group_of[member], positions[member] = row, position
-        here = axis_index(names[0])
-        gathered = all_gather(x, names[0])
+        here = axis_index(axis_name)
+        gathered = all_gather(x, axis_name)
         return AxisIndexGroup(_take_rows(gathered, _table_row(group_of, here)), _table_row(positions, here))
 
 

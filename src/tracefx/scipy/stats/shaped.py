@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import final
 
 import tracefx.numpy as fnp
@@ -46,6 +47,16 @@ def _to_unit_interval(z: Array) -> Array:
     return fnp.where(z < 0, 0.0, fnp.where(z > 1, 1.0, z))
 
 
+def _beta_logcdf(z: Array, a: Array, b: Array, scale: Array) -> Array:
+    impossible = (z <= 0) & (a > 0) & (b > 0)
+    return _log_unless(impossible, lambda y: special.betainc(a, b, _to_unit_interval(y)), z)
+
+
+def _log_unless(impossible: Array, probability: Callable[[Array], Array], z: Array) -> Array:
+    """Returns the logarithm of a probability at `z`; where it is impossible, -inf with derivatives that are 0."""
+    return fnp.where(impossible, -math.inf, fnp.log(probability(fnp.where(impossible, 0.5, z))))
+
+
 @final
 class beta(DistributionFunctions):
     """The beta distribution.
@@ -77,9 +88,9 @@ class beta(DistributionFunctions):
     logpdf = standardized(_point_a_b, _beta_logpdf)
     pdf = standardized(_point_a_b, _beta_pdf)
     cdf = standardized(_point_a_b, lambda z, a, b, scale: special.betainc(a, b, _to_unit_interval(z)))
-    logcdf = log_of(cdf)
+    logcdf = standardized(_point_a_b, _beta_logcdf)
     sf = standardized(_point_a_b, lambda z, a, b, scale: special.betainc(b, a, 1 - _to_unit_interval(z)))
-    logsf = log_of(sf)
+    logsf = standardized(_point_a_b, lambda z, a, b, scale: _beta_logcdf(1 - z, b, a, scale))
 
 
 def _point_a(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Arguments:
@@ -95,6 +106,10 @@ def _gamma_logpdf(z: Array, a: Array, scale: Array) -> Array:
 def _gamma_pdf(z: Array, a: Array, scale: Array) -> Array:
     outside = z < 0
     return fnp.where(outside, 0.0, incomplete_gamma.gamma_pdf(a, fnp.where(outside, 1.0, z)) / scale)
+
+
+def _gamma_logcdf(z: Array, a: Array, scale: Array) -> Array:
+    return _log_unless((z <= 0) & (a > 0), lambda y: special.gammainc(a, y), z)
 
 
 @final
@@ -126,7 +141,7 @@ class gamma(DistributionFunctions):
     logpdf = standardized(_point_a, _gamma_logpdf)
     pdf = standardized(_point_a, _gamma_pdf)
     cdf = standardized(_point_a, lambda z, a, scale: special.gammainc(a, fnp.where(z < 0, 0.0, z)))
-    logcdf = log_of(cdf)
+    logcdf = standardized(_point_a, _gamma_logcdf)
     sf = standardized(_point_a, lambda z, a, scale: special.gammaincc(a, fnp.where(z < 0, 0.0, z)))
     logsf = log_of(sf)
 
