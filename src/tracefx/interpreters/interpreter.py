@@ -501,11 +501,8 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
 
     @override
     def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
-        token = ENCLOSING_SCOPES.set(full_scopes())
-        try:
+        with ENCLOSING_SCOPES.override(full_scopes()):
             return call_under(self.frame, eval_jaxpr, jaxpr, (), args)
-        finally:
-            ENCLOSING_SCOPES.reset(token)
 
     @override
     def transform_body(
