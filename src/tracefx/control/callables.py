@@ -20,14 +20,7 @@ from tracefx.core.equality import StrictlyEqual
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import (
-    BatchDims,
-    MappedAxis,
-    Primitive,
-    Tangent,
-    UndefinedPrimal,
-    Zero,
-)
+from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
 from tracefx.core.settings import Setting
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.core.values import Value

@@ -39,10 +39,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
 from tracefx.core.values import Value, as_value
-from tracefx.errors import (
-    ConcretizationError,
-    HandlerStateError,
-)
+from tracefx.errors import ConcretizationError, HandlerStateError
 from tracefx.interpreters.interpreter_hooks import InterpreterHooks, N, S, V
 from tracefx.interpreters.jvp import PIECEWISE_CONSTANT
 from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values
