@@ -14,13 +14,7 @@ import ml_dtypes
 from tracefx.core import dtypes as core
 from tracefx.core.dtypes import extended, float0, prng_key
 from tracefx.errors import TypePromotionError
-from tracefx.numpy.dtype_routines import (
-    finfo,
-    iinfo,
-    issubdtype,
-    lattice_result_type,
-    resolve_dtype,
-)
+from tracefx.numpy.dtype_routines import finfo, iinfo, issubdtype, lattice_result_type, resolve_dtype
 from tracefx.numpy.operand_promotion import python_scalar_type
 
 if TYPE_CHECKING:

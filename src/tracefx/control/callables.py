@@ -8,7 +8,6 @@ closed-over tracers when the function runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextvars import ContextVar
 from types import FunctionType, MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, cast, final
 
@@ -21,14 +20,8 @@ from tracefx.core.equality import StrictlyEqual
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.primitive import (
-    BatchDims,
-    MappedAxis,
-    Primitive,
-    Tangent,
-    UndefinedPrimal,
-    Zero,
-)
+from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
+from tracefx.core.settings import Setting
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError, ConcretizationError
@@ -84,7 +77,7 @@ def derive(source: Callable[..., object], *how: object) -> Callable[[Callable[P,
     return lambda call: DerivedCallable(call, source, how)
 
 
-_STAGED_FOR_CLOSURE: Final[ContextVar[tuple[Callable[..., object], ...]]] = ContextVar("tracefx_staged", default=())
+_STAGED_FOR_CLOSURE: Final = Setting[tuple[Callable[..., object], ...]]("staged_for_closure", ())
 """The functions that are being staged in order to find the tracers that they close over."""
 
 
@@ -98,18 +91,16 @@ def stage_for_closure(
     """
     while isinstance(f, DerivedCallable):
         f = f.source
-    staged = _STAGED_FOR_CLOSURE.get()
+    staged = _STAGED_FOR_CLOSURE.value
     if (isinstance(f, FunctionType) and f.__closure__ is None) or any(f is other for other in staged):
         return ()
     if [_code_of(other) for other in staged].count(_code_of(f)) == 2:
         return ()
-    token = _STAGED_FOR_CLOSURE.set((*staged, f))
     try:
-        _, consts = stage(flat, avals, recording)
+        with _STAGED_FOR_CLOSURE.override((*staged, f)):
+            _, consts = stage(flat, avals, recording)
     except ConcretizationError:  # it may get them when it runs
         return ()
-    finally:
-        _STAGED_FOR_CLOSURE.reset(token)
     return tuple([c for c in consts if isinstance(c, Tracer)])
 
 
@@ -140,11 +131,8 @@ def wrap_in_handler(
         handler = enter(CURRENT.get())
         known = full_scopes()
         lost = scopes[: len(scopes) - len(known)] if known[: len(scopes)] != scopes else ()
-        token = ENCLOSING_SCOPES.set((*lost, *ENCLOSING_SCOPES.get()))
-        try:
+        with ENCLOSING_SCOPES.override((*lost, *ENCLOSING_SCOPES.value)):
             results = call_under(handler, f, *args, **kwargs)
-        finally:
-            ENCLOSING_SCOPES.reset(token)
         return unwrap_results(handler, results)
 
     return entered
@@ -274,12 +262,12 @@ class TracedFunction:
 def trace_function(fun: FlatFunction, recording: Handler, args: Sequence[Value]) -> TracedFunction:
     """Stages a function for arguments like `args`; `recording` is the handler that may own closed-over tracers."""
     # As in all bodies, scopes are relative to the equation that has the body; rules of interpreters see all of them.
-    enclosing, token = ENCLOSING_SCOPES.set(full_scopes()), SOURCE.set(None)
-    try:
-        jaxpr, const_values = stage(fun, [a.aval for a in args], recording)
-    finally:
-        SOURCE.reset(token)
-        ENCLOSING_SCOPES.reset(enclosing)
+    with ENCLOSING_SCOPES.override(full_scopes()):
+        token = SOURCE.set(None)
+        try:
+            jaxpr, const_values = stage(fun, [a.aval for a in args], recording)
+        finally:
+            SOURCE.reset(token)
     consts = tuple(const_values)
     held = consts if any(isinstance(c, Tracer) for c in consts) else ()
     return TracedFunction(jaxpr.closed(), consts, ClosureScope(held, recording.axes))

@@ -555,8 +555,6 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 class StagedLinear(CustomLinear):
     """A `CustomLinear` in a jaxpr."""
 
-    __slots__ = ()
-
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         return select_masked(self.out_avals, self.out_nonzero)

@@ -2,7 +2,9 @@
 
 Only functions that users call read a setting. Rules, handlers, passes and kernels depend on their operands and
 fields alone, so a traced program means the same under every setting. The only exception is the backend, which reads
-the directory of the compilation cache and whether to log compilations; that changes no result.
+the directory of the compilation cache and whether to log compilations; that changes no result. The core overrides two
+settings that are no options of users and that no trace depends on: the scopes around an interpreted body, and the
+functions staged for their closures.
 """
 
 from __future__ import annotations

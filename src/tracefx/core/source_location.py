@@ -15,6 +15,8 @@ from typing import Final, TypeAlias, final
 from attrs import evolve, frozen
 from typing_extensions import override
 
+from tracefx.core.settings import Setting
+
 _PACKAGE_DIR: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _GENERATED_METHODS: Final = re.compile(rf"<attrs generated \w+ {__name__.partition('.')[0]}\.")
 
@@ -111,7 +113,7 @@ every equation, and no result depends on it.
 """
 
 
-ENCLOSING_SCOPES: Final[ContextVar[NamedScopes]] = ContextVar("tracefx_enclosing_scopes", default=())
+ENCLOSING_SCOPES: Final = Setting[NamedScopes]("enclosing_scopes", ())
 """The scopes around the sub-jaxpr that an interpreter interprets, outermost first. Its equations do not have them."""
 
 
@@ -129,7 +131,7 @@ def current_scopes() -> NamedScopes:
 
 def full_scopes() -> NamedScopes:
     """Returns the current scopes, preceded by those around the sub-jaxprs that are being interpreted."""
-    return (*ENCLOSING_SCOPES.get(), *current_scopes())
+    return (*ENCLOSING_SCOPES.value, *current_scopes())
 
 
 def current_provenance(ours: int = 0) -> Provenance | None:
@@ -184,7 +186,7 @@ def here() -> SourceLocation:
     if source is None:
         return SourceLocation("", 0, "", full_scopes())
     location = source.resolve()
-    enclosing = ENCLOSING_SCOPES.get()
+    enclosing = ENCLOSING_SCOPES.value
     return evolve(location, scope=(*enclosing, *location.scope)) if enclosing else location
 
 

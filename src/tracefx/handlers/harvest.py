@@ -316,7 +316,6 @@ class _PlantTransform(Transform):
 class Plant(_PlantTransform):
     """The transformation that `plant` applies."""
 
-    __slots__ = ()
     title = "plant"
     adds = False
 
@@ -325,7 +324,6 @@ class Plant(_PlantTransform):
 class Perturb(_PlantTransform):
     """The transformation that `perturb` applies."""
 
-    __slots__ = ()
     title = "perturb"
     adds = True
 

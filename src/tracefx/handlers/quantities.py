@@ -101,7 +101,6 @@ class _UnitConversion(Primitive, Expandable):
 class _OfUnit(_UnitConversion):
     """Attaches a unit to a number. Outside of `with_units` it converts the number to base units."""
 
-    __slots__ = ()
     name = "of_unit"
 
     @override
@@ -113,7 +112,6 @@ class _OfUnit(_UnitConversion):
 class _InUnit(_UnitConversion):
     """Returns the magnitude of a quantity in a unit."""
 
-    __slots__ = ()
     name = "in_unit"
 
     @override

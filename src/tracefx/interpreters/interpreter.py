@@ -39,10 +39,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
 from tracefx.core.values import Value, as_value
-from tracefx.errors import (
-    ConcretizationError,
-    HandlerStateError,
-)
+from tracefx.errors import ConcretizationError, HandlerStateError
 from tracefx.interpreters.interpreter_hooks import InterpreterHooks, N, S, V
 from tracefx.interpreters.jvp import PIECEWISE_CONSTANT
 from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values
@@ -501,11 +498,8 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
 
     @override
     def interpret(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
-        token = ENCLOSING_SCOPES.set(full_scopes())
-        try:
+        with ENCLOSING_SCOPES.override(full_scopes()):
             return call_under(self.frame, eval_jaxpr, jaxpr, (), args)
-        finally:
-            ENCLOSING_SCOPES.reset(token)
 
     @override
     def transform_body(

@@ -37,8 +37,6 @@ class __array_namespace_info__:
     dtype('float32')
     """
 
-    __slots__ = ()
-
     def capabilities(self) -> dict[str, bool | int]:
         """Returns the capabilities.
 

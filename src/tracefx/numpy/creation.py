@@ -32,12 +32,7 @@ from tracefx.core.values import (
 )
 from tracefx.lax.creation import sharding_like
 from tracefx.numpy.device_placement import place_on_device
-from tracefx.numpy.operand_promotion import (
-    as_operand,
-    convert_ndarray,
-    convert_operand,
-    dtype_and_weak_type,
-)
+from tracefx.numpy.operand_promotion import as_operand, convert_ndarray, convert_operand, dtype_and_weak_type
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops import structural
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER

@@ -62,8 +62,6 @@ class DenseGrid:
     (2, 2, 3)
     """
 
-    __slots__ = ()
-
     def __getitem__(self, key: GridKey) -> Array:
         vectors = _grid_vectors(key, "mgrid")
         if isinstance(key, slice):
@@ -78,8 +76,6 @@ class OpenGrid:
     >>> [a.shape for a in ogrid[0:2, 0:3]]
     [(2, 1), (1, 3)]
     """
-
-    __slots__ = ()
 
     def __getitem__(self, key: GridKey) -> Array | list[Array]:
         vectors = _grid_vectors(key, "ogrid")

@@ -42,16 +42,7 @@ from tracefx.numpy.ufunc_methods import (
     sum_reduction,
     unary_ufunc,
 )
-from tracefx.ops.elementwise import (
-    abs_sign,
-    arithmetic,
-    bitwise,
-    comparison,
-    elementwise,
-    powers,
-    rounding,
-    selection,
-)
+from tracefx.ops.elementwise import abs_sign, arithmetic, bitwise, comparison, elementwise, powers, rounding, selection
 from tracefx.ops.structural import broadcast_to, full_like_aval
 from tracefx.transforms.eager_calls import eager_cached
 

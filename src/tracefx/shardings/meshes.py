@@ -260,7 +260,6 @@ MESH: Final[Setting[Mesh]] = Setting("set_mesh", NO_MESH)
 class Unconstrained(CustomText):
     """An entry of a `PartitionSpec` for an array axis whose sharding the compiler chooses."""
 
-    __slots__ = ()
     text_name: ClassVar[str] = "UNCONSTRAINED"
 
     @override

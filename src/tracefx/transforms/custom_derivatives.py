@@ -25,13 +25,7 @@ from tracefx.interpreters.masks import Mask
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr
-from tracefx.transforms.arguments import (
-    flatten_values,
-    fun_label,
-    leaf_value,
-    require_callable,
-    to_arrays,
-)
+from tracefx.transforms.arguments import flatten_values, fun_label, leaf_value, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import (
     CustomFunction,

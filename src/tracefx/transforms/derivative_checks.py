@@ -16,11 +16,7 @@ from tracefx.errors import TangentError
 from tracefx.ops.structural import convert_value, instantiate
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.transforms.arguments import (
-    AnyFunction,
-    fun_label,
-    leaf_value,
-)
+from tracefx.transforms.arguments import AnyFunction, fun_label, leaf_value
 
 # ------------------------------------------------------------------ tangents and cotangents of users
 

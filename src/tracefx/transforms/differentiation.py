@@ -35,13 +35,7 @@ from tracefx.transforms.arguments import (
 )
 from tracefx.transforms.derivative_checks import convert_tangents, flatten_tangents, tangent_to_array
 from tracefx.transforms.function_types import PullbackFunction, Untyped
-from tracefx.transforms.linearization import (
-    Linearization,
-    LinearMap,
-    UnreducedCotangents,
-    jvp_values,
-    linearize_values,
-)
+from tracefx.transforms.linearization import Linearization, LinearMap, UnreducedCotangents, jvp_values, linearize_values
 from tracefx.transforms.shape_dtype_struct import flatten_avals
 from tracefx.transforms.transform import (
     Directional,
@@ -337,8 +331,6 @@ class LinearFunction(LinearMap):
 class Pushforward(LinearFunction):
     """The function from tangents of the arguments to tangents of the output, which `linearize` returns."""
 
-    __slots__ = ()
-
     @api_boundary
     def __call__(self, *tangents: Any) -> Any:
         what = "the function of linearize: the tangents"
@@ -351,8 +343,6 @@ class Pushforward(LinearFunction):
 @final
 class Pullback(LinearFunction):
     """The function from a cotangent of the output to a tuple of cotangents of the arguments, which `vjp` returns."""
-
-    __slots__ = ()
 
     @api_boundary
     def __call__(self, cotangents: Any, /) -> Any:
@@ -375,8 +365,6 @@ class Pullback(LinearFunction):
 @final
 class TransposedFunction(LinearFunction):
     """The transpose of a linear function, which `linear_transpose` returns. `jaxpr` is that of the function itself."""
-
-    __slots__ = ()
 
     @api_boundary
     def __call__(self, cotangents: Any, /) -> Any:

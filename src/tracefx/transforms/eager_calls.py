@@ -75,8 +75,6 @@ _STATIC: Final = frozenset({NoneType, bool, int, str, type})
 class _Sequence(tuple[ShapedArray, ...]):
     """The types of a sequence of arrays that is one argument."""
 
-    __slots__ = ()
-
 
 @final
 @frozen

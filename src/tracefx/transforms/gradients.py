@@ -16,13 +16,7 @@ from tracefx.ops.structural import constant_like_aval
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.derivative_checks import check_differentiable, require_scalar_output, tangent_to_array
 from tracefx.transforms.differentiation import ArgumentDerivative
-from tracefx.transforms.function_types import (
-    GradientAndAux,
-    GradientFunction,
-    Pair,
-    Several,
-    ValueAndGradient,
-)
+from tracefx.transforms.function_types import GradientAndAux, GradientFunction, Pair, Several, ValueAndGradient
 from tracefx.transforms.transform import (
     L0,
     L1,

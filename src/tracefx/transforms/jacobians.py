@@ -24,22 +24,9 @@ from tracefx.ops.structural import convert, instantiate, move_axis, reshape
 from tracefx.transforms.arguments import fun_label, require_callable
 from tracefx.transforms.derivative_checks import check_differentiable, check_output
 from tracefx.transforms.differentiation import ArgumentDerivative
-from tracefx.transforms.function_types import (
-    GradientFunction,
-    HessianFunction,
-    Pair,
-    Untyped,
-    WrappedFunction,
-)
+from tracefx.transforms.function_types import GradientFunction, HessianFunction, Pair, Untyped, WrappedFunction
 from tracefx.transforms.linearization import Linearization
-from tracefx.transforms.transform import (
-    L0,
-    L1,
-    No,
-    SameArguments,
-    Yes,
-    validate_flag,
-)
+from tracefx.transforms.transform import L0, L1, No, SameArguments, Yes, validate_flag
 from tracefx.transforms.transformed_function import wrap_transformed
 from tracefx.transforms.vmap import vmap
 

@@ -9,18 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import (
-    Any,
-    ClassVar,
-    Concatenate,
-    Final,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    final,
-    overload,
-)
+from typing import Any, ClassVar, Concatenate, Final, Generic, Literal, TypeAlias, TypeVar, final, overload
 
 import attrs
 from attrs import frozen
@@ -414,7 +403,6 @@ class Composed(Transform):
 class ComposedHandlers(Composed, HandlerTransform[Any]):
     """A composition of transformations that each only install a handler."""
 
-    __slots__ = ()
     parts: tuple[HandlerTransform[Any], ...]
 
     @override

@@ -28,7 +28,6 @@ from tracefx.ops.elementwise.transcendental import sqrt
 class BesselI0e(ElementwiseFormula):
     """The exponentially scaled modified Bessel function of order 0."""
 
-    __slots__ = ()
     name = "bessel_i0e"
 
     @override
@@ -49,7 +48,6 @@ class BesselI0e(ElementwiseFormula):
 class BesselI1e(Special):
     """The exponentially scaled modified Bessel function of order 1."""
 
-    __slots__ = ()
     name = "bessel_i1e"
     hlo = "chlo.bessel_i1e"
 

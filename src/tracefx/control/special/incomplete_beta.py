@@ -124,7 +124,6 @@ def beta_pdf(a: Array, b: Array, x: Array) -> Array:
 class RegularizedIncompleteBeta(ElementwiseFormula):
     """The regularized incomplete beta function of `(a, b, x)`."""
 
-    __slots__ = ()
     name = "regularized_incomplete_beta"
     arity = 3
 
@@ -145,7 +144,6 @@ class RegularizedIncompleteBeta(ElementwiseFormula):
 class BetaDensity(ElementwiseFormula):
     """The density of the beta distribution, as a function of `(a, b, x)`."""
 
-    __slots__ = ()
     name = "beta_density"
     arity = 3
 

@@ -262,7 +262,6 @@ def _uniform_slope(p: Regions) -> tuple[Array, Array, Array]:
 class Igamma(ElementwiseFormula):
     """The regularized lower incomplete gamma function `P(a, x)`."""
 
-    __slots__ = ()
     name = "igamma"
     arity = 2
 
@@ -279,7 +278,6 @@ class Igamma(ElementwiseFormula):
 class Igammac(ElementwiseFormula):
     """The regularized upper incomplete gamma function `Q(a, x)`."""
 
-    __slots__ = ()
     name = "igammac"
     arity = 2
 
@@ -296,7 +294,6 @@ class Igammac(ElementwiseFormula):
 class IgammaGradA(ElementwiseFormula):
     """The derivative of `P(a, x)` with respect to `a`."""
 
-    __slots__ = ()
     name = "igamma_grad_a"
     arity = 2
 
@@ -316,7 +313,6 @@ class IgammaGradA(ElementwiseFormula):
 class RandomGammaGrad(ElementwiseFormula):
     """The derivative of a gamma-distributed sample `x` with respect to `a`."""
 
-    __slots__ = ()
     name = "random_gamma_grad"
     arity = 2
 
@@ -340,7 +336,6 @@ def _no_derivative_error(name: str) -> ValueError:
 class GammaDensity(ElementwiseFormula):
     """The density of the gamma distribution, the derivative of `P` with respect to `x`."""
 
-    __slots__ = ()
     name = "gamma_density"
     arity = 2
 

@@ -38,7 +38,6 @@ class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lo
     [Literal(val=1.0, aval=f32[]*), Literal(val=2, aval=i32[]*)]
     """
 
-    __slots__ = ()
     name = "optimization_barrier"
 
     @override

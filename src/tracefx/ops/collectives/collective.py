@@ -23,14 +23,7 @@ from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.equality import attrs_fields
 from tracefx.core.handler import as_array, bind1, current
-from tracefx.core.primitive import (
-    Batchable,
-    BatchDims,
-    MappedAxis,
-    Primitive,
-    Tangent,
-    UndefinedPrimal,
-)
+from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
@@ -261,7 +254,6 @@ class PSum(AllReduce, LinearCollective):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.psum`.
     """
 
-    __slots__ = ()
     name = "psum"
     reducer = "stablehlo.add"
     domain = NUMBERS
@@ -291,7 +283,6 @@ class PMax(AllReduce):
     `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.pmax`.
     """
 
-    __slots__ = ()
     name = "pmax"
     reducer = "stablehlo.maximum"
 
@@ -307,7 +298,6 @@ class PMin(AllReduce):
     `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.pmin`.
     """
 
-    __slots__ = ()
     name = "pmin"
     reducer = "stablehlo.minimum"
 

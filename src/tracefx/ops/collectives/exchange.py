@@ -13,9 +13,7 @@ from typing_extensions import override
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import MeshAxes, ShapedArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.primitive import (
-    MappedAxis,
-)
+from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value, as_value
 from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, MlirText

@@ -15,15 +15,7 @@ from typing_extensions import override
 
 from tracefx.core.avals import MeshAxes, ShapedArray
 from tracefx.core.handler import Tracer, bind, bind1, current
-from tracefx.core.primitive import (
-    Batchable,
-    BatchDims,
-    Expandable,
-    MappedAxis,
-    Tangent,
-    Transposable,
-    UndefinedPrimal,
-)
+from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Tangent, Transposable, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import HasVmaRule
 from tracefx.ops.annotations.identity import Identity

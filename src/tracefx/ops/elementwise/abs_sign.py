@@ -37,7 +37,6 @@ class Abs(Smooth):
     `x: f32[...] -> f32[...]`, signed integers, floats, or complex numbers, whose results are real. Bound by `lax.abs`.
     """
 
-    __slots__ = ()
     name = "abs"
     domain = SIGNED
     hlo = "stablehlo.abs"
@@ -69,7 +68,6 @@ class Sign(NonDifferentiable):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.sign`.
     """
 
-    __slots__ = ()
     name = "sign"
     domain = NUMBERS
     hlo = "stablehlo.sign"

@@ -43,7 +43,6 @@ class Neg(Elementwise, Differentiable, Transposable):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.neg`.
     """
 
-    __slots__ = ()
     name = "neg"
     domain = NUMBERS
     hlo = "stablehlo.negate"
@@ -94,7 +93,6 @@ class Sub(Elementwise, Differentiable, Transposable):
     `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.sub`.
     """
 
-    __slots__ = ()
     name = "sub"
     arity = 2
     domain = NUMBERS
@@ -150,7 +148,6 @@ class Mul(Smooth, HasPullback):
     `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.mul`.
     """
 
-    __slots__ = ()
     name = "mul"
     arity = 2
     domain = NUMBERS
@@ -209,7 +206,6 @@ class Div(Smooth, HasPullback):
     `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.div`.
     """
 
-    __slots__ = ()
     name = "div"
     arity = 2
     domain = NUMBERS
@@ -261,7 +257,6 @@ class Rem(Smooth):
     `x: f32[...], y: f32[...] -> f32[...]`, integers or floats. Bound by `lax.rem`.
     """
 
-    __slots__ = ()
     name = "rem"
     arity = 2
     domain = REALS
@@ -365,7 +360,6 @@ class Max(BinaryExtremum):
     `x: f32[...], y: f32[...] -> f32[...]`, booleans or numbers. Bound by `lax.max`.
     """
 
-    __slots__ = ()
     name = "max"
     extremum = MAXIMUM
 
@@ -377,7 +371,6 @@ class Min(BinaryExtremum):
     `x: f32[...], y: f32[...] -> f32[...]`, booleans or numbers. Bound by `lax.min`.
     """
 
-    __slots__ = ()
     name = "min"
     extremum = MINIMUM
 

@@ -27,7 +27,6 @@ class Atan2(Smooth):
     `x: f32[...], y: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.atan2`.
     """
 
-    __slots__ = ()
     name = "atan2"
     arity = 2
     domain = INEXACT
@@ -58,7 +57,6 @@ class NextAfter(NonDifferentiable):
     `x: f32[...], y: f32[...] -> f32[...]`, floats. Bound by `lax.nextafter`.
     """
 
-    __slots__ = ()
     name = "nextafter"
     arity = 2
     domain = FLOATS

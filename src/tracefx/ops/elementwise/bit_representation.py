@@ -41,7 +41,6 @@ class PopulationCount(BitCount):
     `x: i32[...] -> i32[...]`, integers. Bound by `lax.population_count`.
     """
 
-    __slots__ = ()
     name = "population_count"
     hlo = "stablehlo.popcnt"
 
@@ -66,7 +65,6 @@ class Clz(BitCount):
     `x: i32[...] -> i32[...]`, integers. Bound by `lax.clz`.
     """
 
-    __slots__ = ()
     name = "clz"
     hlo = "stablehlo.count_leading_zeros"
 

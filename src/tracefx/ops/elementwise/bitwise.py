@@ -25,7 +25,6 @@ class And(NonDifferentiable):
     `x: bool[...], y: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_and`.
     """
 
-    __slots__ = ()
     name = "and"
     arity = 2
     domain = LOGICAL
@@ -40,7 +39,6 @@ class Or(NonDifferentiable):
     `x: bool[...], y: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_or`.
     """
 
-    __slots__ = ()
     name = "or"
     arity = 2
     domain = LOGICAL
@@ -55,7 +53,6 @@ class Xor(NonDifferentiable):
     `x: bool[...], y: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_xor`.
     """
 
-    __slots__ = ()
     name = "xor"
     arity = 2
     domain = LOGICAL
@@ -70,7 +67,6 @@ class Not(NonDifferentiable):
     `x: bool[...] -> bool[...]`, booleans or integers. Bound by `lax.bitwise_not`.
     """
 
-    __slots__ = ()
     name = "not"
     domain = LOGICAL
     hlo = "stablehlo.not"
@@ -200,7 +196,6 @@ class ShiftLeft(Shift):
     `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.shift_left`.
     """
 
-    __slots__ = ()
     name = "shift_left"
     hlo = "stablehlo.shift_left"
 
@@ -218,7 +213,6 @@ class ShiftRightLogical(Shift):
     `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.shift_right_logical`.
     """
 
-    __slots__ = ()
     name = "shift_right_logical"
     hlo = "stablehlo.shift_right_logical"
 
@@ -236,7 +230,6 @@ class ShiftRightArithmetic(Shift):
     `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.shift_right_arithmetic`.
     """
 
-    __slots__ = ()
     name = "shift_right_arithmetic"
     hlo = "stablehlo.shift_right_arithmetic"
 

@@ -69,7 +69,6 @@ class Eq(Comparison):
     `x: f32[...], y: f32[...] -> bool[...]`, any dtype, random keys included. Bound by `lax.eq`.
     """
 
-    __slots__ = ()
     name = "eq"
     direction = "EQ"
     domain = ANY
@@ -83,7 +82,6 @@ class Ne(Comparison):
     `x: f32[...], y: f32[...] -> bool[...]`, any dtype, random keys included. Bound by `lax.ne`.
     """
 
-    __slots__ = ()
     name = "ne"
     direction = "NE"
     domain = ANY
@@ -97,7 +95,6 @@ class Lt(Comparison):
     `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.lt`.
     """
 
-    __slots__ = ()
     name = "lt"
     direction = "LT"
     domain = ORDERED
@@ -111,7 +108,6 @@ class Le(Comparison):
     `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.le`.
     """
 
-    __slots__ = ()
     name = "le"
     direction = "LE"
     domain = ORDERED
@@ -125,7 +121,6 @@ class Gt(Comparison):
     `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.gt`.
     """
 
-    __slots__ = ()
     name = "gt"
     direction = "GT"
     domain = ORDERED
@@ -139,7 +134,6 @@ class Ge(Comparison):
     `x: f32[...], y: f32[...] -> bool[...]`, booleans, integers or floats. Bound by `lax.ge`.
     """
 
-    __slots__ = ()
     name = "ge"
     direction = "GE"
     domain = ORDERED

@@ -57,7 +57,6 @@ class Real(LinearElementwise):
     `z: c64[...] -> f32[...]`, complex numbers. Bound by `lax.real`.
     """
 
-    __slots__ = ()
     name = "real"
     domain = COMPLEX
     hlo = "stablehlo.real"
@@ -82,7 +81,6 @@ class Imag(LinearElementwise):
     `z: c64[...] -> f32[...]`, complex numbers. Bound by `lax.imag`.
     """
 
-    __slots__ = ()
     name = "imag"
     domain = COMPLEX
     hlo = "stablehlo.imag"
@@ -107,7 +105,6 @@ class Complex(LinearElementwise):
     `x: f32[...], y: f32[...] -> c64[...]`, float32 or float64. Bound by `lax.complex`.
     """
 
-    __slots__ = ()
     name = "complex"
     arity = 2
     domain = COMPONENT_FLOATS
@@ -261,7 +258,6 @@ class IsFinite(NonDifferentiable):
     `x: f32[...] -> bool[...]`, floats. Bound by `lax.is_finite`.
     """
 
-    __slots__ = ()
     name = "is_finite"
     domain = FLOATS
     hlo = "stablehlo.is_finite"

@@ -314,7 +314,6 @@ class Add(Elementwise, Differentiable, Transposable):
     `x: f32[...], y: f32[...] -> f32[...]`, numbers. Bound by `lax.add`.
     """
 
-    __slots__ = ()
     name = "add"
     arity = 2
     domain = NUMBERS

@@ -28,7 +28,6 @@ class Sinh(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.sinh`.
     """
 
-    __slots__ = ()
     name = "sinh"
     hlo = "chlo.sinh"
     complex_rule = ComplexRule(lower=complex_lowering.sinh)
@@ -46,7 +45,6 @@ class Cosh(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.cosh`.
     """
 
-    __slots__ = ()
     name = "cosh"
     hlo = "chlo.cosh"
     complex_rule = ComplexRule(lower=complex_lowering.cosh)
@@ -64,7 +62,6 @@ class Tanh(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.tanh`.
     """
 
-    __slots__ = ()
     name = "tanh"
     hlo = "stablehlo.tanh"
     complex_rule = ComplexRule(fixup=complex_lowering.tanh, kernel=complex_kernels.complex_tanh)
@@ -83,7 +80,6 @@ class Asinh(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.asinh`.
     """
 
-    __slots__ = ()
     name = "asinh"
     hlo = "chlo.asinh"
     complex_rule = ComplexRule(fixup=complex_lowering.asinh)
@@ -101,7 +97,6 @@ class Acosh(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.acosh`.
     """
 
-    __slots__ = ()
     name = "acosh"
     hlo = "chlo.acosh"
     complex_rule = ComplexRule(fixup=complex_lowering.acosh)
@@ -119,7 +114,6 @@ class Atanh(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.atanh`.
     """
 
-    __slots__ = ()
     name = "atanh"
     hlo = "chlo.atanh"
     complex_rule = ComplexRule(fixup=complex_lowering.atanh)

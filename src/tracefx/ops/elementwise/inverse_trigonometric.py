@@ -27,7 +27,6 @@ class Asin(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.asin`.
     """
 
-    __slots__ = ()
     name = "asin"
     hlo = "chlo.asin"
     complex_rule = ComplexRule(fixup=complex_lowering.asin)
@@ -45,7 +44,6 @@ class Acos(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.acos`.
     """
 
-    __slots__ = ()
     name = "acos"
     hlo = "chlo.acos"
     complex_rule = ComplexRule(fixup=complex_lowering.acos)
@@ -63,7 +61,6 @@ class Atan(ReciprocalDerivative):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.atan`.
     """
 
-    __slots__ = ()
     name = "atan"
     hlo = "chlo.atan"
     complex_rule = ComplexRule(fixup=complex_lowering.atan)

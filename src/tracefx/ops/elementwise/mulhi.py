@@ -29,7 +29,6 @@ class MulHi(NonDifferentiable):
     `x: i32[...], y: i32[...] -> i32[...]`, integers. Bound by `lax.mulhi`.
     """
 
-    __slots__ = ()
     name = "mulhi"
     arity = 2
     domain = INTEGERS

@@ -54,7 +54,6 @@ class Pow(Smooth):
     Bound by `lax.pow`.
     """
 
-    __slots__ = ()
     name = "pow"
     arity = 2
     domain = INEXACT
@@ -258,7 +257,6 @@ class Square(Smooth):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.square`.
     """
 
-    __slots__ = ()
     name = "square"
     domain = NUMBERS
     ufunc = np.square

@@ -24,7 +24,6 @@ class Floor(NonDifferentiable):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.floor`.
     """
 
-    __slots__ = ()
     name = "floor"
     domain = FLOATS
     hlo = "stablehlo.floor"
@@ -38,7 +37,6 @@ class Ceil(NonDifferentiable):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.ceil`.
     """
 
-    __slots__ = ()
     name = "ceil"
     domain = FLOATS
     hlo = "stablehlo.ceil"

@@ -54,7 +54,6 @@ class SelectN(Operation, Differentiable, HasPullback, DataMovement):
     [Array([1, 4], dtype=int32)]
     """
 
-    __slots__ = ()
     name = "select_n"
     arity = VARIADIC
 
@@ -254,7 +253,6 @@ class Clamp(Smooth):
     Bound by `lax.clamp`.
     """
 
-    __slots__ = ()
     name = "clamp"
     arity = 3
     domain = ORDERED
@@ -333,7 +331,6 @@ class StopGradient(NonDifferentiable, Transposable):
     `x: f32[...] -> f32[...]`, any dtype. Bound by `lax.stop_gradient`.
     """
 
-    __slots__ = ()
     name = "stop_gradient"
 
     @override

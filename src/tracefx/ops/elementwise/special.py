@@ -38,7 +38,6 @@ class Erf(Special):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.erf`.
     """
 
-    __slots__ = ()
     name = "erf"
     hlo = "chlo.erf"
 
@@ -54,7 +53,6 @@ class Erfc(Special):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.erfc`.
     """
 
-    __slots__ = ()
     name = "erfc"
     hlo = "chlo.erfc"
 
@@ -70,7 +68,6 @@ class ErfInv(Special):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.erf_inv`.
     """
 
-    __slots__ = ()
     name = "erf_inv"
     hlo = "chlo.erf_inv"
 
@@ -148,7 +145,6 @@ class Lgamma(Special):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.lgamma`.
     """
 
-    __slots__ = ()
     name = "lgamma"
     hlo = "chlo.lgamma"
 
@@ -164,7 +160,6 @@ class Digamma(Special):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.digamma`.
     """
 
-    __slots__ = ()
     name = "digamma"
     hlo = "chlo.digamma"
 
@@ -182,7 +177,6 @@ class Polygamma(CompiledOperation, Smooth):
     `m: f32[...], x: f32[...] -> f32[...]`, floats. Bound by `lax.polygamma`.
     """
 
-    __slots__ = ()
     name = "polygamma"
     arity = 2
     domain = FLOATS
@@ -205,7 +199,6 @@ class Zeta(CompiledOperation, Smooth):
     `s: f32[...], q: f32[...] -> f32[...]`, floats. Bound by `lax.zeta`.
     """
 
-    __slots__ = ()
     name = "zeta"
     arity = 2
     domain = FLOATS

@@ -70,7 +70,6 @@ class Exp(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.exp`.
     """
 
-    __slots__ = ()
     name = "exp"
     hlo = "stablehlo.exponential"
     complex_rule = ComplexRule(fixup=complex_lowering.exp)
@@ -88,7 +87,6 @@ class Exp2(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.exp2`.
     """
 
-    __slots__ = ()
     name = "exp2"
     ufunc = np.exp2
 
@@ -113,7 +111,6 @@ class Expm1(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.expm1`.
     """
 
-    __slots__ = ()
     name = "expm1"
     hlo = "stablehlo.exponential_minus_one"
     complex_rule = ComplexRule(fixup=complex_lowering.expm1, kernel=complex_kernels.complex_expm1)
@@ -132,7 +129,6 @@ class Log(ReciprocalDerivative):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.log`.
     """
 
-    __slots__ = ()
     name = "log"
     hlo = "stablehlo.log"
     complex_rule = ComplexRule(fixup=complex_lowering.log)
@@ -150,7 +146,6 @@ class Log1p(ReciprocalDerivative):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.log1p`.
     """
 
-    __slots__ = ()
     name = "log1p"
     hlo = "stablehlo.log_plus_one"
     complex_rule = ComplexRule(fixup=complex_lowering.log, kernel=complex_kernels.complex_log1p)
@@ -169,7 +164,6 @@ class Logistic(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.logistic`.
     """
 
-    __slots__ = ()
     name = "logistic"
 
     @override
@@ -202,7 +196,6 @@ class Sin(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.sin`.
     """
 
-    __slots__ = ()
     name = "sin"
     hlo = "stablehlo.sine"
     complex_rule = ComplexRule(lower=complex_lowering.sin)
@@ -220,7 +213,6 @@ class Cos(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.cos`.
     """
 
-    __slots__ = ()
     name = "cos"
     hlo = "stablehlo.cosine"
     complex_rule = ComplexRule(lower=complex_lowering.cos)
@@ -238,7 +230,6 @@ class Tan(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.tan`.
     """
 
-    __slots__ = ()
     name = "tan"
     hlo = "stablehlo.tan"
     complex_rule = ComplexRule(fixup=complex_lowering.tan, kernel=complex_kernels.complex_tan)
@@ -260,7 +251,6 @@ class Sqrt(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.sqrt`.
     """
 
-    __slots__ = ()
     name = "sqrt"
     hlo = "stablehlo.sqrt"
     complex_rule = ComplexRule(fixup=complex_lowering.sqrt)
@@ -278,7 +268,6 @@ class Rsqrt(Transcendental):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.rsqrt`.
     """
 
-    __slots__ = ()
     name = "rsqrt"
     hlo = "stablehlo.rsqrt"
 
@@ -300,7 +289,6 @@ class Cbrt(Transcendental):
     `x: f32[...] -> f32[...]`, floats. Bound by `lax.cbrt`.
     """
 
-    __slots__ = ()
     name = "cbrt"
     domain = FLOATS
     hlo = "stablehlo.cbrt"

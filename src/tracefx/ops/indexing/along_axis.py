@@ -14,14 +14,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
-from tracefx.core.primitive import (
-    Batchable,
-    BatchDims,
-    MappedAxis,
-    Tangent,
-    Transposable,
-    UndefinedPrimal,
-)
+from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Tangent, Transposable, UndefinedPrimal
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.arithmetic import rem

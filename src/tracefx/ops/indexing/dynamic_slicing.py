@@ -245,7 +245,6 @@ class DynamicUpdateSlice(Operation, Differentiable, HasPullback, DataMovement):
     [Array([0, 8, 9, 3, 4], dtype=int32)]
     """
 
-    __slots__ = ()
     name = "dynamic_update_slice"
     arity = VARIADIC
 

@@ -568,7 +568,6 @@ class ScatterAdd(ScatterArithmetic):
     `lax.scatter_add` and `x.at[i].add`.
     """
 
-    __slots__ = ()
     name = "scatter-add"
     function = "scatter_add"
     combiner: ClassVar[Combiner] = ADD

@@ -53,8 +53,6 @@ def _as_scatter_add(prim: ScatterOperation) -> ScatterAdd:
 class Replace(Combiner):
     """Replaces the first element by the second one."""
 
-    __slots__ = ()
-
     @override
     def combine(self, x: NDArray, y: NDArray) -> NDArray:
         return y
@@ -78,7 +76,6 @@ class Scatter(ScatterOperation, HasPullback, DataMovement):
     `lax.scatter` and `x.at[i].set`.
     """
 
-    __slots__ = ()
     name = "scatter"
     function = "scatter"
     takes = ANY
@@ -241,8 +238,6 @@ def scatter_add(
 class Subtract(UfuncCombiner):
     """Subtracts the second element from the first one."""
 
-    __slots__ = ()
-
     @override
     def emit(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
         return builder.emit("stablehlo.subtract", [x, y], [out])[0]
@@ -256,7 +251,6 @@ class ScatterSub(ScatterArithmetic):
     `lax.scatter_sub` and `x.at[i].subtract`.
     """
 
-    __slots__ = ()
     name = "scatter-sub"
     function = "scatter_sub"
     combiner: ClassVar[Combiner] = Subtract(np.subtract)
@@ -315,7 +309,6 @@ class ScatterMul(ScatterArithmetic):
     `lax.scatter_mul` and `x.at[i].multiply`.
     """
 
-    __slots__ = ()
     name = "scatter-mul"
     function = "scatter_mul"
     combiner: ClassVar[Combiner] = MULTIPLY
@@ -424,7 +417,6 @@ class ScatterMin(ScatterExtremum):
     Bound by `lax.scatter_min` and `x.at[i].min`.
     """
 
-    __slots__ = ()
     name = "scatter-min"
     function = "scatter_min"
     combiner: ClassVar[Combiner] = MINIMUM
@@ -438,7 +430,6 @@ class ScatterMax(ScatterExtremum):
     Bound by `lax.scatter_max` and `x.at[i].max`.
     """
 
-    __slots__ = ()
     name = "scatter-max"
     function = "scatter_max"
     combiner: ClassVar[Combiner] = MAXIMUM

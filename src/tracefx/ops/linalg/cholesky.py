@@ -54,7 +54,6 @@ class Cholesky(MatrixKernel, HasPushforward):
     `x: f32[..., n, n] -> f32[..., n, n]`, 32-bit or 64-bit floats or complex numbers. Bound by `lax.linalg.cholesky`.
     """
 
-    __slots__ = ()
     name = "cholesky"
 
     @override
@@ -128,7 +127,6 @@ class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
     `r: f32[..., n, n], w: f32[..., n] -> f32[..., n, n]`, floats. Bound by `lax.linalg.cholesky_update`.
     """
 
-    __slots__ = ()
     name = "cholesky_update"
     ranks: ClassVar[tuple[int, ...]] = (2, 1)
     domain = FLOATS

@@ -18,11 +18,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.elementwise import add
-from tracefx.ops.indexing.gather_scatter_add import (
-    GatherDimensionNumbers,
-    ScatterDimensionNumbers,
-    gather,
-)
+from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, ScatterDimensionNumbers, gather
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter import scatter_add
 from tracefx.ops.linalg import gpu, lapack
@@ -50,7 +46,6 @@ class Lu(MatrixKernel, HasPushforward):
     complex numbers. Bound by `lax.linalg.lu`.
     """
 
-    __slots__ = ()
     name = "lu"
 
     @override

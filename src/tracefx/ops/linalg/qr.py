@@ -45,7 +45,6 @@ class Geqrf(MatrixKernel):
     by the expansion of `Qr`.
     """
 
-    __slots__ = ()
     name = "geqrf"
 
     @override
@@ -109,7 +108,6 @@ class HouseholderProduct(MatrixKernel):
     numbers. Bound by `lax.linalg.householder_product`.
     """
 
-    __slots__ = ()
     name = "householder_product"
     ranks: ClassVar[tuple[int, ...]] = (2, 1)
 

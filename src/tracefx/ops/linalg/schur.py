@@ -112,7 +112,6 @@ class Hessenberg(MatrixKernel):
     `lax.linalg.hessenberg`.
     """
 
-    __slots__ = ()
     name = "hessenberg"
 
     @override

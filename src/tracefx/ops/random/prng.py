@@ -118,7 +118,6 @@ class RandomUnwrap(KeyOperation, Lowerable):
     `keys: key<fry>[...] -> u32[..., 2]`, with four words for other generators. Bound by `random.key_data`.
     """
 
-    __slots__ = ()
     name = "random_unwrap"
 
     @override
@@ -140,7 +139,6 @@ class RandomClone(KeyOperation, Lowerable):
     `keys: key<fry>[...] -> key<fry>[...]`, keys of any generator. Bound by `random.clone`.
     """
 
-    __slots__ = ()
     name = "random_clone"
 
     @override
@@ -239,7 +237,6 @@ class RandomFoldIn(KeyOperation, SharedExpansion):
     `keys: key<fry>[...], data: u32[...] -> key<fry>[...]`, keys of any generator. Bound by `random.fold_in`.
     """
 
-    __slots__ = ()
     name = "random_fold_in"
 
     @override

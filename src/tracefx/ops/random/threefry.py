@@ -42,7 +42,6 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
     ['0x6b200159', '0x99ba4efe']
     """
 
-    __slots__ = ()
     name = "threefry2x32"
 
     @override

@@ -125,7 +125,6 @@ class CumSum(Cumulative, LinearOperation):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cumsum`.
     """
 
-    __slots__ = ()
     name = "cumsum"
     monoid: ClassVar[Monoid] = ADD
 
@@ -215,7 +214,6 @@ class CumProd(CumulativeByScan):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cumprod`.
     """
 
-    __slots__ = ()
     name = "cumprod"
     monoid: ClassVar[Monoid] = MULTIPLY
     binary: ClassVar[Smooth] = MUL
@@ -235,7 +233,6 @@ class CumMax(CumulativeExtremum):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cummax`.
     """
 
-    __slots__ = ()
     name = "cummax"
     monoid: ClassVar[Monoid] = MAXIMUM
     binary: ClassVar[Smooth] = MAX
@@ -248,7 +245,6 @@ class CumMin(CumulativeExtremum):
     `x: f32[...] -> f32[...]`, numbers. Bound by `lax.cummin`.
     """
 
-    __slots__ = ()
     name = "cummin"
     monoid: ClassVar[Monoid] = MINIMUM
     binary: ClassVar[Smooth] = MIN
@@ -347,7 +343,6 @@ class CumLogSumExp(CumulativeByScan):
     `x: f32[...] -> f32[...]`, floats or complex numbers. Bound by `lax.cumlogsumexp`.
     """
 
-    __slots__ = ()
     name = "cumlogsumexp"
     domain = INEXACT
     monoid: ClassVar[Monoid] = LogAddExp(np.logaddexp)

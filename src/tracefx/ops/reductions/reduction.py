@@ -172,7 +172,6 @@ class ReduceMax(ReduceExtremum):
     `x: f32[n, m] -> f32[n]` with `axes=(1,)`; booleans or numbers. Bound by `lax.reduce_max`.
     """
 
-    __slots__ = ()
     name = "reduce_max"
     monoid = MAXIMUM
 
@@ -184,7 +183,6 @@ class ReduceMin(ReduceExtremum):
     `x: f32[n, m] -> f32[]` with `axes=(0, 1)`; booleans or numbers. Bound by `lax.reduce_min`.
     """
 
-    __slots__ = ()
     name = "reduce_min"
     monoid = MINIMUM
 
@@ -243,7 +241,6 @@ class ReduceProd(Reduction, HasPushforward):
     `x: f32[n, m] -> f32[n]` with `axes=(1,)`; numbers. Bound by `lax.reduce_prod`.
     """
 
-    __slots__ = ()
     name = "reduce_prod"
     domain = NUMBERS
     monoid = MULTIPLY
@@ -359,7 +356,6 @@ class ReduceAnd(LogicalReduction):
     `x: bool[n, m] -> bool[n]` with `axes=(1,)`; booleans or integers. Bound by `lax.reduce_and`.
     """
 
-    __slots__ = ()
     name = "reduce_and"
     monoid = AND
 
@@ -371,7 +367,6 @@ class ReduceOr(LogicalReduction):
     `x: bool[n, m] -> bool[n]` with `axes=(1,)`; booleans or integers. Bound by `lax.reduce_or`.
     """
 
-    __slots__ = ()
     name = "reduce_or"
     monoid = OR
 
@@ -383,7 +378,6 @@ class ReduceXor(LogicalReduction):
     `x: bool[n, m] -> bool[n]` with `axes=(1,)`; booleans or integers. Bound by `lax.reduce_xor`.
     """
 
-    __slots__ = ()
     name = "reduce_xor"
     monoid = XOR
 
@@ -542,7 +536,6 @@ class ArgMax(ArgExtremum):
     `x: f32[n, m] -> i32[n]` with `axes=(1,)`; booleans, integers or floats. Bound by `lax.argmax`.
     """
 
-    __slots__ = ()
     name = "argmax"
     extremum = MAXIMUM
 
@@ -554,7 +547,6 @@ class ArgMin(ArgExtremum):
     `x: f32[n, m] -> i8[m]` with `axes=(0,)`; booleans, integers or floats. Bound by `lax.argmin`.
     """
 
-    __slots__ = ()
     name = "argmin"
     extremum = MINIMUM
 

@@ -117,7 +117,6 @@ class ReduceWindowSum(WindowReduction, LinearOperation):
     `x: f32[n, m] -> f32[k, l]`, numbers; `k` and `l` count the windows along the axes. Bound by `lax.reduce_window`.
     """
 
-    __slots__ = ()
     name = "reduce_window_sum"
     domain = NUMBERS
     monoid: ClassVar[Monoid] = ADD
@@ -178,7 +177,6 @@ class ReduceWindowMax(WindowExtremum):
     `x: f32[n, m] -> f32[k, l]`, numbers; `k` and `l` count the windows along the axes. Bound by `lax.reduce_window`.
     """
 
-    __slots__ = ()
     name = "reduce_window_max"
     monoid: ClassVar[Monoid] = MAXIMUM
     select_prim = SelectComparator.GE
@@ -191,7 +189,6 @@ class ReduceWindowMin(WindowExtremum):
     `x: f32[n, m] -> f32[k, l]`, numbers; `k` and `l` count the windows along the axes. Bound by `lax.reduce_window`.
     """
 
-    __slots__ = ()
     name = "reduce_window_min"
     monoid: ClassVar[Monoid] = MINIMUM
     select_prim = SelectComparator.LE

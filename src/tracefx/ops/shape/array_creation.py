@@ -16,20 +16,14 @@ from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.host_memory import require_memory
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import (
-    MappedAxis,
-)
+from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value, as_value, filled_key, from_numpy
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import Operation, static_shape
 from tracefx.ops.static_integers import is_sequence_like, static_int
-from tracefx.ops.structural import (
-    broadcast_in_dim,
-    convert,
-    convert_element_type,
-)
+from tracefx.ops.structural import broadcast_in_dim, convert, convert_element_type
 
 
 @final

@@ -19,14 +19,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.primitive import (
-    Batchable,
-    BatchDims,
-    MappedAxis,
-    Tangent,
-    Transposable,
-    UndefinedPrimal,
-)
+from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Tangent, Transposable, UndefinedPrimal
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo

@@ -15,13 +15,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.primitive import (
-    ExtractsWindow,
-    MappedAxis,
-    Tangent,
-    UndefinedPrimal,
-    Zero,
-)
+from tracefx.core.primitive import ExtractsWindow, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import structural
@@ -30,13 +24,7 @@ from tracefx.ops.elementwise.selection import select_n
 from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation, memoize_aval
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.static_integers import concretize, static_ints
-from tracefx.ops.structural import (
-    batch_first,
-    broadcast_in_dim,
-    instantiate,
-    match_aval,
-    reduce_sum,
-)
+from tracefx.ops.structural import batch_first, broadcast_in_dim, instantiate, match_aval, reduce_sum
 
 # ------------------------------------------------------------------ slice
 

@@ -10,13 +10,7 @@ from tracefx.control.special import incomplete_beta, incomplete_gamma
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.scipy import special
-from tracefx.scipy.stats.distributions import (
-    Arguments,
-    DistributionFunctions,
-    exp_of,
-    promoted,
-    shifted,
-)
+from tracefx.scipy.stats.distributions import Arguments, DistributionFunctions, exp_of, promoted, shifted
 from tracefx.scipy.stats.standardization import promote_real
 
 

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from tracefx.xla.runtime.mlir import (
-    Block,
-    InsertionPoint,
-    MlirOperation,
-    MlirValue,
-    Type,
-    token_type,
-    unknown_location,
-)
+from tracefx.xla.runtime.mlir import Block, InsertionPoint, MlirOperation, MlirValue, Type, token_type, unknown_location
 
 
 def add_parameter(body: Block, parameter_type: Type) -> MlirValue:
