@@ -15,6 +15,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import untyped
 from tracefx.errors import EscapedTracerError, RefError
 
 X: Final = np.arange(3, dtype=np.float32)
@@ -278,13 +279,19 @@ TYPE_ERRORS: Final[dict[str, tuple[Callable[[], Any], str]]] = {
         r"a value of type i32\[\] is written to a reference of dtype key<fry>; the dtype of a reference",
     ),
     "added in another dtype": (lambda: fx.new_ref(3).addupdate(1.5), "is written to a reference of dtype int32"),
-    "no array": (lambda: scalar().set("a"), "the value that is written to a reference must be an array or a number"),  # type: ignore[arg-type]  # the error is tested
-    "a string": (lambda: fx.new_ref("a"), "new_ref: init_val must be an array or a number, got 'a'"),  # type: ignore[arg-type]  # the error is tested
-    "a list": (lambda: fx.new_ref([1.0]), "convert it with tracefx.numpy.asarray"),  # type: ignore[arg-type]  # the error is tested
-    "of a reference": (lambda: fx.new_ref(scalar()), "got a reference: pass its contents"),  # type: ignore[arg-type]  # the error is tested
-    "freeze of an array": (lambda: fx.freeze(fnp.ones(2)), "freeze takes a Ref, as new_ref makes it, got an object"),  # type: ignore[arg-type]  # the error is tested
+    "no array": (
+        lambda: untyped(scalar().set)("a"),
+        "the value that is written to a reference must be an array or a number",
+    ),
+    "a string": (lambda: untyped(fx.new_ref)("a"), "new_ref: init_val must be an array or a number, got 'a'"),
+    "a list": (lambda: untyped(fx.new_ref)([1.0]), "convert it with tracefx.numpy.asarray"),
+    "of a reference": (lambda: untyped(fx.new_ref)(scalar()), "got a reference: pass its contents"),
+    "freeze of an array": (
+        lambda: untyped(fx.freeze)(fnp.ones(2)),
+        "freeze takes a Ref, as new_ref makes it, got an object",
+    ),
     "arithmetic": (lambda: scalar() + 1.0, "unsupported operand"),  # type: ignore[operator]  # the error is tested
-    "array function": (lambda: fnp.sin(vector()), "sin: x must be an array or a number, got Ref"),  # type: ignore[arg-type]  # the error is tested
+    "array function": (lambda: untyped(fnp.sin)(vector()), "sin: x must be an array or a number, got Ref"),
     "a view as an argument": (lambda: fx.jit(lambda v: v[...])(vector().at[0]), "got a view of a reference"),
     "pickled": (lambda: pickle.dumps(scalar()), "can't be pickled or copied"),
     "copied": (lambda: copy.deepcopy(scalar()), "can't be pickled or copied"),

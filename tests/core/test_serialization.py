@@ -37,6 +37,7 @@ from tests.core.programs import (
     permuted_programs,
     programs,
 )
+from tests.errors import untyped
 from tests.subprocesses import output_of
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -282,7 +283,7 @@ class Typed(Primitive):
         (Scale((1, Mode.CLIP)), "it holds a tests.core.programs.Mode, which the field's annotation <class 'object'>"),
         (Typed(axis=Dims(())), "it holds a tests.core.programs.Dims, which the field's annotation"),
         (Typed(count=True), "Typed.count: it is True, which its annotation <class 'int'> does not allow"),
-        (Typed(pairs=((1, 2, 3),)), "Typed.pairs: it is .*, which its annotation .* does not allow"),  # type: ignore[arg-type]  # on purpose
+        (untyped(Typed)(pairs=((1, 2, 3),)), "Typed.pairs: it is .*, which its annotation .* does not allow"),
         (Typed(rare=Rare(0)), "<Rare: 0> is not a named member"),
         (Typed(names=frozenset(map(str, range(1025)))), "it is a set of 1025 elements; there may be 1024"),
     ],
@@ -346,7 +347,7 @@ def test_ill_typed_programs_raise() -> None:
     with pytest.raises(JaxprTypeError, match="bound nowhere before"):
         write(Jaxpr((), (), (), (Var(0, VECTOR),)))
     with pytest.raises(TypeError, match="serialize takes a ClosedJaxpr, as make_jaxpr returns, got Jaxpr"):
-        serialize(chain(1), {})  # type: ignore[arg-type]  # on purpose
+        untyped(serialize)(chain(1), {})
 
 
 def test_fields_without_eq_and_repr_are_serialized() -> None:
@@ -364,7 +365,7 @@ def test_fields_without_eq_and_repr_are_serialized() -> None:
     with pytest.raises(ParseError, match="no primitive is named 'hidden'"):
         read(write(program_with(Hidden(""))))
     with pytest.raises(TypeError, match=r"custom primitives are given by their classes, .* got Hidden\(\)"):
-        fx.programs.deserialize(b"", Hidden("kept"))  # type: ignore[arg-type]  # on purpose
+        untyped(fx.programs.deserialize)(b"", Hidden("kept"))
 
 
 def test_input_types_of_deserialize() -> None:
@@ -372,7 +373,7 @@ def test_input_types_of_deserialize() -> None:
     for kind in (bytes, bytearray, memoryview):
         assert deserialize(kind(data), VOCABULARY).jaxpr == chain(1)
     with pytest.raises(TypeError, match="a serialized program is read from bytes, got str; read the file first"):
-        deserialize("program", VOCABULARY)  # type: ignore[arg-type]  # on purpose
+        untyped(deserialize)("program", VOCABULARY)
 
 
 def test_limit_of_integers_beyond_64_bits() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from tests.core.forest import TREES, Layer, Mode, Pair, Point, is_short, jax_tree, paths, tree_util
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tracefx import tree as public
 from tracefx.pytrees import trees
 
@@ -240,7 +240,7 @@ def test_registering_twice_raises() -> None:
         with pytest.raises(ValueError, match="is a pytree node already"):
             trees.register_pytree_node(registered, lambda x: ((), None), lambda _, c: None)
     with pytest.raises(TypeError, match="only a class"):
-        trees.register_pytree_node(3, lambda x: ((), None), lambda _, c: 3)  # type: ignore[arg-type]  # deliberately wrong
+        untyped(trees.register_pytree_node)(3, lambda x: ((), None), lambda _, c: 3)
 
 
 def test_register_class_with_keys() -> None:

@@ -102,6 +102,8 @@ def update_record(method: str, *more: Call, **kw: Any) -> Record:
     values = (
         call(X, BEYOND, Y),
         call(X, BEYOND, Y, mode="clip"),
+        call(X, (S(None, None, -2), BEYOND), Y[:2, :3], mode="clip"),
+        call(i32(1, 2, 3), 1, 300),
         call(X, BEYOND, Y, wrap_negative_indices=False),
         call(X, 7, 1.0),
         call(X, i32(0, 0), 2.0) if method not in ("set",) else call(X, 0, 3),
@@ -131,10 +133,10 @@ RECORDS: Final[tuple[Record, ...]] = (
     record(
         "at.get",
         *INDEX_CALLS,
+        call(X, BEYOND, mode="fill", fill_value=7),
         values=[
             *ODD,
             call(X, BEYOND, mode="fill"),
-            call(X, BEYOND, mode="fill", fill_value=7),
             call(X, BEYOND, mode="clip"),
             call(i32(1, 2), BEYOND, mode="fill"),
             call(X, 7, mode="fill"),

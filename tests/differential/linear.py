@@ -112,6 +112,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call("...ij,...j->...i", g(4, 2, 3), g(3)),
         call("ij->", g(2, 3)),
         call("ijk->kji", g(2, 3, 4)),
+        call("bii,ij,jb->bi", g(2, 3, 3), g(3, 4), g(4, 2)),
         call("ij,jk,kl->il", g(2, 3), g(3, 4), g(4, 2)),
         call("ij,ij->ij", c_grid(2, 3), g(2, 3)),
         values=[

@@ -10,6 +10,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import untyped
 from tracefx import NamedSharding, P
 from tracefx.core.device import Device
 from tracefx.core.values import ConcreteArray
@@ -116,7 +117,7 @@ def test_eager_functions(target: Device, host: Device) -> None:
 
 def test_default_device_refuses_other_types() -> None:
     with pytest.raises(TypeError, match="takes a device of tracefx.devices\\(\\) or the name of a platform, got 3"):
-        fx.default_device(3).__enter__()  # type: ignore[arg-type]  # deliberately wrong
+        untyped(fx.default_device)(3).__enter__()
     with pytest.raises(fx.errors.PlatformError, match="no devices of platform 'nowhere'"):
         fx.default_device("nowhere").__enter__()
 

@@ -16,7 +16,7 @@ from attrs import evolve
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tracefx import lax, nn
 from tracefx.core.dtypes import DType, is_inexact
 from tracefx.custom_batching import custom_vmap
@@ -527,12 +527,20 @@ def test_select_tree_and_all_finite_on_pytrees() -> None:
 
 def test_invalid_arguments_are_refused() -> None:
     assert_errors(
-        (lambda: autocast(3), TypeError, "autocast"),  # type: ignore[arg-type]
-        (lambda: autocast(fnp.sin, "bfloat16"), TypeError, "policy must be a Policy, .* got 'bfloat16'"),  # type: ignore[arg-type]
+        (lambda: untyped(autocast)(3), TypeError, "autocast"),
+        (lambda: untyped(autocast)(fnp.sin, "bfloat16"), TypeError, "policy must be a Policy, .* got 'bfloat16'"),
         (lambda: Policy("int32"), TypeError, "compute must be a float dtype of at most 32 bits, got int32"),
         (lambda: Policy("float64"), TypeError, "compute must be a float dtype of at most 32 bits, got float64"),
-        (lambda: Policy("bfloat16", narrow=("dot",)), TypeError, "narrow must be classes of operations, got 'dot'"),  # type: ignore[arg-type]
-        (lambda: Policy("bfloat16", promote="up"), ValueError, "promote must be 'widest' or 'narrowest', got 'up'"),  # type: ignore[arg-type]
+        (
+            lambda: untyped(Policy)("bfloat16", narrow=("dot",)),
+            TypeError,
+            "narrow must be classes of operations, got 'dot'",
+        ),
+        (
+            lambda: untyped(Policy)("bfloat16", promote="up"),
+            ValueError,
+            "promote must be 'widest' or 'narrowest', got 'up'",
+        ),
         (lambda: DynamicLossScale(period=0), ValueError, "period must be a positive integer, got 0"),
         (lambda: DynamicLossScale(factor=1), ValueError, "factor must be greater than 1, got 1"),
         (lambda: DynamicLossScale().adjust(1), TypeError, "finite must be a boolean scalar, got 1"),

@@ -17,7 +17,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.compiling import with_either_compile_options
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tests.handlers.test_checkify import F, X, f32, has_error, i32
 from tracefx import lax, nn
 from tracefx.errors import ConcretizationError
@@ -406,20 +406,20 @@ def test_checkified_functions_compile_once() -> None:
 
 def test_invalid_arguments_are_refused() -> None:
     assert_errors(
-        (lambda: checkify(3), TypeError, "checkify"),  # type: ignore[arg-type]
-        (lambda: checkify(positive, "nan"), TypeError, "errors must be user_checks, .* got 'nan'"),  # type: ignore[arg-type]
-        (lambda: checkify(positive, {1}), TypeError, "errors must be"),  # type: ignore[arg-type]
+        (lambda: untyped(checkify)(3), TypeError, "checkify"),
+        (lambda: untyped(checkify)(positive, "nan"), TypeError, "errors must be user_checks, .* got 'nan'"),
+        (lambda: untyped(checkify)(positive, {1}), TypeError, "errors must be"),
         (
             lambda: check(fnp.array([True, False]), ""),
             TypeError,
             r"check: pred must be a boolean scalar, got .*reduce an array",
         ),
         (lambda: debug_check(1, ""), TypeError, "debug_check: pred must be a boolean scalar, got 1"),
-        (lambda: check(True, 3), TypeError, "msg must be a string, got 3"),  # type: ignore[arg-type]
+        (lambda: untyped(check)(True, 3), TypeError, "msg must be a string, got 3"),
         (lambda: check(True, "{y}", x=1), KeyError, "shows y, which it was not given"),
         (lambda: check(True, "{} {}", 1), IndexError, "shows argument 1, but there are 1"),
         (lambda: check(True, "{}", set()), TypeError, "must be arrays or hashable"),
-        (lambda: check_error(None), TypeError, "check_error takes the Error"),  # type: ignore[arg-type]
+        (lambda: untyped(check_error)(None), TypeError, "check_error takes the Error"),
     )
 
 

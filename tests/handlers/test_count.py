@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tracefx import lax, nn
 from tracefx.handlers import Cost, Work, count, count_jaxpr
 from tracefx.programs import parse_jaxpr
@@ -562,12 +562,16 @@ def test_count_jaxpr_of_a_closed_jaxpr() -> None:
 
 def test_invalid_arguments_are_refused() -> None:
     assert_errors(
-        (lambda: count(3), TypeError, "count takes a function, got 3"),  # type: ignore[arg-type]  # the point
-        (lambda: count(mlp, branches="mean"), ValueError, "branches must be one of 'max', 'min', 'sum', got 'mean'"),  # type: ignore[arg-type]  # the point
+        (lambda: untyped(count)(3), TypeError, "count takes a function, got 3"),
+        (
+            lambda: untyped(count)(mlp, branches="mean"),
+            ValueError,
+            "branches must be one of 'max', 'min', 'sum', got 'mean'",
+        ),
         (lambda: count(mlp, while_steps=-1), ValueError, "while_steps must be a number of steps, got -1"),
         (lambda: count(mlp, while_steps=True), ValueError, "while_steps must be a number of steps, got True"),
-        (lambda: count(mlp, rules={}), TypeError, "rules must be CostRules, got {}"),  # type: ignore[arg-type]  # the point
-        (lambda: count_jaxpr("x"), TypeError, "count_jaxpr takes a Jaxpr or a ClosedJaxpr, got 'x'"),  # type: ignore[arg-type]  # the point
+        (lambda: untyped(count)(mlp, rules={}), TypeError, "rules must be CostRules, got {}"),
+        (lambda: untyped(count_jaxpr)("x"), TypeError, "count_jaxpr takes a Jaxpr or a ClosedJaxpr, got 'x'"),
     )
     with pytest.raises(ValueError, match="donated names input 2 of a program that has 1"):
         count_jaxpr(fx.make_jaxpr(fnp.sin)(1.0), donated=[2])

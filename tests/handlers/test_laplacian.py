@@ -17,7 +17,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tests.laws.examples import sampled
 from tracefx import lax
 from tracefx.extend import Differentiable, NDArray, Primitive, ShapedArray, Tangent, Value, Zero, bind1
@@ -421,8 +421,8 @@ def test_error_messages() -> None:
         (lambda: laplacian(lambda x: x)(1j), TypeError, r"must be floats, got c128\[\]"),
         (lambda: laplacian(fnp.argmax)(X), TypeError, r"outputs must be floats or complex numbers, got i64\[\]"),
         (lambda: laplacian(fnp.sin, 2)(X), ValueError, r"laplacian of sin: argnums 2 names argument 2"),
-        (lambda: laplacian(3), TypeError, "laplacian takes a function, got 3"),  # type: ignore[arg-type]
-        (lambda: laplacian(fnp.sin, "x"), TypeError, "argnums"),  # type: ignore[arg-type]
+        (lambda: untyped(laplacian)(3), TypeError, "laplacian takes a function, got 3"),
+        (lambda: untyped(laplacian)(fnp.sin, "x"), TypeError, "argnums"),
     )
     with pytest.raises(TypeError, match="needs a concrete value, but .* would lose what laplacian stores"):
         laplacian(lambda x: np.asarray(x))(X)

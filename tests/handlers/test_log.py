@@ -18,7 +18,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tracefx import lax
 from tracefx.control.call import Call
 from tracefx.handlers import OperationInfo, Summary, log, operation_log
@@ -223,9 +223,13 @@ def test_exceptions_of_the_sink_propagate() -> None:
 
 def test_invalid_arguments_are_refused() -> None:
     assert_errors(
-        (lambda: log(3), TypeError, r"log takes a function, got 3"),  # type: ignore[arg-type]
-        (lambda: log(fnp.sin, sink=3), TypeError, r"log: sink must be a function, got 3 of type int"),  # type: ignore[arg-type]
-        (lambda: log(fnp.sin, where="sin"), TypeError, r"log: where must be a function, got 'sin' of type str"),  # type: ignore[arg-type]
+        (lambda: untyped(log)(3), TypeError, r"log takes a function, got 3"),
+        (lambda: untyped(log)(fnp.sin, sink=3), TypeError, r"log: sink must be a function, got 3 of type int"),
+        (
+            lambda: untyped(log)(fnp.sin, where="sin"),
+            TypeError,
+            r"log: where must be a function, got 'sin' of type str",
+        ),
     )
 
 

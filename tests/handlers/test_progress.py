@@ -20,6 +20,7 @@ from rich.console import Console
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tracefx import lax
 from tracefx.core.handler import current
 from tracefx.errors import HandlerStateError
@@ -551,13 +552,13 @@ def test_plain_line_ends_after_an_exception(capsys: pytest.CaptureFixture[str]) 
 
 def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match="progress"):
-        progress(3)  # type: ignore[call-overload]
+        untyped(progress)(3)
     with pytest.raises(TypeError, match="progress: show"):
-        progress(show=3)  # type: ignore[call-overload]
+        untyped(progress)(show=3)
     for name in ("every", "depth"):
         for invalid in (0, -1, 1.5, True):
             with pytest.raises(ValueError, match=f"progress: {name} must be a positive integer, got {invalid}"):
-                progress(sum_with_scan, **{name: invalid})  # type: ignore[call-overload]
+                untyped(progress)(sum_with_scan, **{name: invalid})
 
 
 def test_progress_obeys_the_handler_laws() -> None:

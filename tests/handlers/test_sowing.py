@@ -14,6 +14,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tests.versions import SAME_BUFFERS
 from tracefx import lax
 from tracefx.control.sow import Plantable
@@ -99,11 +100,11 @@ def test_sow_returns_its_value_and_reap_collects_it(value: Any) -> None:
 
 def test_sow_refuses_invalid_arguments() -> None:
     with pytest.raises(TypeError, match=r"sow: the name must be a string, got 3 of type int"):
-        sow(1.0, name=3)  # type: ignore[arg-type]
+        untyped(sow)(1.0, name=3)
     with pytest.raises(TypeError, match=r"sow: the tag must be a string, got None"):
-        sow(1.0, name="x", tag=None)  # type: ignore[arg-type]
+        untyped(sow)(1.0, name="x", tag=None)
     with pytest.raises(ValueError, match=r"mode must be one of 'strict', 'clobber', 'append', got 'last'"):
-        sow(1.0, name="x", mode="last")  # type: ignore[arg-type]
+        untyped(sow)(1.0, name="x", mode="last")
     with pytest.raises(TypeError, match=r"sow: the value 'x'\['a'\] must be an array or a number, got 'text'"):
         sow({"a": "text"}, name="x")
 
@@ -270,7 +271,7 @@ def test_name_sown_in_one_branch_needs_absent() -> None:
     with pytest.raises(TypeError, match=r"absent=nan cannot be converted to the type of '(positive|negative)', i32"):
         reap(f, absent=math.nan)(1)
     with pytest.raises(TypeError, match=r"reap: absent must be a number, got 'x'"):
-        reap(f, absent="x")  # type: ignore[arg-type]
+        untyped(reap)(f, absent="x")
 
 
 def test_branches_that_sow_different_types_are_refused() -> None:
@@ -455,15 +456,15 @@ def test_plant_refuses_invalid_values() -> None:
     with pytest.raises(ValueError, match=r"nothing is sown under 'w' with the tag .*; `fun` sows 'flag', 'v'"):
         plant(f)({"w": x}, x)
     with pytest.raises(TypeError, match=r"the first argument must be a dict of values by name, got 3"):
-        plant(f)(3, x)  # type: ignore[arg-type]
+        untyped(plant(f))(3, x)
     with pytest.raises(TypeError, match=r"plant: the value 'v'\['a'\] must be an array or a number, got 'x'"):
         plant(f)({"v": {"a": "x"}}, x)
     with pytest.raises(ValueError, match=r"with mode='append', so it is ambiguous"):
         plant(lambda x: sow(x, name="a", mode="append"))({"a": (1.0,)}, 2.0)
     with pytest.raises(TypeError, match=r"plant takes a function"):
-        plant(3)  # type: ignore[arg-type]
+        untyped(plant)(3)
     with pytest.raises(TypeError, match=r"reap: the tag must be a string"):
-        reap(f, tag=1)  # type: ignore[arg-type]
+        untyped(reap)(f, tag=1)
 
 
 def test_planted_weakly_typed_numbers_promote() -> None:

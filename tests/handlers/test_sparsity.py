@@ -12,7 +12,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tracefx import handlers, lax
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY
 
@@ -361,8 +361,8 @@ def test_error_messages() -> None:
         handlers.jacobian_sparsity(lambda: 1.0)()
     assert_errors(
         (lambda: handlers.hessian_sparsity(lambda x: x)(X), TypeError, "grad of .* must return a scalar"),
-        (lambda: handlers.sparse_jacobian(3), TypeError, "sparse_jacobian takes a function, got 3"),  # type: ignore[arg-type]
-        (lambda: handlers.sparse_jacobian(fnp.sin, 3), TypeError, "pattern must be a SparsityPattern, got 3"),  # type: ignore[arg-type]
+        (lambda: untyped(handlers.sparse_jacobian)(3), TypeError, "sparse_jacobian takes a function, got 3"),
+        (lambda: untyped(handlers.sparse_jacobian)(fnp.sin, 3), TypeError, "pattern must be a SparsityPattern, got 3"),
     )
     with pytest.raises(ValueError, match=r"the matrix is 6 x 6, the pattern SparsityPattern\(2 x 2, nnz=1\)"):
         handlers.sparse_jacobian(fnp.sin, handlers.SparsityPattern([0], [0], (2, 2)))(X)

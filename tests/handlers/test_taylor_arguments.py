@@ -14,7 +14,7 @@ from jax.experimental.jet import jet as jax_jet
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tests.handlers.series_oracle import assert_same_dtype_and_values, directional_derivatives, nested_jvp_series
 from tracefx.core.dtypes import float0
 from tracefx.handlers import derivatives, jet
@@ -173,9 +173,9 @@ def test_direction_must_match_the_argument() -> None:
 def test_jet_refuses_invalid_arguments() -> None:
     x = np.ones(2, np.float32)
     assert_errors(
-        (lambda: jet(3, (x,), ([x],)), TypeError, "jet takes a function, got 3"),  # type: ignore[arg-type]  # what is tested
-        (lambda: jet(fnp.sin, x, ([x],)), TypeError, "primals must be a tuple or list"),  # type: ignore[arg-type]  # what is tested
-        (lambda: jet(fnp.sin, (x,), x), TypeError, "series must be a tuple or list"),  # type: ignore[arg-type]  # what is tested
+        (lambda: untyped(jet)(3, (x,), ([x],)), TypeError, "jet takes a function, got 3"),
+        (lambda: untyped(jet)(fnp.sin, x, ([x],)), TypeError, "primals must be a tuple or list"),
+        (lambda: untyped(jet)(fnp.sin, (x,), x), TypeError, "series must be a tuple or list"),
         (lambda: jet(fnp.sin, (x,), ([x], [x])), ValueError, "a series for each argument, got 2 for 1"),
     )
     with pytest.raises(TypeError, match=r"series\[0\] must be a list of derivatives, or None, got Array|array"):

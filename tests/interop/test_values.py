@@ -13,6 +13,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_same
+from tests.errors import untyped
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.host_memory import aligned_empty
@@ -157,9 +158,9 @@ def test_tracers_and_non_arrays_are_rejected() -> None:
     with pytest.raises(TypeError, match="traced by JAX.*to_jax"):
         jax.make_jaxpr(as_tracefx)(1.0)
     with pytest.raises(TypeError, match="as_tracefx takes an array of JAX, got 2.0 of type float"):
-        as_tracefx(2.0)  # type: ignore[arg-type]  # the error is tested
+        untyped(as_tracefx)(2.0)
     with pytest.raises(TypeError, match="as_jax: x must be an array or a number, got 'two'"):
-        as_jax("two")  # type: ignore[arg-type]  # the error is tested
+        untyped(as_jax)("two")
     with pytest.raises(ValueError, match="float32 is no dtype of random keys"):
         key_implementation(dtypes.float32)
     with pytest.raises(TypeError, match="no array has JAX's type"):
@@ -189,7 +190,7 @@ PLACES: Any = jnp.array([1, 3])
         lambda x: fx.jvp(fnp.sin, (x,), (x,))[1],
         lambda x: fx.vjp(fnp.sin, x)[1](x)[0],
         lambda x: fx.lax.scan(lambda c, a: (c + a, c), 0.0, x)[1],
-        lambda x: fx.lax.cond(jnp.array(True), fnp.sin, fnp.cos, x),  # type: ignore[call-overload]  # JAX's array
+        lambda x: untyped(fx.lax.cond)(jnp.array(True), fnp.sin, fnp.cos, x),
         lambda x: fnp.arange(6.0)[PLACES] * x[:2],
         lambda x: fnp.zeros(6).at[PLACES].add(x[:2]),
         lambda x: fnp.concatenate([fnp.ones(1), x]),

@@ -15,6 +15,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tracefx import extend, lax
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
@@ -436,9 +437,9 @@ def test_handlers_are_transformations() -> None:
     assert_near(pipeline(lambda x: -fnp.cos(x))(0.5), 2 * np.sin(0.5), ELEMENTARY)
     assert pipeline == fx.Jit() @ fx.Handle(Doubled()) @ fx.Grad()
     with pytest.raises(TypeError, match="handler to handler"):
-        fx.handle(fnp.sin, current())  # type: ignore[arg-type]  # wrong type on purpose
+        untyped(fx.handle)(fnp.sin, current())
     with pytest.raises(TypeError, match=r"got its class: write Doubled\(\)"):
-        fx.handle(fnp.sin, Doubled)  # type: ignore[arg-type]  # wrong type on purpose
+        untyped(fx.handle)(fnp.sin, Doubled)
 
 
 def test_transformed_jaxpr_is_cached() -> None:
@@ -534,4 +535,4 @@ def test_state_needs_a_run() -> None:
         with pytest.raises(HandlerStateError, match=r"(Scaled\(factor=2.0\)|Duals\(\)) is not running"):
             use()
     with pytest.raises(TypeError, match="Duals has a state or collects values, so its class must set has_state"):
-        Duals().running(0).__enter__()  # type: ignore[arg-type]  # wrong type on purpose
+        untyped(Duals().running)(0).__enter__()

@@ -19,6 +19,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tracefx import lax, ops
 from tracefx.extend import (
     Array,
@@ -387,7 +388,7 @@ def test_custom_values_must_be_pytrees_of_arrays() -> None:
 
 def test_interpreter_in_place_of_the_function() -> None:
     with pytest.raises(TypeError, match=r"handle takes a function and then an interpreter, got .* Clipped"):
-        fx.handle(Clipped(), fnp.sin)  # type: ignore[arg-type]  # swapped on purpose
+        untyped(fx.handle)(Clipped(), fnp.sin)
 
 
 def test_abstract_interpreters() -> None:
@@ -544,7 +545,7 @@ def test_own_values_may_be_tuples(wrap: Callable[..., Any]) -> None:
 
     assert_near(fx.jit(f)(0.5), (np.sin(0.5), 1.0), ELEMENTARY)
     with Tuples().running() as h, pytest.raises(TypeError, match="would be ambiguous as a value of tuples"):
-        h.wrap((fnp.ones(()),))  # type: ignore[arg-type]  # wrong on purpose
+        untyped(h.wrap)((fnp.ones(()),))
 
 
 @final

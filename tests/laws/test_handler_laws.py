@@ -12,6 +12,7 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import untyped
 from tests.laws.test_reports import fails_again, law_error, python_of
 from tracefx.core.handler import CURRENT
 from tracefx.extend import (
@@ -358,11 +359,11 @@ def test_meaning_and_transparent_are_mutually_exclusive() -> None:
 
 def test_check_handler_refuses_arguments_that_are_not_callables() -> None:
     with pytest.raises(TypeError, match="check_handler takes a function from the inner handler"):
-        check_handler(IdentityHandler(fx.current()))  # type: ignore[arg-type]  # the error is the point
+        untyped(check_handler)(IdentityHandler(fx.current()))
     with pytest.raises(TypeError, match="must return a function for a function, got 3; check_handler takes classes"):
         check_interpretation(lambda f: 3)  # type: ignore[arg-type,return-value]  # the error is the point
     with pytest.raises(TypeError, match="check_interpretation takes a function"):
-        check_interpretation(3)  # type: ignore[arg-type]  # the error is the point
+        untyped(check_interpretation)(3)
 
 
 def test_exceptions_of_the_checked_function_are_propagated() -> None:

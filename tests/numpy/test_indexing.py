@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.comparison import assert_calls_agree
 from tests.errors import assert_errors
-from tests.numpy.agreement import both, check, f32, i32, numbers
+from tests.numpy.agreement import both, check, i32, numbers
 from tracefx.core.array import Array
 from tracefx.testing.strategies import index_expressions, shapes
 
@@ -79,26 +78,6 @@ def test_traced_indices_out_of_bounds_are_clamped(function: Callable[[Any, Any],
         check(got, expected)
 
 
-def test_static_integers_are_clamped_as_in_jax() -> None:
-    x, y = both(np.arange(3, dtype=np.int32))
-    for i in (2, 3, 10, -3, -4, -10):
-        check(x[i], y[i])
-
-
-@pytest.mark.parametrize("mode", [None, "fill", "clip", "wrap"])
-@pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "bool"])
-def test_take(mode: str | None, dtype: str) -> None:
-    x, i, rows = numbers(dtype, (3, 4)), i32([[0, -1], [7, -9]]), i32([[0, -1], [5, 1], [-7, 2]])
-    assert_calls_agree(fnp.take, jnp.take, [(x, i, axis, {"mode": mode}) for axis in (None, 0, 1)])
-    if mode != "wrap":
-        calls = [(x, rows, 1, mode), (x, rows[:1, :1], 0, mode), (x, i[0], None, mode)]
-        assert_calls_agree(fnp.take_along_axis, jnp.take_along_axis, calls)
-
-
-def test_take_fills_out_of_bounds_indices_with_fill_value() -> None:
-    assert fnp.take(fnp.arange(3), fnp.array([0, 5]), fill_value=-1).tolist() == [0, -1]
-
-
 def test_iteration_and_unpacking() -> None:
     a, b = fnp.array([[1, 2], [3, 4]])
     assert (a.tolist(), b.tolist()) == ([1, 2], [3, 4])
@@ -119,23 +98,6 @@ def test_add_at_an_index(index: Any) -> None:
     expected = X.copy()
     np.add.at(expected, index, 2.0)
     assert x.at[index].add(2).tolist() == expected.tolist()
-
-
-def test_out_of_bounds_updates_are_dropped() -> None:
-    (x, y), (i, j) = both(f32(np.zeros((3, 2)))), both(i32([0, -1, 5, -9, 0]))
-    check(x.at[i].add(1.0), y.at[j].add(1.0))
-    check(fx.jit(lambda x, i: x.at[i, 0].add(1.0))(x, i), y.at[j, 0].add(1.0))
-    check(x.at[7].add(1.0), y.at[7].add(1.0))
-    check(x.at[-7, 1].add(1.0), y.at[-7, 1].add(1.0))
-
-
-def test_gradient_of_an_update() -> None:
-    x = fnp.array(X)
-    by_x, by_y = fx.grad(lambda x, y: fnp.sum(x.at[0, 1:].add(y) ** 2), argnums=(0, 1))(x, fnp.ones(4))
-    updated = X.copy()
-    updated[0, 1:] += 1
-    assert by_x.tolist() == (2 * updated).tolist()
-    assert by_y.tolist() == (2 * updated[0, 1:]).sum(0).tolist()
 
 
 def test_updates_of_wrong_shape_or_type_raise() -> None:

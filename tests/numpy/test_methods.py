@@ -18,49 +18,25 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_programs_agree
+from tests.errors import untyped
 from tests.numpy.agreement import both, check, numbers
 
 REPEATS, INDICES = np.array([2, 0, 1]), np.array([2, 0, 9])
 MASK: Final = np.array([[True, False, True], [True, True, False]])
+# Arguments that the records of methods in tests/differential/methods.py do not pass.
 CALLS: Final[tuple[Callable[[Any, Any], object], ...]] = (
     lambda np, x: x.sum(1, None, None, True),
     lambda np, x: x.sum(0, where=MASK),
-    lambda np, x: x.sum(promote_integers=False),
-    lambda np, x: x.prod(axis=1, promote_integers=False),
     lambda np, x: x.max(0, None, True, -5, MASK),
-    lambda np, x: x.min(initial=-7),
-    lambda np, x: x.mean(0, where=MASK),
     lambda np, x: x.mean(0, "float32", None, True),
-    lambda np, x: x.var(0, "float32", None, 1),
     lambda np, x: x.var(1, correction=1, where=MASK),
-    lambda np, x: x.std(None, correction=0.5),
-    lambda np, x: x.all(1, None, True),
-    lambda np, x: x.any(where=MASK),
-    lambda np, x: x.argmax(0, None, True),
-    lambda np, x: x.argmin(),
-    lambda np, x: x.ptp(1),
-    lambda np, x: x.cumsum(1),
     lambda np, x: x.cumprod(0, "float32"),
-    lambda np, x: x.diagonal(1),
-    lambda np, x: x.trace(),
-    lambda np, x: x.repeat(2, 0),
     lambda np, x: x.repeat(REPEATS, 1, total_repeat_length=5),
-    lambda np, x: x.take(INDICES, 1),
     lambda np, x: x.take(INDICES, 1, mode="clip"),
     lambda np, x: x.reshape(3, 2, order="F"),
-    lambda np, x: x.reshape((3, -1)),
     lambda np, x: x.ravel("F"),
-    lambda np, x: x.flatten(),
-    lambda np, x: x.transpose(1, 0),
-    lambda np, x: x.mT,
-    lambda np, x: x.copy(),
-    lambda np, x: x.conjugate(),
-    lambda np, x: x.round(1),
     lambda np, x: x.astype("float16", copy=True),
     lambda np, x: x.dot(x.T, preferred_element_type="float32"),
-    lambda np, x: x.clip(-1, 1),
-    lambda np, x: x.squeeze(),
-    lambda np, x: x.swapaxes(0, 1),
 )
 
 
@@ -97,7 +73,7 @@ def test_most_methods_are_functions() -> None:
     assert inspect.signature(fx.Array.sum).parameters["keepdims"].default is False
     assert isinstance(fx.Array.sum, FunctionType)
     with pytest.raises(TypeError, match="unexpected keyword argument 'foo'"):
-        fnp.ones(3).sum(foo=1)  # type: ignore[call-arg]  # wrong on purpose
+        untyped(fnp.ones(3).sum)(foo=1)
 
 
 def test_python_protocols_of_arrays() -> None:

@@ -85,16 +85,6 @@ def test_invalid_arguments_raise(call: Callable[[], object], says: str) -> None:
         call()
 
 
-def test_repeat_with_total_repeat_length() -> None:
-    x = i32([[1, 2, 3], [4, 5, 6]])
-    calls: list[tuple[Any, ...]] = [
-        (x, times, {"axis": 1, "total_repeat_length": total})
-        for times, total in (((1, 2, 3), 4), ((1, 2, 0), 5), ((2, 2, 2), 8), ((0, 0, 0), 2), ((3, 3, 3), 0))
-    ]
-    calls += [(x, 2, {"total_repeat_length": 15}), (f32([]), 3)]
-    assert_calls_agree(fnp.repeat, lambda x, times, **options: jnp.repeat(x, np.array(times), **options), calls)
-
-
 def test_linspace_with_retstep() -> None:
     options = {"retstep": True}
     calls: list[tuple[Any, ...]] = [(0, 2, num, end, options) for num in (0, 1, 3) for end in (True, False)]

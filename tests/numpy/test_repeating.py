@@ -55,7 +55,8 @@ def test_roll_by_an_array() -> None:
 def test_repeat_with_total_repeat_length() -> None:
     x, repeats = numbers("float32", (2, 3)), [(1, 0, 2), (0, 0, 0), (3, 3, 3), (0, 2, 0)]
     options = [{"axis": 1, "total_repeat_length": total} for total in (0, 1, 4, 12)]
-    calls = [(x, i32(times), each) for times in repeats for each in options]
+    calls: list[tuple[Any, ...]] = [(x, i32(times), each) for times in repeats for each in options]
+    calls += [(x, 2, {"total_repeat_length": 15}), (f32([]), 3)]
     assert_calls_agree(fnp.repeat, jnp.repeat, calls, compiled=True)
 
 

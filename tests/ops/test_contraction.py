@@ -14,6 +14,7 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.comparison import assert_agree, assert_near, assert_same
+from tests.errors import untyped
 from tests.ops.harness import (
     ALL,
     NUMBERS,
@@ -219,8 +220,8 @@ test_invalid_arguments_raise = error_tests(
     (TypeError, "contract equal sizes [3] [2]", lambda: lax.dot_general(X, X, MATRICES)),
     (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), (1,))))),
     (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), ())))),
-    (TypeError, "dimension_numbers 3", lambda: lax.dot_general(X, X, 3)),  # type: ignore[arg-type]  # tested
-    (TypeError, "dimension_numbers 1.5", lambda: lax.dot_general(X, X, (((1.5,), (0,)), ((), ())))),  # type: ignore[arg-type]  # tested
+    (TypeError, "dimension_numbers 3", lambda: untyped(lax.dot_general)(X, X, 3)),
+    (TypeError, "dimension_numbers 1.5", lambda: untyped(lax.dot_general)(X, X, (((1.5,), (0,)), ((), ())))),
     (ValueError, "precision 'exact'", lambda: lax.dot(X, X.T, precision="exact")),
     (TypeError, "preferred_element_type 'f7'", lambda: lax.dot(X, X.T, preferred_element_type="f7")),
     (
@@ -230,5 +231,5 @@ test_invalid_arguments_raise = error_tests(
     ),
     (ValueError, "dot dimension_numbers", lambda: lax.dot(X, X)),
     (ValueError, "dot dimension_numbers", lambda: lax.dot(1.0, X)),
-    (TypeError, "lhs 'a'", lambda: lax.dot("a", X)),  # type: ignore[arg-type]  # tested
+    (TypeError, "lhs 'a'", lambda: untyped(lax.dot)("a", X)),
 )

@@ -20,6 +20,7 @@ import tracefx.numpy as fnp
 from benchmarks import resnet
 from benchmarks.libraries import JAX, OURS
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tracefx import lax
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
@@ -106,7 +107,7 @@ def test_infinite_weights_with_dilated_operand() -> None:
 def test_conv_dimension_numbers_object() -> None:
     numbers = lax.conv_dimension_numbers(IMAGES.shape, KERNEL.shape, LAST)
     assert numbers == lax.ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
-    from_lists = lax.ConvDimensionNumbers([0, 3, 1, 2], [3, 2, 0, 1], [0, 3, 1, 2])  # type: ignore[arg-type]  # lists are accepted, as in JAX
+    from_lists = untyped(lax.ConvDimensionNumbers)([0, 3, 1, 2], [3, 2, 0, 1], [0, 3, 1, 2])
     for dimension_numbers_ in (LAST, numbers, from_lists):
         out = lax.conv_general_dilated(IMAGES, KERNEL, (1, 1), "SAME", None, None, dimension_numbers_, 2)
         assert out.shape == (2, 5, 6, 6)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.errors import untyped
 from tests.ops.harness import ALL, Args, Record, Weak, cases, error_tests, property_tests, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
@@ -242,7 +243,7 @@ test_invalid_arguments_raise = error_tests(
     (TypeError, "gather offset_dims ()", lambda: gather((), (0,), (0,), (1, 4))),
     (TypeError, "gather operand batching (0,)", lambda: gather((1,), (), (0,), (1, 4), (0,), (0,))),
     (TypeError, "gather batching equal", lambda: gather((), (1,), (1,), (1, 1), (0,), (0,))),
-    (TypeError, "dimension_numbers", lambda: lax.gather(X, INDICES, ((1,), (0,), (0,)), (1, 4))),  # type: ignore[arg-type]  # tested
+    (TypeError, "dimension_numbers", lambda: untyped(lax.gather)(X, INDICES, ((1,), (0,), (0,)), (1, 4))),
     (ValueError, "gather mode 'wrap'", lambda: lax.gather(X, INDICES, ROWS, (1, 4), mode="wrap")),
     (TypeError, "scatter_add one dtype", lambda: lax.scatter_add(X, INDICES, U.astype(np.int32), INTO_ROWS)),
     (TypeError, "scatter_add bool", lambda: lax.scatter_add(X > 1, INDICES, U > 0, INTO_ROWS)),
@@ -258,6 +259,6 @@ test_invalid_arguments_raise = error_tests(
         "scatter_add inserted_window_dims ()",
         lambda: lax.scatter_add(X, INDICES, U, ScatterDimensionNumbers((1,), (), (0,))),
     ),
-    (TypeError, "dimension_numbers", lambda: lax.scatter_add(X, INDICES, U, ROWS)),  # type: ignore[arg-type]  # tested
+    (TypeError, "dimension_numbers", lambda: untyped(lax.scatter_add)(X, INDICES, U, ROWS)),
     (ValueError, "scatter_add mode", lambda: lax.scatter_add(X, INDICES, U, INTO_ROWS, mode="wrap")),
 )

@@ -12,6 +12,7 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tests.ops.harness import ALL, Args, Record, Weak, cases, error_tests, property_tests, small_integers
 from tests.ops.test_indexing import CASES, Case
 from tracefx import lax
@@ -174,7 +175,7 @@ test_invalid_arguments_raise = error_tests(
     (TypeError, "scatter: one dtype", lambda: lax.scatter(X, INDICES, U.astype(np.int32), INTO_ROWS)),
     (TypeError, "scatter_mul bool", lambda: lax.scatter_mul(X > 1, INDICES, U > 0, INTO_ROWS)),
     (TypeError, "scatter_min: updates", lambda: lax.scatter_min(X, INDICES, U[:1], INTO_ROWS)),
-    (TypeError, "scatter_max dimension_numbers", lambda: lax.scatter_max(X, INDICES, U, (0,))),  # type: ignore[arg-type]  # tested
+    (TypeError, "scatter_max dimension_numbers", lambda: untyped(lax.scatter_max)(X, INDICES, U, (0,))),
     (ValueError, "scatter: mode 'wrap'", lambda: lax.scatter(X, INDICES, U, INTO_ROWS, mode="wrap")),
 )
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tests.laws.examples import limit_examples
 from tests.rewriting.evaluation import assert_pass_is_sound, results
 from tests.rewriting.peepholes import operands, peepholes
@@ -275,11 +276,11 @@ def test_invalid_rules_and_results_are_refused() -> None:
     with pytest.raises(TypeError, match=r"rewrite takes rules, .* got <function"):
         rewrite(jaxpr, [lambda term: None])  # type: ignore[list-item]  # is the point
     with pytest.raises(TypeError, match=r"takes a sequence of rules, got the rule 'r': put it into a list"):
-        rewrite(jaxpr, RewriteRule("r", lambda term: None, ()))  # type: ignore[arg-type]  # is the point
+        untyped(rewrite)(jaxpr, RewriteRule("r", lambda term: None, ()))
     with pytest.raises(TypeError, match=r"takes classes of primitives, got <function .*, or @rule\(\), with paren"):
-        rule(lambda term: term)  # type: ignore[arg-type]  # wrong on purpose
+        untyped(rule)(lambda term: term)
     with pytest.raises(TypeError, match="roots must be classes of operations, such as Neg, got 'sin'"):
-        RewriteRule("x", lambda term: None, ("sin",))  # type: ignore[arg-type]  # is the point
+        untyped(RewriteRule)("x", lambda term: None, ("sin",))
     with pytest.raises(ValueError, match="limit must be positive, got 0"):
         rewrite(jaxpr, [], limit=0)
 

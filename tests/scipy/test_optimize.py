@@ -15,6 +15,7 @@ from attrs import frozen
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tests.versions import ULPS_OF_50_STEPS
 from tracefx.scipy.optimize import OptimizeResults, minimize
 from tracefx.scipy.optimize.bfgs import vector_norm
@@ -123,7 +124,7 @@ def test_invalid_arguments_of_minimize_raise() -> None:
     with pytest.raises(ValueError, match="method must be 'BFGS'"):
         minimize(f, fnp.zeros(2), method="Newton")
     with pytest.raises(TypeError, match="args must be a tuple"):
-        minimize(f, fnp.zeros(2), args=1.0, method="BFGS")  # type: ignore[arg-type]  # tested
+        untyped(minimize)(f, fnp.zeros(2), args=1.0, method="BFGS")
     with pytest.raises(ValueError, match="x0 must be a vector"):
         minimize(f, fnp.zeros((2, 1)), method="BFGS")
     with pytest.raises(TypeError, match="other"):

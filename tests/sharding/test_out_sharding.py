@@ -14,6 +14,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.errors import untyped
 from tests.sharding.both import JAX, TRACEFX, Library, X
 from tracefx.testing.tolerances import SUMMED
 
@@ -53,9 +54,9 @@ def test_out_sharding_agrees_with_jax(name: str, jitted: bool) -> None:
 
 def test_out_sharding_takes_specs_of_the_mesh_in_use() -> None:
     with fx.set_mesh(TRACEFX.mesh):
-        out = fx.random.uniform(fx.random.key(0), (8,), out_sharding=fx.P("x"))  # type: ignore[call-arg]  # not in the types
+        out = untyped(fx.random.uniform)(fx.random.key(0), (8,), out_sharding=fx.P("x"))
     assert out.sharding == fx.NamedSharding(TRACEFX.mesh, fx.P("x"))
-    assert fnp.zeros(3, out_sharding=None).shape == (3,)  # type: ignore[call-arg]  # not in the types
+    assert untyped(fnp.zeros)(3, out_sharding=None).shape == (3,)
 
 
 def test_invalid_out_shardings_name_the_function() -> None:

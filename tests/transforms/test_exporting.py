@@ -21,6 +21,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near, assert_same
 from tests.core.programs import Scale
+from tests.errors import untyped
 from tests.subprocesses import output_of, run_python
 from tests.transforms.exported import PARAMS, Pair, Scaled, X, exported, model
 from tracefx import handlers
@@ -280,7 +281,7 @@ def test_invalid_options_raise() -> None:
     with pytest.raises(
         TypeError, match=r"export takes a function returned by tracefx.jit, got <function .*export\(tracefx.jit"
     ):
-        fx.export(lambda x: x)  # type: ignore[arg-type]  # on purpose
+        untyped(fx.export)(lambda x: x)
     for platforms in ("cpu", [], ["gpu"], ["cpu", "cpu"]):
         with pytest.raises(ValueError, match="platforms must be None or a sequence of some of cpu, cuda, rocm, tpu"):
             fx.export(model, platforms=platforms)

@@ -13,6 +13,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_agree, assert_near
+from tests.errors import untyped
 from tracefx.sharding import Format, Layout, NamedSharding, PartitionSpec
 from tracefx.xla import runtime
 
@@ -218,7 +219,7 @@ def test_formats_are_accepted_as_shardings() -> None:
     with pytest.raises(ValueError, match="a layout needs a sharding"):
         Format(Layout((0, 1)))
     with pytest.raises(TypeError, match="layout must be a Layout"):
-        Format((0, 1))  # type: ignore[arg-type]  # invalid on purpose
+        untyped(Format)((0, 1))
     with pytest.raises(AttributeError, match="has no format: it is traced"):
         fx.jit(lambda x: x.format)(x)
 

@@ -23,7 +23,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Printing
-from tests.errors import assert_errors
+from tests.errors import assert_errors, untyped
 from tests.xla.caching import SPY, files, in_new_process, log_builds
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import CompilationCache, as_compilation_cache
@@ -152,7 +152,7 @@ def test_enabled_by_an_argument(tmp_path: Path, compile_log: list[str]) -> None:
 
 def test_invalid_cache_arguments() -> None:
     assert_errors(
-        (lambda: fx.compilation_cache(3), TypeError, "path of a directory, got 3 of type int"),  # type: ignore[arg-type]  # deliberately wrong
+        (lambda: untyped(fx.compilation_cache)(3), TypeError, "path of a directory, got 3 of type int"),
         (lambda: fx.compilation_cache("x", max_bytes=-1), ValueError, "number of bytes for max_bytes, got -1"),
         (lambda: fx.compilation_cache("x", max_bytes=True), ValueError, "number of bytes for max_bytes, got True"),
     )

@@ -14,6 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.compiling import metadata, share_all_repeats
+from tests.errors import untyped
 from tests.repeated_blocks.programs import deep_network
 from tests.subprocesses import output_of
 from tracefx.core.settings import REPEATS, parse_repeats
@@ -77,9 +78,9 @@ def test_setting_and_argument() -> None:
         assert fx.jit(f, repeats="share").trace(*args).lower().repeats.shared
     assert fx.Jit(repeats="inline") == fx.Jit(repeats="inline") != fx.Jit()
     with pytest.raises(ValueError, match="jit: repeats must be 'share', 'pieces' or 'inline', got 'no'"):
-        fx.jit(f, repeats="no")  # type: ignore[call-overload]  # the value is wrong
+        untyped(fx.jit)(f, repeats="no")
     with pytest.raises(ValueError, match="repeats must be 'share', 'pieces' or 'inline', got True"):
-        fx.repeats(True)  # type: ignore[arg-type]  # likewise
+        untyped(fx.repeats)(True)
     assert parse_repeats(" Inline ") == "inline"
     with pytest.raises(ValueError, match="allowed are share, pieces, inline"):
         parse_repeats("off")
