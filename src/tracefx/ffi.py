@@ -70,6 +70,7 @@ def include_dir() -> str:
     return ffi_targets.include_dir()
 
 
+@api_boundary
 def pycapsule(funcptr: object) -> CapsuleType:
     """Wraps the address of a function in a capsule, for `register_ffi_target`.
 
@@ -91,6 +92,7 @@ def pycapsule(funcptr: object) -> CapsuleType:
     return capsule
 
 
+@api_boundary
 def register_ffi_target(
     name: str, fn: CapsuleType | Mapping[str, CapsuleType], platform: str = "cpu", api_version: int = 1
 ) -> None:
@@ -128,6 +130,7 @@ def register_ffi_target(
         raise ValueError(f"register_ffi_target of {name!r}: {error}") from error
 
 
+@api_boundary
 def register_ffi_type(name: str, type_registration: TypeRegistration, platform: str = "cpu") -> None:
     """Registers a type of the state that a kernel keeps between the stages of an execution.
 
@@ -151,6 +154,7 @@ def register_ffi_type(name: str, type_registration: TypeRegistration, platform: 
         raise ValueError(f"register_ffi_type of {name!r}: {error}") from error
 
 
+@api_boundary
 def register_ffi_target_as_batch_partitionable(name: str) -> None:
     """Declares that the elements of a kernel's batches are independent, so that several devices can share them.
 

@@ -37,7 +37,6 @@ from tracefx.pytrees.trees import (
     flatten_with_path,
     keystr,
     leaves,
-    reduce,
     register_dataclass,
     register_pytree_node,
     register_pytree_node_class,
@@ -45,10 +44,11 @@ from tracefx.pytrees.trees import (
     register_pytree_with_keys_class,
     register_static,
     structure,
-    transpose,
     unflatten,
 )
 from tracefx.pytrees.trees import map as _map
+from tracefx.pytrees.trees import reduce as _reduce
+from tracefx.pytrees.trees import transpose as _transpose
 
 __all__ = [
     # flatten and rebuild
@@ -97,7 +97,9 @@ T = TypeVar("T")
 
 
 map: Final = api_boundary(_map)
-map.__module__ = __name__  # pickle looks it up there
+reduce: Final = api_boundary(_reduce)
+transpose: Final = api_boundary(_transpose)
+map.__module__ = reduce.__module__ = transpose.__module__ = __name__  # pickle looks them up there
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:

@@ -32,16 +32,16 @@ from tracefx.pytrees.trees import (
 from tracefx.pytrees.trees import flatten as tree_flatten
 from tracefx.pytrees.trees import flatten_with_path as tree_flatten_with_path
 from tracefx.pytrees.trees import leaves as tree_leaves
-from tracefx.pytrees.trees import reduce as tree_reduce
 from tracefx.pytrees.trees import structure as tree_structure
-from tracefx.pytrees.trees import transpose as tree_transpose
 from tracefx.pytrees.trees import unflatten as tree_unflatten
 from tracefx.tree import all as tree_all
 from tracefx.tree import broadcast as tree_broadcast
 from tracefx.tree import leaves_with_path as tree_leaves_with_path
 from tracefx.tree import map as tree_map
 from tracefx.tree import map_with_path as tree_map_with_path
+from tracefx.tree import reduce as tree_reduce
 from tracefx.tree import reduce_associative as tree_reduce_associative
+from tracefx.tree import transpose as tree_transpose
 
 __all__ = [
     # trees

@@ -240,6 +240,27 @@ def test_objects_that_are_not_primitives_cannot_be_bound() -> None:
         assert error_message(partial(apply, sin, 1.0)) == f"{message}'sin'"
 
 
+def test_classes_with_rules_that_are_not_primitives() -> None:
+    class Twice(Expandable):
+        name = "twice"
+
+        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+            return avals
+
+        @override
+        def expand(self, *args: Any) -> Sequence[Any]:
+            return [2.0 * args[0]]
+
+    twice = cast(Primitive, Twice())
+    for apply in (bind, bind1):
+        call = partial(apply, twice)
+        for f in (call, fx.jit(call), fx.vmap(call), fx.grad(call)):
+            message = error_message(partial(f, fnp.ones(3)))
+            assert message.endswith(
+                "the class Twice has to inherit from Primitive, besides the base classes for its rules"
+            )
+
+
 def test_dataclasses_are_not_primitives() -> None:
     @dataclasses.dataclass(frozen=True)
     class Power(Scale):

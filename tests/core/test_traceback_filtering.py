@@ -21,7 +21,7 @@ import pytest
 import tracefx as fx
 from tests.errors import untyped
 from tests.subprocesses import run_python
-from tracefx import handlers, lax, programs, rewriting, scipy
+from tracefx import handlers, lax, nn, programs, random, rewriting, scipy, testing
 from tracefx import numpy as fnp
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.settings import SETTINGS, TRACEBACK_FILTERING
@@ -159,6 +159,17 @@ LIBRARY_ERRORS: Final[dict[str, Callable[[], object]]] = {
     "linear-map": lambda: fx.linearize(fnp.sin, ONES)[1](X),
     "donated": lambda: fx.jit(lambda x, y: x, donate_argnums=0)(ONES.copy(), object()),
     "parser": lambda: fx.parse_jaxpr("{ lambda"),
+    "scalar type": lambda: fnp.float32("a"),  # type: ignore[arg-type]  # is the point
+    "initializer": lambda: nn.initializers.ones(random.key(0), "a"),  # type: ignore[arg-type]  # is the point
+    "solver": lambda: scipy.sparse.linalg.cg(ONES, object()),
+    "custom rule": lambda: fx.custom_vjp(3),  # type: ignore[arg-type]  # is the point
+    "mesh": lambda: fx.Mesh([], (1,)),  # type: ignore[arg-type]  # is the point
+    "partition spec": lambda: fx.P(3),
+    "reduce": lambda: fx.tree.reduce(lambda x, y: x @ y, [X, X]),
+    "law": lambda: testing.jit_changes_nothing(3),  # type: ignore[arg-type]  # is the point
+    "checked gradient": lambda: testing.check_grads(3),  # type: ignore[arg-type]  # is the point
+    "kernel": lambda: fx.ffi.register_ffi_target("name", 3),  # type: ignore[arg-type]  # is the point
+    "picture": lambda: fx.debug.visualize_array_sharding(3),  # type: ignore[arg-type]  # is the point
 }
 
 

@@ -242,6 +242,33 @@ def test_law_error_shows_both_results() -> None:
     ]
 
 
+class OtherRounding(extend.Primitive, extend.Lowerable):
+    """The identity, whose compiled code returns the next larger number."""
+
+    name = "other_rounding"
+
+    @override
+    def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
+        return args
+
+    @override
+    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
+        return avals
+
+    @override
+    def lower(self, builder: extend.Builder, *operands: extend.IrValue) -> Sequence[extend.IrValue]:
+        (x,) = operands
+        factor = builder.constant(np.full(x.aval.shape, 1 + 2**-23, x.aval.dtype))
+        return builder.emit("stablehlo.multiply", [x, factor], [x.aval])
+
+
+def test_rounding_errors_name_the_tolerance() -> None:
+    one = np.ones(1, np.float32)
+    with pytest.raises(testing.LawError, match="1 ulps apart, must be equal unless the argument `ulps` allows"):
+        testing.jit_changes_nothing(OtherRounding(), one)
+    testing.jit_changes_nothing(OtherRounding(), one, ulps=testing.Ulps(f32=1))
+
+
 # ------------------------------------------------------------------ wrong equality and names
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -310,3 +312,10 @@ def test_laws_run_without_hypothesis() -> None:
         """,
     )
     assert out == "13\n"
+
+
+def test_without_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tracefx.testing.strategies")
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(ModuleNotFoundError, match="needs Hypothesis, which is not installed: pip install hypothesis"):
+        importlib.import_module("tracefx.testing.strategies")

@@ -449,6 +449,7 @@ def test_solvers_and_reductions() -> None:
         return 2.0 * x
 
     assert_type(lax.custom_root(residual, fnp.asarray(1.5), newton, divide), Array)
+    assert_type(lax.custom_root(residual, 1.5, newton, divide), Array)
     assert_type(lax.custom_linear_solve(times_two, fnp.asarray(3.0), divide), Array)
     assert_type(lax.reduce(X, 0.0, lax.add, (0,)), Array)
     assert_type(lax.reduce_window(X, 0.0, lax.add, (2,)), Array)

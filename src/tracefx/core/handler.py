@@ -438,11 +438,11 @@ def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
     Array(0., dtype=float32, weak_type=True)
     """
     try:
+        if not isinstance(prim, Primitive):
+            raise _not_a_primitive(prim)
         return CURRENT.get().bind(prim, [a if isinstance(a, Array) else as_value(a) for a in args])
     except Exception as error:
         filter_traceback(error)
-        if not isinstance(prim, Primitive):
-            raise _not_a_primitive(prim) from None
         raise
 
 
@@ -472,6 +472,8 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
             else:  # fast path: all operands are concrete
                 (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
                 return out if type(out) is ConcreteArray else as_array(out)
+        if not isinstance(prim, Primitive):
+            raise _not_a_primitive(prim)
         values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
         for a in args:
             if not isinstance(a, Array):
@@ -491,6 +493,9 @@ def _not_a_primitive(prim: object) -> TypeError:
     got = repr(prim)
     if isinstance(prim, type) and issubclass(prim, Primitive):
         got = f"the class {prim.__name__}: write {prim.__name__}()"
+    elif callable(getattr(prim, "abstract_eval", None)):
+        name = type(prim).__name__
+        got = f"{prim!r}: the class {name} has to inherit from Primitive, besides the base classes for its rules"
     return TypeError(f"bind takes an instance of a primitive class, got {got}")
 
 

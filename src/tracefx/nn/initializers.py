@@ -17,6 +17,7 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import Tracer
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import as_value, to_numpy
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis
@@ -72,6 +73,7 @@ def _equality_key(x: ArrayLike) -> object:
 # ------------------------------------------------------------------ constants
 
 
+@api_boundary
 def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_sharding: OutSharding = None) -> Array:
     """Returns an array of zeros; the key is not used.
 
@@ -91,6 +93,7 @@ def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_
     return _constrained(fnp.zeros(shape, dtypes.default_float() if dtype is None else dtype), out_sharding)
 
 
+@api_boundary
 def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_sharding: OutSharding = None) -> Array:
     """Returns an array of ones; the key is not used.
 
@@ -299,6 +302,7 @@ def _truncated_disk(key: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return _random_phases(fnp.sqrt(-fnp.log(1 - probability)), second, shape, dtype)
 
 
+@api_boundary
 def variance_scaling(
     scale: ArrayLike,
     mode: FanMode,

@@ -9,6 +9,7 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, named_dtype
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.numpy.creation import asarray
 
 
@@ -42,6 +43,7 @@ class ScalarType(type):
         type.__init__(cls, cls.__name__, (), {})
 
     @override
+    @api_boundary
     def __call__(cls, x: ArrayLike) -> Array:
         return asarray(x, cls.dtype)
 

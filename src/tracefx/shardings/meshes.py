@@ -17,6 +17,7 @@ from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effect
 from tracefx.core.settings import Setting
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.text.custom_text import CustomText, TextArgs
 
 
@@ -61,6 +62,7 @@ class Mesh(CustomText, ContextDecorator):
     axis_sizes: tuple[int, ...]
     axis_names: tuple[str, ...]
 
+    @api_boundary
     def __init__(
         self,
         devices: NDArray | Sequence[Any],
@@ -320,6 +322,7 @@ class PartitionSpec(CustomText):
     arg_type: ClassVar[object] = PartitionEntry
     partitions: tuple[PartitionEntry, ...] = field()
 
+    @api_boundary
     def __init__(self, *parts: object) -> None:
         entries = tuple(map(_as_entry, parts))
         axis_names = [name for part in entries for name in entry_axis_names(part)]

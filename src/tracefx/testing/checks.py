@@ -12,6 +12,7 @@ from typing_extensions import override
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import call_under, current
 from tracefx.core.primitive import MappedAxis, Primitive, UndefinedPrimal, Zero
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import Batch
@@ -77,6 +78,7 @@ def _check_all(laws: Sequence[Law], subjects: Sequence[Subject]) -> LawReport:
     return LawReport(tuple(passed), skipped)
 
 
+@api_boundary
 def check_primitive(
     prim: Primitive, *samples: Sequence[Any], laws: Sequence[Law] = LAWS, ulps: Ulps | None = None
 ) -> LawReport:
@@ -112,6 +114,7 @@ def check_primitive(
     return _check_all(laws, [Subject.of(prim, sample, ulps) for sample in samples])
 
 
+@api_boundary
 def check_function(
     f: Callable[..., Any], *args: Any, laws: Sequence[Law] = LAWS, ulps: Ulps | None = None
 ) -> LawReport:
@@ -166,6 +169,7 @@ def _is_linear(self: Law, subject: Subject) -> None:
     require_adjoint(self, subject.at(xs), xs, ws, eval_jaxpr(jaxpr, consts, xs), pulled, tolerance)
 
 
+@api_boundary
 def check_linear(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
     """Checks that a function is linear in all arguments jointly, and that its transpose is its adjoint.
 
@@ -253,6 +257,7 @@ BATCH_LAWS: Final = (vmap_is_a_loop, _small_batches, _compiled_batches, _batches
 """The laws that `check_batchable` checks."""
 
 
+@api_boundary
 def check_batchable(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
     """Checks that a function can be batched.
 

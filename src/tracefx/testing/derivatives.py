@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from tracefx.core import dtypes
 from tracefx.core.avals import show_avals
 from tracefx.core.primitive import Primitive, Tangent, Zero
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, to_numpy
 from tracefx.testing.errors import Inapplicable, LawError
 from tracefx.testing.law import Law, law
@@ -38,6 +39,7 @@ DerivativeMode: TypeAlias = Literal["fwd", "rev"]
 MODES: Final[tuple[DerivativeMode, ...]] = ("fwd", "rev")
 
 
+@api_boundary
 def check_grads(
     f: Callable[..., Any] | Primitive,
     *args: Any,

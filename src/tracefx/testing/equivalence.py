@@ -16,6 +16,7 @@ from tracefx.core.array import Array
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.primitive import MappedAxis, Primitive
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.ops.structural import batch_first
 from tracefx.pytrees import trees
@@ -168,6 +169,7 @@ TRANSFORMS: Final[tuple[FunctionTransform, ...]] = (COMPILED, BATCHED, FORWARD, 
 FUNCTION_LABELS: Final = ("the first", "the second")
 
 
+@api_boundary
 def check_equivalent(
     f: Callable[..., PyTree],
     g: Callable[..., PyTree],
@@ -356,6 +358,7 @@ def _source_of_transform(t: FunctionTransform) -> str | None:
 # ------------------------------------------------------------------ comparing orders of transformations
 
 
+@api_boundary
 def assert_transforms_commute(
     a: FunctionTransform,
     b: FunctionTransform,

@@ -13,6 +13,7 @@ from typing_extensions import override
 from tracefx import numpy as fnp
 from tracefx.core.handler import Handler, Tracer, current, handling
 from tracefx.core.primitive import Primitive
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import EscapedTracerError, HandlerStateError, MissingRuleError
 from tracefx.pytrees.trees import PyTree
@@ -340,6 +341,7 @@ _SEVERAL_OPERATIONS: Final = SourceFunction.of(
 )
 
 
+@api_boundary
 def check_handler(
     make_handler: HandlerFactory,
     f: Callable[..., PyTree] | None = None,
@@ -391,6 +393,7 @@ def check_handler(
     return _check_laws("check_handler", make_handler, handled, f, args, meaning, transparent, laws, ulps)
 
 
+@api_boundary
 def check_interpretation(
     interpret: Interpretation,
     f: Callable[..., PyTree] | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from attrs import frozen
@@ -12,11 +12,15 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Primitive
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, to_numpy
 from tracefx.testing.errors import LawError, ViolationManner
 from tracefx.testing.reproducer import LIBRARY, find_reproducer
 from tracefx.testing.subjects import Subject, format_value
 from tracefx.testing.tolerances import Ulps, ulp_distance
+
+MAX_ROUNDING: Final = 1024.0
+"""Smaller distances, in ulps, look like rounding errors: messages then name the argument `ulps`."""
 
 
 @final
@@ -40,6 +44,7 @@ class Law:
     statement: str
     check: Callable[[Subject], None]
 
+    @api_boundary
     def __call__(self, f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
         """Checks the law.
 
@@ -189,8 +194,12 @@ def _difference_of_one(i: int, got: Value, want: Value, names: tuple[str, str], 
     if distance.size and float(np.max(distance)) > limit:
         position = np.unravel_index(int(np.argmax(distance)), distance.shape)
         where = f" at {tuple(map(int, position))}" if position else ""
-        explanation = (
-            f"{float(distance[position]):.4g} ulps apart, at most {limit:.4g} allowed" if limit else "must be equal"
-        )
+        apart = float(distance[position])
+        if limit:
+            explanation = f"{apart:.4g} ulps apart, at most {limit:.4g} allowed"
+        elif apart < MAX_ROUNDING:
+            explanation = f"{apart:.4g} ulps apart, must be equal unless the argument `ulps` allows rounding errors"
+        else:
+            explanation = "must be equal"
         return with_both(f"  output {i}{where}: {g[position]} and {w[position]}, {explanation}")
     return None

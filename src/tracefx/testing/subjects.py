@@ -20,6 +20,7 @@ from tracefx.core.handler import CURRENT, as_array, call_under
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, Var
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
@@ -125,6 +126,7 @@ def format_value(x: Value) -> str:
 # ------------------------------------------------------------------ values
 
 
+@api_boundary
 def array(
     numbers: object, dtype: DTypeLike = np.float32, *, shape: tuple[int, ...] | None = None, weak_type: bool = False
 ) -> Array:

@@ -225,6 +225,7 @@ class custom_jvp(CustomFunction[P, R]):
 
     title = "custom_jvp"
 
+    @api_boundary
     def __init__(
         self,
         fun: Callable[P, R],
@@ -417,6 +418,7 @@ class custom_vjp(CustomFunction[P, R]):
 
     title = "custom_vjp"
 
+    @api_boundary
     def __init__(
         self,
         fun: Callable[P, R],

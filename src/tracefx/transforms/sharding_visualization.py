@@ -15,6 +15,7 @@ from tracefx.core.array import Array
 from tracefx.core.avals import Shape
 from tracefx.core.device import Device
 from tracefx.core.sharding import ShardIndex, Sharding
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray
 
 ColorMap: TypeAlias = Callable[[float], Sequence[float]]
@@ -31,6 +32,7 @@ class PictureOptions(TypedDict, total=False):
     color_map: ColorMap | None
 
 
+@api_boundary
 def visualize_sharding(
     shape: Sequence[int],
     sharding: Sharding,
@@ -69,6 +71,7 @@ def visualize_sharding(
     sys.stdout.write(draw_sharding(tuple(shape), sharding, style) + "\n")
 
 
+@api_boundary
 def visualize_array_sharding(arr: Array, **kwargs: Unpack[PictureOptions]) -> None:
     """Prints how an array is divided, and the devices of each shard.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from tracefx.control.linear_solve import LinearSolve
+from tracefx.core.array import Array, ArrayLike
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, checked_axes, current
 from tracefx.core.jaxpr import Jaxpr
@@ -170,6 +171,14 @@ def _trace_solver(
 
 @overload
 def custom_root(
+    f: Callable[[Array], ArrayLike],
+    initial_guess: ArrayLike,
+    solve: Callable[[Callable[[Array], Array], Array], ArrayLike],
+    tangent_solve: Callable[[Callable[[Array], Array], Array], ArrayLike],
+    has_aux: Literal[False] = False,
+) -> Array: ...
+@overload
+def custom_root(
     f: Callable[[T], T],
     initial_guess: T,
     solve: Callable[[Callable[[T], T], T], T],
@@ -186,10 +195,10 @@ def custom_root(
 ) -> Any: ...
 @api_boundary
 def custom_root(
-    f: Callable[[T], T],
-    initial_guess: T,
-    solve: Callable[[Callable[[T], T], T], Any],
-    tangent_solve: Callable[[Callable[[T], T], T], T],
+    f: Callable[[Any], Any],
+    initial_guess: Any,
+    solve: Callable[..., Any],
+    tangent_solve: Callable[..., Any],
     has_aux: bool = False,
 ) -> Any:
     """Solves the equation `f(x) == 0` with a user-defined solver that is not differentiated itself.

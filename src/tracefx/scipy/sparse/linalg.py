@@ -17,6 +17,7 @@ from attrs import frozen
 from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.flatten_util import ravel_pytree
 from tracefx.lax import custom_linear_solve, while_loop
 from tracefx.ops.linalg.qr import qr
@@ -39,6 +40,7 @@ class StoppingCriterion(NamedTuple):
     steps: int
 
 
+@api_boundary
 def cg(
     A: LinearOperator | ArrayLike,
     b: PyTree,
@@ -74,6 +76,7 @@ def cg(
     return _solve_iteratively("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, is_hermitian=True), None
 
 
+@api_boundary
 def bicgstab(
     A: LinearOperator | ArrayLike,
     b: PyTree,
@@ -109,6 +112,7 @@ def bicgstab(
     return _solve_iteratively("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M), None
 
 
+@api_boundary
 def gmres(
     A: LinearOperator | ArrayLike,
     b: PyTree,

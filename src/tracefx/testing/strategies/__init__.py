@@ -13,6 +13,13 @@
 
 from __future__ import annotations
 
+try:
+    import hypothesis as _hypothesis  # noqa: F401  # tests whether it is installed
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "tracefx.testing.strategies needs Hypothesis, which is not installed: pip install hypothesis", name="hypothesis"
+    ) from error
+
 from tracefx.testing.strategies.arrays import arrays as arrays
 from tracefx.testing.strategies.arrays import broadcastable_arrays as broadcastable_arrays
 from tracefx.testing.strategies.arrays import edge_values as edge_values
