@@ -35,12 +35,33 @@ class HostProgram(Protocol):
         """Returns a buffer for input `i`, which has none."""
         ...
 
+    def shared_memory(self, i: int, limit: int) -> tuple[NDArray, Buffer] | None:
+        """Returns new host memory for input `i`, and a buffer that reads it in place.
+
+        The memory must not be written to while a program that has the buffer as an input runs. `None` if the input is
+        not used, donated, of more than `limit` bytes, or of a type that a buffer cannot read in place, and if the
+        program has no results, which would tell whether it has finished.
+        """
+        ...
+
+    def pending_result(self, outs: Sequence[ConcreteArray]) -> Buffer | None:
+        """Returns None if the run of the program that has just returned these outputs has finished.
+
+        Otherwise returns another buffer of one of the results, which `Memory.is_ready` takes. All results are ready at
+        the same time.
+        """
+        ...
+
     def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
         """Returns a function that makes buffers for input `i` of NumPy arrays with its shape and dtype."""
         ...
 
     def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         """Runs the program on its inputs, whose buffers are given."""
+        ...
+
+    def with_donated_names(self, names: Mapping[int, str]) -> HostProgram:
+        """Returns the program that notes, in the arrays that are donated to it, these names of inputs for messages."""
         ...
 
 

@@ -130,7 +130,7 @@ class Memory(Protocol):
         ...
 
     def is_ready(self, buffer: Buffer) -> bool:
-        """Whether the value has been computed."""
+        """Whether the value has been computed. Raises DeletedArrayError if the buffer was deleted or donated."""
         ...
 
     def is_deleted(self, buffer: Buffer) -> bool:

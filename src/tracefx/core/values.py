@@ -145,10 +145,10 @@ class ConcreteArray(Array):
         elif self.buffer is not None:
             self.host = None
 
-    def delete_donated(self, function: str) -> None:
-        """Deletes the array after a call of the function to which it was donated."""
+    def delete_donated(self, name: str) -> None:
+        """Deletes the array after a call to which it was donated, as an argument that messages call `name`."""
         self._drop_memory()  # no other array has the buffer: `prepare_donation` has seen to it
-        self.donated_as = f"an argument of {function}"
+        self.donated_as = name
 
     @property
     @override

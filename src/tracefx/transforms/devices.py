@@ -294,7 +294,7 @@ def device_put(
     results = [_put_leaf(v, aval, to) for v, aval, to in zip(sources, avals, where, strict=True)]
     for v, d in zip(values, donated, strict=True):
         if d and isinstance(v, ConcreteArray):
-            v.delete_donated("device_put")
+            v.delete_donated("an argument of device_put")
     return tree.unflatten(results)
 
 

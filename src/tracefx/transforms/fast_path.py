@@ -14,7 +14,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import HostProgram, Runnable
 from tracefx.core.device import DEFAULT_DEVICE, Buffer
-from tracefx.core.dtypes import NDArray
+from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.literal import argument_literal
 from tracefx.core.settings import SETTINGS, X64, Setting
@@ -24,6 +24,7 @@ from tracefx.core.values import ConcreteArray, Value, number_aval, numpy_aval
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
 from tracefx.shardings.sharded_array import ShardedArray
+from tracefx.transforms.argument_memory import ArgumentMemories, ArgumentMemory
 from tracefx.transforms.static_arguments import (
     NO_STATIC_ARGUMENTS,
     DynamicArguments,
@@ -47,8 +48,12 @@ class FastPathProgram(Generic[Out]):
 
     in_tree: TreeDef
     """The structure of the traced arguments."""
+    count: int
+    """The number of arguments if all are leaves and positional, and none is static; otherwise -2."""
     names: tuple[str, ...] | None
     """The names of the keyword arguments if each argument is a leaf, so that flattening is not necessary; else None."""
+    positional: int
+    """The number of positional arguments if each argument is a leaf."""
     statics: tuple[StaticArgument, ...]
     without_statics: Callable[[tuple[Any, ...], dict[str, Any]], DynamicArguments | None]
     """Returns the traced arguments of a call if its static arguments are the very objects `statics`; else None."""
@@ -57,8 +62,10 @@ class FastPathProgram(Generic[Out]):
     put_numpy: tuple[Callable[[NDArray], Buffer] | None, ...]
     """For each leaf of a program on the host, makes a buffer of a NumPy array with the leaf's shape and dtype.
 
-    None if such an array has another type: 64-bit dtypes may become 32-bit ones.
+    None if such an array has another type, since 64-bit dtypes may become 32-bit ones, and for random keys.
     """
+    number_types: tuple[type[Scalar] | None, ...]
+    """For each leaf, the type of the Python numbers that have its type; None if there is none."""
     settings: Mapping[Setting[Any], object]
     """The settings under which the program was found, the very object: comparing it is comparing a pointer."""
     consts: tuple[Value, ...]
@@ -70,6 +77,10 @@ class FastPathProgram(Generic[Out]):
     """The program, if calls on the host can take the fast path."""
     run: Callable[[list[Buffer]], Out] | None
     """The program as a function from the buffers of constants and leaves to the result; None if it needs more."""
+    on_buffers: Callable[[Sequence[Buffer]], list[ConcreteArray]] | None
+    """Like `run`, but returns the outputs as a list."""
+    memories: ArgumentMemories
+    """The memory for NumPy arrays and numbers that are passed to a program on the host."""
 
     @classmethod
     def of(
@@ -88,23 +99,31 @@ class FastPathProgram(Generic[Out]):
         const_buffers = () if on_host is None else tuple([on_host.put(i, x) for i, x in enumerate(consts)])
         put_numpy = [
             on_host.put_function(len(consts) + i)
-            if on_host is not None and numpy_aval(aval.shape, aval.dtype, X64.value) is aval
+            if on_host is not None
+            and numpy_aval(aval.shape, aval.dtype, X64.value) is aval
+            and not dtypes.is_key(aval.dtype)
             else None
             for i, aval in enumerate(avals)
         ]
         run: Callable[[list[Buffer]], Out] | None = None
-        if on_host is not None and (on_buffers := on_host.on_buffers) is not None:
+        on_buffers = None if on_host is None else on_host.on_buffers
+        if on_host is not None and on_buffers is not None:
             if has_one_output:
                 run = cast("Callable[[list[Buffer]], Out]", on_host.on_buffers_one)
             else:
                 run = _unflattening(output, on_buffers)
+        number_types = {number_aval(dtypes.scalar_dtype(kind)): kind for kind in (bool, int, float, complex)}
+        names = _names_of_leaves(in_tree)
         return cls(
             in_tree,
-            _names_of_leaves(in_tree),
+            len(avals) if names == () and not statics else -2,
+            names,
+            len(avals) - len(names or ()),
             statics,
             without_statics(statics, len(in_tree.children()[0].children()) if statics else 0),
             avals,
             tuple(put_numpy),
+            tuple(map(number_types.get, avals)),
             SETTINGS.get().values,
             consts,
             const_buffers,
@@ -112,54 +131,96 @@ class FastPathProgram(Generic[Out]):
             output,
             on_host,
             run,
+            on_buffers,
+            ArgumentMemories(),
         )
 
-    def buffer(self, i: int, x: object) -> Buffer | None:
-        """Returns the buffer of leaf `i` for a program on the host; None if the leaf has another type."""
-        if type(x) is np.ndarray:
-            put, aval = self.put_numpy[i], self.avals[i]
-            return put(x) if put is not None and x.dtype is aval.dtype and x.shape == aval.shape else None
-        if self.on_host is None:
+    def outputs_for(self, leaves: Sequence[Any], buffers: list[Buffer], first: int) -> list[ConcreteArray] | None:
+        """Returns the outputs for leaves of any kind; None if one has another type than the program's.
+
+        Args:
+            leaves: The leaves.
+            buffers: The buffers of the constants and of the leaves before the first that has none.
+            first: The position of that leaf.
+        """
+        on_host = self.on_host
+        if on_host is None:
+            return self._outputs_elsewhere(leaves)
+        memory: ArgumentMemory | None = None
+        took = False
+        try:
+            i, index, avals = first, len(buffers), self.avals
+            for x in leaves[first:] if first else leaves:
+                aval, buffer = avals[i], None
+                if type(x) is np.ndarray or isinstance(x, np.generic):
+                    if x.dtype is not aval.dtype or x.shape != aval.shape or (put := self.put_numpy[i]) is None:
+                        break
+                    if not took:
+                        memory, took = self.memories.take(on_host), True
+                    if memory is not None:
+                        buffer = memory.write_array(index, x)
+                    if buffer is None:
+                        buffer = put(np.asarray(x))
+                elif type(x) is ConcreteArray:
+                    if x.aval is not aval:
+                        break
+                    buffer = on_host.put(index, x) if x.buffer is None else x.buffer
+                elif type(x) is self.number_types[i]:
+                    if not took:
+                        memory, took = self.memories.take(on_host), True
+                    if memory is not None:
+                        buffer = memory.write_number(index, x)
+                    if buffer is None:
+                        buffer = on_host.put(index, argument_literal(x, aval))
+                elif type(x) is ShardedArray:
+                    return self._outputs_elsewhere(leaves)
+                else:
+                    break
+                buffers.append(buffer)
+                i += 1
+                index += 1
+            else:
+                if (on_buffers := self.on_buffers) is not None:
+                    outs = on_buffers(buffers)
+                else:
+                    outs = on_host.call_with_buffers([*self.consts, *leaves], buffers)
+                if memory is not None:
+                    memory.reader = on_host.pending_result(outs)
+                return outs
             return None
-        value: Value
-        if type(x) is ConcreteArray:
-            value, aval = x, x.aval
-        elif type(x) is float or type(x) is int or type(x) is bool or type(x) is complex:
-            aval = number_aval(dtypes.scalar_dtype(type(x)))
-            value = argument_literal(x, aval)
-        elif isinstance(x, np.generic):
-            aval = self.avals[i]
-            if x.dtype is not aval.dtype or aval.shape or self.put_numpy[i] is None:
-                return None
-            value = argument_literal(x.item(), aval)
-        else:
-            return None
-        return self.on_host.put(len(self.consts) + i, value) if aval is self.avals[i] else None
+        except BaseException:
+            if memory is not None:
+                memory = None  # a program may read it
+                self.memories.forget()
+            raise
+        finally:
+            if memory is not None:
+                self.memories.put_back(memory)
 
     def call_with_buffers(self, leaves: Sequence[Any], buffers: Sequence[Buffer]) -> Out:
         """Runs a program that needs more than buffers: elsewhere, with donated arguments, or with inputs as outputs."""
         if self.on_host is None:  # the leaves are arrays with buffers on the host, or there are no leaves
-            return self.call_elsewhere([*leaves])
+            return self.output(self._call_elsewhere([*leaves]))
         return self.output(self.on_host.call_with_buffers([*self.consts, *leaves], buffers))
 
-    def arrays_elsewhere(self, leaves: Sequence[object]) -> list[ConcreteArray] | None:
-        """Returns the leaves for a program that may run elsewhere; None if they are not arrays of the right types."""
+    def _outputs_elsewhere(self, leaves: Sequence[object]) -> list[ConcreteArray] | None:
+        """Returns the outputs of a program that may run elsewhere; None if leaves are not arrays of the right types."""
         arrays = [
             x
             for x, aval in zip(leaves, self.avals)  # noqa: B905  # they have the same length
             if (type(x) is ConcreteArray or type(x) is ShardedArray) and x.aval is aval
         ]
-        return arrays if len(arrays) == len(self.avals) else None
+        return self._call_elsewhere(arrays) if len(arrays) == len(self.avals) else None
 
-    def call_elsewhere(self, arrays: list[ConcreteArray]) -> Out:
+    def _call_elsewhere(self, arrays: list[ConcreteArray]) -> list[ConcreteArray]:
         """Runs the program on the devices of its arguments."""
         inputs = [*self.consts, *arrays]
         if DEFAULT_DEVICE.value is None and (uncommitted := self.program.uncommitted_run) is not None:
             placements, run = uncommitted
             buffers = [buffer for x in inputs if (buffer := _uncommitted_buffer(x, placements)) is not None]
             if len(buffers) == len(inputs):
-                return self.output(run(buffers))
-        return self.output(self.program(inputs))
+                return run(buffers)
+        return self.program(inputs)
 
 
 def _names_of_leaves(in_tree: TreeDef) -> tuple[str, ...] | None:
@@ -194,49 +255,49 @@ class RepeatedCall(Generic[P, Out]):
         # Every 10 ns count here: nothing is checked twice, and nothing that comparisons by identity decide.
         try:
             if CURRENT.get() is ROOT:
-                settings, static = SETTINGS.get().values, self._static
-                flattened: Sequence[object] = ()
-                in_tree: TreeDef | None = None
-                traced_args: tuple[Any, ...] = args
-                traced_kwargs: dict[str, Any] = kwargs
+                settings, count = SETTINGS.get().values, -1 if kwargs else len(args)
+                flattened: tuple[Sequence[object], TreeDef] | None = None
                 split: tuple[DynamicArguments, tuple[StaticArgument, ...]] | None = None
+                leaves: Sequence[object]
                 for recent in self._recent:
                     if recent.settings is not settings:
                         continue
-                    if static is not NO_STATIC_ARGUMENTS:
-                        dynamic = recent.without_statics(args, kwargs)
-                        if dynamic is None:
-                            if split is None:
-                                split = static.split(self._where, args, kwargs)
-                            if recent.statics != split[1]:
-                                continue
-                            dynamic = split[0]
-                        traced_args, traced_kwargs = dynamic
-                    leaves: Sequence[object]
-                    avals, names = recent.avals, recent.names
-                    if names is not None:
-                        if len(traced_kwargs) != len(names) or len(traced_args) + len(names) != len(avals):
-                            continue
-                        leaves = (*traced_args, *map(traced_kwargs.get, names)) if names else traced_args
+                    if recent.count == count:
+                        leaves = args
                     else:
-                        if in_tree is None:
-                            flattened, in_tree = trees.flatten_registered((traced_args, traced_kwargs))
-                        if in_tree != recent.in_tree:
+                        traced_args: tuple[Any, ...] = args
+                        traced_kwargs: dict[str, Any] = kwargs
+                        if self._static is not NO_STATIC_ARGUMENTS:
+                            dynamic = recent.without_statics(args, kwargs)
+                            if dynamic is None:
+                                if split is None:
+                                    split = self._static.split(self._where, args, kwargs)
+                                if recent.statics != split[1]:
+                                    continue
+                                dynamic = split[0]
+                            traced_args, traced_kwargs = dynamic
+                        names = recent.names
+                        if names is None:
+                            if flattened is None:
+                                flattened = trees.flatten_registered((traced_args, traced_kwargs))
+                            leaves, in_tree = flattened
+                            if in_tree != recent.in_tree:
+                                continue
+                        elif len(traced_args) != recent.positional or len(traced_kwargs) != len(names):
                             continue
-                        leaves = flattened
-                    buffers, i = [*recent.const_buffers], 0
+                        else:
+                            leaves = (*traced_args, *map(traced_kwargs.get, names)) if names else traced_args
+                    buffers, i, avals = [*recent.const_buffers], 0, recent.avals
                     for x in leaves:  # for one or two arguments, counting is faster than `zip` and `enumerate`
                         if type(x) is not ConcreteArray or x.aval is not avals[i] or (buffer := x.buffer) is None:
-                            buffer = recent.buffer(i, x)
-                            if buffer is None:
-                                break
+                            break
                         buffers.append(buffer)
-                        i += 1  # noqa: SIM113
+                        i += 1
                     else:
                         run = recent.run
                         return recent.call_with_buffers(leaves, buffers) if run is None else run(buffers)
-                    if (arrays := recent.arrays_elsewhere(leaves)) is not None:
-                        return recent.call_elsewhere(arrays)
+                    if (outs := recent.outputs_for(leaves, buffers, i)) is not None:
+                        return recent.output(outs)
             return self._call(args, kwargs)
         except Exception as error:
             filter_traceback(error)
@@ -271,32 +332,10 @@ class DonatingProgram:
     @property
     def on_host(self) -> HostProgram | None:
         host_program = self.program.on_host
-        return None if host_program is None else _DonatingHostProgram(host_program, self.names)
+        return None if host_program is None else host_program.with_donated_names(self.names)
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         outs = self.program(args)
-        note_donations(self.names, args)
-        return outs
-
-
-@final
-@frozen(eq=False)
-class _DonatingHostProgram:
-    """Like `DonatingProgram`, for a program on the host."""
-
-    program: HostProgram
-    names: Mapping[int, str]
-    on_buffers: None = field(default=None, init=False)
-    on_buffers_one: None = field(default=None, init=False)
-
-    def put(self, i: int, x: Value | NDArray) -> Buffer:
-        return self.program.put(i, x)
-
-    def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
-        return self.program.put_function(i)
-
-    def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
-        outs = self.program.call_with_buffers(args, buffers)
         note_donations(self.names, args)
         return outs
 

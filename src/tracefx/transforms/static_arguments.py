@@ -196,8 +196,8 @@ def without_statics(
     positions = [i for i in range(count) if i not in by_position]
     is_contiguous = not positions or positions == [*range(positions[0], positions[-1] + 1)]
     chosen = [slice(*((positions[0], positions[-1] + 1) if positions else (0, 0)))] if is_contiguous else positions
-    select: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*chosen)
-    pairs = tuple(by_position.items())
+    select: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = itemgetter(*chosen) if by_position else None
+    pairs, name_pairs = tuple(by_position.items()), tuple(by_name.items())
 
     def split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DynamicArguments | None:
         if len(args) != count:
@@ -205,12 +205,12 @@ def without_statics(
         for i, value in pairs:
             if args[i] is not value:
                 return None
-        if by_name:
-            kwargs = {**kwargs}
-            for name, value in by_name.items():
-                if kwargs.pop(name, pairs) is not value:
+        if name_pairs:
+            for name, value in name_pairs:
+                if kwargs.get(name, pairs) is not value:
                     return None
-        return select(args), kwargs
+            kwargs = {} if len(kwargs) == len(name_pairs) else {k: x for k, x in kwargs.items() if k not in by_name}
+        return args if select is None else select(args), kwargs
 
     return split
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Final, Self, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -61,12 +62,16 @@ class SingleDeviceProgram(InspectableProgram):
     outputs: tuple[Output, ...]
     fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     """Runs the program where its arguments are, if that is not the device it is compiled for."""
+    donated_names: Mapping[int, str] = MappingProxyType({})
+    """The names of donated inputs, for messages."""
     uncommitted_run: None = field(default=None, init=False)
     direct: bool = field(init=False)
+    _smallest_result: int | None = field(init=False)
+    """The output that running the program computes and that has the fewest bytes; None if it computes none."""
     _puts: Mapping[int, Callable[[NDArray], runtime.Buffer]] = field(init=False)
     """For the inputs that are used, the functions that copy NumPy arrays to buffers."""
-    _donations: tuple[tuple[int, bool], ...] = field(init=False)
-    """The donated inputs, and whether a result aliases each."""
+    _donations: tuple[tuple[int, bool, str], ...] = field(init=False)
+    """The donated inputs, whether a result aliases each, and their names for messages."""
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
 
     @classmethod
@@ -89,8 +94,10 @@ class SingleDeviceProgram(InspectableProgram):
         }
 
     @_donations.default
-    def _find_donations(self) -> tuple[tuple[int, bool], ...]:
-        return tuple([(index, index in self.aliased) for index in self.kept_inputs if index in self.donated])
+    def _find_donations(self) -> tuple[tuple[int, bool, str], ...]:
+        names, unnamed = self.donated_names, f"an argument of {self.executable.name}"
+        donated = [index for index in self.kept_inputs if index in self.donated]
+        return tuple([(index, index in self.aliased, names.get(index, unnamed)) for index in donated])
 
     @direct.default
     def _are_results_outputs(self) -> bool:
@@ -131,6 +138,11 @@ class SingleDeviceProgram(InspectableProgram):
         (aval,) = self.results
         return self._of_inputs(lambda buffers: ConcreteArray(aval, None, buffers[0]))
 
+    @_smallest_result.default
+    def _find_smallest_result(self) -> int | None:
+        computed = [(self.results[out.index].nbytes, i) for i, out in enumerate(self.outputs) if type(out) is Result]
+        return min(computed)[1] if computed else None
+
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         default = DEFAULT_DEVICE.value
         return self.call_on_host(args) if default is None or default is self.executable.device else self.fallback(args)
@@ -147,21 +159,32 @@ class SingleDeviceProgram(InspectableProgram):
 
     def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         """Runs the program on inputs whose buffers are given, and deletes donated arrays."""
-        for index, _ in self._donations:
+        donations = self._donations
+        for index, _, _ in donations:
             x = args[index]
             if isinstance(x, ConcreteArray):
                 x.prepare_donation()
                 if x.buffer is None:  # another array shares the memory, so a copy is donated
                     buffers = [*buffers[:index], self.put(index, x), *buffers[index + 1 :]]
         arrays = self._run(buffers)
-        for index, aliased in self._donations:  # deletes the arrays whose memory the execution took
+        for index, aliased, name in donations:  # deletes the arrays whose memory the execution took
             x = args[index]
             if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[index]))):
-                x.delete_donated(self.executable.name)
+                x.delete_donated(name)
         return arrays if self.direct else spmd.distinct(assemble_outputs(self.outputs, args, arrays))
 
     def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
         return self._puts.get(i, _skip_unused)
+
+    def shared_memory(self, i: int, limit: int) -> tuple[NDArray, Buffer] | None:
+        if i not in self._puts or i in self.donated or self._smallest_result is None:
+            return None
+        return self.executable.shared_memory(self.kept_inputs.index(i), limit)
+
+    def pending_result(self, outs: Sequence[ConcreteArray]) -> Buffer | None:
+        if self._smallest_result is None:
+            return None
+        return runtime.pending(outs[self._smallest_result].buffer)  # type: ignore[arg-type]  # a result has a buffer
 
     def put(self, i: int, x: Value | NDArray) -> Buffer:
         """Returns a buffer for input `i`. An array or a literal caches the buffer that its first use creates.
@@ -172,7 +195,7 @@ class SingleDeviceProgram(InspectableProgram):
         if put is None:
             return _UNUSED
         if isinstance(x, np.ndarray):
-            return put(x)
+            return put(to_key_data(x))
         if isinstance(x, Tracer):
             raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
         is_donated = i in self.donated
@@ -187,6 +210,9 @@ class SingleDeviceProgram(InspectableProgram):
             # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
             x.attach_buffer(runtime.buffer_from_numpy(x.numpy(), self.executable.device, copy=is_donated))
         return x.buffer
+
+    def with_donated_names(self, names: Mapping[int, str]) -> SingleDeviceProgram:
+        return evolve(self, donated_names=names)
 
     def named(self, name: str) -> SingleDeviceProgram:
         """Returns the same program under another name for error messages: equal programs share their executable."""

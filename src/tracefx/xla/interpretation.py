@@ -127,7 +127,7 @@ def _outputs(
     for i in plan.aliases:
         x = args[plan.kept_inputs[i]]
         if isinstance(x, ConcreteArray):
-            x.delete_donated(name)
+            x.delete_donated(f"an argument of {name}")
     return distinct(assemble_outputs(plan.outputs, values, arrays))
 
 

@@ -233,7 +233,7 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
             x = args[i]
             is_donated = i in self.plan.donated and (k in aliases or runtime.is_deleted(runtime.native_buffer(buffer)))
             if is_donated and isinstance(x, ConcreteArray):
-                x.delete_donated(self.executable.name)
+                x.delete_donated(f"an argument of {self.executable.name}")
 
     def _require_one_use(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
         """Raises `DonationError` if a donated array is also another argument: XLA would abort the process."""

@@ -53,6 +53,7 @@ from tracefx.xla.runtime.buffers import dlpack_device as dlpack_device
 from tracefx.xla.runtime.buffers import from_dlpack as from_dlpack
 from tracefx.xla.runtime.buffers import is_deleted as is_deleted
 from tracefx.xla.runtime.buffers import is_ready as is_ready
+from tracefx.xla.runtime.buffers import pending as pending
 from tracefx.xla.runtime.buffers import to_dlpack as to_dlpack
 from tracefx.xla.runtime.buffers import view_dlpack as view_dlpack
 from tracefx.xla.runtime.callbacks import FfiCallback as FfiCallback

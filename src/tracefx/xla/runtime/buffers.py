@@ -158,6 +158,14 @@ def is_ready(buffer: bindings.Buffer) -> bool:
     return buffer.is_ready()
 
 
+def pending(buffer: bindings.Buffer) -> bindings.Buffer | None:
+    """Returns None if a buffer's values are computed; otherwise a clone, which deleting the buffer does not delete.
+
+    The caller must ensure that the buffer is not deleted.
+    """
+    return None if buffer.is_ready() else buffer.clone()
+
+
 def is_deleted(buffer: bindings.Buffer) -> bool:
     """Whether a buffer was deleted or donated to a program."""
     return buffer.is_deleted()

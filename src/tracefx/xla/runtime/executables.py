@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -14,6 +16,7 @@ from attrs import frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.core.host_memory import aligned_empty, data_address
 from tracefx.core.values import is_immutable
 from tracefx.errors import CompilationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib
@@ -183,8 +186,6 @@ class Executable(CompiledExecutable):
 
         The buffer is a copy; with `borrows`, it shares the memory of an immutable array that is aligned. The function
         raises `ExecutionError` if XLA could not make a copy.
-
-        It raises `ExecutionError` if XLA could not make a copy.
         """
         spec, sharding, devices = self.parameters[i], self._where, self._where.device_sequence
 
@@ -198,6 +199,20 @@ class Executable(CompiledExecutable):
                 raise ExecutionError(str(error)) from error
 
         return put
+
+    def shared_memory(self, i: int, limit: int) -> tuple[bindings.AnyArray, bindings.Buffer] | None:
+        """Returns writable host memory and a buffer for parameter `i` that reads it in place.
+
+        None for parameters of more than `limit` bytes, and for dtypes that XLA does not read in place.
+        """
+        spec, sharding = self.parameters[i], self._where
+        if not 0 < math.prod(spec.shape) * spec.dtype.itemsize <= limit:
+            return None
+        array = aligned_empty(spec.shape, spec.dtype)
+        buffer = bindings.single_device_put(
+            spec, sharding, (array,), sharding.device_sequence, True, False, bindings.BORROW, True
+        )
+        return (array, buffer) if buffer.unsafe_buffer_pointer() == data_address(array) else None
 
     def execute(self, buffers: Sequence[object]) -> list[bindings.Buffer]:
         """Runs the program and returns its results, possibly before they are computed.
@@ -217,12 +232,11 @@ class Executable(CompiledExecutable):
 
     def execute_function(self, wrap: Callable[[list[bindings.Buffer]], T]) -> Callable[[Sequence[object]], T]:
         """Returns `execute`, followed by `wrap`, as a closure: lookups are a large part of a small program's call."""
-        run, handlers, name, calls = self._run, self._handlers, self.name, 0
+        run, handlers, name = self._run, self._handlers, self.name
+        collects = itertools.cycle([*[False] * (COLLECTION_INTERVAL - 1), True]).__next__
 
         def execute(buffers: Sequence[object]) -> T:
-            nonlocal calls
-            calls += 1
-            if not calls % COLLECTION_INTERVAL:
+            if collects():
                 bindings.collect_garbage()
             try:
                 return wrap(run(buffers).consume_with_handlers(handlers))
