@@ -138,7 +138,7 @@ class Call(CallPrimitive, Rematerializable):
     name = "jit"
     label: str = field(alias="label", metadata={"print": "name", "erased": True})
     jaxpr: Jaxpr
-    platforms: tuple[str, ...] = field(default=(), metadata={"hide_default": True})
+    platforms: tuple[str, ...] = field(default=(), metadata={"hide_default": True, "jax": False})
 
     @property
     @override
