@@ -68,15 +68,7 @@ class Emitter(MultiPlatformEmitter):
     """
 
     __slots__ = (
-        *(
-            "_channels",
-            "_all_devices_mesh",
-            "_first_device_mesh",
-            "_functions",
-            "_locations",
-            "_meshes",
-            "_token",
-        ),
+        *("_all_devices_mesh", "_channels", "_first_device_mesh", "_functions", "_locations", "_meshes", "_token"),
         *("calls_kernels", "devices", "host_functions", "host_results", "shares_blocks", "targets"),
     )
 
