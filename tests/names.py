@@ -216,7 +216,8 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.dlpack.from_dlpack": "`tracefx.numpy.from_dlpack`",
         **dict.fromkeys(("jax.test_util.check_jvp", "jax.test_util.check_vjp"), "`tracefx.testing.check_grads`"),
         **dict.fromkeys(
-            ("jax.profiler.ProfileEvent", "jax.profiler.ProfilePlane"), "parts of `tracefx.profiler.ProfileData`"
+            [f"jax.profiler.{name}" for name in ("ProfileEvent", "ProfileLine", "ProfilePlane")],
+            "parts of `tracefx.profiler.ProfileData`",
         ),
         "jax.core.AbstractValue": "`tracefx.extend.ShapedArray`",
         "jax.core.Trace": "`tracefx.extend.Handler`",
@@ -317,6 +318,11 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("jax.core.max_dim", "jax.core.min_dim"), "shapes are always concrete"),
         **dict.fromkeys([f"jax.core.{name}" for name in ("Atom", "ParamDict", "eval_context")], "internals of JAX"),
         "jax.dlpack.is_supported_dtype": "`tracefx.numpy.from_dlpack` and `x.__dlpack__()` raise BufferError",
+        **dict.fromkeys(
+            ("jax.profiler.ProfileSession", "jax.profiler.export_profile_data"), "`tracefx.profiler.trace` writes files"
+        ),
+        "jax.ad_checkpoint.checkpoint_name_fwd": "internals of JAX",
+        "jax.ffi.abstract_token": _TOKENS,
         "jax.profiler.register_subprocess": "for profiles of TPU processes",
         "jax.lax.select_and_scatter_p": "JAX has no public function for it",
         "jax.nn.get_scaled_dot_general_config": "block scaling is supported only on GPUs",

@@ -75,19 +75,28 @@ OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 WARNS_OF_ARGUMENTS_BY_PLACE: Final = not SINCE_012
 """Whether JAX's `array` takes positional arguments beyond those of NumPy, with a deprecation warning."""
 
-_NAMES_SINCE: Final[Mapping[str, tuple[int, int]]] = {
+_NAMES_SINCE: Final[Mapping[str, tuple[int, ...]]] = {
+    **dict.fromkeys(
+        ("jax.Inline", "jax.custom_remat", "jax.sharding.UnreducedKind", "jax.ffi.abstract_token"), (0, 11)
+    ),
     **dict.fromkeys(
         (
-            *(f"jax.{name}" for name in ("CompilerEffortLevel", "Inline", "get_abstract_mesh", "use_abstract_mesh")),
-            *(f"jax.numpy.{name}" for name in ("minmax", "top_k")),
-            *(f"jax.lax.{name}" for name in ("log2", "log2_p", "one_minus_square", "one_minus_square_p")),
-            *("jax.custom_remat", "jax.sharding.UnreducedKind", "jax.export.symbolic_dim_bounds"),
+            *(f"jax.{name}" for name in ("CompilerEffortLevel", "get_abstract_mesh", "use_abstract_mesh")),
+            "jax.numpy.top_k",
         ),
-        (0, 11),
+        (0, 11, 1),
+    ),
+    **dict.fromkeys(
+        (
+            *(f"jax.lax.{name}" for name in ("log2", "log2_p", "one_minus_square", "one_minus_square_p")),
+            *("jax.ad_checkpoint.checkpoint_name_fwd", "jax.export.symbolic_dim_bounds", "jax.numpy.minmax"),
+        ),
+        (0, 11, 2),
     ),
     **dict.fromkeys(
         (
             *(f"jax.lax.{name}" for name in ("polynomial", "polynomial_p", "psum_scatter_start")),
+            *(f"jax.profiler.{name}" for name in ("ProfileLine", "ProfileSession", "export_profile_data")),
             *("jax.random.Key", "jax.scipy.special.erfcinv", "jax.sharding.no_collectives"),
         ),
         (0, 12),
