@@ -52,7 +52,7 @@ from tracefx.transforms.transform import (
     validate_flag,
 )
 from tracefx.transforms.transformed_function import wrap_transformed
-from tracefx.transforms.vmap import mapped_axis_size, mapped_input_axis, mapped_output_axis
+from tracefx.transforms.vmap import mapped_axis_size, mapped_input_axis, mapped_output_axis, require_axes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -356,10 +356,10 @@ class Pmap(TransformOf[Preserving]):
     title: ClassVar[str] = "pmap"
     axis_name: str | None = None
     _in_axes: HashableTree = field(
-        alias="in_axes", default=to_hashable_tree(0), converter=to_hashable_tree, kw_only=True
+        alias="in_axes", default=to_hashable_tree(0), converter=to_hashable_tree, validator=require_axes, kw_only=True
     )
     _out_axes: HashableTree = field(
-        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, kw_only=True
+        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, validator=require_axes, kw_only=True
     )
     static_broadcasted_argnums: tuple[int, ...] = field(
         default=(), converter=to_positions, validator=validate_argnums, kw_only=True
