@@ -139,6 +139,12 @@ def two_meshes(lib: Library) -> Any:
     return lib.m.jit(lambda x, y: x + y)(put(lib, "x", x=X), lib.m.device_put(X, flat))
 
 
+def test_eval_shape_has_the_requested_shardings() -> None:
+    for library in (TRACEFX, JAX):
+        f = library.m.jit(lambda x: (x, x), out_shardings=(on(library, "x"), None))
+        assert [out.sharding for out in library.m.eval_shape(f, X)] == [on(library, "x"), None]
+
+
 def test_in_shardings_do_not_apply_to_keyword_arguments() -> None:
     y = fx.jit(lambda x, *, w: x @ w, in_shardings=on(TRACEFX, "x"))(X, w=W)
     assert_near(y, X @ W)

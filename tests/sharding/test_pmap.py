@@ -238,6 +238,7 @@ INVALID: Final[dict[type[Exception], dict[str, Program]]] = {
         "axis_size is 4": lambda lib: lib.m.pmap(lambda x: x, axis_size=4)(ROWS),
         r"the argument `x` of <lambda>, f32\[\], has no axis 0 to map over": lambda lib: lib.m.pmap(lambda x: x)(1.0),
     },
+    TypeError: {"in_axes.* 1.0": lambda lib: lib.m.pmap(lambda x: x, in_axes=1.0)(ROWS)},
     NameError: {"'k'; in scope are axis 'i'": lambda lib: lib.m.pmap(lambda x: lib.lax.psum(x, "k"), "i")(ROWS)},
 }
 """Programs by their errors."""

@@ -15,6 +15,7 @@ from tests.comparison import assert_near
 from tests.errors import untyped
 from tests.laws.examples import sampled
 from tests.sharding.both import (
+    JAX,
     TRACEFX,
     Library,
     Program,
@@ -471,3 +472,40 @@ def test_traces_under_spmd_axis_name_are_not_reused_elsewhere(outer: bool) -> No
     with pytest.raises(ValueError, match="cannot partition the batch over"):
         fx.vmap(g, spmd_axis_name="v")(np.stack([x] * 4))
     assert_near(g(x), want)
+
+
+def test_objects_without_specifications_are_passed_as_they_are() -> None:
+    """As in JAX, whatever is not an array may have None in `in_specs`, also if it cannot be hashed."""
+
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]  # on purpose
+
+    given = Unhashable()
+
+    def program(lib: Library) -> Any:
+        def f(options: Any, x: Any, n: Any, w: Any) -> Any:
+            assert options[0] is given
+            return w * lib.np.ones(options[1:]) * x[:n, :1] + n
+
+        specs = (None, lib.P("x"), None, None)
+        mapped = lib.shard_map(f, specs, lib.P("x"))
+        slope = lib.m.grad(lambda w: mapped((given, 2, 4), X, 2, w).sum())
+        return mapped((given, 2, 4), X, 2, W[0, 0]), slope(W[0, 0])
+
+    assert_agrees_with_jax(program)
+
+
+@pytest.mark.parametrize("axis_names", [{"x"}, {"x", "y"}])
+def test_constraints_along_manual_axes_are_rejected(axis_names: set[str]) -> None:
+    def program(lib: Library) -> Any:
+        sharding = lib.m.sharding.NamedSharding(lib.mesh, lib.P(None, "x"))
+        return lib.m.jit(
+            lib.shard_map(
+                lambda x: lib.lax.with_sharding_constraint(x, sharding), lib.P("x"), lib.P("x"), axis_names=axis_names
+            )
+        )(X)
+
+    with pytest.raises(ValueError, match=r"with_sharding_constraint: P\(None, 'x'\) names 'x', a manual axis of the"):
+        program(TRACEFX)
+    with pytest.raises(ValueError, match="manual"):
+        program(JAX)

@@ -216,6 +216,17 @@ def test_formats_are_accepted_as_shardings() -> None:
             ValueError, match=r"arrays are row-major, so Layout\(major_to_minor=\(1, 0\).* not supported"
         ):
             call()
+    made = fx.make_array_from_callback((2, 3), x.format, lambda index: np.ones((2, 3), np.float32)[index])
+    assert (made.format, made.tolist()) == (x.format, x.tolist())
+    for layout, message in ((Layout.AUTO, "so only jit takes it"), (Layout((0, 1, 2)), "does not fit an array with 2")):
+        with pytest.raises(ValueError, match=message):
+            fx.device_put(x, Format(layout, x.sharding))
+        with pytest.raises(ValueError, match=message):
+            fx.make_array_from_callback((2, 3), Format(layout, x.sharding), lambda _: x)
+    with pytest.raises(ValueError, match="so only jit takes it"):
+        fx.ShapeDtypeStruct((2, 3), "float32", sharding=Format(Layout.AUTO, x.sharding))
+    with pytest.raises(TypeError, match="make_array_from_callback takes a Sharding, got None"):
+        fx.make_array_from_callback((2, 3), Format(), lambda _: x)
     with pytest.raises(ValueError, match="a layout needs a sharding"):
         Format(Layout((0, 1)))
     with pytest.raises(TypeError, match="layout must be a Layout"):

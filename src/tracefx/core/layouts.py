@@ -90,13 +90,25 @@ def format_of(sharding: Sharding, ndim: int) -> Format:
     return Format(Layout(range(ndim), ()) if is_row_major else None, sharding)
 
 
-def without_layout(given: object, what: str) -> object:
+def without_layout(given: object, what: str, ndim: int | None = None) -> object:
     """Returns the sharding of a `Format`, and anything else unchanged.
 
-    Raises ValueError, in the name of `what`, for a layout that is not row-major.
+    Args:
+        given: The format.
+        what: The argument, for messages.
+        ndim: The number of axes of the array, which has been or is placed now. None, the default, means that the
+            compiler will place it.
+
+    Raises:
+        ValueError: For a layout that is not row-major; with `ndim`, also for one that the compiler should choose, or of
+            another number of axes.
     """
     if not isinstance(given, Format):
         return given
+    if ndim is not None and isinstance(given.layout, AutoLayout):
+        raise ValueError(f"{what}: Layout.AUTO leaves the choice to the compiler, so only jit takes it, got {given}")
+    if ndim is not None and isinstance(given.layout, Layout) and len(given.layout.major_to_minor) != ndim:
+        raise ValueError(f"{what}: {given.layout} does not fit an array with {ndim} axes")
     if isinstance(given.layout, Layout) and not given.layout.is_row_major:
         raise ValueError(
             f"{what}: arrays are row-major, so {given.layout} is not supported: transpose the array instead, or pass "

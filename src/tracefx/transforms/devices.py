@@ -306,7 +306,7 @@ def _source(x: Value | NDArray, donated: bool, may_alias: bool) -> Value | NDArr
 
 
 def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
-    to = without_layout(to, "device_put: device")
+    to = without_layout(to, "device_put: device", aval.ndim)
     if isinstance(to, Sharding | PartitionSpec):
         sharding = as_sharding(to, "device_put")
         if type(given) is np.ndarray:

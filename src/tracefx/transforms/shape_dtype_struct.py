@@ -13,7 +13,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
-from tracefx.core.layouts import Format, format_of, without_layout
+from tracefx.core.layouts import Format, Layout, format_of, without_layout
 from tracefx.core.sharding import Sharding
 from tracefx.interpreters.refs import RefLike, read_refs, ref_arguments
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
@@ -31,7 +31,9 @@ def _shape(shape: Sequence[int]) -> Shape:
 
 
 def _sharding(given: Format | Sharding | PartitionSpec | None) -> Sharding | None:
-    sharding = without_layout(given, "ShapeDtypeStruct: sharding")
+    layout = given.layout if isinstance(given, Format) else None
+    ndim = len(layout.major_to_minor) if isinstance(layout, Layout) else 0
+    sharding = without_layout(given, "ShapeDtypeStruct: sharding", ndim)
     return None if sharding is None else as_sharding(sharding, "ShapeDtypeStruct")
 
 

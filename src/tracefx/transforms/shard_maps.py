@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, TypeVar, final, overload
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.shard_map import REPLICATED
@@ -52,7 +52,7 @@ from tracefx.transforms.transform import (
     validate_flag,
 )
 from tracefx.transforms.transformed_function import wrap_transformed
-from tracefx.transforms.vmap import mapped_axis_size, mapped_input_axis, mapped_output_axis
+from tracefx.transforms.vmap import mapped_axis_size, mapped_input_axis, mapped_output_axis, require_axes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,9 +134,28 @@ class ShardMap(TransformOf[Preserving]):
                     f"shard_map of {fun_name(fun)}: in_specs are for positional arguments, so pass "
                     f"{', '.join([f'`{name}`' for name in kwargs])} by position"
                 )
+            if None in self._in_specs.leaves:
+                return self._call_with_static_leaves(fun, args)
             return self._call(fun, args)
 
         return mapped
+
+    def _call_with_static_leaves(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Passes leaves that are not arrays to `fun` as they are, if their specification is None."""
+        leaves, tree = trees.flatten(args)
+        what = f"shard_map of {fun_name(fun)}: in_specs"
+        specs = trees.broadcast_prefix(self.in_specs, tree, none_is_leaf=True, what=what, of="the arguments")
+        traced = [i for i, (x, s) in enumerate(zip(leaves, specs, strict=True)) if s is not None or hasattr(x, "shape")]
+        if len(traced) == len(leaves):
+            return self._call(fun, args)
+
+        def of_traced(*given: Any) -> Any:
+            values = iter(given)
+            return fun(*tree.unflatten([next(values) if i in traced else x for i, x in enumerate(leaves)]))
+
+        of_traced.__name__ = fun_name(fun)
+        transform = evolve(self, in_specs=tuple([specs[i] for i in traced]))
+        return transform._call(of_traced, tuple([leaves[i] for i in traced]))
 
     def _call(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Traces `fun` for the types of the shards, and binds the `shard_map` primitive."""
@@ -302,7 +321,8 @@ def shard_map(
         f: The function of shards. It takes positional arguments only, and returns a pytree of shards.
         mesh: The mesh. None, the default, means the mesh in use (`set_mesh`).
         in_specs: A `PartitionSpec`, or a pytree of them that is a prefix of the tuple of arguments: the mesh axes along
-            which each axis of an argument is divided. None as a leaf means replicated.
+            which each axis of an argument is divided. None as a leaf means replicated; objects that are not arrays,
+            Python numbers too, are then passed to `f` as they are.
         out_specs: A `PartitionSpec`, or a pytree of them that is a prefix of the output: the mesh axes along which the
             shards of an output are joined. Along axes that it does not contain, an output must be replicated.
         axis_names: The manual axes. Empty, the default, means all axes of the mesh that are not manual already. Along
@@ -356,10 +376,10 @@ class Pmap(TransformOf[Preserving]):
     title: ClassVar[str] = "pmap"
     axis_name: str | None = None
     _in_axes: HashableTree = field(
-        alias="in_axes", default=to_hashable_tree(0), converter=to_hashable_tree, kw_only=True
+        alias="in_axes", default=to_hashable_tree(0), converter=to_hashable_tree, validator=require_axes, kw_only=True
     )
     _out_axes: HashableTree = field(
-        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, kw_only=True
+        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, validator=require_axes, kw_only=True
     )
     static_broadcasted_argnums: tuple[int, ...] = field(
         default=(), converter=to_positions, validator=validate_argnums, kw_only=True

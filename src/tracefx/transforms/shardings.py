@@ -14,7 +14,7 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
-from tracefx.core.layouts import without_layout
+from tracefx.core.layouts import Format, without_layout
 from tracefx.core.settings import Override
 from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
@@ -213,7 +213,7 @@ def shard_host_array(host: NDArray, aval: ShapedArray, sharding: Sharding, copie
 
 def make_array_from_callback(
     shape: Sequence[int],
-    sharding: Sharding,
+    sharding: Sharding | Format,
     data_callback: Callable[[ShardIndex], object],
     dtype: DTypeLike | None = None,
 ) -> Array:
@@ -221,7 +221,7 @@ def make_array_from_callback(
 
     Args:
         shape: The shape of the whole array.
-        sharding: Its sharding.
+        sharding: Its sharding, or a `Format`.
         data_callback: A function from the index of a shard, a tuple of slices, to its data. It is called once for each
             shard of the devices of this process. The data must not be modified afterwards.
         dtype: The dtype of the array, which must be that of the data. None, the default, takes it from the data.
@@ -231,7 +231,7 @@ def make_array_from_callback(
 
     Raises:
         ValueError: If a shard has another shape or dtype, or the array cannot be divided evenly.
-        TypeError: If the shards have different dtypes.
+        TypeError: If the shards have different dtypes, or `sharding` is not a sharding.
 
     >>> from tracefx import P, make_mesh
     >>> sharding = NamedSharding(make_mesh((1,), ("data",)), P("data"))
@@ -239,6 +239,9 @@ def make_array_from_callback(
     Array([0., 1., 2., 3.], dtype=float32)
     """
     whole = tuple(shape)
+    sharding = _require_sharding(
+        without_layout(sharding, "make_array_from_callback: sharding", len(whole)), "make_array_from_callback"
+    )
     tile = sharding.shard_shape(whole)
     known: dict[str, NDArray] = {}
     tiles = []
@@ -253,6 +256,13 @@ def make_array_from_callback(
         )
     aval = ShapedArray(whole, tiles[0].dtype)
     return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles), sharding)
+
+
+def _require_sharding(given: object, function: str) -> Sharding:
+    """Returns `given`; raises TypeError unless it is a sharding."""
+    if not isinstance(given, Sharding):
+        raise TypeError(f"{function} takes a Sharding, got {given!r}")
+    return given
 
 
 def _callback_shard(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index: ShardIndex) -> NDArray:
@@ -309,8 +319,7 @@ def _is_shape(x: object) -> bool:
 
 
 def _make_from_local_data(sharding: object, local_data: object, global_shape: object) -> Array:
-    if not isinstance(sharding, Sharding):
-        raise TypeError(f"make_array_from_process_local_data takes a Sharding, got {sharding!r}")
+    sharding = _require_sharding(sharding, "make_array_from_process_local_data")
     assert global_shape is None or isinstance(global_shape, tuple | list)
     local = np.asarray(as_array(as_value(local_data, "local_data")))
     tiling = sharding.tiling(local.ndim)

@@ -30,6 +30,7 @@ from tracefx.transforms.arguments import (
     to_arrays,
 )
 from tracefx.transforms.function_types import WrappedFunction
+from tracefx.transforms.jit import BoundJitted, Jitted
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals_and_refs
 from tracefx.transforms.static_arguments import NO_STATIC_ARGUMENTS, StaticArguments
 from tracefx.transforms.tracing import Trace, trace
@@ -155,7 +156,7 @@ def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> A
         **kwargs: Its keyword arguments, likewise.
 
     Returns:
-        A pytree of `ShapeDtypeStruct`, of the structure of the output.
+        A pytree of `ShapeDtypeStruct`, of the structure of the output. It has the `out_shardings` of a jitted function.
 
     Raises:
         TypeError: If `fun` is not callable or a leaf is not an array.
@@ -168,6 +169,8 @@ def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> A
     ShapeDtypeStruct(shape=(4, 5), dtype=float32)
     """
     require_callable("eval_shape", fun)
+    if isinstance(fun, Jitted | BoundJitted):  # it may request shardings
+        return fun.eval_shape(*args, **kwargs)
     given: dict[int, ShapeDtypeStruct] = {}
 
     @functools.wraps(fun)  # messages name the user's function

@@ -28,7 +28,7 @@ from tracefx.transforms.arguments import (
     to_arrays,
     to_values,
 )
-from tracefx.transforms.transform import HandlerTransform, HashableTree, Preserving, to_hashable_tree
+from tracefx.transforms.transform import HandlerTransform, HashableTree, Preserving, Transform, to_hashable_tree
 from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
@@ -115,10 +115,11 @@ def _to_in_axes(axes: PyTree) -> HashableTree:
     return to_hashable_tree(tuple(axes) if isinstance(axes, list) else axes)
 
 
-def _check_axes(transform: Vmap, option: Attribute[HashableTree], axes: HashableTree) -> None:
+def require_axes(transform: Transform, option: Attribute[HashableTree], axes: HashableTree) -> None:
+    """Raises TypeError unless the leaves of `in_axes` or `out_axes` are integers and None."""
     for entry in axes.leaves:
         if entry is not None and (isinstance(entry, bool) or not isinstance(entry, int)):
-            raise TypeError(f"vmap: {option.alias} must consist of integers and None, got {entry!r}")
+            raise TypeError(f"{transform.title}: {option.alias} must consist of integers and None, got {entry!r}")
 
 
 def _check_name(transform: Vmap, option: Attribute[Hashable], name: Hashable) -> None:
@@ -150,10 +151,10 @@ class Vmap(HandlerTransform[Preserving]):
 
     title: ClassVar[str] = "vmap"
     _in_axes: HashableTree = field(
-        alias="in_axes", default=to_hashable_tree(0), converter=_to_in_axes, validator=_check_axes
+        alias="in_axes", default=to_hashable_tree(0), converter=_to_in_axes, validator=require_axes
     )
     _out_axes: HashableTree = field(
-        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, validator=_check_axes
+        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, validator=require_axes
     )
     axis_name: Hashable = field(default=None, validator=_check_name)
     axis_size: int | None = field(default=None, validator=_check_size)

@@ -87,6 +87,13 @@ class ShardingConstraint(UnaryOperation, LinearOperation, DataMovement, HasJaxPa
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        manual = [name for name in self.sharding.spec.names if builder.replica_groups((name,)) is not None]
+        if manual:
+            raise ValueError(
+                f"with_sharding_constraint: {self.sharding.spec} names {', '.join(map(repr, manual))}, a manual axis "
+                "of the shard_map around it, along which each device has a shard of its own: constrain the whole array "
+                "outside of the shard_map, or name its other axes only"
+            )
         attrs = {"sharding": MlirText(builder.sharding(self.sharding, out))}
         return builder.emit("sdy.sharding_constraint", operands, [out], attrs)[0]
 
