@@ -255,6 +255,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, i32(-1, 9), f32(7, 8), mode="wrap", inplace=False),
         values=[
             call(X, i32(-1, 9), 5, inplace=False),
+            call(X, i32(-99, 1, 99), f32(5, 6, 7), inplace=False),
             call(EMPTY, i32(0), 1, inplace=False),
             call(X, 2, 5, inplace=False),
         ],

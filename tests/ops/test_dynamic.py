@@ -10,6 +10,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
+import tracefx.numpy as fnp
 from tests.ops.harness import (
     Args,
     Record,
@@ -21,7 +22,7 @@ from tests.ops.harness import (
     property_tests,
     small_integers,
 )
-from tracefx import lax
+from tracefx import lax, nn
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
@@ -137,3 +138,16 @@ test_invalid_arguments_raise = error_tests(
         (TypeError, "dynamic_update_slice larger f32[4,3]", lambda: lax.dynamic_update_slice(X, X.T, (0, 0))),
         (ValueError, "dynamic_index_in_dim axis 2", lambda: lax.dynamic_index_in_dim(X, 0, 2)),
 )  # fmt: skip
+
+
+def test_narrow_indices_of_long_axes() -> None:
+    x = fnp.arange(300)
+    for start in (np.int8(-3), fnp.int8(-3), fnp.int32(-3)):
+        assert lax.dynamic_slice(x, (start,), (2,)).tolist() == [297, 298]
+        assert fx.jit(lambda i: lax.dynamic_index_in_dim(x, i))(start).tolist() == [297]
+        assert int(lax.dynamic_update_index_in_dim(x, -1, start, 0)[297]) == -1
+    indices = fnp.array([7, -3], "int8")
+    assert fnp.flatnonzero(fnp.put(x, indices, -1, inplace=False) < 0).tolist() == [7, 297]
+    assert fnp.flatnonzero(fnp.put(x, indices, -1, "wrap", inplace=False) < 0).tolist() == [7, 297]
+    assert fnp.choose(indices, list(x), mode="wrap").tolist() == [7, 297]
+    assert fnp.flatnonzero(nn.one_hot(fnp.uint8(7), 300)).tolist() == [7]

@@ -231,6 +231,11 @@ def test_invalid_arguments_raise() -> None:
         (lambda: random.split(KEYS), ValueError, "map it over them with tracefx.vmap"),
         (lambda: random.normal(fnp.zeros(2)), TypeError, r"normal takes a random key, got f32\[2\]"),
         (lambda: random.fold_in(random.key(0), 1.0), TypeError, "single integer as data"),
+        (lambda: random.fold_in(random.key(0), 1 << 32), OverflowError, "from 0 to 2\\*\\*32 - 1, got 4294967296"),
+        (lambda: random.fold_in(random.key(0), -1), OverflowError, "got -1"),
+        (lambda: random.permutation(random.key(0), 10, axis=1), ValueError, "axis 1 is out of bounds"),
+        (lambda: fnp.count_nonzero(KEYS), TypeError, "keys are neither true nor false"),
+        (lambda: fnp.logical_and(KEYS, True), TypeError, "keys are neither true nor false"),
         (lambda: random.wrap_key_data(fnp.zeros(3, np.uint32)), ValueError, "has 2 words"),
         (lambda: random.uniform(random.key(0), (-1,)), ValueError, "negative size"),
         (lambda: random.uniform(random.key(0), (2,), int), ValueError, "must be a float dtype, got int32"),
@@ -253,6 +258,12 @@ def test_choice_of_keys() -> None:
     indices = random.choice(random.key(1), 6, (2, 2))
     assert key_words(random.choice(random.key(1), KEYS, (2, 2))) == key_words(KEYS[indices])
     assert random.choice(random.key(1), KEYS, (0, 2)).aval.shape == (0, 2)
+
+
+def test_closeness_of_keys_is_equality() -> None:
+    assert fnp.isclose(KEYS, KEYS[0]).tolist() == fnp.equal(KEYS, KEYS[0]).tolist()
+    assert bool(fnp.allclose(KEYS, KEYS))
+    assert not bool(fnp.allclose(KEYS, KEYS[::-1]))
 
 
 def test_permutation_of_keys() -> None:

@@ -350,19 +350,19 @@ def as_value(x: object, what: str = "argument") -> Value:
 def unwrap_arraylike(x: T) -> T | ArrayLike:
     """Returns the plain Python number or array behind an object; anything else unchanged.
 
-    A number of a subclass of `int`, `float` or `complex` becomes that Python number; an object with a method
-    `__jax_array__` the array that the method returns.
+    An object with a method `__jax_array__` becomes the array that the method returns; any other number of a subclass of
+    `int`, `float` or `complex` that Python number.
     """
     if not isinstance(x, np.generic):  # np.float64 is a subclass of float
+        if has_jax_array_method(x):
+            array: ArrayLike = x.__jax_array__()
+            return array
         if isinstance(x, int):
             return x if type(x) is bool else int(x)
         if isinstance(x, float):
             return float(x)
         if isinstance(x, complex):
             return complex(x)
-        if has_jax_array_method(x):
-            array: ArrayLike = x.__jax_array__()
-            return array
     return x
 
 

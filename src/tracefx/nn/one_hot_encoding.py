@@ -16,6 +16,7 @@ from tracefx.ops.elementwise import comparison
 from tracefx.ops.shape import shape
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.static_integers import canonicalize_axis, static_int
+from tracefx.ops.structural import widen_indices
 
 
 def one_hot(
@@ -47,6 +48,7 @@ def one_hot(
     value = as_array(fnp.asarray(x) if isinstance(x, list | tuple) else as_value(x, "one_hot: x"))
     if not dtypes.is_integer(value.aval.dtype):
         raise TypeError(f"one_hot: x must have an integer dtype, got {value.aval}; convert it with astype")
+    value = as_array(widen_indices(value))
     count = static_int("one_hot", num_classes, "num_classes")
     result_dtype = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "one_hot: dtype")
     if not isinstance(axis, SupportsIndex):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
 
-import ml_dtypes
 import numpy as np
+from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.abstract_array import has_jax_array_method
@@ -16,6 +16,9 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, extended, prng_key
 from tracefx.core.promotion import promote
 from tracefx.numpy.operand_promotion import dtype_and_weak_type
+
+if TYPE_CHECKING:
+    import ml_dtypes
 
 AbstractDType: TypeAlias = type[np.generic]
 """A kind of dtypes, named by NumPy's scalar class: `np.floating`, `np.integer` and the like."""
@@ -67,23 +70,90 @@ def resolve_dtype(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     return dtypes.as_dtype(x, what), x is int or x is float or x is complex
 
 
-def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
+@final
+class FloatLimit(float):
+    """A limit of a float dtype: a Python float, as the array API specifies, that array functions take as of the dtype.
+
+    It also has the attributes and methods of NumPy's scalars, such as `dtype`.
+    """
+
+    __slots__ = ("_scalar",)
+    _scalar: np.generic
+
+    def __new__(cls, scalar: np.generic) -> Self:
+        limit = super().__new__(cls, scalar)
+        limit._scalar = scalar
+        return limit
+
+    def __jax_array__(self) -> np.generic:
+        return self._scalar
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype."""
+        return self._scalar.dtype
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value: object = getattr(self._scalar, name)
+        return value
+
+    @override
+    def __reduce__(self) -> tuple[type[FloatLimit], tuple[np.generic]]:
+        return FloatLimit, (self._scalar,)
+
+
+@final
+class FloatLimits:
+    """The limits of a float dtype, with NumPy's names."""
+
+    dtype: DType
+    bits: int
+    eps: FloatLimit
+    epsneg: FloatLimit
+    max: FloatLimit
+    min: FloatLimit
+    smallest_normal: FloatLimit
+    smallest_subnormal: FloatLimit
+    tiny: FloatLimit
+    resolution: FloatLimit
+    precision: int
+    nmant: int
+    nexp: int
+    iexp: int
+    machep: int
+    negep: int
+    minexp: int
+    maxexp: int
+
+    def __init__(self, info: ml_dtypes.finfo) -> None:
+        for name in FloatLimits.__annotations__:
+            value = getattr(info, name)
+            setattr(self, name, FloatLimit(value) if isinstance(value, np.generic) else value)
+
+    @override
+    def __repr__(self) -> str:
+        return f"finfo(resolution={self.resolution}, min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+def finfo(dtype: DTypeLike | ArrayLike) -> FloatLimits:
     """Returns the limits of a float dtype, of the parts of a complex dtype, or of an array's dtype.
 
     Args:
         dtype: A dtype, or an array whose dtype is meant.
 
     Returns:
-        An object with the limits as attributes, NumPy scalars of the dtype: `eps`, `max`, `min`, `smallest_normal` and
-        more; `bits` is an integer.
+        An object with the limits as attributes, floats that array functions take as scalars of the dtype: `eps`, `max`,
+        `min`, `smallest_normal` and more; `bits` is an integer.
 
     Raises:
         TypeError: If the dtype is neither of floats nor of complex numbers.
 
-    >>> float(finfo("bfloat16").eps), finfo("float32").eps.dtype
+    >>> finfo("bfloat16").eps, finfo("float32").eps.dtype
     (0.0078125, dtype('float32'))
     """
-    return dtypes.finfo(resolve_dtype(dtype, "finfo: dtype")[0])
+    return FloatLimits(dtypes.finfo(resolve_dtype(dtype, "finfo: dtype")[0]))
 
 
 def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:

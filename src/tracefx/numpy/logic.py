@@ -136,6 +136,8 @@ def _compare_lexicographically(order: comparison.Comparison, x: Value, y: Value)
 def convert_to_bool(x: ArrayLike, what: str) -> Value:
     """Returns `x` as bools: True where it differs from 0."""
     value = as_operand(x, what)
+    if dtypes.is_key(value.aval.dtype):
+        raise TypeError(f"{what} must be an array of numbers, got {value.aval}: keys are neither true nor false")
     return value if value.aval.dtype == dtypes.bool_ else comparison.ne(value, literal_like(value, python_zero(value)))
 
 

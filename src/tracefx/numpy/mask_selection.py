@@ -331,8 +331,8 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         a: The array.
         ind: Indices into the flattened array; negative ones count from the end.
         v: The new elements, used in order and repeated cyclically.
-        mode: How to treat indices out of bounds: None drops them, `"clip"` uses the nearest element, `"wrap"` the index
-            modulo the size.
+        mode: How to treat indices out of bounds: None and `"clip"` use the nearest element, `"wrap"` the index modulo
+            the size. With `"clip"`, negative indices mean the first element.
         inplace: Must be False, since arrays are immutable.
 
     Returns:
@@ -353,11 +353,14 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         raise error(f"put: mode must be 'clip', 'wrap' or None, got {mode!r}")
     if not n or not indices.aval.size or not values.aval.size:
         return x
-    if mode == "clip":
-        indices = clip(indices, 0, n - 1)
-    elif mode == "wrap":
+    indices = as_array(structural.widen_indices(indices))
+    if mode == "wrap":
         indices = remainder(indices, n)
+    elif mode == "clip":
+        indices = clip(indices, 0, n - 1)
+    else:
+        indices = clip(broadcast_select(indices < 0, indices + n, indices), 0, n - 1)
     flat = structural.reshape(x, (n,))
     return structural.reshape(
-        at(flat)[indices].set(_repeat_to_length(values, indices.aval.size), mode="drop"), x.aval.shape
+        at(flat)[indices].set(_repeat_to_length(values, indices.aval.size), mode="promise_in_bounds"), x.aval.shape
     )

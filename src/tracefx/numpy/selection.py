@@ -74,6 +74,7 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
     index = as_operand(a, "choose: a")
     if not dtypes.is_integer(index.aval.dtype):
         raise ValueError(f"choose: a must be integers, got {index.aval}")
+    index = structural.widen_indices(index)
     items = list(choices) if isinstance(choices, Sequence | Array | np.ndarray) else [choices]
     cases = promote_dtypes("choose", *items)
     count = len(cases)

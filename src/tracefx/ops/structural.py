@@ -191,6 +191,11 @@ def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
 _convert: Final = memoize(1024)(ConvertElementType)
 
 
+def widen_indices(x: Value) -> Value:
+    """Returns integer indices as at least 32 bits, so that sizes of axes are in the range of their dtype."""
+    return convert(x, dtypes.int32) if dtypes.itemsize_bits(x.aval.dtype) < 32 else x
+
+
 @overload
 def match_aval(x: Value, aval: ShapedArray) -> Value: ...
 @overload

@@ -37,15 +37,14 @@ def permutation(key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: 
 
     Raises:
         TypeError: if `x` has no axes and is not an integer.
+        ValueError: if `axis` is out of range.
 
     >>> from tracefx import random
     >>> sorted(random.permutation(random.key(0), 4).tolist())
     [0, 1, 2, 3]
     """
     checked_key, _ = check_key("permutation", key)
-    if not get_aval(x).shape:
-        return _shuffled(checked_key, fnp.arange(_element_count("permutation", x, "x")), 0)
-    array = as_array(x)
+    array = as_array(x) if get_aval(x).shape else fnp.arange(_element_count("permutation", x, "x"))
     canonical_axis = canonicalize_axis("permutation", axis, array.ndim)
     if independent or array.ndim == 1:
         return _shuffled(checked_key, array, canonical_axis)

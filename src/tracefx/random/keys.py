@@ -204,13 +204,14 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
 
     Args:
         key: a random key, `key<...>[]`.
-        data: an integer, or an array `int[]`, of which 32 bits are used.
+        data: an unsigned integer of 32 bits, or an array `int[]`, of which 32 bits are used.
 
     Returns:
         `key<...>[]`, or raw words if `key` was given as such.
 
     Raises:
         TypeError: if `data` is not a single integer.
+        OverflowError: if `data` is a negative Python integer, or one of more than 32 bits.
 
     >>> from tracefx import random
     >>> random.fold_in(random.key(0), 7)
@@ -218,7 +219,9 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """
     checked_key, as_words = check_key("fold_in", key)
     if isinstance(data, int) and not isinstance(data, bool):
-        data = np.uint32(data & 0xFFFFFFFF)
+        if not 0 <= data < 1 << 32:
+            raise OverflowError(f"fold_in: data must be an integer from 0 to 2**32 - 1, got {data}; hash it first")
+        data = np.uint32(data)
     x = as_value(data, "data")
     if x.aval.shape or not (dtypes.is_integer(x.aval.dtype) or dtypes.is_bool(x.aval.dtype)):
         raise TypeError(f"fold_in takes a single integer as data, got {x.aval}; for several use tracefx.vmap")

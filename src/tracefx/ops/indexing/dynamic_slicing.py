@@ -31,7 +31,7 @@ from tracefx.ops.indexing.scatter import Scatter
 from tracefx.ops.operation import VARIADIC, DataMovement, HasPullback, Operation, static_shape
 from tracefx.ops.shape.shape import concatenate, expand_dims, squeeze
 from tracefx.ops.static_integers import canonicalize_axis, static_int
-from tracefx.ops.structural import batch_first, broadcast_in_dim, full_like_aval, instantiate, match_aval
+from tracefx.ops.structural import batch_first, broadcast_in_dim, full_like_aval, instantiate, match_aval, widen_indices
 
 
 def _check_starts(name: str, starts: Sequence[ShapedArray], ndim: int) -> None:
@@ -217,6 +217,8 @@ def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value
     aval = i.aval
     if not dtypes.is_signed(aval.dtype) or aval.shape:
         return i  # the primitive checks it
+    i = widen_indices(i)
+    aval = i.aval
     if isinstance(i, Literal):
         value = int(i.val.real)
         if value < 0 and not allow_negative:
