@@ -181,13 +181,11 @@ class Tracer(Array):
     @abstractmethod
     def handler(self) -> Handler:
         """The handler that made the tracer."""
-        ...
 
     @property
     @abstractmethod
     def origin(self) -> Origin:
         """The source location or argument from which the tracer originates, for messages."""
-        ...
 
     @property
     def parts(self) -> Sequence[Value]:

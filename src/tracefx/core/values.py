@@ -41,7 +41,6 @@ class ArrayImporter(Protocol):
 
     def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
         """Returns an array that shares the memory of another library's array, which is not on the host."""
-        ...
 
 
 ARRAY_IMPORTER: Final[LateBound[ArrayImporter]] = LateBound("the importer of device arrays")
