@@ -271,10 +271,7 @@ class Eval(Handler):
     evaluates: bool = False
     eager_cache: EagerCache = field(factory=EagerCache, init=False, repr=False)
 
-    @property
-    @override
-    def inner(self) -> None:
-        return None
+    inner = None
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -376,10 +373,7 @@ class CompileTimeEval(Handler):
     title = "compile-time evaluation"
     inner: Handler
 
-    @property
-    @override
-    def evaluates(self) -> bool:
-        return True
+    evaluates = True
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:

@@ -178,10 +178,7 @@ class ConcreteArray(Array):
     def global_shards(self) -> Sequence[Shard]:
         return self.addressable_shards
 
-    @property
-    @override
-    def committed(self) -> bool:
-        return False
+    committed = False
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:

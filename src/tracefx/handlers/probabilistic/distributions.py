@@ -268,10 +268,7 @@ class Bernoulli(Distribution):
         p = as_array(probability)
         return cls(fnp.log(p) - fnp.log1p(-p))
 
-    @property
-    @override
-    def dtype(self) -> DType:
-        return np.dtype("int32")
+    dtype = np.dtype("int32")
 
     @override
     def sample(self, key: Array) -> Array:
@@ -303,10 +300,7 @@ class Categorical(Distribution):
     def shape(self) -> Shape:
         return as_value(self.logits).aval.shape[:-1]
 
-    @property
-    @override
-    def dtype(self) -> DType:
-        return np.dtype("int32")
+    dtype = np.dtype("int32")
 
     @override
     def sample(self, key: Array) -> Array:
