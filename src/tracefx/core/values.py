@@ -422,7 +422,7 @@ def read_only(host: NDArray) -> NDArray:
 
 
 def is_immutable(x: NDArray) -> bool:
-    """Whether nobody can write to the memory of a NumPy array: a read-only view of an array of tracefx or JAX."""
+    """Whether the memory of a NumPy array is immutable: a read-only view of an array of tracefx or JAX."""
     owner: object = x
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:

@@ -99,7 +99,7 @@ Position: TypeAlias = tuple[int | str, ...]
 
 
 class OperationHooks(Protocol):
-    """What `Instrument` calls for each operation, while the program is traced or eagerly evaluated."""
+    """The functions that `Instrument` calls for each operation, while the program is traced or eagerly evaluated."""
 
     @property
     def cache_key(self) -> Hashable:
