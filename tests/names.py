@@ -24,7 +24,7 @@ from jax.extend.core import Primitive as JaxPrimitive
 import tracefx
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core.primitive import Primitive
-from tracefx.lazy_stubs import COUNTERPARTS
+from tracefx.jax_counterparts import COUNTERPARTS
 from tracefx.ops.vocabulary import OPERATIONS
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "names.md"

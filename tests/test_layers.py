@@ -23,6 +23,7 @@ ORDER = (
     "jaxlib_support",
     "pytrees",
     "core",
+    "jax_counterparts",
     "lazy_stubs",
     "text",
     "passes",

@@ -17,7 +17,8 @@ import pytest
 import tracefx
 import tracefx.numpy
 from tests.test_imports import run
-from tracefx.lazy_stubs import COUNTERPARTS, PARAMETERS, exports
+from tracefx.jax_counterparts import COUNTERPARTS, PARAMETERS
+from tracefx.lazy_stubs import exports
 
 SOURCE: Final = Path(tracefx.__file__).parent
 STUBS: Final = {

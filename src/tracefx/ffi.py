@@ -46,13 +46,13 @@ class TypeRegistration(TypedDict):
 
 
 class ArrayKernel(Protocol):
-    """What `ffi_call` returns for one result: a function of arrays and attributes."""
+    """The function that `ffi_call` returns for a kernel with one result. It takes arrays and attributes."""
 
     def __call__(self, *args: PyTree, **attributes: FfiAttribute) -> Array: ...
 
 
 class TreeKernel(Protocol):
-    """What `ffi_call` returns for several results: a function of arrays and attributes."""
+    """The function that `ffi_call` returns for a kernel with several results. It takes arrays and attributes."""
 
     def __call__(self, *args: PyTree, **attributes: FfiAttribute) -> Any: ...
 

@@ -18,42 +18,7 @@ from typing import Final
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.late_binding import LateBound
 from tracefx.core.traceback_filtering import api_boundary, filter_traceback
-
-_CONFIGURATION: Final = "arguments of the functions, and the settings `enable_x64`, `disable_jit`, `compilation_cache`"
-_NAN_CHECKS: Final = "`tracefx.handlers`: `checkify(f, errors=float_checks)` or `explain(f)`"
-COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "tracefx.Shard": "`tracefx.sharding.Shard`",
-        "tracefx.ad": "`tracefx.custom_derivatives`",
-        "tracefx.auto_pcast": "`tracefx.shard_map` infers what varies between devices",
-        "tracefx.config": _CONFIGURATION,
-        "tracefx.copy_to_host_async": "`tracefx.device_get`",
-        "tracefx.custom_remat": "`tracefx.checkpoint` with a policy",
-        "tracefx.debug_infs": "`tracefx.handlers.explain(f)(x).first(lambda op: op.has_inf)`",
-        "tracefx.debug_key_reuse": "`tracefx.handlers.check_key_reuse`",
-        "tracefx.debug_nans": _NAN_CHECKS,
-        "tracefx.default_matmul_precision": "the argument `precision` of functions such as `tracefx.numpy.matmul`",
-        "tracefx.default_prng_impl": "`tracefx.random.key(seed, impl=...)`",
-        "tracefx.experimental": "`tracefx.handlers` with `checkify`, `tracefx.jet`, `tracefx.shard_map`, ...",
-        "tracefx.explain_cache_misses": "`jit(f).trace(x).lower().compile()` compiles explicitly",
-        "tracefx.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
-        "tracefx.get_abstract_mesh": "`tracefx.set_mesh`",
-        "tracefx.host_count": "`tracefx.process_count`",
-        "tracefx.host_id": "`tracefx.process_index`",
-        "tracefx.host_ids": "`tracefx.process_indices`",
-        "tracefx.memory": "each device has one memory space",
-        "tracefx.no_execution": "handlers: `checkify`, `explain`, `log`",
-        "tracefx.no_tracing": "handlers: `checkify`, `explain`, `log`",
-        "tracefx.numpy_dtype_promotion": _CONFIGURATION,
-        "tracefx.numpy_rank_promotion": _CONFIGURATION,
-        "tracefx.print_environment_info": "`tracefx.__version__`",
-        "tracefx.remove_size_one_mesh_axis_from_type": "`tracefx.shard_map` infers what varies between devices",
-        "tracefx.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
-        "tracefx.smap": "`tracefx.shard_map` with `axis_names`",
-        "tracefx.use_abstract_mesh": "`tracefx.set_mesh`",
-    }
-)
-"""Names of JAX that tracefx does not have, with what replaces them."""
+from tracefx.jax_counterparts import COUNTERPARTS, PARAMETERS
 
 _LOOKED_UP: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -70,20 +35,6 @@ array, and opt_einsum looks up contractions in the package that defines its clas
 _EXPORT = re.compile(r"^from (\S+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
 
 
-_REDUCE_AXES: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
-    "reduce_axes": (((), []), "the gradients of a `shard_map` are sums over the mesh axes along which it is replicated")
-}
-PARAMETERS: Final[Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]]] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            [f"tracefx.{name}" for name in ("grad", "value_and_grad", "vjp", "linear_transpose")], _REDUCE_AXES
-        ),
-        "tracefx.local_devices": {"host_id": ((None,), "it is called `process_index`")},
-        "tracefx.vmap": {"sum_match": ((False,), "sum the outputs of the batched function")},
-        "tracefx.lax.scan": {"_split_transpose": ((False, True), "")},
-    }
-)
-"""Parameters of JAX's functions of which only some values have a meaning here: these, and what replaces the others."""
 CONSTRAIN_RESULT: Final[LateBound[Callable[[object, object, str], object]]] = LateBound("the function for out_sharding")
 """Returns the result of a function with the sharding of its argument `out_sharding`, given both and its name."""
 

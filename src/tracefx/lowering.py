@@ -26,7 +26,6 @@ class IrValue(Protocol):
     @property
     def aval(self) -> ShapedArray:
         """The aval of the value."""
-        ...
 
 
 @final
@@ -109,7 +108,6 @@ class Builder(Protocol):
     @property
     def platform(self) -> str:
         """The platform, e.g. `cpu`. In a multi-platform lowering, a rule that reads it is run once per platform."""
-        ...
 
     def platform_index(self, number: Callable[[str], int]) -> IrValue:
         """Returns `number(platform)` of the platform at run time, as `i32[]`. `case` emits only reachable branches.
@@ -117,7 +115,6 @@ class Builder(Protocol):
         Args:
             number: Maps the name of a platform to a number.
         """
-        ...
 
     def emit(
         self,
@@ -139,7 +136,6 @@ class Builder(Protocol):
         Returns:
             The results.
         """
-        ...
 
     def constant(self, value: Literal | NDArray) -> IrValue:
         """Emits a constant.
@@ -150,7 +146,6 @@ class Builder(Protocol):
         Returns:
             The constant.
         """
-        ...
 
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
         """Converts between random keys and their words, `u32[..., words]`, without changing the data.
@@ -162,7 +157,6 @@ class Builder(Protocol):
         Returns:
             The words or keys.
         """
-        ...
 
     def emit_per_key_word(
         self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
@@ -177,7 +171,6 @@ class Builder(Protocol):
         Returns:
             The results.
         """
-        ...
 
     def reemit_broadcast(self, x: IrValue) -> IrValue:
         """Returns `x`; the result of a broadcast is emitted again, so that it has no other use.
@@ -185,7 +178,6 @@ class Builder(Protocol):
         Args:
             x: The value.
         """
-        ...
 
     def inline(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
         """Emits the equations of a jaxpr without constants.
@@ -197,7 +189,6 @@ class Builder(Protocol):
         Returns:
             Its outputs.
         """
-        ...
 
     def lower_fun(self, function: Callable[..., Sequence[Value]], operands: Sequence[IrValue]) -> list[IrValue]:
         """Emits the primitives that a function binds: for rules that expand into primitives on some platforms only.
@@ -209,7 +200,6 @@ class Builder(Protocol):
         Returns:
             Its results.
         """
-        ...
 
     def loop(self, carry: Sequence[IrValue], condition: RegionBuilder, body: RegionBuilder) -> list[IrValue]:
         """Emits a while loop.
@@ -222,7 +212,6 @@ class Builder(Protocol):
         Returns:
             The final carry.
         """
-        ...
 
     def case(
         self,
@@ -242,7 +231,6 @@ class Builder(Protocol):
         Returns:
             The results of the branch that runs.
         """
-        ...
 
     def call(
         self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True, partitioned: bool = False
@@ -260,7 +248,6 @@ class Builder(Protocol):
         Returns:
             The results.
         """
-        ...
 
     def composite(
         self,
@@ -282,7 +269,6 @@ class Builder(Protocol):
         Returns:
             The results.
         """
-        ...
 
     def custom_call(
         self,
@@ -309,7 +295,6 @@ class Builder(Protocol):
         Returns:
             The results.
         """
-        ...
 
     def has_custom_call_target(self, target: str) -> bool:
         """Returns whether the installed libraries are new enough to provide a kernel that older versions lack.
@@ -317,7 +302,6 @@ class Builder(Protocol):
         Args:
             target: The name of the kernel.
         """
-        ...
 
     def manual_computation(
         self,
@@ -341,7 +325,6 @@ class Builder(Protocol):
         Returns:
             The global results.
         """
-        ...
 
     def replica_groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
         """Returns the groups of devices that differ only along these axes; `None` if none of them is a manual axis.
@@ -349,7 +332,6 @@ class Builder(Protocol):
         Args:
             names: The names of the axes.
         """
-        ...
 
     def axis_index(self, name: Hashable) -> IrValue:
         """Returns the index of the executing device along a manual axis, as `i32[]`.
@@ -357,11 +339,9 @@ class Builder(Protocol):
         Args:
             name: The name of the axis.
         """
-        ...
 
     def channel_handle(self) -> MlirText:
         """Returns a new channel handle for a collective."""
-        ...
 
     def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
         """Returns the sharding of an array with this aval in Shardy's syntax; the mesh is named as in the module.
@@ -370,7 +350,6 @@ class Builder(Protocol):
             sharding: The sharding.
             aval: The aval of the array.
         """
-        ...
 
     def host_call(
         self,
@@ -398,7 +377,6 @@ class Builder(Protocol):
         Returns:
             The results.
         """
-        ...
 
 
 class SharedExpansion(Expandable):

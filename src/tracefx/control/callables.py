@@ -153,7 +153,7 @@ def unwrap_results(handler: Handler, results: R) -> R:
 @final
 @frozen(eq=False)
 class ClosureScope:
-    """What a function closes over and depends on where it is traced, to be restored where it runs later.
+    """The closed-over values and the axis environment of a traced function, which are restored where it runs later.
 
     `bind_static` are the values that it closed over, if there are tracers among them; `named_axes` is the axis
     environment.

@@ -32,10 +32,7 @@ class DceSink(Primitive, Differentiable, Batchable, Lowerable):
     name = "dce_sink"
     prevent_mlir_dce: bool
 
-    @property
-    @override
-    def effects(self) -> Effects:
-        return _USED
+    effects = _USED
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

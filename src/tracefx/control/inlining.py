@@ -22,7 +22,7 @@ from tracefx.passes.rebuilding import map_subjaxprs, renumber
 @final
 @frozen
 class InlineOptions:
-    """What `inline_calls` inlines; see `rewriting.inline`."""
+    """The options of `rewriting.inline`: which calls are inlined."""
 
     max_eqns: int | None = None
     checkpoints: bool = False

@@ -24,16 +24,13 @@ class HostProgram(Protocol):
     @property
     def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
         """A function from the buffers of all inputs to the outputs; `None` if running takes more than the buffers."""
-        ...
 
     @property
     def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray] | None:
         """The variant of `on_buffers` for a program with one output, which it returns; `None` where `on_buffers` is."""
-        ...
 
     def put(self, i: int, x: Value | NDArray) -> Buffer:
         """Returns a buffer for input `i`, which has none."""
-        ...
 
     def shared_memory(self, i: int, limit: int) -> tuple[NDArray, Buffer] | None:
         """Returns new host memory for input `i`, and a buffer that reads it in place.
@@ -42,7 +39,6 @@ class HostProgram(Protocol):
         not used, donated, of more than `limit` bytes, or of a type that a buffer cannot read in place, and if the
         program has no results, which would tell whether it has finished.
         """
-        ...
 
     def pending_result(self, outs: Sequence[ConcreteArray]) -> Buffer | None:
         """Returns None if the run of the program that has just returned these outputs has finished.
@@ -50,19 +46,15 @@ class HostProgram(Protocol):
         Otherwise returns another buffer of one of the results, which `Memory.is_ready` takes. All results are ready at
         the same time.
         """
-        ...
 
     def put_function(self, i: int) -> Callable[[NDArray], Buffer]:
         """Returns a function that makes buffers for input `i` of NumPy arrays with its shape and dtype."""
-        ...
 
     def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         """Runs the program on its inputs, whose buffers are given."""
-        ...
 
     def with_donated_names(self, names: Mapping[int, str]) -> HostProgram:
         """Returns the program that notes, in the arrays that are donated to it, these names of inputs for messages."""
-        ...
 
 
 class Runnable(Protocol):
@@ -71,7 +63,6 @@ class Runnable(Protocol):
     @property
     def on_host(self) -> HostProgram | None:
         """The program as one that runs on the first host device; `None` if it may run elsewhere."""
-        ...
 
     @property
     def uncommitted_run(self) -> tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None:
@@ -79,14 +70,12 @@ class Runnable(Protocol):
 
         `None` if there is no such fast path, e.g. if the program runs on the host.
         """
-        ...
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         """Runs the program and returns its outputs, which may not be ready yet.
 
         NumPy arrays must have the dtypes of the inputs. They may be written to after the call.
         """
-        ...
 
 
 class InterpretedProgram(Protocol):
@@ -97,7 +86,6 @@ class InterpretedProgram(Protocol):
 
         If `is_compiled()` becomes true, a program without effects is not interpreted to its end.
         """
-        ...
 
 
 class CompiledProgram(Runnable, Protocol):
@@ -105,33 +93,26 @@ class CompiledProgram(Runnable, Protocol):
 
     def text(self) -> str:
         """Returns the optimized program in the compiler's own language."""
-        ...
 
     def cost_analysis(self) -> Mapping[str, float]:
         """Returns the compiler's estimates for one run, e.g. `flops` and `bytes accessed`."""
-        ...
 
     def runtime_executable(self) -> object:
         """Returns the executable as an object of the compiler's bindings."""
-        ...
 
     def memory_analysis(self) -> object:
         """Returns the sizes in bytes of what the compiler allocates for one run."""
-        ...
 
     @property
     def input_shardings(self) -> Sequence[Sharding]:
         """The shardings that the inputs must have."""
-        ...
 
     @property
     def output_shardings(self) -> Sequence[Sharding]:
         """The shardings of the outputs."""
-        ...
 
     def collectives(self) -> tuple[CompiledCollective, ...]:
         """Returns the collectives in the compiled program."""
-        ...
 
 
 class LoweredProgram(Protocol):
@@ -139,24 +120,19 @@ class LoweredProgram(Protocol):
 
     def text(self, debug_info: bool = False) -> str:
         """Returns the program in that language; with `debug_info`, with source lines and scopes."""
-        ...
 
     def hlo_text(self) -> str:
         """Returns the program as HLO, before the compiler's optimizations."""
-        ...
 
     def module(self, dialect: str) -> object:
         """Returns the program as an object of the compiler's bindings, in the dialect `stablehlo` or `hlo`."""
-        ...
 
     @property
     def repeats(self) -> RepeatedBlocks:
         """The repeated blocks of the program, and which of them are compiled once."""
-        ...
 
     def cost_analysis(self) -> Mapping[str, float]:
         """Returns the compiler's estimates for one run, before optimization."""
-        ...
 
     def compile(
         self, options: Mapping[str, str | int | float | bool], cache: CompilationCache | None = None
@@ -167,7 +143,6 @@ class LoweredProgram(Protocol):
             options: The compiler options.
             cache: The compilation cache to use; by default, the one of the current setting.
         """
-        ...
 
 
 class Backend(Memory, ArrayImporter, Protocol):
@@ -175,7 +150,6 @@ class Backend(Memory, ArrayImporter, Protocol):
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         """Runs a program that is compiled at the first call. Equal programs share an executable."""
-        ...
 
     def compiled(
         self,
@@ -198,11 +172,9 @@ class Backend(Memory, ArrayImporter, Protocol):
             requested_shardings: The requested shardings of inputs and outputs; `None` for none.
             committed: Whether arguments will be committed. The program is then not compiled in advance for others.
         """
-        ...
 
     def interpreted(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> InterpretedProgram:
         """Returns the program as one that is interpreted, with its calls inlined."""
-        ...
 
     def lower(
         self,
@@ -213,11 +185,9 @@ class Backend(Memory, ArrayImporter, Protocol):
         requested_shardings: RequestedShardings | None = None,
     ) -> LoweredProgram:
         """Lowers the program, without the cache, so that it has its own names and source lines."""
-        ...
 
     def unusable_donations(self, jaxpr: Jaxpr, donated: tuple[int, ...], keep_unused: bool) -> tuple[int, ...]:
         """Returns the indices of donated inputs that the program uses, but whose memory no result can reuse."""
-        ...
 
     def lower_for(
         self,
@@ -228,21 +198,18 @@ class Backend(Memory, ArrayImporter, Protocol):
         requested_shardings: RequestedShardings | None = None,
     ) -> LoweredProgram:
         """Lowers the program for one or several other platforms. The result can be inspected, but not compiled here."""
-        ...
 
     def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         """Evaluates one primitive on the devices of its operands, some of which are sharded or committed.
 
         A primitive that cannot be lowered is evaluated on the host.
         """
-        ...
 
     def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
         """Returns the array with another sharding.
 
         Its devices must be the same, unless all devices of both shardings belong to this process.
         """
-        ...
 
     def serialize_portable(
         self,
@@ -265,11 +232,9 @@ class Backend(Memory, ArrayImporter, Protocol):
         Returns:
             The bytes, and the indices of the other inputs that the serialized program keeps.
         """
-        ...
 
     def portable_text(self, data: bytes) -> str:
         """Returns a result of `serialize_portable` as text. Raises ValueError for malformed bytes."""
-        ...
 
     def put_shards(
         self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False
@@ -278,15 +243,12 @@ class Backend(Memory, ArrayImporter, Protocol):
 
         The tiles must not be written to afterwards, unless they are `copied`.
         """
-        ...
 
     def assemble_shards(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
         """Returns the buffer of a sharded array, made of buffers that are already on its devices."""
-        ...
 
     def disassemble(self, buffer: Buffer) -> list[Buffer]:
         """Returns the buffers on this process's devices of which a sharded array consists."""
-        ...
 
 
 BACKEND: Final[LateBound[Backend]] = LateBound("the backend that runs compiled programs")
@@ -298,22 +260,18 @@ class ProcessMembership(Protocol):
     @property
     def distributed_client(self) -> object:
         """The client of XLA's distributed runtime."""
-        ...
 
     @property
     def index(self) -> int:
         """The index of this process."""
-        ...
 
     @property
     def count(self) -> int:
         """The number of processes."""
-        ...
 
     @property
     def local_ids(self) -> tuple[int, ...] | None:
         """The ids of the machine's devices that belong to this process; `None` for all."""
-        ...
 
 
 class Plugins(Protocol):
@@ -321,11 +279,9 @@ class Plugins(Protocol):
 
     def client(self, platform: str, joined: ProcessMembership | None) -> object:
         """Returns the XLA client of a platform. Raises PlatformError if there is none."""
-        ...
 
     def preferred_platform(self, joined: ProcessMembership | None) -> str:
         """Returns the fastest platform that is available."""
-        ...
 
 
 PLUGINS: Final[LateBound[Plugins]] = LateBound("the finder of XLA plug-ins")

@@ -17,7 +17,6 @@ class BatchRunner(Protocol):
     @property
     def axis(self) -> MappedAxis:
         """The batch axis."""
-        ...
 
     def run(
         self, f: Callable[..., Sequence[Value]], args: Sequence[Value], dims: Sequence[int | None]
@@ -32,7 +31,6 @@ class BatchRunner(Protocol):
         Returns:
             The results, and for each the position of its batch axis, or `None`.
         """
-        ...
 
 
 class HasCallables:

@@ -181,13 +181,11 @@ class Tracer(Array):
     @abstractmethod
     def handler(self) -> Handler:
         """The handler that made the tracer."""
-        ...
 
     @property
     @abstractmethod
     def origin(self) -> Origin:
         """The source location or argument from which the tracer originates, for messages."""
-        ...
 
     @property
     def parts(self) -> Sequence[Value]:
@@ -273,10 +271,7 @@ class Eval(Handler):
     evaluates: bool = False
     eager_cache: EagerCache = field(factory=EagerCache, init=False, repr=False)
 
-    @property
-    @override
-    def inner(self) -> None:
-        return None
+    inner = None
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -378,10 +373,7 @@ class CompileTimeEval(Handler):
     title = "compile-time evaluation"
     inner: Handler
 
-    @property
-    @override
-    def evaluates(self) -> bool:
-        return True
+    evaluates = True
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:

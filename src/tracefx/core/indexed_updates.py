@@ -59,7 +59,6 @@ class IndexedUpdates(Protocol[A]):
         wrap_negative_indices: bool = True,
     ) -> A:
         """Returns `x[index]`. In mode "fill", indices out of bounds give `fill_value`."""
-        ...
 
     def apply(
         self,
@@ -71,52 +70,42 @@ class IndexedUpdates(Protocol[A]):
         wrap_negative_indices: bool = True,
     ) -> A:
         """Returns `x` with `func` applied to the elements at the index."""
-        ...
 
     @property
     def set(self) -> IndexUpdateFn[A]:
         """Replaces the elements at the index by the values."""
-        ...
 
     @property
     def add(self) -> IndexUpdateFn[A]:
         """Adds the values to the elements at the index."""
-        ...
 
     @property
     def subtract(self) -> IndexUpdateFn[A]:
         """Subtracts the values from the elements at the index."""
-        ...
 
     @property
     def multiply(self) -> IndexUpdateFn[A]:
         """Multiplies the elements at the index by the values."""
-        ...
 
     @property
     def mul(self) -> IndexUpdateFn[A]:
         """An alias of `multiply`."""
-        ...
 
     @property
     def divide(self) -> IndexUpdateFn[A]:
         """Divides the elements at the index by the values."""
-        ...
 
     @property
     def power(self) -> IndexUpdateFn[A]:
         """Raises the elements at the index to the power of the values."""
-        ...
 
     @property
     def min(self) -> IndexUpdateFn[A]:
         """Replaces the elements at the index by the minimum of them and the values."""
-        ...
 
     @property
     def max(self) -> IndexUpdateFn[A]:
         """Replaces the elements at the index by the maximum of them and the values."""
-        ...
 
 
 class AtIndexer(Protocol[A]):

@@ -100,10 +100,7 @@ class Literal(Array, StrictlyEqual):
     def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
         return self.numpy()
 
-    @property
-    @override
-    def committed(self) -> bool:
-        return False
+    committed = False
 
     @override
     def _no_placement(self, attribute: str) -> AttributeError:

@@ -51,7 +51,6 @@ class Recorder(Protocol):
         Returns:
             The tracers.
         """
-        ...
 
     def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         """Binds a primitive now, in the known half.
@@ -63,7 +62,6 @@ class Recorder(Protocol):
         Returns:
             The results.
         """
-        ...
 
 
 # ------------------------------------------------------------------ primitives

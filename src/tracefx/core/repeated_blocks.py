@@ -1,4 +1,4 @@
-"""What lowering found about the repeated blocks of a program."""
+"""The repeated blocks of a program, as lowering found them."""
 
 from __future__ import annotations
 

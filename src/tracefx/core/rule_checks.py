@@ -1,4 +1,4 @@
-"""Checks of user-defined primitives: of what their rules return, of their parameters, and of their classes.
+"""Checks of user-defined primitives: the results of their rules, their parameters, and their classes.
 
 The checks are added to a class when it is defined. Primitives of tracefx have none: tests check their rules.
 """
@@ -38,7 +38,7 @@ have returned, in words."""
 
 
 def add_check(cls: type[HasResultAvals], name: str, check: _Check) -> None:
-    """Makes a rule of a class check what it returns.
+    """Makes a rule of a class check its results.
 
     Args:
         cls: The class.

@@ -249,10 +249,7 @@ class SingleDeviceSharding(Sharding):
     def tiling(self, ndim: int) -> Tiling:
         return Tiling((self.device,), (1,) * ndim, (0,))
 
-    @property
-    @override
-    def is_fully_replicated(self) -> bool:
-        return True
+    is_fully_replicated = True
 
 
 @memoize(4096)

@@ -41,7 +41,6 @@ class ArrayImporter(Protocol):
 
     def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
         """Returns an array that shares the memory of another library's array, which is not on the host."""
-        ...
 
 
 ARRAY_IMPORTER: Final[LateBound[ArrayImporter]] = LateBound("the importer of device arrays")
@@ -179,10 +178,7 @@ class ConcreteArray(Array):
     def global_shards(self) -> Sequence[Shard]:
         return self.addressable_shards
 
-    @property
-    @override
-    def committed(self) -> bool:
-        return False
+    committed = False
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError], use: str = "") -> NDArray:
@@ -426,7 +422,7 @@ def read_only(host: NDArray) -> NDArray:
 
 
 def is_immutable(x: NDArray) -> bool:
-    """Whether nobody can write to the memory of a NumPy array: a read-only view of an array of tracefx or JAX."""
+    """Whether the memory of a NumPy array is immutable: a read-only view of an array of tracefx or JAX."""
     owner: object = x
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:

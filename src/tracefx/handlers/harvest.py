@@ -285,7 +285,7 @@ def perturb(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> WrappedFunction
 
 @frozen(eq=False, repr=False)
 class _PlantTransform(Transform):
-    """The common part of `Plant` and `Perturb`; `adds` tells them apart."""
+    """The base of `Plant`, which replaces sown values, and of `Perturb`, which adds to them (`adds`)."""
 
     tag: str = INTERMEDIATES
     adds: ClassVar[bool]

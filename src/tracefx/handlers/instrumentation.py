@@ -99,35 +99,30 @@ Position: TypeAlias = tuple[int | str, ...]
 
 
 class OperationHooks(Protocol):
-    """What `Instrument` calls for each operation, while the program is traced or eagerly evaluated."""
+    """The functions that `Instrument` calls for each operation, while the program is traced or eagerly evaluated."""
 
     @property
     def cache_key(self) -> Hashable:
         """A cache key: equal for hooks with equal reports. None if every program must be interpreted anew."""
-        ...
 
     @property
     def counts_steps(self) -> bool:
         """Whether the callback at the start of a loop iteration takes its number, `i32[]`, counted from 0."""
-        ...
 
     def before(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
         """Returns the callback to run when the program reaches an operation with sub-jaxprs.
 
         None means no callback, and no deeper nesting `depth` for its bodies.
         """
-        ...
 
     def enter_body(self, body: BodyName, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
         """Returns the callback to run when the program enters a body, or None."""
-        ...
 
     def after(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
         """Returns the callback to run with the results of an operation, or None.
 
         For an operation with sub-jaxprs, `before` has been called as well.
         """
-        ...
 
 
 @final

@@ -80,24 +80,20 @@ class RefLike(ABC):
     @abstractmethod
     def _read(self) -> Array:
         """Returns the contents."""
-        raise NotImplementedError
 
     @abstractmethod
     def _write(self, contents: ArrayLike) -> None:
         """Replaces the contents by an array of the same shape and dtype."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def shape(self) -> Shape:
         """The shape of the contents."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def dtype(self) -> DType:
         """The dtype of the contents."""
-        raise NotImplementedError
 
     @property
     def ndim(self) -> int:

@@ -19,7 +19,7 @@ from tracefx.numpy.shapes import broadcast_to, moveaxis, normalize_axes, ravel
 from tracefx.numpy.ufuncs import absolute, add, divide, multiply, remainder, subtract, where
 from tracefx.ops import structural
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import canonicalize_axis, static_int
+from tracefx.ops.static_integers import canonicalize_axis, static_count
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -53,9 +53,7 @@ def diff(
     [3, 5]
     """
     x = as_array(as_operand(a, "diff: a"))
-    times = static_int("diff", n, "n")
-    if times < 0:
-        raise ValueError(f"diff: n must not be negative, got {times}")
+    times = static_count("diff", n, "n")
     if times == 0:
         return x
     if not x.ndim:

@@ -15,7 +15,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, from_numpy, to_numpy
-from tracefx.errors import ConcretizationError, ShapeError
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import NestedArrayLike, array, ones
 from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.joining import concatenate, stack
@@ -27,7 +27,7 @@ from tracefx.numpy.ufuncs import add, broadcast_select, clip, divmod, literal_li
 from tracefx.ops import structural
 from tracefx.ops.elementwise import comparison
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count, static_int
 from tracefx.transforms.eager_calls import eager_cached
 
 GridKey: TypeAlias = slice | tuple[slice, ...]
@@ -235,9 +235,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     >>> [a.tolist() for a in diag_indices(3)]
     [[0, 1, 2], [0, 1, 2]]
     """
-    size, rank = static_int("diag_indices", n, "n"), static_int("diag_indices", ndim, "ndim")
-    if size < 0 or rank < 0:
-        raise ValueError(f"diag_indices: n and ndim must not be negative, got {size} and {rank}")
+    size, rank = static_count("diag_indices", n, "n"), static_count("diag_indices", ndim, "ndim")
     return (shape.iota(dtypes.default_int(), size),) * rank
 
 
@@ -297,10 +295,8 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def _triangle(name: str, n: int, k: int, m: int | None, lower: bool) -> tuple[Array, Array]:
-    rows, diagonal = static_int(name, n, "n"), static_int(name, k, "k")
-    columns = rows if m is None else static_int(name, m, "m")
-    if rows < 0 or columns < 0:
-        raise ShapeError(f"{name}: n and m must not be negative, got {rows} and {columns}")
+    rows, diagonal = static_count(name, n, "n"), static_int(name, k, "k")
+    columns = rows if m is None else static_count(name, m, "m")
     below = np.tri(rows, columns, diagonal if lower else diagonal - 1, bool)
     i, j = _as_constants(np.nonzero(below if lower else ~below))
     return i, j

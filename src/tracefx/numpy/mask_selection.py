@@ -17,7 +17,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.errors import ConcretizationError, ShapeError
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.kernels import KERNELS
@@ -30,7 +30,7 @@ from tracefx.numpy.updates import at
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, comparison, selection
 from tracefx.ops.shape import array_creation, shape
-from tracefx.ops.static_integers import canonicalize_axis, static_int
+from tracefx.ops.static_integers import canonicalize_axis, static_count
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -52,9 +52,7 @@ def concrete_values(name: str, x: Value, remedy: str = "pass size=") -> NDArray:
 
 def static_size(name: str, size: SupportsIndex) -> int:
     """Returns the argument `size` as a nonnegative static integer."""
-    n = static_int(name, size, "size")
-    if n < 0:
-        raise ShapeError(f"{name}: size must not be negative, got {n}")
+    n = static_count(name, size, "size")
     return n
 
 

@@ -28,7 +28,7 @@ from tracefx.numpy.transcendentals import sqrt
 from tracefx.numpy.ufuncs import divide, multiply, negative, square, subtract, where
 from tracefx.numpy.updates import at
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:
@@ -146,9 +146,7 @@ def polyfit(
     >>> polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0]), 1).round(4).tolist()
     [2.0, 1.0]
     """
-    degree = static_int("polyfit", deg, "deg")
-    if degree < 0:
-        raise ValueError(f"polyfit: deg must not be negative, got {degree}")
+    degree = static_count("polyfit", deg, "deg")
     points, values = [as_array(as_operand(v, f"polyfit: {what}")) for v, what in ((x, "x"), (y, "y"))]
     if points.ndim != 1 or not points.size:
         raise TypeError(f"polyfit: x must be a vector that is not empty, got {points.aval}")

@@ -23,7 +23,7 @@ from tracefx.numpy.shapes import moveaxis
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -155,9 +155,7 @@ def linspace(
     >>> linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    count = static_int("linspace", num, "num")
-    if count < 0:
-        raise ValueError(f"linspace: num must not be negative, got {count}")
+    count = static_count("linspace", num, "num")
     for what, x in (("start", start), ("stop", stop)):
         as_operand(x, f"linspace: {what}")  # rejects dtype names, which `result_type` would accept
     new = inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, "linspace: dtype")

@@ -14,7 +14,7 @@ from tracefx.numpy.shapes import moveaxis, ravel
 from tracefx.numpy.transcendentals import log10
 from tracefx.numpy.ufuncs import divide, multiply, power, sign
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -123,9 +123,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     value = as_operand(x, "vander: x")
     if value.aval.ndim != 1:
         raise ValueError(f"vander: x must be a vector, got {value.aval}")
-    count = value.aval.size if N is None else static_int("vander", N, "N")
-    if count < 0:
-        raise ValueError(f"vander: N must not be negative, got {count}")
+    count = value.aval.size if N is None else static_count("vander", N, "N")
     exponents = shape.iota(value.aval.dtype, count)
     if not increasing:
         exponents = shape.rev(exponents, (0,))

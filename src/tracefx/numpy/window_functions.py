@@ -12,21 +12,18 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
-from tracefx.errors import ShapeError
 from tracefx.numpy.operand_promotion import as_operand, to_inexact
 from tracefx.numpy.transcendentals import cos, exp, sqrt
 from tracefx.numpy.ufuncs import absolute, divide, multiply, square, subtract
 from tracefx.ops import structural
 from tracefx.ops.elementwise import abs_sign, arithmetic, selection
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count
 
 
 def _sample_positions(name: str, M: int) -> Array | int:
     """Returns the positions of `M` samples, or just the number of samples if it is 0 or 1, whose weights are 1."""
-    count = static_int(name, M, "M")
-    if count < 0:
-        raise ShapeError(f"{name}: M must not be negative, got {count}")
+    count = static_count(name, M, "M")
     return shape.iota(dtypes.default_float(), count) if count > 1 else count
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.core.values import ConcreteArray
-from tracefx.errors import AxisError, ConcretizationError
+from tracefx.errors import AxisError, ConcretizationError, ShapeError
 
 T = TypeVar("T")
 
@@ -43,6 +43,14 @@ def static_int(name: str, x: object, argument: str) -> int:
         ) from error
     except TypeError as error:
         raise TypeError(f"{name}: {argument} must be an integer, got {x!r} of type {type(x).__name__}") from error
+
+
+def static_count(name: str, x: object, argument: str) -> int:
+    """Returns `x` as a Python integer that is not negative; raises the errors of `static_int`, and `ShapeError`."""
+    count = static_int(name, x, argument)
+    if count < 0:
+        raise ShapeError(f"{name}: {argument} must not be negative, got {count}")
+    return count
 
 
 def static_ints(name: str, xs: object, argument: str) -> tuple[int, ...]:

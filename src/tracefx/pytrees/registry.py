@@ -44,12 +44,10 @@ class TreeDef(Protocol):
     @property
     def num_leaves(self) -> int:
         """The number of leaves."""
-        ...
 
     @property
     def num_nodes(self) -> int:
         """The number of nodes, leaves included."""
-        ...
 
     # The type of a rebuilt tree is known only at run time.
     def unflatten(self, leaves: Iterable[object], /) -> Any:
@@ -64,7 +62,6 @@ class TreeDef(Protocol):
         Raises:
             ValueError: The number of leaves is not that of the structure.
         """
-        ...
 
     def flatten_up_to(self, tree: PyTree, /) -> list[object]:
         """Returns the subtrees of a pytree at the leaves of this structure, which is a prefix of it.
@@ -78,11 +75,9 @@ class TreeDef(Protocol):
         Raises:
             ValueError: The structure is not a prefix of the pytree.
         """
-        ...
 
     def children(self) -> list[Self]:
         """Returns the structures of the children of the root."""
-        ...
 
     def compose(self, inner: Self, /) -> Self:
         """Returns this structure with another one in place of each leaf.
@@ -93,11 +88,9 @@ class TreeDef(Protocol):
         Returns:
             The composed structure.
         """
-        ...
 
     def node_data(self) -> tuple[type, object] | None:
         """Returns the type of the root and its metadata; None for a leaf."""
-        ...
 
 
 class Registry(Protocol):

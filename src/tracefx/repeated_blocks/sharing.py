@@ -51,10 +51,7 @@ class SharedBlock(HasBody, Primitive, Lowerable):
     jaxpr: Jaxpr
     partitioned: bool = False
 
-    @property
-    @override
-    def profile_name(self) -> str:
-        return ""  # the names of a block's operations are those without sharing
+    profile_name = ""  # the names of a block's operations are those without sharing
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

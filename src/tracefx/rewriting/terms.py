@@ -141,10 +141,7 @@ class RewriteHandler(Handler):
 
     title = "rewriting"
 
-    @property
-    @override
-    def inner(self) -> Handler:
-        return ROOT
+    inner = ROOT
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:

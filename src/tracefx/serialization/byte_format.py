@@ -111,7 +111,7 @@ def put_string(out: bytearray, text: str) -> None:
 
 @final
 class ByteReader:
-    """Reads what the functions above write. Raises ParseError, with the position in the file, for malformed input."""
+    """Reads the byte format. Raises ParseError, with the position in the file, for malformed input."""
 
     __slots__ = ("_data", "_end", "_what", "at")
 

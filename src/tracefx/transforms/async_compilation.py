@@ -71,7 +71,7 @@ class PendingProgram:
 @final
 @frozen(eq=False)
 class _Compilation:
-    """What the thread runs. It does not refer to the `PendingProgram`."""
+    """A compilation, which a thread runs. It does not refer to the `PendingProgram`."""
 
     compile_program: Callable[[], Runnable]
     future: Future[Runnable]

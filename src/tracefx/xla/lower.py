@@ -51,7 +51,7 @@ Output: TypeAlias = ForwardedInput | Result | Literal
 @final
 @frozen(eq=False)
 class ExecutionPlan:
-    """What an executable computes, and how a program's inputs and outputs relate to its parameters and results.
+    """The program of an executable, and how inputs and outputs relate to its parameters and results.
 
     The executable's parameters are the `kept_inputs` of the program's `inputs` inputs; `donated` are the indices of
     donated inputs. `outputs` says where each output of the program comes from.

@@ -27,7 +27,7 @@ BRANCH_POLICIES: Final[tuple[BranchPolicy, ...]] = ("max", "min", "sum")
 @final
 @frozen
 class CostAssumptions:
-    """What `count` assumes where the program leaves it open: costs, branches and numbers of iterations."""
+    """The assumptions of `count`: costs of primitives, and branches and numbers of iterations that depend on values."""
 
     rules: CostRules
     branches: BranchPolicy = "max"

@@ -373,7 +373,7 @@ class _Execution:
         return tuple([self.buffer_of[x.index] if type(x) is Var else free + i for i, x in enumerate(self.jaxpr.outs)])
 
     def peak_at(self, highest: int, peak: int) -> RelativePeak:
-        """Runs the jaxpr up to the equation at its peak and returns what is live while that one runs."""
+        """Runs the jaxpr up to the equation at its peak and returns the values that are live while that one runs."""
         jaxpr = self.jaxpr
         for k in range(highest):
             self.step(k, jaxpr.eqns[k], jaxpr.last_uses[k])

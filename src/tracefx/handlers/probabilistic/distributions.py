@@ -55,7 +55,6 @@ class Distribution(ABC):
         Returns:
             The sample.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def log_prob(self, x: Array) -> Array:
@@ -67,7 +66,6 @@ class Distribution(ABC):
         Returns:
             The log probabilities.
         """
-        raise NotImplementedError
 
     @property
     def shape(self) -> Shape:
@@ -103,7 +101,6 @@ class Reparametrized(Distribution):
         Returns:
             The noise.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def push(self, noise: Array) -> Array:
@@ -115,7 +112,6 @@ class Reparametrized(Distribution):
         Returns:
             The sample, a smooth function of the fields.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def pull(self, x: Array) -> Array:
@@ -127,7 +123,6 @@ class Reparametrized(Distribution):
         Returns:
             The noise.
         """
-        raise NotImplementedError
 
     @override
     def sample(self, key: Array) -> Array:
@@ -273,10 +268,7 @@ class Bernoulli(Distribution):
         p = as_array(probability)
         return cls(fnp.log(p) - fnp.log1p(-p))
 
-    @property
-    @override
-    def dtype(self) -> DType:
-        return np.dtype("int32")
+    dtype = np.dtype("int32")
 
     @override
     def sample(self, key: Array) -> Array:
@@ -308,10 +300,7 @@ class Categorical(Distribution):
     def shape(self) -> Shape:
         return as_value(self.logits).aval.shape[:-1]
 
-    @property
-    @override
-    def dtype(self) -> DType:
-        return np.dtype("int32")
+    dtype = np.dtype("int32")
 
     @override
     def sample(self, key: Array) -> Array:

@@ -13,7 +13,7 @@ from tracefx.control.cond import INDEX_AVAL, Cond
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.effects import DebugEffect, Effects
+from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, Expandable, MappedAxis, Primitive, Tangent
@@ -120,10 +120,7 @@ class Tick(Primitive, Differentiable, Batchable, Expandable):
     name = "tick"
     reporter: Reporter
 
-    @property
-    @override
-    def effects(self) -> Effects:
-        return frozenset({DebugEffect()})
+    effects = frozenset({DebugEffect()})
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

@@ -1,4 +1,4 @@
-"""Colourings of sparse matrices: columns (or rows) of one colour are computed together and can be told apart."""
+"""Colourings of sparse matrices: the sum of the columns (or rows) of one colour determines their entries."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _greedy_colouring(lines: IndexVector, others: IndexVector, count: int) -> tu
 
 
 def star_colour_matrix(rows: IndexVector, cols: IndexVector, n: int) -> Colouring:
-    """Returns a star colouring of a symmetric matrix, of which each entry is needed in one of its two places.
+    """Returns a star colouring of a symmetric matrix: each entry is recovered from its column or from its row.
 
     In a star colouring neighbours differ, and no path of four columns has only two colours. If the search would take
     too long, or needs more colours, the result is that of `colour_matrix`.

@@ -183,7 +183,7 @@ def _total_order_key(x: Value) -> Array:
 
 
 def _random_gamma(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Draws for each key what it draws alone; `jax.vmap` gives several keys."""
+    """Draws with each key separately; `jax.vmap` gives several keys."""
     keys, a = map(as_array, args)
     draw = random.loggamma if eqn.params["log_space"] else random.gamma
     if not keys.ndim:

@@ -21,7 +21,7 @@ _INSTALLED: Final = tuple(
 
 @unique
 class _FileOwner(Enum):
-    """Who wrote a source file."""
+    """The owner of a source file."""
 
     MACHINERY = "JAX, tracefx, or generated code"
     LIBRARY = "an installed library"

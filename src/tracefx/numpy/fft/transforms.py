@@ -20,7 +20,7 @@ from tracefx.ops import fourier, structural
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.fourier import FftType
 from tracefx.ops.shape import array_creation, slicing
-from tracefx.ops.static_integers import canonicalize_axes, static_int, static_ints
+from tracefx.ops.static_integers import canonicalize_axes, static_count, static_ints
 from tracefx.transforms.devices import device_put
 from tracefx.transforms.eager_calls import eager_cached
 
@@ -533,9 +533,7 @@ def _sample_count(name: str, n: SupportsIndex, d: ArrayLike) -> int:
     for argument, x in (("n", n), ("d", d)):
         if isinstance(x, list | tuple):
             raise ValueError(f"{name}: {argument} must be one number, got {x!r}")
-    count = static_int(name, n, "n")
-    if count < 0:
-        raise ValueError(f"{name}: n must not be negative, got {count}")
+    count = static_count(name, n, "n")
     return count
 
 

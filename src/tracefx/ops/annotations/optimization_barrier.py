@@ -7,8 +7,6 @@ from typing import Any, Final, final
 
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
@@ -22,13 +20,14 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.lowering import Builder, IrValue
+from tracefx.ops.annotations.identity import Identity
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 
 
 @final
-class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lowerable):
+class OptimizationBarrier(Identity, Primitive, Differentiable, Transposable, Batchable):
     """Returns its operands, any number of them, all of which are computed before any of them is used.
 
     `x: f32[n, m], y: i32[k], ... -> f32[n, m], i32[k], ...`, of any types. Bound by `lax.optimization_barrier`.
@@ -39,18 +38,6 @@ class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lo
     """
 
     name = "optimization_barrier"
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
-
-    @override
-    def impl(self, *args: NDArray) -> Sequence[NDArray]:
-        return args
-
-    @override
-    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return args
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

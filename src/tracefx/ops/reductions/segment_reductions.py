@@ -22,7 +22,7 @@ from tracefx.ops.monoids import ADD, MAXIMUM, MINIMUM, MULTIPLY
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min, reduce_prod
 from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import concatenate, expand_dims
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count, static_int
 from tracefx.ops.structural import broadcast_in_dim, convert, reduce_sum
 
 
@@ -207,9 +207,9 @@ def _segment_reduce(
     x, ids = as_value(data, f"{how.name}: data"), as_value(segment_ids, f"{how.name}: segment_ids")
     if not dtypes.is_integer(ids.aval.dtype):
         raise TypeError(f"{how.name}: segment_ids must be integers, got {ids.aval}")
-    count = _num_segments(how.name, ids) if num_segments is None else static_int(how.name, num_segments, "num_segments")
-    if count < 0:
-        raise ValueError(f"{how.name}: num_segments must not be negative, got {count}")
+    count = (
+        _num_segments(how.name, ids) if num_segments is None else static_count(how.name, num_segments, "num_segments")
+    )
     dtype, element_shape = x.aval.dtype, x.aval.shape[1:]
     if how in (SEGMENT_SUM, SEGMENT_PROD) and dtypes.is_bool(dtype):
         raise TypeError(f"{how.name} takes numbers, got {x.aval}; convert it first with astype")

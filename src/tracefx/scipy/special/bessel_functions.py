@@ -11,7 +11,7 @@ from tracefx.control.special.formula import compute_dtype
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.numpy.operand_promotion import convert_dtype
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count, static_int
 from tracefx.scipy.special.argument_promotion import promote_real
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
@@ -116,9 +116,7 @@ def bessel_jn(z: ArrayLike, *, v: SupportsIndex, n_iter: SupportsIndex = 50) -> 
     >>> [round(float(j), 5) for j in bessel_jn(fnp.array(1.0), v=1)]
     [0.7652, 0.44005]
     """
-    most, least = static_int("bessel_jn", v, "v"), static_int("bessel_jn", n_iter, "n_iter")
-    if most < 0:
-        raise ValueError(f"bessel_jn: v must not be negative, got {most}")
+    most, least = static_count("bessel_jn", v, "v"), static_int("bessel_jn", n_iter, "n_iter")
     (value,) = promote_real("bessel_jn", z)
     aval = value.aval
     out = _bessel_jn(most, max(least, most + 40, 60), value.astype(compute_dtype(aval.dtype)))

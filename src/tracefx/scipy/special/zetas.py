@@ -12,7 +12,7 @@ import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.ops.elementwise import special
-from tracefx.ops.static_integers import static_int
+from tracefx.ops.static_integers import static_count
 from tracefx.scipy.special.argument_promotion import call_promoted
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.differentiation import jvp
@@ -105,9 +105,7 @@ def bernoulli(n: SupportsIndex) -> Array:
     >>> bernoulli(2).tolist() == [1.0, -0.5, float(fnp.float32(1 / 6))]
     True
     """
-    count = static_int("bernoulli", n, "n")
-    if count < 0:
-        raise ValueError(f"bernoulli: n must not be negative, got {count}")
+    count = static_count("bernoulli", n, "n")
     numbers = [1.0, -0.5] + [0.0] * count
     for i in range(2, count + 1, 2):
         numbers[i] = _even_bernoulli(i, numbers)
