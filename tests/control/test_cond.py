@@ -232,21 +232,6 @@ def names(jaxpr: Jaxpr) -> list[str]:
     return [eqn.prim.name for eqn in jaxpr.eqns]
 
 
-def test_jaxprs_check_and_round_trip() -> None:
-    args = np.float32(0.5), X, W
-    f = two(fx, fnp)
-
-    def loss(*xs: Any) -> Any:
-        return fnp.sum(f(*xs)[0])
-
-    assert_sound(f, *args)
-    assert_sound(fx.grad(loss, (0, 1, 2)), *args)
-    assert_sound(lambda *xs: fx.jvp(f, xs, xs), *args)
-    assert_sound(fx.vmap(fx.grad(loss, 2), in_axes=(None, 0, None)), *(np.float32(0.5), np.stack([X, X]), W))
-    assert_sound(fx.vmap(fx.grad(loss, 2), in_axes=(0, None, None)), *(np.array([0.5, 1], np.float32), X, W))
-    assert_sound(fx.hessian(loss, 1), *args)
-
-
 def test_vmap_with_unbatched_predicate_keeps_the_cond() -> None:
     f = two(fx, fnp)
     batch = fx.make_jaxpr(fx.vmap(f, in_axes=(None, 0, None)))(np.float32(1), np.stack([X, X]), W).jaxpr

@@ -14,7 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.cases import agrees_with_jax
 from tests.comparison import assert_agree, assert_near, assert_same
-from tests.control.transform_checks import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
+from tests.control.transform_checks import assert_agrees_with_jax, batch_axes_choices, normal
 from tests.errors import error_message
 from tests.jaxprs import all_equations, primitive_names
 from tracefx.control.while_loop import While
@@ -254,17 +254,8 @@ def whiles(jaxpr: Jaxpr) -> list[While]:
     return [eqn.prim for eqn in all_equations(jaxpr) if isinstance(eqn.prim, While)]
 
 
-def test_jaxprs_check_and_round_trip() -> None:
+def test_equal_jaxprs_compare_equal() -> None:
     args = W, X, np.float32(9)
-    f = powers(fx, fnp)
-    assert_sound(f, *args)
-    assert_sound(lambda *xs: fx.jvp(f, (*xs, args[2]), (*xs, args[2])), W, X)
-    assert_sound(fx.vmap(f, (None, 0, None)), W, W, args[2])
-
-    def loss(x: Any) -> Any:
-        return bounded(fx, fnp, 5)(W, x, args[2])["y"].sum()
-
-    assert_sound(fx.grad(loss), X)
     first, second = [fx.make_jaxpr(powers(fx, fnp))(*args).jaxpr for _ in range(2)]
     assert first == second
     assert whiles(first)[0] == whiles(second)[0]

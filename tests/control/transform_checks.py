@@ -85,8 +85,12 @@ def apply_all_transforms(
 def assert_agrees_with_jax(
     factory: FunctionFactory, args: Sequence[Any], axes: Sequence[Axes] = (), *, eager: bool = False, **options: Any
 ) -> None:
-    """Asserts that tracefx computes what JAX does, under one `jit` and, if `eager`, also op by op without it."""
+    """Asserts that tracefx computes what JAX does, under one `jit` and, if `eager`, also op by op without it.
+
+    The program of all transformations must be sound, too.
+    """
     f = factory(fx, fnp)
+    assert_sound(lambda *xs: apply_all_transforms(fx, fnp, f, xs, axes, **options), *args)
     want = jax.jit(lambda *xs: apply_all_transforms(jax, jnp, factory(jax, jnp), xs, axes, **options))(*args)
     assert_same(
         fx.jit(lambda *xs: apply_all_transforms(fx, fnp, f, xs, axes, **options))(*args), want, JAX_TRANSFORM_TOLERANCE
@@ -100,9 +104,14 @@ def assert_agrees_with_jax(
 
 
 def assert_sound(f: Callable[..., Any], *args: Any) -> Jaxpr:
-    """Returns the jaxpr of `f`; asserts that it checks and round-trips through text, also after DCE and CSE."""
+    """Returns the jaxpr of `f`; asserts that it checks and round-trips through text, also after DCE and CSE.
+
+    Parameters that are Python functions, such as custom rules, and policies of names have no text that can be parsed.
+    """
     jaxpr = fx.make_jaxpr(f)(*args).jaxpr
     for program in (jaxpr, dce(jaxpr), cse(jaxpr), dce(cse(jaxpr))):
         check_jaxpr(program)
-        assert fx.programs.parse_jaxpr(str(program)) == program
+        text = str(program)
+        if "=<" not in text and "=_NamePolicy" not in text:
+            assert fx.programs.parse_jaxpr(text) == program
     return jaxpr

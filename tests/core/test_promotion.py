@@ -83,19 +83,6 @@ def test_triples(x64: bool, arrays: dict[Type, jax.Array]) -> None:
             assert tracefx_promotion(triple) == jax_promotion(triple, arrays), triple
 
 
-@pytest.mark.parametrize("x64", [False, True])
-def test_result_type_with_python_scalars(x64: bool, arrays: dict[Type, jax.Array]) -> None:
-    with enable_x64(x64), jax.enable_x64(x64):
-        for each, scalar in itertools.product(STRONG, (bool, int, float, complex)):
-            both = (each, (dtypes.scalar_dtype(scalar), True))
-            try:
-                expected = jax.dtypes.result_type(arrays[each], scalar)
-            except jax_dtypes.TypePromotionError:
-                assert tracefx_promotion(both) is None, both
-            else:
-                assert promote(both)[0] == expected, both
-
-
 def test_single_type_stays_weak_unless_bool(arrays: dict[Type, jax.Array]) -> None:
     for each in STRONG + WEAK:
         assert tracefx_promotion([each]) == jax_promotion([each], arrays), each

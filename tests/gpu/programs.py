@@ -16,8 +16,9 @@ from benchmarks.libraries import OURS as BOTH
 from tests.differential import harness
 from tests.differential.records import TRACEFX, Call, Record, arrays
 from tests.differential.table import RECORDS
+from tests.ops.test_collective import SIZE
 from tests.sharding.test_collectives import ALL as COLLECTIVES
-from tests.sharding.test_collectives import SIZE, X
+from tests.sharding.test_collectives import X
 from tests.xla.test_gpu_kernels import CASES, in_library
 from tracefx import P, lax
 from tracefx.core.dtypes import DType

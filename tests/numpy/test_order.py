@@ -4,7 +4,6 @@ comparison leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -140,24 +139,6 @@ def test_isin_of_large_sets() -> None:
     many, some = np.arange(0, 3000, 3, dtype=np.int32), np.array([[0, 1], [2997, 3000]], np.int32)
     for method in ("auto", "binary_search", "sort"):
         agree(fx.jit(lambda x, y, method=method: fnp.isin(x, y, method=method))(some, many), np.isin(some, many))
-
-
-# ------------------------------------------------------------------ eager and compiled results
-
-
-@pytest.mark.parametrize(
-    "f",
-    [
-        lambda x: fnp.argsort(x, 0, descending=True),
-        lambda x: fnp.lexsort((x[0], x[1], -x[0])),
-        lambda x: fnp.searchsorted(fnp.sort(x[0]), x, "right"),
-        lambda x: fnp.quantile(x, np.array([0.25, 1.0], np.float32), 1),
-        lambda x: fnp.isin(x, x[0]),
-    ],
-)
-def test_eager_matches_compiled(f: Callable[[Any], Any]) -> None:
-    x = fnp.array(RNG.integers(-3, 3, (4, 5)) / np.float32(2))
-    agree(f(x), np.asarray(fx.jit(f)(x)))
 
 
 # ------------------------------------------------------------------ where JAX is wrong

@@ -129,12 +129,6 @@ def test_x64_sets_the_implicit_dtype() -> None:
         assert fnp.sin(1).dtype == fnp.float64
 
 
-def test_round_to_decimals() -> None:
-    calls = [(numbers(dtype, (8,)) * 3, n) for dtype in ("float16", "float32", "complex64") for n in (0, 1, 2, -1)]
-    # JAX raises for negative decimals of integers: see test_round_to_negative_decimals.
-    assert_calls_agree(fnp.round, jnp.round, [*calls, *[(numbers("int32", (8,)) * 3, n) for n in (0, 1, 2)]])
-
-
 @pytest.mark.parametrize(
     "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32"]
 )

@@ -142,17 +142,6 @@ def test_jvp_inside_vmap(f: Collective) -> None:
     assert_same(fx.vmap(lambda x, t: fx.jvp(lambda x: f(lax, x), (x,), (t,))[1], axis_name="i")(x, t), want)
 
 
-@pytest.mark.parametrize("f", LINEAR.values(), ids=LINEAR)
-def test_vjp_outside_vmap_is_adjoint(f: Collective) -> None:
-    """Over the whole batch, `<f(v), w> = <v, fᵀ(w)>`; inside `vmap`, each element has its own `psum` output."""
-    v = data(SIZE, 4, 8)
-    mapped = fx.vmap(lambda x: f(lax, x), axis_name="i")
-    out, pullback = fx.vjp(mapped, v)
-    w = data(*out.shape) + 2
-    (back,) = pullback(w)
-    assert np.sum(np.asarray(out) * w) == np.sum(v * np.asarray(back))
-
-
 def test_transpose_of_all_to_all_inverts_it() -> None:
     x, w = data(SIZE, 4, 8), data(SIZE, 8, 4)
 

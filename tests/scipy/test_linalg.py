@@ -92,33 +92,6 @@ def test_sqrtm() -> None:
     assert_near(np.asarray(linalg.sqrtm(np.zeros((2, 2)))), np.zeros((2, 2)))
 
 
-@pytest.mark.parametrize("method", ["schur", "eigen"])
-def test_sylvester(method: str) -> None:
-    a, b, c = random_matrix(3), random_matrix(2), random_matrix(3)[:, :2]
-    x = np.asarray(linalg.solve_sylvester(a, b, c, method=method))
-    assert_near(a @ x + x @ b, c)
-    assert np.isnan(np.asarray(linalg.solve_sylvester(a, -a, a, method=method))).all()
-
-
-def test_rsf2csf() -> None:
-    x = np.random.default_rng(1).normal(size=(5, 5))
-    assert np.iscomplex(np.linalg.eigvals(x)).any()
-    t, z = [np.asarray(v) for v in linalg.rsf2csf(*linalg.schur(x))]
-    assert np.array_equal(t, np.triu(t))
-    assert_near(z @ t @ z.conj().T, x)
-
-
-@pytest.mark.parametrize(("shape", "side"), [((4, 3), "right"), ((3, 3), "right"), ((2, 4), "left")], ids=str)
-def test_polar(shape: tuple[int, int], side: str) -> None:
-    x = random_matrix(4)[: shape[0], : shape[1]]
-    wanted = reference.polar(x, side)[1]
-    for method in ("qdwh", "svd"):
-        u, p = [np.asarray(v) for v in linalg.polar(x, side, method=method)]
-        assert_near(u @ p if side == "right" else p @ u, x)
-        assert (np.linalg.eigvalsh(p) > 0).all()
-        assert_near(p, wanted)
-
-
 def test_qdwh_with_dynamic_shape() -> None:
     """The actual size may be known only at run time."""
     x = np.zeros((5, 4))

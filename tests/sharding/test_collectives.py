@@ -11,45 +11,23 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.ops.test_collective import EXTREME, SIZE, Collective
+from tests.ops.test_collective import LINEAR as LINEAR_UNDER_VMAP
 from tests.sharding.both import JAX, TRACEFX, Library, assert_agrees_with_jax
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
 from tracefx.testing import check_grads
 from tracefx.testing.tolerances import EXACT, SUMMED, Ulps
 
-Collective = Callable[[Any, Any], Any]
-"""A function of one library's `lax` and an operand `f32[4, 8]`, over the named axis `i` of size 4."""
-
-SIZE: Final = 4
 X: Final[NDArray] = np.sin(np.arange(128, dtype=np.float32)).reshape(SIZE, 4, 8)
 CYCLE: Final = [(0, 1), (1, 2), (2, 3), (3, 0)]
 LINEAR: Final[dict[str, Collective]] = {
-    "psum": lambda lib, x: lib.psum(x, "i"),
-    "pmean": lambda lib, x: lib.pmean(x, "i"),
-    "psum of a number": lambda lib, x: x * lib.psum(2, "i"),
-    "psum of what is the same for all": lambda lib, x: x * lib.psum(np.float32(3), "i"),
-    "axis_index": lambda lib, x: x * lib.axis_index("i"),
-    "axis_size": lambda lib, x: x * lib.axis_size("i"),
-    "all_gather": lambda lib, x: lib.all_gather(x, "i"),
-    "all_gather behind": lambda lib, x: lib.all_gather(x, "i", axis=-1),
-    "all_gather tiled": lambda lib, x: lib.all_gather(x, "i", axis=1, tiled=True),
-    "psum_scatter": lambda lib, x: lib.psum_scatter(x, "i"),
-    "psum_scatter tiled": lambda lib, x: lib.psum_scatter(x, "i", scatter_dimension=1, tiled=True),
-    "ppermute": lambda lib, x: lib.ppermute(x, "i", CYCLE),
+    **LINEAR_UNDER_VMAP,
     "ppermute of some": lambda lib, x: lib.ppermute(x, "i", [(0, 1), (3, 0)]),
     "ppermute of none": lambda lib, x: lib.ppermute(x, "i", []),
     "pshuffle": lambda lib, x: lib.pshuffle(x, "i", [2, 0, 3, 1]),
     "pswapaxes": lambda lib, x: lib.pswapaxes(x, "i", 0),
     "pbroadcast": lambda lib, x: lib.pbroadcast(x, "i", 2),
-    "all_to_all": lambda lib, x: lib.all_to_all(x, "i", 0, 0),
-    "all_to_all to another axis": lambda lib, x: lib.all_to_all(x, "i", 0, 1),
-    "all_to_all tiled": lambda lib, x: lib.all_to_all(x, "i", 1, 1, tiled=True),
-    "all_to_all tiled, down": lambda lib, x: lib.all_to_all(x, "i", 1, 0, tiled=True),
-    "all_to_all tiled, up": lambda lib, x: lib.all_to_all(x, "i", 0, 1, tiled=True),
-}
-EXTREME: Final[dict[str, Collective]] = {
-    "pmax": lambda lib, x: lib.pmax(x, "i"),
-    "pmin": lambda lib, x: lib.pmin(x, "i"),
 }
 ALL: Final = {**LINEAR, **EXTREME}
 NOT_ON_DEVICES_IN_JAX: Final = {"pbroadcast"}
@@ -369,11 +347,6 @@ def test_collectives_over_two_axes() -> None:
         assert np.array_equal(got, want)
 
 
-def test_ppermute_along_two_vmapped_axes_is_rejected() -> None:
-    with pytest.raises(ValueError, match="is supported only between devices"):
-        fx.vmap(fx.vmap(lambda x: lax.ppermute(x, ("x", "y"), [(0, 1)]), axis_name="y"), axis_name="x")(X)
-
-
 INVALID: Final[dict[str, tuple[Collective, type[Exception], str]]] = {
     "unbound": (lambda lib, x: lib.psum(x, "k"), NameError, "psum: unbound axis name 'k'; in scope are axis 'i'"),
     "unbound index": (lambda lib, x: lib.axis_index("k"), NameError, "'k'; in scope are axis 'i'"),
@@ -398,8 +371,3 @@ def test_invalid_arguments_are_rejected(name: str, mapping: Callable[..., Any]) 
     f, exception, message = INVALID[name]
     with pytest.raises(exception, match=message):
         mapping(TRACEFX, lambda x: f(lax, x))(X)
-
-
-def test_collective_without_any_axis_in_scope_is_rejected() -> None:
-    with pytest.raises(NameError, match="psum: unbound axis name 'i'; no axis is in scope"):
-        lax.psum(X, "i")
