@@ -30,6 +30,7 @@ COMPLETE: Final = (
     "tracefx.debug",
     "tracefx.distributed",
     "tracefx.dtypes",
+    "tracefx.errors",
     "tracefx.extend",
     "tracefx.ffi",
     "tracefx.flatten_util",
@@ -63,6 +64,7 @@ COMPLETE: Final = (
     "tracefx.scipy.special",
     "tracefx.scipy.stats",
     "tracefx.sharding",
+    "tracefx.testing",
     "tracefx.transforms.checkpoint_policies",
     "tracefx.tree",
     "tracefx.tree_util",
@@ -147,14 +149,25 @@ def public_classes(module: str) -> dict[str, ast.ClassDef]:
     return {name: statement for name, statement in found.items() if isinstance(statement, ast.ClassDef)}
 
 
+def is_law(statement: ast.FunctionDef) -> bool:
+    """Returns whether a function is decorated by `law`."""
+    return any(ast.unparse(decorator).startswith("law(") for decorator in statement.decorator_list)
+
+
 def public_functions(module: str) -> dict[str, list[ast.FunctionDef]]:
-    """Returns the definitions of the public functions of a module, by name; an alias stands for its function."""
+    """Returns the definitions of the public functions of a module, by name; an alias stands for its function.
+
+    Laws are left out: the decorator `law` makes them values, which are called as the method `Law.__call__` describes.
+    """
     found: dict[str, list[ast.FunctionDef]] = {}
     for name in public(module):
         definition = find(module, name)
         while definition.same_as is not None and definition.same_as != definition.name:
             definition = find(definition.module, definition.same_as)
-        if isinstance(definition.statement, ast.FunctionDef):
+        statement = definition.statement
+        if isinstance(statement, ast.FunctionDef) and not any(
+            "law(" in ast.unparse(d) for d in statement.decorator_list
+        ):
             found[name] = functions(parsed(definition.module), definition.name)
     return found
 

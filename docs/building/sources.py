@@ -128,7 +128,8 @@ def read(module: str) -> Module:
             case ast.FunctionDef(name) | ast.ClassDef(name):
                 bound[name] = statement
             case ast.Assign(targets):
-                names = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+                walked = [each for target in targets for each in ast.walk(target)]
+                names = [each.id for each in walked if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
                 bound |= dict.fromkeys(names, statement)
                 described |= dict.fromkeys(names, below)
             case ast.AnnAssign(target=ast.Name(name)):

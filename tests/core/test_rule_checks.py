@@ -18,6 +18,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.errors import error_message, untyped
+from tracefx import lax
 from tracefx.extend import (
     Batchable,
     Differentiable,
@@ -238,6 +239,13 @@ def test_objects_that_are_not_primitives_cannot_be_bound() -> None:
     for apply in (bind, bind1):
         assert error_message(partial(apply, scale, 1.0)) == f"{message}the class Scale: write Scale()"
         assert error_message(partial(apply, sin, 1.0)) == f"{message}'sin'"
+
+
+def test_bind1_of_several_results() -> None:
+    (eqn,) = fx.make_jaxpr(lambda x: lax.top_k(x, 1))(fnp.ones(3)).eqns
+    call = partial(bind1, eqn.prim, fnp.ones(3))
+    for f in (call, fx.jit(call)):
+        assert error_message(f) == "bind1 is for primitives with one result, but top_k has 2: write bind"
 
 
 def test_classes_with_rules_that_are_not_primitives() -> None:

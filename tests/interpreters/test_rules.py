@@ -205,7 +205,15 @@ def define_rule_decorated_twice() -> None:
         ),
         (
             lambda: rule(HasFactor),  # type: ignore[type-var]  # wrong on purpose
-            r"got <class '.*HasFactor'>; for other classes, write rule\(capability=...\)",
+            r"got <class '.*HasFactor'>; for classes that are not primitives, write rule\(capability=...\)",
+        ),
+        (
+            lambda: rule(ops.Sin()),  # type: ignore[call-overload]  # wrong on purpose
+            "write the class, Sin",
+        ),
+        (
+            lambda: rule(fnp.sin),  # type: ignore[call-overload]  # wrong on purpose
+            "the classes in tracefx.ops have the names that make_jaxpr shows: `exp` is ops.Exp",
         ),
         (lambda: rule(), "rule takes classes of primitives"),
         (lambda: rule(family=len), "rule takes classes of primitives"),
@@ -283,8 +291,9 @@ def test_annotated_attributes_are_frozen_fields() -> None:
     assert Clipped() == Clipped(80.0) != Clipped(1.0)
     assert Clipped(1.0, names=["a"]) == Clipped(1.0, names=["a"])
     assert repr(Unclipped(1.0, 2)) == "Unclipped(limit=1.0, names=[], more=2)"
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(FrozenInstanceError) as caught:
         Clipped().limit = 1.0  # type: ignore[misc]  # wrong on purpose
+    assert "what changes while it runs belongs to its state" in caught.value.__notes__[0]
     with pytest.raises(FrozenInstanceError):
         del Clipped().limit
     for cls in (Identity, IdentityOfClipped):

@@ -449,7 +449,7 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
         The result.
 
     Raises:
-        TypeError: If `prim` is not an instance of a primitive class.
+        TypeError: If `prim` is not an instance of a primitive class, or does not have one result.
 
     >>> from tracefx.ops.elementwise.transcendental import Sin
     >>> bind1(Sin(), 0.0)
@@ -462,7 +462,11 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
                 if type(a) is not ConcreteArray and type(a) is not Literal:
                     break
             else:  # fast path: all operands are concrete
-                (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
+                outs = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
+                try:
+                    (out,) = outs
+                except ValueError:
+                    raise _not_one_result(prim, outs) from None
                 return out if type(out) is ConcreteArray else as_array(out)
         if not isinstance(prim, Primitive):
             raise _not_a_primitive(prim)
@@ -471,13 +475,22 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
             if not isinstance(a, Array):
                 values = [as_value(a) for a in args]
                 break
-        (out,) = handler.bind(prim, values)
+        outs = handler.bind(prim, values)
+        try:
+            (out,) = outs
+        except ValueError:
+            raise _not_one_result(prim, outs) from None
         return as_array(out) if type(out) is Literal else out
     except Exception as error:
         filter_traceback(error)
         if not isinstance(prim, Primitive):
             raise _not_a_primitive(prim) from None
         raise
+
+
+def _not_one_result(prim: Primitive, outs: Sequence[Value]) -> TypeError:
+    """Returns the error for a primitive that is bound by `bind1` and does not have one result."""
+    return TypeError(f"bind1 is for primitives with one result, but {prim.name} has {len(outs)}: write bind")
 
 
 def _not_a_primitive(prim: object) -> TypeError:

@@ -42,7 +42,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.errors import ConcretizationError, HandlerStateError
 from tracefx.interpreters.interpreter_hooks import InterpreterHooks, N, S, V
 from tracefx.interpreters.jvp import PIECEWISE_CONSTANT
-from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values
+from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values, refuse_assignment
 from tracefx.interpreters.rules import Rules, checked_outputs
 from tracefx.interpreters.run import Run
 from tracefx.interpreters.stage import Stage, stage
@@ -583,6 +583,9 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
         avals = [a for spec in (before, *inputs) for a in spec.avals]
         body, consts = stage(run, avals, self.inner, title=self.title)
         return TransformedBody(body.closed(), tuple(consts), before, after, tuple(out_specs), collected_specs)
+
+
+Interpreter.__setattr__ = refuse_assignment  # type: ignore[method-assign]  # attrs rejects a class with its own
 
 
 @final

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Concatenate, Final, Generic, TypeAlias, TypeVar, cast, final, overload
+from typing import Any, Concatenate, Final, Generic, NoReturn, TypeAlias, TypeVar, cast, final, overload
 
 import numpy as np
 from attrs import NOTHING, frozen
+from attrs.exceptions import FrozenInstanceError
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array
@@ -115,10 +116,7 @@ def rule(
     given: tuple[object, ...] = classes
     for cls in given:
         if not (isinstance(cls, type) and issubclass(cls, Primitive)):
-            raise TypeError(
-                f"rule takes classes of primitives, as in @rule(ops.Mul), got {cls!r}; for other classes, write "
-                "rule(capability=...)"
-            )
+            raise TypeError(f"rule takes classes of primitives, as in @rule(ops.Mul), got {cls!r}; {_class_hint(cls)}")
         if not hasattr(cls, "name"):
             raise TypeError(f"{cls.__name__} is a family of primitives: write rule(family={cls.__name__})")
     kinds: list[tuple[AddRule, object]] = [(Rules.on, cls) for cls in classes]
@@ -126,6 +124,15 @@ def rule(
     if not kinds or not all(isinstance(cls, type) for _, cls in kinds):
         raise TypeError("rule takes classes of primitives, capability=SomeClass or family=SomeClass")
     return RuleDecorator(tuple([(add, cast(type, cls)) for add, cls in kinds]))
+
+
+def _class_hint(given: object) -> str:
+    """Returns how to write the class of primitives that is meant by an argument of `rule`."""
+    if isinstance(given, Primitive):
+        return f"write the class, {type(given).__name__}"
+    if isinstance(given, type):
+        return "for classes that are not primitives, write rule(capability=...)"
+    return "the classes in tracefx.ops have the names that make_jaxpr shows: `exp` is ops.Exp"
 
 
 @final
@@ -190,6 +197,16 @@ def _decorated_error(cls: type) -> TypeError:
         f"{cls.__name__} is a frozen attrs class, as are all subclasses of Interpreter: remove the decorator (@frozen, "
         "@define, @dataclass); the option eq=False is written in the class statement"
     )
+
+
+def refuse_assignment(interpreter: object, name: str, value: object) -> NoReturn:
+    """The method `__setattr__` of interpreters."""
+    error = FrozenInstanceError()
+    error.add_note(
+        f"{type(interpreter).__name__} is an interpreter, so it is immutable: what changes while it runs belongs to "
+        "its state (has_state, set_state) or is collected"
+    )
+    raise error
 
 
 def freeze_class(cls: type, eq: bool) -> None:

@@ -80,13 +80,27 @@ class LawError(AssertionError):
         self._reproducer: Reproducer | None = None
 
     def with_reproducer(self, find: Callable[[], Reproducer | None]) -> LawError:
-        """Sets the function that finds the reproducer, and returns the error."""
+        """Sets the function that finds the reproducer, and returns the error.
+
+        Args:
+            find: returns the reproducer, or None if there is none. It is called at most once.
+
+        Returns:
+            The error itself.
+        """
         context = contextvars.copy_context()
         self._find = lambda: context.run(find)
         return self
 
     def is_like(self, other: LawError) -> bool:
-        """Whether both are violations of the same law in the same manner."""
+        """Returns whether both are violations of the same law in the same manner.
+
+        Args:
+            other: another error.
+
+        Returns:
+            A bool.
+        """
         same_law = self.message.split(": violated by", 1)[0] == other.message.split(": violated by", 1)[0]
         return same_law and self.manner is other.manner
 

@@ -70,6 +70,9 @@ class Subject:
             args: the arguments, which are flattened; for a primitive its operands.
             ulps: the tolerance; by default that of the table for the primitive, or that of programs of many operations.
 
+        Returns:
+            The subject.
+
         Raises:
             TypeError: if `f` is neither a function nor a primitive.
         """
@@ -90,11 +93,19 @@ class Subject:
         return Subject(name, run, values, tolerance_or(ulps, PROGRAM), source_function=source_function)
 
     def outs(self) -> list[Value]:
-        """Evaluates the function at the arguments."""
+        """Evaluates the function at the arguments.
+
+        Returns:
+            The flat results.
+        """
         return self.run(*self.args)
 
     def at(self, args: Sequence[Value]) -> Subject:
-        """Returns the same function at other arguments."""
+        """Returns the same function at other arguments.
+
+        Args:
+            args: the flat arguments.
+        """
         return evolve(self, args=tuple(args))
 
     @property
@@ -103,7 +114,11 @@ class Subject:
         return tuple([i for i, a in enumerate(self.args) if dtypes.is_inexact(a.aval.dtype)])
 
     def rng(self, what: str) -> np.random.Generator:
-        """Returns a random generator with a reproducible seed."""
+        """Returns a random generator with a reproducible seed.
+
+        Args:
+            what: what the numbers are for; part of the seed, as are the name and the types of the arguments.
+        """
         return np.random.default_rng(zlib.crc32(f"{self.name} {what} {[a.aval for a in self.args]}".encode()))
 
     @override

@@ -68,18 +68,30 @@ class Ulps:
         return f"Ulps({', '.join(chosen)})"
 
     def of(self, dtype: DType) -> float:
-        """Returns the tolerance for a dtype."""
+        """Returns the tolerance for a dtype.
+
+        Args:
+            dtype: a dtype of floats or complex numbers.
+        """
         if dtypes.is_complex(dtype) and self.parts is not None:
             return self.parts
         bits = dtypes.itemsize_bits(dtypes.real_dtype(dtype))
         return {64: self.f64, 32: self.f32}.get(bits, self.narrow)
 
     def for_array(self, x: NDArray) -> Ulps:
-        """Returns the tolerance for the elements of an array."""
+        """Returns the tolerance for the elements of an array.
+
+        Args:
+            x: the expected results.
+        """
         return evolve(self, least=max(self.least, max_finite_abs(x))) if self.relative_to_max else self
 
     def widen_to(self, other: Ulps) -> Ulps:
-        """Returns the maximum of two tolerances, for each kind of numbers."""
+        """Returns the maximum of two tolerances, for each kind of numbers.
+
+        Args:
+            other: the other tolerance.
+        """
         parts = [u.f64 if u.parts is None else u.parts for u in (self, other)]
         return Ulps(
             max(self.f64, other.f64),
