@@ -206,10 +206,10 @@ def _starts(
             raise ValueError(
                 f"{name}: {argument} must have one entry for each of the {ndim} axes of {x.aval}, got {len(entries)}"
             )
-    return [
-        _normalize_index(name, i, n, allow)
-        for i, n, allow in zip(operands(*indices) if indices else [], x.aval.shape, allowed, strict=True)
-    ]
+    values = operands(*indices) if indices else []
+    if len({v.aval.dtype for v in values}) > 1:
+        return values  # the primitive rejects them
+    return [_normalize_index(name, v, n, allow) for v, n, allow in zip(values, x.aval.shape, allowed, strict=True)]
 
 
 def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value:
