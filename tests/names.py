@@ -194,9 +194,8 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.lax.le_to_p": "the order of `tracefx.lax.sort`",
         "jax.lax.lt_to_p": "the order of `tracefx.lax.sort`",
         "jax.lax.stage_p": "`tracefx.lax.stage`",
-        **dict.fromkeys(
-            [f"jax.sharding.{name}" for name in ("get_abstract_mesh", "use_abstract_mesh")], "`tracefx.set_mesh`"
-        ),
+        "jax.sharding.get_abstract_mesh": "`tracefx.sharding.get_mesh`",
+        "jax.sharding.use_abstract_mesh": "`tracefx.set_mesh`",
         "jax.sharding.make_single_device_sharding": "`tracefx.sharding.SingleDeviceSharding`",
         "jax.sharding.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
         "jax.ref.AbstractRef": "`tracefx.ref.RefType`",

@@ -24,7 +24,7 @@ COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
         "tracefx.experimental": "`tracefx.handlers` with `checkify`, `tracefx.jet`, `tracefx.shard_map`, ...",
         "tracefx.explain_cache_misses": "`jit(f).trace(x).lower().compile()` compiles explicitly",
         "tracefx.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
-        "tracefx.get_abstract_mesh": "`tracefx.set_mesh`",
+        "tracefx.get_abstract_mesh": "`tracefx.sharding.get_mesh`",
         "tracefx.host_count": "`tracefx.process_count`",
         "tracefx.host_id": "`tracefx.process_index`",
         "tracefx.host_ids": "`tracefx.process_indices`",

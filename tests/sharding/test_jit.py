@@ -139,6 +139,21 @@ def two_meshes(lib: Library) -> Any:
     return lib.m.jit(lambda x, y: x + y)(put(lib, "x", x=X), lib.m.device_put(X, flat))
 
 
+def test_device_put_has_no_effect_while_a_function_is_traced() -> None:
+    def placements(library: Library) -> list[tuple[bool, set[int]]]:
+        first, second = library.m.devices()[1:3]
+
+        def f(x: Any) -> Any:
+            return x + library.m.device_put(1.0, first)
+
+        x = library.m.device_put(X, second)
+        loop = library.lax.scan(lambda c, _: (f(c), None), 1.0, None, length=2)[0]
+        outs = [library.m.jit(f)(X), library.m.jit(f)(x), loop, f(X)]
+        return [(out.committed, {d.id for d in out.devices()}) for out in outs]
+
+    assert placements(TRACEFX) == placements(JAX) == [(False, {0}), (True, {2}), (False, {0}), (True, {1})]
+
+
 def test_eval_shape_has_the_requested_shardings() -> None:
     for library in (TRACEFX, JAX):
         f = library.m.jit(lambda x: (x, x), out_shardings=(on(library, "x"), None))

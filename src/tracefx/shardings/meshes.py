@@ -129,7 +129,7 @@ class Mesh(CustomText, ContextDecorator):
 
     @property
     def manual_axes(self) -> tuple[str, ...]:
-        """The names of the axes of the type `Manual`: none, since axes are manual only inside of a `shard_map`."""
+        """The names of the axes of the type `Manual`: none; axes are manual inside of a `shard_map`."""
         return ()
 
     @property

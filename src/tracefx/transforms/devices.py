@@ -11,11 +11,12 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
 from tracefx.core.dtypes import NDArray, float0, is_key
-from tracefx.core.handler import Tracer, as_array
+from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.layouts import without_layout
 from tracefx.core.settings import Override
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import PartitionSpec
@@ -249,8 +250,8 @@ def device_put(
 ) -> Any:
     """Returns the arrays of a pytree in the memory of a device, or sharded over several devices.
 
-    The arrays are then committed: computations with them run on these devices. Tracers are returned unchanged for a
-    device, and get a sharding constraint for a sharding.
+    The arrays are then committed: computations with them run on these devices. For a device, it has no effect on
+    tracers, and none while a function is traced by `jit`; for a sharding, tracers get a sharding constraint.
 
     Args:
         x: A pytree of arrays or numbers.
@@ -323,6 +324,8 @@ def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
         )
     if not isinstance(x, ConcreteArray) or (to is None and isinstance(x, ShardedArray)):
         return x
+    if to is not None and any(isinstance(handler, Stage) for handler in current().chain()):
+        return x  # the device of a traced program is chosen when it runs
     backend = BACKEND.value
     if to is None and backend.default_device_is_host:
         return x if x.buffer is not None else ConcreteArray(x.aval, None, backend.put(x.numpy(), None))
