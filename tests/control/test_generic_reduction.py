@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -54,6 +55,31 @@ def test_gradients_agree_with_prod() -> None:
     assert not np.asarray(got)[0].any()
     want = jax.jit(jax.hessian(lambda x: x.prod(1)[0]))(X)
     assert_near(fx.hessian(lambda x: lax.reduce(x, 1.0, product, (1,))[0])(X), want)
+
+
+FUNCTIONS_WITH_PRIMITIVES: Final[dict[str, tuple[Callable[[Any, Any], Any], float]]] = {
+    "sum": (lax.add, 0.0),
+    "prod": (lax.mul, 1.0),
+    "max": (lax.max, -np.inf),
+    "min": (lax.min, np.inf),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_WITH_PRIMITIVES)
+def test_functions_of_lax_become_primitive_reductions(name: str) -> None:
+    """The public functions are wrappers, which hide internal frames, of those that the library calls."""
+    function, identity = FUNCTIONS_WITH_PRIMITIVES[name]
+    (eqn,) = fx.make_jaxpr(lambda x: lax.reduce(x, identity, function, (1,)))(X).eqns
+    assert eqn.prim.name == f"reduce_{name}"
+    (eqn,) = fx.make_jaxpr(lambda x: lax.reduce_window(x, identity, function, (2, 2)))(X).eqns
+    assert eqn.prim.name == (f"reduce_window_{name}" if name != "prod" else "reduce_window")
+
+    @functools.wraps(function)
+    def weighted(a: Any, b: Any) -> Any:
+        return function(a, b) * 1.0
+
+    (eqn,) = fx.make_jaxpr(lambda x: lax.reduce(x, identity, weighted, (1,)))(X).eqns
+    assert eqn.prim.name == "reduce"
 
 
 def windows_of(x: Any, f: Callable[[Any], Any], initial: float) -> Any:

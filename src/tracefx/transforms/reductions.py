@@ -14,7 +14,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.core.traceback_filtering import api_boundary, without_boundary
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
@@ -110,9 +110,10 @@ def reduce(
     """
     arrays, starts, tree = _flatten_operands("reduce", operands, init_values, computation)
     axes = static_ints("reduce", dimensions, "dimensions")
-    if _has_primitive("reduce", computation, starts, _REDUCTIONS):
+    function = without_boundary(computation)
+    if _has_primitive(function, starts, _REDUCTIONS):
         weak = arrays[0].aval.weak_type and starts[0].aval.weak_type
-        out = _REDUCTIONS[computation](arrays[0], axes)
+        out = _REDUCTIONS[function](arrays[0], axes)
         return tree.unflatten([convert(out, out.aval.dtype, weak)])
     return _generic_reduction("reduce", computation, tree, arrays, starts, lambda jaxpr: Reduce(jaxpr, axes))
 
@@ -202,8 +203,9 @@ def _reduce_windows(
     starts: Sequence[Value],
     windows: SlidingWindows,
 ) -> Sequence[object]:
-    if _has_primitive("reduce_window", computation, starts, _WINDOW_REDUCTIONS):
-        return to_arrays(bind(_WINDOW_REDUCTIONS[computation].from_windows(windows), arrays[0]))
+    function = without_boundary(computation)
+    if _has_primitive(function, starts, _WINDOW_REDUCTIONS):
+        return to_arrays(bind(_WINDOW_REDUCTIONS[function].from_windows(windows), arrays[0]))
     out = _generic_reduction(
         "reduce_window", computation, tree, arrays, starts, lambda jaxpr: ReduceWindow.from_windows(jaxpr, windows)
     )
@@ -236,9 +238,9 @@ def _flatten_operands(
     return arrays, starts, tree
 
 
-def _has_primitive(name: str, computation: object, starts: Sequence[Value], known: Mapping[object, object]) -> bool:
-    """Whether there is a primitive for the computation with these initial values."""
-    if len(starts) != 1 or computation not in known or starts[0].aval.shape:
+def _has_primitive(function: object, starts: Sequence[Value], known: Mapping[object, object]) -> bool:
+    """Whether there is a primitive for a reduction by this function with these initial values."""
+    if len(starts) != 1 or function not in known or starts[0].aval.shape:
         return False
     dtype = starts[0].aval.dtype
     if isinstance(starts[0], Literal):
@@ -247,7 +249,7 @@ def _has_primitive(name: str, computation: object, starts: Sequence[Value], know
         value = starts[0].numpy().item()
     else:
         return False
-    return bool(value == _IDENTITY_ELEMENTS[computation](dtype))
+    return bool(value == _IDENTITY_ELEMENTS[function](dtype))
 
 
 def _generic_reduction(
