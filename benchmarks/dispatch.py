@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -78,6 +79,14 @@ def subjects() -> Iterator[Subject]:
     for name, z, bound in others:
         ours_z, theirs_z = partial(ours_scaled, x, z), partial(theirs_scaled, y, z)
         yield Subject(GROUP, f"jit, with {name}", ours_z, theirs_z, bound)
+    ours_new, theirs_new, numbers = fx.jit(scaled), jax.jit(scaled), itertools.count(0.5)
+    yield Subject(
+        GROUP,
+        "jit, with a new Python float each time",
+        lambda: ours_new(x, next(numbers)),
+        lambda: theirs_new(y, next(numbers)),
+        1.1,
+    )
     yield Subject(
         GROUP, "jit, keyword argument", lambda: ours_scaled(x, scale=x), lambda: theirs_scaled(y, scale=y), 1.1
     )

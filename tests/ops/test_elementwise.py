@@ -405,3 +405,24 @@ def test_operands_that_do_not_broadcast_raise() -> None:
 def test_negative_numbers_are_rounded_in_dtypes_without_negative_zero(dtype: DType) -> None:
     x, y = np.array([-3, 3, -1.5, -0.0, -0.25, 1], np.float32).astype(dtype), np.array(2).astype(dtype)
     assert_agree(lambda fx, fnp: (fx.lax.round(x), fnp.floor_divide(x, y)), None)
+
+
+LARGE: Final = np.linspace(-0.9, 3, 70_000, dtype=np.float32)
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "expm1", "log1p", "logistic", "sinh", "cosh", "tanh", "asinh"])
+def test_large_arrays_are_compiled_from_the_first_call_on(name: str) -> None:
+    function: Callable[[Any], Any] = getattr(fx.lax, name)
+    x = fx.numpy.asarray(LARGE)
+    first, second, compiled = function(x), function(x), fx.jit(function)(x)
+    np.testing.assert_array_equal(np.asarray(first), np.asarray(second))
+    np.testing.assert_array_equal(np.asarray(first), np.asarray(compiled))
+    np.testing.assert_allclose(np.asarray(first)[:100], np.asarray(function(x[:100])), rtol=1e-6)
+
+
+def test_large_complex_and_half_precision_arrays_take_the_kernel() -> None:
+    for dtype in (np.complex64, np.float16):
+        x = LARGE.astype(dtype)
+        out = fx.lax.exp(fx.numpy.asarray(x))
+        assert out.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(out)[:100], np.asarray(fx.lax.exp(fx.numpy.asarray(x[:100]))))

@@ -195,9 +195,9 @@ class ConcreteArray(Array):
 
     @override
     def block_until_ready(self) -> Self:
-        if self.is_deleted():
-            raise self.deleted_error()
-        if self.buffer is not None:
+        if self.host is None:
+            if self.buffer is None or MEMORY.value.is_deleted(self.buffer):
+                raise self.deleted_error()
             MEMORY.value.wait((self.buffer,))
         return self
 

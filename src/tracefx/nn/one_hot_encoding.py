@@ -51,7 +51,7 @@ def one_hot(
     value = as_array(widen_indices(value))
     count = static_int("one_hot", num_classes, "num_classes")
     result_dtype = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "one_hot: dtype")
-    if not isinstance(axis, SupportsIndex):
+    if not isinstance(axis, int) and not isinstance(axis, SupportsIndex):  # the latter takes 3 µs
         size = collective.axis_size(axis)
         if size != count:
             raise ValueError(f"one_hot: num_classes {count} must be the size of the axis {axis!r}, which is {size}")

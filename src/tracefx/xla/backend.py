@@ -162,7 +162,9 @@ class SingleDeviceProgram(InspectableProgram):
         donations = self._donations
         for index, _, _ in donations:
             x = args[index]
-            if isinstance(x, ConcreteArray):
+            if type(x) is ConcreteArray and not x.shares_buffer:
+                x.host = None
+            elif isinstance(x, ConcreteArray):
                 x.prepare_donation()
                 if x.buffer is None:  # another array shares the memory, so a copy is donated
                     buffers = [*buffers[:index], self.put(index, x), *buffers[index + 1 :]]

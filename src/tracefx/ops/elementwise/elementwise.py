@@ -71,10 +71,7 @@ class Elementwise(Operation):
     """Whether integers below 8 bits are passed to the kernel as 8-bit ones, so that their results wrap around."""
 
     compiles_large: ClassVar[bool] = False
-    """Whether a compiled program evaluates large arrays, from the second call on, as the kernel makes several passes.
-
-    It has no effect on a primitive with a `ufunc`.
-    """
+    """Whether a compiled program evaluates large arrays, on which the kernel takes much longer."""
 
     preserves_dtype: ClassVar[bool] = True
     """Whether the output has the operands' dtype, that is, whether `out_dtype` is not overridden."""
@@ -134,13 +131,13 @@ class Elementwise(Operation):
             if aval.dtype not in self.domain.plain:
                 return self._evaluate_slow_path(args)
             kernel: Callable[..., NDArray] | None = self.ufunc
-            if kernel is None:
-                if self.compiles_large and (outs := self._evaluate_if_large(aval, args)) is not None:
-                    return outs
-                kernel = self.kernel
+            if self.compiles_large and aval.size > MAX_KERNEL_SIZE and (outs := self._evaluate_large(args)) is not None:
+                return outs
             host = x.host
             if host is None:
                 host = x.numpy()
+            if kernel is None:
+                kernel = self.kernel
             try:
                 out = KERNEL_CONTEXT.run(kernel, host)
             except RuntimeError as error:
@@ -158,7 +155,11 @@ class Elementwise(Operation):
                 return self._evaluate_slow_path(args)
             kernel = self.ufunc
             if kernel is None:
-                if self.compiles_large and (outs := self._evaluate_if_large(aval, args)) is not None:
+                if (
+                    self.compiles_large
+                    and aval.size > MAX_KERNEL_SIZE
+                    and (outs := self._evaluate_large(args)) is not None
+                ):
                     return outs
                 kernel = self.kernel
             host, host2 = x.host, y.host
@@ -185,7 +186,7 @@ class Elementwise(Operation):
 
     def _evaluate_slow_path(self, args: Sequence[Value]) -> Sequence[Value]:
         aval = self.out_aval(*[a.aval for a in args])
-        if self.compiles_large and (outs := self._evaluate_if_large(aval, args)) is not None:
+        if self.compiles_large and aval.size > MAX_KERNEL_SIZE and (outs := self._evaluate_large(args)) is not None:
             return outs
         hosts = [to_numpy(a) for a in args]
         if self.widens_narrow_ints:
@@ -193,8 +194,12 @@ class Elementwise(Operation):
             hosts = [h.astype(np.uint8) if h.dtype in UNSIGNED_NARROW else h for h in hosts]
         return [ConcreteArray(aval, convert_host(np.asarray(call_kernel(self.kernel, *hosts)), aval.dtype))]
 
-    def _evaluate_if_large(self, out: ShapedArray, args: Sequence[Value]) -> Sequence[Value] | None:
-        return run_compiled_if_repeated(self, args) if out.size > MAX_KERNEL_SIZE else None
+    def _evaluate_large(self, args: Sequence[Value]) -> Sequence[Value] | None:
+        """Evaluates large arrays by a compiled program; returns None if the kernel is to evaluate them.
+
+        The compiled program is used from the second call on, because its results equal those of the kernel.
+        """
+        return run_compiled_if_repeated(self, args)
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:

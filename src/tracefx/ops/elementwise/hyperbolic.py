@@ -32,6 +32,7 @@ class Sinh(Transcendental):
     hlo = "chlo.sinh"
     complex_rule = ComplexRule(lower=complex_lowering.sinh)
     ufunc = np.sinh
+    compiles_large = True
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -49,6 +50,7 @@ class Cosh(Transcendental):
     hlo = "chlo.cosh"
     complex_rule = ComplexRule(lower=complex_lowering.cosh)
     ufunc = np.cosh
+    compiles_large = True
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -66,6 +68,7 @@ class Tanh(Transcendental):
     hlo = "stablehlo.tanh"
     complex_rule = ComplexRule(fixup=complex_lowering.tanh, kernel=complex_kernels.complex_tanh)
     ufunc = np.tanh
+    compiles_large = True
     domain = INEXACT_WITH_COMPLEX_FIXUP
 
     @override
@@ -84,6 +87,7 @@ class Asinh(Transcendental):
     hlo = "chlo.asinh"
     complex_rule = ComplexRule(fixup=complex_lowering.asinh)
     ufunc = np.arcsinh
+    compiles_large = True
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:

@@ -74,6 +74,7 @@ class Exp(Transcendental):
     hlo = "stablehlo.exponential"
     complex_rule = ComplexRule(fixup=complex_lowering.exp)
     ufunc = np.exp
+    compiles_large = True
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -89,6 +90,7 @@ class Exp2(Transcendental):
 
     name = "exp2"
     ufunc = np.exp2
+    compiles_large = True
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
@@ -115,6 +117,7 @@ class Expm1(Transcendental):
     hlo = "stablehlo.exponential_minus_one"
     complex_rule = ComplexRule(fixup=complex_lowering.expm1, kernel=complex_kernels.complex_expm1)
     ufunc = np.expm1
+    compiles_large = True
     domain = INEXACT_WITH_COMPLEX_FIXUP
 
     @override
@@ -133,6 +136,7 @@ class Log(ReciprocalDerivative):
     hlo = "stablehlo.log"
     complex_rule = ComplexRule(fixup=complex_lowering.log)
     ufunc = np.log
+    compiles_large = True
 
     @override
     def divisor(self, x: Value) -> Value:
@@ -150,6 +154,7 @@ class Log1p(ReciprocalDerivative):
     hlo = "stablehlo.log_plus_one"
     complex_rule = ComplexRule(fixup=complex_lowering.log, kernel=complex_kernels.complex_log1p)
     ufunc = np.log1p
+    compiles_large = True
     domain = INEXACT_WITH_COMPLEX_FIXUP
 
     @override
@@ -165,6 +170,7 @@ class Logistic(Transcendental):
     """
 
     name = "logistic"
+    compiles_large = True
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
