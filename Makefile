@@ -40,6 +40,7 @@ help:
 	@echo "make parallel         train a small GPT on eight simulated devices"
 	@echo "make bench            benchmark tracefx against JAX"
 	@echo "make test-gpu         test the results on an NVIDIA GPU against those on the host"
+	@echo "make ecosystem        run libraries for JAX on JAX and on tracefx; writes to benchmarks/results"
 	@echo "make bench-gpu        benchmark tracefx against JAX on an NVIDIA GPU; writes to benchmarks/results"
 	@echo "make compile-gpu      compile all programs for a GPU without having one: 40 minutes, installs 3 GB"
 	@echo "make docs             build the documentation site, site/index.html"
@@ -78,6 +79,12 @@ parallel: $(VENV)/.demo
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# In an environment of its own, with fixed versions of the libraries.
+ecosystem:
+	$(PYTHON) -m venv .venv-ecosystem
+	.venv-ecosystem/bin/python -m pip install --quiet -e . -r benchmarks/ecosystem/requirements.txt
+	.venv-ecosystem/bin/python -m benchmarks.ecosystem
 
 # `has-gpu` fails before 3 GB are installed. The options make XLA compute float32 products in float32, as the tolerances
 # require: by default, GPUs since 2020 round the factors to 11 bits.
@@ -122,7 +129,7 @@ format: $(VENV)/.test
 
 clean:
 	@! mountpoint -q build/debian/proc || umount build/debian/proc
-	rm -rf $(VENV) .venv-latest .venv-oldest build dist out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-ecosystem .venv-latest .venv-oldest build dist out site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests demo benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp files are in the virtual environment and are removed with it. A changed pyproject.toml installs again.

@@ -64,6 +64,7 @@ ORDER = (
     "pictures",
     "testing",
     "command",
+    "as_jax",
     "late_bindings",
     ROOT_MODULE,
     "__main__",
@@ -105,6 +106,9 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
         "tracefx.handlers.progress_reporting.rich_bars",
         "rich.progress",
     ): "an optional dependency, which only progress bars need",
+    ("tracefx.interop.as_jax.modules", "<computed>"): "its tables name the modules",
+    ("tracefx.interop.as_jax.namespaces", "<computed>"): "modules of tracefx are found by the names of JAX's",
+    ("tracefx.interop.as_jax.real_jax", "<computed>"): "it imports what the modules of JAX import",
     ("tracefx.interop.jax.plugins", "<computed>"): "plug-ins are third-party modules",
     ("tracefx.late_bindings", "tracefx.interop.jax.plugins.JaxPlugins"): "it imports jax, which only plug-ins need",
     (

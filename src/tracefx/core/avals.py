@@ -23,6 +23,45 @@ NOT_VARYING: Final[MeshAxes] = frozenset()
 
 
 @final
+@frozen
+class NoMesh:
+    """The mesh of a sharding that is part of a type: it has no axes."""
+
+    empty = True
+    axis_names: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    are_all_axes_explicit = False
+
+
+@final
+@frozen
+class TypeSharding:
+    """The sharding that is part of a type. Only JAX has explicit mesh axes, over which it would say something.
+
+    Args:
+        spec: None for each axis of the array.
+    """
+
+    spec: tuple[None, ...]
+    mesh = NoMesh()
+    memory_kind = "device"
+
+    def update(self, *, spec: Iterable[object]) -> TypeSharding:
+        """Returns the sharding of a type with another number of axes.
+
+        Args:
+            spec: None for each axis.
+
+        Raises:
+            ValueError: If it names a mesh axis.
+        """
+        axes = tuple(spec)
+        if any(axis is not None for axis in axes):
+            raise ValueError(f"the sharding of a type names no mesh axes, got {spec}")
+        return TypeSharding((None,) * len(axes))
+
+
+@final
 @frozen(init=False, order=False, hash=False)
 class ShapedArray:
     """The abstract value of an array: its shape, its dtype, whether the dtype is weak, and its varying mesh axes (vma).
@@ -89,18 +128,24 @@ class ShapedArray:
         """The size in bytes; dtypes of less than one byte are counted as packed."""
         return -(-self.size * dtypes.itemsize_bits(self.dtype) // 8)
 
-    def update(self, *, shape: Shape | None = None, dtype: DType | None = None) -> ShapedArray:
-        """Returns the aval with another shape, another dtype, or both.
+    def update(
+        self, *, shape: Shape | None = None, dtype: DType | None = None, weak_type: bool | None = None
+    ) -> ShapedArray:
+        """Returns the aval with another shape, dtype or weak type.
 
         Args:
             shape: The new shape; None, the default, keeps it.
             dtype: The new dtype; None, the default, keeps it.
+            weak_type: Whether the dtype is weak; None, the default, keeps it.
 
         Returns:
-            An aval with the same `weak_type` and `vma`.
+            An aval with the same `vma`.
         """
         return ShapedArray(
-            self.shape if shape is None else shape, self.dtype if dtype is None else dtype, self.weak_type, self.vma
+            self.shape if shape is None else shape,
+            self.dtype if dtype is None else dtype,
+            self.weak_type if weak_type is None else weak_type,
+            self.vma,
         )
 
     def with_vma(self, vma: MeshAxes) -> ShapedArray:
@@ -122,6 +167,14 @@ class ShapedArray:
         """Returns the aval of tangents: the same for floating-point dtypes, `float0` for dtypes without derivatives."""
         dtype = dtypes.tangent_dtype(self.dtype)
         return self if dtype == self.dtype else ShapedArray(self.shape, dtype, False, self.vma)
+
+    strip_weak_type = strong  # the names in JAX, which libraries use
+    to_tangent_aval = tangent
+
+    @property
+    def sharding(self) -> TypeSharding:
+        """The sharding that is part of the type, which says nothing: no mesh axes are explicit. JAX's name."""
+        return TypeSharding((None,) * len(self.shape))
 
     def with_axis(self, size: int, axis: int) -> ShapedArray:
         """Returns the aval with one more axis.

@@ -7,9 +7,10 @@ from typing import TypeAlias, final
 
 from attrs import frozen
 
+from tracefx.core.array import ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.fast_init import slot_setter
-from tracefx.core.values import Value
+from tracefx.core.values import Value, get_aval
 
 
 @final
@@ -29,6 +30,18 @@ class Zero:
 
     def __init__(self, aval: ShapedArray) -> None:
         _set_zero(self, aval)
+
+    @staticmethod
+    def from_primal_value(x: ArrayLike) -> Zero:
+        """Returns the symbolic zero that is the tangent of a value.
+
+        Args:
+            x: The value.
+
+        >>> Zero.from_primal_value(2.0), Zero.from_primal_value(2)
+        (Zero(aval=f32[]*), Zero(aval=float0[]))
+        """
+        return Zero(get_aval(x).tangent())
 
 
 @final

@@ -183,6 +183,10 @@ class Setting(Generic[T]):
         """Returns a context manager that sets the setting to `value`. Such blocks may end in any order."""
         return Override(self, value)
 
+    def set_default(self, value: T) -> None:
+        """Replaces the process default: the value in all threads where no block overrides it."""
+        object.__setattr__(self, "default", value)
+
     def innermost_override(self, value: T) -> Override[T] | None:
         """Returns the innermost active override of the setting with this very object as its value."""
         for frame in _frames(SETTINGS.get()):

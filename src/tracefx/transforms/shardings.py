@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import ShapedArray, TypeSharding
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
@@ -153,11 +153,15 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
 def constrain_result(out: T, out_sharding: object, function: str) -> T:
     """Returns the result of a function with the sharding of its argument `out_sharding`, as a constraint.
 
+    The sharding of a type, `typeof(x).sharding`, constrains nothing.
+
     Raises:
         TypeError: If it is neither a `NamedSharding` nor a `PartitionSpec`.
         ValueError: If it does not fit the mesh in use or the result.
     """
     what = f"{function}: out_sharding"
+    if isinstance(out_sharding, TypeSharding):
+        return out
     if not isinstance(out_sharding, NamedSharding | PartitionSpec):
         raise TypeError(f"{what} must be a NamedSharding, a PartitionSpec or None, got {out_sharding!r}")
     sharding = as_sharding(out_sharding, what)

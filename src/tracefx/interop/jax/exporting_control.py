@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
 import jax
-from jax import lax
+from jax import _src, lax
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.extend.core import primitives
@@ -33,8 +31,8 @@ from tracefx.interop.jax.values import type_from_jax
 from tracefx.ops.collectives.pvary import PVary
 
 _Arrays = Sequence[jax.Array]
-_FLAT_TREES: Final[Any] = import_module("jax._src.flattree") if find_spec("jax._src.flattree") else None
-"""JAX's module of flat trees, which are parameters of `scan`; None in versions without it."""
+_FLAT_TREES: Final[Any] = getattr(_src, "flattree", None)
+"""JAX's module of flat trees, which are parameters of `scan` and imported with it; None in versions without it."""
 
 # ------------------------------------------------------------------ calls
 

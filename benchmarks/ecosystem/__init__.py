@@ -1,0 +1,1 @@
+"""Libraries written for JAX, run on JAX and on tracefx."""
