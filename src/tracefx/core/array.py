@@ -54,8 +54,18 @@ def is_convertible(x: object) -> TypeGuard[ArrayLike]:
     )
 
 
+def _is_operand(x: object) -> TypeGuard[ArrayLike]:
+    """Whether operators accept `x`. Raises TypeError for collections, which Python's `==` would find unequal."""
+    if is_convertible(x):
+        return True
+    if type(x) in (list, tuple, set, dict):
+        kind = type(x).__name__
+        raise TypeError(f"unsupported operand of an array: a {kind}; convert it with tracefx.numpy.asarray")
+    return False
+
+
 def _operator(name: str, *, reflected: bool = False) -> Callable[[M], M]:
-    return numpy_operator(name, is_convertible, reflected=reflected)
+    return numpy_operator(name, _is_operand, reflected=reflected)
 
 
 _EQUAL: Final[LateBound[_ArrayFunction]] = numpy_function("equal")
