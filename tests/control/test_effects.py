@@ -13,6 +13,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.primitives import SameTypes
 from tracefx import extend
 from tracefx.core.effects import DebugEffect, IOEffect
 from tracefx.testing.tolerances import ELEMENTARY
@@ -203,7 +204,7 @@ class Ticking(extend.Effect):
 
 @final
 @frozen(eq=False)
-class Tick(extend.Primitive, extend.Lowerable):
+class Tick(SameTypes, extend.Lowerable):
     """A user-defined primitive that calls the host."""
 
     name = "tick"
@@ -218,10 +219,6 @@ class Tick(extend.Primitive, extend.Lowerable):
     def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
         self.log.append(float(args[0]))
         return args
-
-    @override
-    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
-        return avals
 
     @override
     def lower(self, builder: extend.Builder, *operands: extend.IrValue) -> Sequence[extend.IrValue]:

@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from tests.primitives import SameTypes
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
@@ -78,13 +79,9 @@ class Add(Primitive):
 
 @final
 @frozen(eq=False)
-class Scale(Primitive):
+class Scale(SameTypes):
     name = "scale"
     factor: object
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
 
 @final
@@ -102,7 +99,7 @@ class Split(Primitive):
 
 @final
 @frozen(eq=False)
-class Many(Primitive):
+class Many(SameTypes):
     """A primitive with a parameter of every kind."""
 
     name = "many"
@@ -114,10 +111,6 @@ class Many(Primitive):
     text: str = field(default="", metadata={"jax": False})
     things: object = field(default=None, metadata={"hide_default": True})
     label: str = field(default="", eq=False, repr=False, metadata={"erased": True})
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
 
 @final
@@ -192,15 +185,11 @@ class Log(Primitive):
 
 @final
 @frozen(eq=False)
-class Custom(Primitive):
+class Custom(SameTypes):
     """A primitive with a callable parameter."""
 
     name = "custom"
     rule: Callable[[], object]
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
 
 VOCABULARY: Final[Mapping[str, type[Primitive]]] = {

@@ -18,6 +18,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.errors import error_message, untyped
+from tests.primitives import SameTypes
 from tracefx import lax
 from tracefx.extend import (
     Batchable,
@@ -112,12 +113,8 @@ def test_wrong_results_of_rules_are_errors(case: str) -> None:
 
 
 def test_wrong_expansions_are_errors() -> None:
-    class OnlyExpanded(Primitive, Expandable):
+    class OnlyExpanded(SameTypes, Expandable):
         name = "only_expanded"
-
-        @override
-        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-            return avals
 
         @override
         def expand(self, *args: Any) -> Any:
@@ -176,17 +173,13 @@ def test_results_of_kernels_are_checked() -> None:
 
 
 @frozen(eq=False)
-class Scale(Primitive):
+class Scale(SameTypes):
     name = "scale"
     factor: object
 
     @override
     def impl(self, *args: Any) -> Any:
         return list(args)
-
-    @override
-    def abstract_eval(self, *avals: Any) -> Any:
-        return avals
 
 
 @pytest.mark.parametrize(

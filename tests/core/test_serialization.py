@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from enum import Flag
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from attrs import field, frozen
 from hypothesis import given
-from typing_extensions import override
 
 import tracefx as fx
 from tests.core.programs import (
@@ -38,6 +37,7 @@ from tests.core.programs import (
     programs,
 )
 from tests.errors import untyped
+from tests.primitives import SameTypes
 from tests.subprocesses import output_of
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -262,17 +262,13 @@ class Rare(Flag):
 
 
 @frozen(eq=False)
-class Typed(Primitive):
+class Typed(SameTypes):
     name = "typed"
     axis: Hashable = None
     count: int = 0
     rare: Rare = Rare.A
     pairs: tuple[tuple[int, int], ...] = ()
     names: frozenset[str] | None = None
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
 
 @pytest.mark.parametrize(
@@ -299,12 +295,8 @@ def test_fields_that_match_their_annotations() -> None:
 
 
 def test_primitive_with_the_name_of_another_raises() -> None:
-    class Sine(Primitive):
+    class Sine(SameTypes):
         name = "sin"
-
-        @override
-        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-            return avals
 
     with pytest.raises(SerializationError, match="Sine has the name 'sin' of tracefx's own Sin"):
         write(program_with(Sine()))
@@ -352,13 +344,9 @@ def test_ill_typed_programs_raise() -> None:
 
 def test_fields_without_eq_and_repr_are_serialized() -> None:
     @frozen(eq=False)
-    class Hidden(Primitive):
+    class Hidden(SameTypes):
         name = "hidden"
         note: str = field(eq=False, repr=False)
-
-        @override
-        def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-            return avals
 
     (eqn,) = deserialize(write(program_with(Hidden("kept"))), {"hidden": Hidden}).eqns
     assert getattr(eqn.prim, "note") == "kept"  # noqa: B009  # a class of this test's

@@ -13,7 +13,8 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx.extend import Expandable, Primitive, ShapedArray, Value, bind1
+from tests.primitives import SameTypes
+from tracefx.extend import Expandable, Primitive, Value, bind1
 from tracefx.handlers import COST_RULES, Cost, Costed, CostRules, OperationCost, count, count_jaxpr
 from tracefx.handlers.cost_analysis.cost import format_si
 from tracefx.handlers.cost_analysis.rules import Avals
@@ -25,14 +26,10 @@ from tracefx.programs import parse_jaxpr
 X = fx.ShapeDtypeStruct((10,), "float32")
 
 
-class SameType(Primitive):
+class SameType(SameTypes):
     """A unary primitive whose result has the type of its operand."""
 
     name = "alike"
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
 
 class Fused(SameType, Costed):

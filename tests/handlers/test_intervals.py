@@ -14,8 +14,9 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.primitives import SameTypes
 from tracefx import lax, nn
-from tracefx.extend import MissingRuleError, Primitive, ShapedArray, bind1
+from tracefx.extend import MissingRuleError, bind1
 from tracefx.handlers import BoundsRule, Interval, around, bounds, reap, sow
 from tracefx.handlers.intervals.elementwise import FUNCTION_ULPS
 from tracefx.testing.tolerances import ELEMENTARY, EXACT, FINITE_DIFFERENCES_32_BITS, PROGRAM, Ulps
@@ -327,14 +328,10 @@ def test_bounds_of_checkpoint_name() -> None:
     assert out.lo <= 2 * np.sin(0.7) <= out.hi
 
 
-class _RoundToEven(Primitive):
+class _RoundToEven(SameTypes):
     """Rounds down to an even number: a user-defined primitive."""
 
     name = "evened"
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
     @override
     def impl(self, *args: NDArray[Any]) -> Sequence[NDArray[Any]]:

@@ -19,8 +19,9 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.errors import assert_errors, untyped
 from tests.laws.examples import sampled
+from tests.primitives import SameTypes, Tangents, Values
 from tracefx import lax
-from tracefx.extend import Differentiable, NDArray, Primitive, ShapedArray, Tangent, Value, Zero, bind1
+from tracefx.extend import Differentiable, NDArray, Primitive, Value, Zero, bind1
 from tracefx.handlers import LaplacianArray, LaplacianRule, forward_laplacian, laplacian, value_and_laplacian
 from tracefx.testing import Ulps, check_interpretation
 from tracefx.testing.tolerances import DERIVATIVE
@@ -373,7 +374,7 @@ def softened_square(x: Any) -> Any:
 # ------------------------------------------------------------------ user-defined primitives
 
 
-class Cube(Primitive, Differentiable):
+class Cube(SameTypes, Differentiable):
     name = "cube"
 
     @override
@@ -381,11 +382,7 @@ class Cube(Primitive, Differentiable):
         return [args[0] ** 3]
 
     @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
-
-    @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    def jvp(self, primals: Values, tangents: Tangents) -> tuple[Values, Tangents]:
         (x,), (t,) = primals, tangents
         assert not isinstance(t, Zero)
         return [bind1(self, x)], [fnp.multiply(fnp.multiply(x, x), fnp.multiply(t, 3.0))]

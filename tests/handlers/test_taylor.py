@@ -14,6 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.handlers.series_oracle import assert_same_dtype_and_values, check_series, nested_jvp_series
+from tests.primitives import SameTypes
 from tracefx import extend, lax
 from tracefx.handlers import Series, TaylorRule, derivatives, jet
 from tracefx.handlers.taylor.series import make_series, series_exp, series_product
@@ -259,16 +260,12 @@ def test_jet_obeys_the_handler_laws() -> None:
 # ------------------------------------------------------------------ user-defined primitives
 
 
-class Slope(extend.Primitive, extend.Differentiable):
+class Slope(SameTypes, extend.Differentiable):
     """A primitive whose derivative uses the primitive itself and a given function."""
 
     @override
     def impl(self, *args: Any) -> Any:
         return [self.f(args[0])]
-
-    @override
-    def abstract_eval(self, *avals: extend.ShapedArray) -> Any:
-        return avals
 
     @override
     def jvp(self, primals: Any, tangents: Any) -> Any:
@@ -322,7 +319,7 @@ def test_work_for_mutually_recursive_derivatives_grows_linearly() -> None:
     assert counts[2] <= 2 * counts[1] <= 4 * counts[0]
 
 
-class Gauss(extend.Primitive, TaylorRule):
+class Gauss(SameTypes, TaylorRule):
     """`exp(-x**2)`, with a series rule and no JVP rule."""
 
     name = "gauss"
@@ -330,10 +327,6 @@ class Gauss(extend.Primitive, TaylorRule):
     @override
     def impl(self, *args: Any) -> Any:
         return [np.exp(-(args[0] ** 2))]
-
-    @override
-    def abstract_eval(self, *avals: extend.ShapedArray) -> Any:
-        return avals
 
     @override
     def series(self, *operands: Series) -> Any:

@@ -15,6 +15,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.primitives import BatchAxes, Tangents, Values
 from tracefx.errors import MissingRuleError
 from tracefx.extend import (
     Batchable,
@@ -58,7 +59,7 @@ class Halved(Typed, Differentiable, Transposable, Batchable, Lowerable):
     slope: float
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    def jvp(self, primals: Values, tangents: Tangents) -> tuple[Values, Tangents]:
         (tangent,) = tangents
         assert not isinstance(tangent, Zero)
         return [bind1(self, *primals)], [bind1(Sloped(self.slope), tangent)]
@@ -69,9 +70,7 @@ class Halved(Typed, Differentiable, Transposable, Batchable, Lowerable):
         return [ct if isinstance(ct, Zero) else bind1(self, ct)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         return [bind1(self, *args)], dims
 
     @override
@@ -98,9 +97,7 @@ class Sloped(Typed, Transposable, Batchable, Expandable):
         return [ct if isinstance(ct, Zero) else bind1(Sloped(-self.slope), ct)]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         return [bind1(self, *args)], dims
 
 

@@ -15,11 +15,11 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
+from tests.primitives import Tangents, Values
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind, bind1
-from tracefx.core.primitive import Differentiable, ExtractsWindow, Primitive, Tangent
-from tracefx.core.values import Value
+from tracefx.core.primitive import Differentiable, ExtractsWindow, Primitive
 from tracefx.ops.shape.shape import Concatenate
 from tracefx.ops.shape.slicing import Pad
 from tracefx.ops.structural import instantiate
@@ -131,7 +131,7 @@ class FirstRows(Primitive, Differentiable, ExtractsWindow):
         return [x[: self.count] for x in args]
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    def jvp(self, primals: Values, tangents: Tangents) -> tuple[Values, Tangents]:
         return bind(self, *primals), bind(self, *[instantiate(t) for t in tangents])
 
 

@@ -19,6 +19,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.errors import untyped
 from tests.interpreters.stacks import STACKS, CountingHandler, X, wave
+from tests.primitives import BatchAxes, Tangents, Values
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import ROOT, Handler, bind1, current, handling
 from tracefx.core.primitive import (
@@ -112,7 +113,7 @@ class FailingDouble(Primitive, Differentiable, Transposable, Batchable, Lowerabl
         return [avals[0]]
 
     @override
-    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    def jvp(self, primals: Values, tangents: Tangents) -> tuple[Values, Tangents]:
         self._run("jvp")
         (t,) = tangents
         assert not isinstance(t, type(None))
@@ -124,9 +125,7 @@ class FailingDouble(Primitive, Differentiable, Transposable, Batchable, Lowerabl
         return [untyped(bind1)(self, cts[0])]
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         self._run("batch")
         return [bind1(self, *args)], dims
 

@@ -20,6 +20,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.errors import untyped
+from tests.primitives import SameTypes
 from tracefx import lax, ops
 from tracefx.extend import (
     Array,
@@ -101,16 +102,12 @@ class HasFactor:
         return 17.0
 
 
-class Twice(Primitive, HasFactor):
+class Twice(SameTypes, HasFactor):
     name = "twice"
 
     @override
     def impl(self, *args: Any) -> Sequence[Any]:
         return [args[0] * 2]
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
 
 class Twofold(Twice):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -16,11 +16,12 @@ import tracefx.numpy as fnp
 from tests.errors import assert_errors
 from tests.laws import test_planted as planted
 from tests.laws.test_reports import fails_again, law_error, python_of
+from tests.primitives import BatchAxes, Values
 from tests.test_imports import run
 from tracefx import testing
 from tracefx.core import dtypes as kinds
 from tracefx.errors import MissingRuleError
-from tracefx.extend import MappedAxis, Value, batch_first, bind, bind1
+from tracefx.extend import MappedAxis, batch_first, bind, bind1
 from tracefx.testing.equivalence import FunctionTransform
 from tracefx.testing.reproducer import source_of
 from tracefx.testing.strategies import arrays, pytrees, shapes
@@ -288,9 +289,7 @@ class WrongNestedBatch(planted.Scale):
     depth: int = 0
 
     @override
-    def batch(
-        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+    def batch(self, axis: MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         deeper = WrongNestedBatch(self.depth + 1)
         (out,) = bind(deeper, batch_first(args[0], dims[0], axis))
         return [fnp.negative(out) if self.depth else out], [0]

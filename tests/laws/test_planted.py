@@ -13,6 +13,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.errors import assert_errors, untyped
+from tests.primitives import BatchAxes, SameTypes, Tangents, Values
 from tracefx import extend, testing
 from tracefx.core import dtypes
 from tracefx.core.values import ConcreteArray, to_numpy
@@ -22,7 +23,7 @@ from tracefx.ops.structural import ConvertElementType
 
 
 @frozen(eq=False)
-class Scale(extend.Primitive, extend.Differentiable, extend.Transposable, extend.Batchable, extend.Lowerable):
+class Scale(SameTypes, extend.Differentiable, extend.Transposable, extend.Batchable, extend.Lowerable):
     """Reverses a vector and doubles it: linear, and sensitive to the position of the batch axis."""
 
     name = "scale"
@@ -32,13 +33,7 @@ class Scale(extend.Primitive, extend.Differentiable, extend.Transposable, extend
         return [np.asarray(2 * args[0][..., ::-1], args[0].dtype)]
 
     @override
-    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
-        return avals
-
-    @override
-    def jvp(
-        self, primals: Sequence[extend.Value], tangents: Sequence[extend.Tangent]
-    ) -> tuple[Sequence[extend.Value], Sequence[extend.Tangent]]:
+    def jvp(self, primals: Values, tangents: Tangents) -> tuple[Values, Tangents]:
         return [extend.bind1(self, *primals)], [extend.bind1(self, extend.instantiate(tangents[0]))]
 
     @override
@@ -48,9 +43,7 @@ class Scale(extend.Primitive, extend.Differentiable, extend.Transposable, extend
         return [extend.bind1(self, extend.instantiate(cts[0]))]
 
     @override
-    def batch(
-        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+    def batch(self, axis: extend.MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         return [extend.bind1(self, extend.batch_first(args[0], dims[0], axis))], [0]
 
     @override
@@ -75,9 +68,7 @@ def test_correct_primitive_passes_all_laws() -> None:
 
 class WrongJvp(Scale):
     @override
-    def jvp(
-        self, primals: Sequence[extend.Value], tangents: Sequence[extend.Tangent]
-    ) -> tuple[Sequence[extend.Value], Sequence[extend.Tangent]]:
+    def jvp(self, primals: Values, tangents: Tangents) -> tuple[Values, Tangents]:
         return [extend.bind1(self, *primals)], [fnp.negative(extend.bind1(self, extend.instantiate(tangents[0])))]
 
 
@@ -101,9 +92,7 @@ class WrongBatchAxis(Scale):
     """Reports the old position of the batch axis after moving it."""
 
     @override
-    def batch(
-        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+    def batch(self, axis: extend.MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         return [extend.bind1(self, extend.batch_first(args[0], dims[0], axis))], dims
 
 
@@ -111,9 +100,7 @@ class ReversesBatchAxis(Scale):
     """Reverses the batch axis instead of the vector."""
 
     @override
-    def batch(
-        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+    def batch(self, axis: extend.MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         return [extend.bind1(self, args[0])], dims
 
 
@@ -152,9 +139,7 @@ class WeakBatch(Scale):
     """Returns weakly typed results under vmap."""
 
     @override
-    def batch(
-        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+    def batch(self, axis: extend.MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         outs, out_dims = super().batch(axis, args, dims)
         aval = outs[0].aval
         return [extend.bind1(ConvertElementType(aval.dtype, weak_type=True), outs[0])], out_dims
@@ -174,9 +159,7 @@ class WrongJvpOfABatch(Scale):
     """Batches to another primitive, whose JVP rule is wrong."""
 
     @override
-    def batch(
-        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+    def batch(self, axis: extend.MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         return [extend.bind1(WrongJvp(), extend.batch_first(args[0], dims[0], axis))], [0]
 
 
@@ -184,9 +167,7 @@ class WrongTracedBatch(Scale):
     """Computes another result for a traced batch than for a concrete one."""
 
     @override
-    def batch(
-        self, axis: extend.MappedAxis, args: Sequence[extend.Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[extend.Value], Sequence[int | None]]:
+    def batch(self, axis: extend.MappedAxis, args: Values, dims: BatchAxes) -> tuple[Values, BatchAxes]:
         outs, out_dims = super().batch(axis, args, dims)
         return outs if isinstance(args[0], ConcreteArray | JVPTracer) else [extend.bind1(Neg(), outs[0])], out_dims
 
@@ -242,7 +223,7 @@ def test_law_error_shows_both_results() -> None:
     ]
 
 
-class OtherRounding(extend.Primitive, extend.Lowerable):
+class OtherRounding(SameTypes, extend.Lowerable):
     """The identity, whose compiled code returns the next larger number."""
 
     name = "other_rounding"
@@ -250,10 +231,6 @@ class OtherRounding(extend.Primitive, extend.Lowerable):
     @override
     def impl(self, *args: extend.NDArray) -> Sequence[extend.NDArray]:
         return args
-
-    @override
-    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
-        return avals
 
     @override
     def lower(self, builder: extend.Builder, *operands: extend.IrValue) -> Sequence[extend.IrValue]:
@@ -415,7 +392,7 @@ def test_check_grads_does_not_judge_programs_with_half_precision() -> None:
         testing.check_grads(lambda x: fnp.sin(x.astype("bfloat16")).astype("float32"), fnp.ones(3))
 
 
-class FlatSine(extend.Primitive, extend.Differentiable):
+class FlatSine(SameTypes, extend.Differentiable):
     name = "flat_sine"
 
     @override
@@ -423,13 +400,7 @@ class FlatSine(extend.Primitive, extend.Differentiable):
         return [np.sin(args[0])]
 
     @override
-    def abstract_eval(self, *avals: extend.ShapedArray) -> Sequence[extend.ShapedArray]:
-        return avals
-
-    @override
-    def jvp(
-        self, primals: Sequence[extend.Value], tangents: Sequence[extend.Tangent]
-    ) -> tuple[Sequence[extend.Value], Sequence[extend.Tangent]]:
+    def jvp(self, primals: Values, tangents: Tangents) -> tuple[Values, Tangents]:
         slope = fx.lax.stop_gradient(fnp.cos(primals[0]))
         return [extend.bind1(self, *primals)], [fnp.multiply(extend.instantiate(tangents[0]), slope)]
 

@@ -18,10 +18,10 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_same
+from tests.primitives import SameTypes
 from tests.subprocesses import output_of
-from tracefx.core.primitive import Primitive
 from tracefx.errors import CompilationError, DeletedArrayError, DonationError
-from tracefx.extend import Builder, IrValue, Lowerable, ShapedArray, bind1
+from tracefx.extend import Builder, IrValue, Lowerable, bind1
 from tracefx.testing.tolerances import SUMMED
 from tracefx.transforms import async_compilation
 from tracefx.transforms.async_compilation import THREAD_NAME
@@ -165,14 +165,10 @@ def test_an_error_of_the_compilation_is_raised_by_the_call_that_needs_the_progra
 
 
 @final
-class Doubled(Primitive, Lowerable):
+class Doubled(SameTypes, Lowerable):
     """A primitive that cannot be evaluated eagerly."""
 
     name = "doubled"
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        return avals
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> tuple[IrValue, ...]:

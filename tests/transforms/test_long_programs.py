@@ -15,8 +15,8 @@ from typing_extensions import override
 
 import tracefx as fx
 from benchmarks.length import STAGES
+from tests.primitives import SameTypes
 from tracefx import lax
-from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
@@ -117,7 +117,7 @@ def test_linearity_check_detects_quadratic_pass() -> None:
 
 
 @frozen(eq=False)
-class Doubled(Primitive):
+class Doubled(SameTypes):
     """A primitive that records how many of its results are alive."""
 
     name = "doubled"
@@ -130,10 +130,6 @@ class Doubled(Primitive):
         self.made.append(weakref.ref(out))
         self.alive.append(sum(ref() is not None for ref in self.made))
         return [out]
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return avals
 
 
 def test_evaluation_frees_values_after_last_use() -> None:

@@ -22,10 +22,11 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.compiling import metadata
+from tests.primitives import SameTypes
 from tracefx import lax
 from tracefx.core.bounded_cache import BoundedCache, Memo
 from tracefx.errors import ExecutionError
-from tracefx.extend import Lowerable, Primitive, ShapedArray, bind1
+from tracefx.extend import Lowerable, bind1
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.serialization.digest import executable_key
 from tracefx.transforms import jit as jit_module
@@ -95,15 +96,11 @@ def test_64_threads_run_different_transform_stacks(lowered: Counter[object]) -> 
 
 @final
 @frozen(eq=False)
-class Doubled(Primitive, Lowerable):
+class Doubled(SameTypes, Lowerable):
     """A primitive that holds a callable, so that programs with it have no content-based cache key."""
 
     name = "doubled"
     closed_over: Callable[[], None]
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        return avals
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> list[IrValue]:
@@ -246,14 +243,10 @@ PRODUCT: Final = 1000
 
 @final
 @frozen
-class Failing(Primitive, Lowerable):
+class Failing(SameTypes, Lowerable):
     """A primitive that calls a host function, which fails."""
 
     name = "failing"
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        return avals
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> list[IrValue]:

@@ -24,10 +24,11 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Printing
 from tests.errors import assert_errors, untyped
+from tests.primitives import SameTypes
 from tests.xla.caching import SPY, files, in_new_process, log_builds
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import CompilationCache, as_compilation_cache
-from tracefx.extend import Effects, Lowerable, Primitive, ShapedArray, bind1
+from tracefx.extend import Effects, Lowerable, bind1
 from tracefx.lowering import Builder, IrValue
 from tracefx.xla import backend as xla_backend
 from tracefx.xla import cache_keys, runtime
@@ -212,7 +213,7 @@ def test_cache_key_includes_the_source_unless_edited_after_loading(tmp_path: Pat
 
 @final
 @frozen(eq=False)
-class Twice(Primitive, Lowerable):
+class Twice(SameTypes, Lowerable):
     """A user-defined primitive, whose lowering may change without notice."""
 
     name = "twice"
@@ -222,10 +223,6 @@ class Twice(Primitive, Lowerable):
     @override
     def effects(self) -> Effects:
         return frozenset({Printing()}) if self.observable else frozenset()
-
-    @override
-    def abstract_eval(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        return avals
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> list[IrValue]:
