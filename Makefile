@@ -24,7 +24,7 @@ LONG := tests/laws tests/differential tests/ops \
 	tests/interpreters/test_entering.py tests/rewriting tests/sharding/test_shard_map.py \
 	tests/xla/test_compiled_programs.py tests/xla/test_gpu_kernels.py
 
-.PHONY: help test slow test-latest test-processors test-repeats laws demo parallel bench test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
+.PHONY: help test slow test-latest test-processors test-repeats laws demo parallel bench ecosystem test-gpu bench-gpu compile-gpu has-gpu docs lint format types unit clean
 .DELETE_ON_ERROR:
 
 help:
