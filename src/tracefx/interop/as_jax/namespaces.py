@@ -204,6 +204,8 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax._src.numpy": _namespace(base="tracefx.numpy"),
         "jax._src.pjit": _PJIT,
         "jax._src.random": _namespace(base="tracefx.random"),
+        # jaxlib imports this module for its own arrays.
+        "jax._src.sharding_impls": _namespace(base="tracefx_real_jax._src.sharding_impls"),
         "jax._src.source_info_util": _SOURCE_INFO,
         "jax._src.traceback_util": _namespace("~functions api_boundary include_frame register_exclusion"),
         "jax._src.tree_util": _namespace("~functions _registry=node_types", base=_TREES),
@@ -265,7 +267,6 @@ UNSUPPORTED_MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "jax._src.earray": _HIJAX,
         "jax.interpreters.pxla": "arrays are sharded by tracefx",
         "jax._src.literals": "NumPy arrays have their dtypes",
-        "jax._src.sharding_impls": "None means unspecified",
         "jax._src.state": "references are tracefx.ref.Ref, and their avals tracefx.ref.RefType",
         "jax._src.xla_bridge": "devices are started by tracefx",
     }
