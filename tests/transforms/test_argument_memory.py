@@ -12,6 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.subprocesses import output_of, refusing
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
@@ -139,3 +140,21 @@ def test_numpy_records_of_random_keys() -> None:
     expected = [fx.random.bits(fx.random.key(i)).tolist() for i in (1, 2, 3)]
     for _ in range(4):
         assert bits(keys).tolist() == expected
+
+
+def test_calls_do_not_import_jax() -> None:
+    program = """
+import numpy as np
+import tracefx as fx
+
+def slow(x, y):
+    for _ in range(8):
+        x = fx.numpy.tanh(x @ x)
+    return fx.numpy.sum(x) * 0 + y
+
+f, x = fx.jit(slow), np.full((200, 200), 0.01, np.float32)
+for i in range(5):
+    out = f(x, np.full(8, i, np.float32)), f(x, float(i))
+print(out[0].tolist()[:1], float(out[1]), tried)
+"""
+    assert output_of(refusing({"jax"}) + program) == "[4.0] 4.0 []\n"

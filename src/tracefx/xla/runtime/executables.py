@@ -206,13 +206,14 @@ class Executable(CompiledExecutable):
         None for parameters of more than `limit` bytes, and for dtypes that XLA does not read in place.
         """
         spec, sharding = self.parameters[i], self._where
-        if not 0 < math.prod(spec.shape) * spec.dtype.itemsize <= limit:
+        if spec.dtype not in bindings.READ_DIRECTLY or not 0 < math.prod(spec.shape) * spec.dtype.itemsize <= limit:
             return None
         array = aligned_empty(spec.shape, spec.dtype)
         buffer = bindings.single_device_put(
             spec, sharding, (array,), sharding.device_sequence, True, False, bindings.BORROW, True
         )
-        return (array, buffer) if buffer.unsafe_buffer_pointer() == data_address(array) else None
+        view = np.asarray(memoryview(buffer))
+        return (array, buffer) if data_address(view) == data_address(array) else None
 
     def execute(self, buffers: Sequence[object]) -> list[bindings.Buffer]:
         """Runs the program and returns its results, possibly before they are computed.
