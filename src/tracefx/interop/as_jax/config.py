@@ -13,6 +13,7 @@ from typing_extensions import override
 from tracefx.core.settings import (
     COMPILATION_CACHE,
     DISABLE_JIT,
+    LOG_COMPILES,
     TRACEBACK_FILTERING,
     X64,
     Setting,
@@ -106,7 +107,6 @@ _FIXED: Final[tuple[tuple[str, Any, tuple[Any, ...], str], ...]] = (
     ("jax_enable_custom_prng", False, (), "use jax.random.key"),
     ("jax_explain_cache_misses", False, (), "`jax.jit(f).explain_retrace(x)` explains them"),
     ("jax_legacy_prng_key", "allow", (), "it restricts raw keys"),
-    ("jax_log_compiles", False, (), _DEBUGGING),
     ("jax_no_tracing", False, (), _DEBUGGING),
     ("jax_numpy_dtype_promotion", "standard", (), "dtypes are promoted as they are by default in JAX"),
     ("jax_numpy_rank_promotion", "allow", (), "ranks are promoted as they are by default in JAX"),
@@ -123,6 +123,7 @@ _OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "jax_enable_x64": Option(X64),
         "jax_disable_jit": Option(DISABLE_JIT),
+        "jax_log_compiles": Option(LOG_COMPILES),
         "jax_traceback_filtering": Option(TRACEBACK_FILTERING, _filtering),
         "jax_compilation_cache_dir": Option(
             COMPILATION_CACHE,

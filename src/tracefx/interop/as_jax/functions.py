@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ContextDecorator, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias, final
 
@@ -149,7 +149,7 @@ def find_top_trace(xs: Iterable[Any]) -> Handler:
     return current()
 
 
-# ------------------------------------------------------------------ processes, devices, profiles, events
+# ------------------------------------------------------------------ processes, devices, events
 
 
 def clear_caches() -> None:
@@ -191,28 +191,6 @@ def create_device_mesh(
 
 def _all_devices() -> Sequence[Device]:
     return devices()
-
-
-class TraceAnnotation(ContextDecorator):
-    """`jax.profiler.TraceAnnotation`: marks nothing, since profiles are named by `named_scope`."""
-
-    def __init__(self, name: str, **metadata: object) -> None:
-        self.name = name
-
-    def __enter__(self) -> TraceAnnotation:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
-class StepTraceAnnotation(TraceAnnotation):
-    """`jax.profiler.StepTraceAnnotation`: marks nothing."""
-
-
-def annotate_function(fun: Callable[..., Any] | None = None, name: str | None = None, **metadata: object) -> Any:
-    """Returns the function: `jax.profiler.annotate_function` marks nothing."""
-    return (lambda f: f) if fun is None else fun
 
 
 def record_event(event: str, *values: object, **metadata: object) -> None:

@@ -150,7 +150,6 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
             "~functions record_event record_event_duration_secs=record_event record_event_time_span=record_event "
             "record_scalar=record_event"
         ),
-        "jax.profiler": _namespace("~functions StepTraceAnnotation TraceAnnotation annotate_function"),
         "jax.dlpack": _namespace("tracefx.numpy from_dlpack"),
         "jax.test_util": _namespace("tracefx.testing check_grads"),
         "jax.util": _namespace("~functions safe_map safe_zip unzip2 wraps"),
@@ -288,8 +287,6 @@ UNSUPPORTED_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "jax.interpreters.mlir.emit_python_callback": _MLIR_REASON,
         "jax.interpreters.mlir.ir": _MLIR_REASON,
         "jax.interpreters.ad.jvp": "use jax.jvp",
-        "jax.profiler.start_trace": "`jax.profiler` of a process without tracefx records profiles",
-        "jax.profiler.trace": "`jax.profiler` of a process without tracefx records profiles",
         "jax.monitoring.register_event_listener": "tracefx records no events",
         "jax.stages.ArgInfo": "arguments are described by ShapeDtypeStruct",
         "jax.sharding.AbstractMesh": "meshes have devices",
