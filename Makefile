@@ -10,8 +10,9 @@ CONSTRAINTS := --constraint constraints.txt
 # Modules are compiled to bytecode when they are imported first: most are never.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile $(CONSTRAINTS)
 
-# The tests that need a browser, several processes or Optax; `make test` leaves them out to save time.
-SLOW := tests/test_site.py tests/pictures/test_browser.py tests/gpu/test_platforms.py tests/interop/test_renamed.py \
+# The tests that need a browser, several processes or libraries for JAX; `make test` leaves them out to save time.
+SLOW := tests/test_site.py tests/pictures/test_browser.py tests/gpu/test_platforms.py \
+	tests/interop/test_array_libraries.py tests/interop/test_as_jax_libraries.py \
 	tests/sharding/test_example.py tests/sharding/test_processes.py
 
 # The tests that generate examples or omit the costly ones by default.
@@ -30,7 +31,7 @@ LONG := tests/laws tests/differential tests/ops \
 help:
 	@echo "make test             lint, formatting, types and tests"
 	@echo "                      (its parts: make lint, make types, make unit)"
-	@echo "make slow             the tests that need a browser, several processes or Optax; basedpyright; and every function"
+	@echo "make slow             the tests that need a browser, several processes or libraries; basedpyright; and every function"
 	@echo "                      beside JAX, of which make test differentiates and batches one half"
 	@echo "make test-latest      the tests with the newest Python and jaxlib"
 	@echo "make test-processors  the numeric tests with the instruction sets of three other x86-64 processors"

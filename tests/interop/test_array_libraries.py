@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from tests.comparison import assert_near
+from tests.laws.examples import is_long_profile
 from tests.subprocesses import run_python
 from tracefx.testing.tolerances import DERIVATIVE
 
+pytestmark = pytest.mark.skipif(not is_long_profile(), reason="`make slow` starts its two processes of 15 seconds")
 TRANSFORMATIONS: Final = ("eager", "jit", "grad", "vmap")
 ASSIGNS: Final = (
     "it assigns to elements, except of arrays that array_api_extra knows to be immutable, JAX's for example"

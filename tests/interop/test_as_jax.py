@@ -16,7 +16,6 @@ from tests.comparison import assert_near
 from tracefx import tree
 from tracefx.interop.as_jax.config import config
 
-SAMPLES = Path(__file__).parents[2] / "benchmarks" / "ecosystem" / "samples"
 INSTALL = "from tracefx.interop.as_jax import install\ninstall()\n"
 
 
@@ -98,8 +97,8 @@ def test_real_jax_is_reachable() -> None:
         real = sys.modules["tracefx_real_jax"]
         assert real is not jax and sys.modules["jax"] is jax
         assert isinstance(as_jax(jnp.ones(3)), real.Array)
-        assert abs(float(from_jax(lambda x: real.numpy.sin(x))(1.0)) - 0.84147098) < 1e-6
-        assert abs(float(real.jit(to_jax(jnp.sin))(1.0)) - 0.84147098) < 1e-6
+        assert round(float(from_jax(lambda x: real.numpy.sin(x))(1.0)), 5) == 0.84147
+        assert round(float(real.jit(to_jax(jnp.sin))(1.0)), 5) == 0.84147
         assert float(jax.grad(from_jax(lambda x: real.numpy.sin(x)))(0.0)) == 1.0
         """
     )
@@ -356,6 +355,10 @@ mlir.register_lowering(p, lambda ctx, x: [x])
 jax.jit(p.bind)(1.0)""",
             "the MLIR lowering of the primitive p",
         ),
+        (
+            "jax.lax.exp_p.bind(1.0, rounding='up')",
+            "exp_p.bind(rounding='up') (used at <string>:4) is not available on tracefx: its parameters are accuracy",
+        ),
     ],
 )
 def test_unsupported_features_are_named(program: str, message: str) -> None:
@@ -376,16 +379,3 @@ def test_unknown_names_are_attribute_errors() -> None:
             raise AssertionError
         """
     )
-
-
-# ------------------------------------------------------------------ libraries
-
-
-@pytest.mark.parametrize("name", ["optax_training", "equinox_training", "flax_linen_training"])
-def test_libraries_compute_the_numbers_of_jax(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In 64 bits, so that training does not amplify rounding to more than single precision."""
-    monkeypatch.setenv("JAX_ENABLE_X64", "1")
-    monkeypatch.setenv("TRACEFX_ENABLE_X64", "1")
-    program = str(SAMPLES / f"{name}.py")
-    ours, theirs = json.loads(run("-m", "tracefx.as_jax", program)), json.loads(run(program))
-    assert_near(np.float32(ours), np.float32(theirs))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.comparison import JAX_TOLERANCE, JAX_TRANSFORM_TOLERANCE, assert_agree, assert_calls_agree
+from tests.comparison import JAX_TOLERANCE, JAX_TRANSFORM_TOLERANCE, assert_agree, assert_calls_agree, assert_near
 from tests.laws.samples import SAMPLES, Sample, jax_function
 from tests.ops.harness import (
     COMPLEXES,
@@ -417,7 +417,7 @@ def test_large_arrays_are_compiled_from_the_first_call_on(name: str) -> None:
     first, second, compiled = function(x), function(x), fx.jit(function)(x)
     np.testing.assert_array_equal(np.asarray(first), np.asarray(second))
     np.testing.assert_array_equal(np.asarray(first), np.asarray(compiled))
-    np.testing.assert_allclose(np.asarray(first)[:100], np.asarray(function(x[:100])), rtol=1e-6)
+    assert_near(first[:100], function(x[:100]))
 
 
 def test_large_complex_and_half_precision_arrays_take_the_kernel() -> None:

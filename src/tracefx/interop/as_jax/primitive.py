@@ -34,6 +34,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.errors import MissingRuleError
 from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.ops.structural import instantiate
+from tracefx.text.printer import HasJaxParams
 
 Rule: TypeAlias = Callable[..., Any]
 """A rule as JAX defines it, which is untyped there."""
@@ -485,10 +486,20 @@ class BuiltinPrimitive(Primitive):
         return outs if self.multiple_results else outs[0]
 
     def with_params(self, params: Mapping[str, Any]) -> primitive.Primitive:
-        """Returns the primitive with the parameters of an equation, by their names."""
+        """Returns the primitive with the parameters of an equation, by their names.
+
+        Raises:
+            UnsupportedJaxError: If a parameter that only JAX has is neither the default of the primitive nor empty.
+        """
         declared: Any = self.primitive_class
         names = {f.alias for f in fields(declared) if f.init} if hasattr(declared, "__attrs_attrs__") else set()
         made: primitive.Primitive = declared(**{n: as_parameter(x) for n, x in params.items() if n in names})
+        others = made.jax_params() if isinstance(made, HasJaxParams) else {}
+        for name, x in params.items():
+            if name not in names and not (x is None or x is False or _equal(x, ()) or _equal(x, others.get(name))):
+                raise unsupported(
+                    f"{self.name}_p.bind({name}={x!r})", f"its parameters are {', '.join(sorted(names)) or 'none'}"
+                )
         return made
 
 
