@@ -107,9 +107,9 @@ def test_the_memory_profile_contains_buffers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["annotate_function", "start_trace", "stop_trace", "trace", "start_server", "stop_server"]
 )
-def test_signatures_are_those_of_jax(name: str) -> None:
-    def parameters(module: ModuleType) -> list[tuple[str, object]]:
-        return [(p.name, p.default) for p in inspect.signature(getattr(module, name)).parameters.values()]
+def test_parameters_have_the_names_of_jax(name: str) -> None:
+    def parameters(module: ModuleType) -> list[str]:
+        return list(inspect.signature(getattr(module, name)).parameters)
 
     assert parameters(profiler) == parameters(jax.profiler)
 
