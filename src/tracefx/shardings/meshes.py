@@ -148,6 +148,11 @@ class Mesh(CustomText, ContextDecorator):
         return bool(self.manual_axes)
 
     @property
+    def are_all_axes_explicit_or_manual(self) -> bool:
+        """Whether the mesh has axes, none of the type `Auto`: False."""
+        return bool(self.axis_names) and not self.auto_axes
+
+    @property
     def size(self) -> int:
         """The number of devices."""
         return len(self.flat)
