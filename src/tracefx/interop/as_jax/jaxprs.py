@@ -345,19 +345,6 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
         yield from jaxprs_in_params(eqn.params)
 
 
-def new_jaxpr_eqn(
-    invars: Sequence[Atom],
-    outvars: Sequence[Var],
-    primitive: Primitive,
-    params: Mapping[str, Any],
-    effects: Effects = NO_EFFECTS,
-    source_info: Provenance | None = None,
-    ctx: object = None,
-) -> JaxprEqn:
-    """Returns an equation."""
-    return JaxprEqn(invars, outvars, primitive, params, effects, source_info, ctx)
-
-
 def gensym(suffix: str = "") -> Callable[[ShapedArray], Var]:
     """Returns a function that makes a new variable with an aval."""
     return Var

@@ -60,7 +60,7 @@ _CORE: Final = _namespace(
     "tracefx.interpreters.refs typeof",
     "~primitive Primitive",
     "~jaxprs Atom ClosedJaxpr DropVar Jaxpr JaxprEqn Literal Var eval_jaxpr gensym jaxpr_as_fun jaxprs_in_params "
-    "new_jaxpr_eqn subjaxprs",
+    "new_jaxpr_eqn=JaxprEqn subjaxprs",
     "~functions AbstractValue DebugInfo ShapedArray concrete_or_error find_top_trace full_lower get_opaque_trace_state "
     "is_concrete mapped_aval no_effects nonempty_axis_env_DO_NOT_USE=nonempty_axis_env raise_to_shaped safe_map "
     "safe_zip trace_state_clean unmapped_aval unsafe_get_axis_names_DO_NOT_USE=unsafe_get_axis_names valid_jaxtype",
