@@ -1,4 +1,4 @@
-"""What replaces the names and parameters of JAX that tracefx lacks. The errors for them, and the pages, say it."""
+"""Counterparts of the names and parameters of JAX that tracefx lacks, for error messages and pages."""
 
 from __future__ import annotations
 

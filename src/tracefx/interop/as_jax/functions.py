@@ -110,7 +110,7 @@ def supports_inf(dtype: DTypeLike) -> bool:
 
 @final
 class OpaqueTraceState:
-    """What is compared to find out whether code runs in the same trace."""
+    """The identity of the current trace: equal for code that runs in the same trace."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler

@@ -1,4 +1,4 @@
-"""What tracefx cannot give in the place of JAX: names that raise an error when they are used, with the reason."""
+"""Names of JAX without a counterpart in tracefx: using one raises an error with the reason."""
 
 from __future__ import annotations
 
