@@ -54,8 +54,8 @@ def test_periods_of_blocks_that_repeat_within_themselves() -> None:
 
 def test_no_stretches_in_few_equations() -> None:
     jaxpr = trace(lambda x: x + 1.0, X)
-    assert stretches(jaxpr.eqns, 3, 1) == []
-    assert stretches((), 3, 1) == []
+    assert stretches(jaxpr.eqns, codes_of(jaxpr.eqns), 3, 1) == []
+    assert stretches((), codes_of(()), 3, 1) == []
 
 
 @pytest.mark.parametrize("layers", [3, 4, 7])

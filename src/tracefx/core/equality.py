@@ -39,9 +39,10 @@ def strict_key(value: object) -> Hashable:
         return (kind, *map(strict_key, value))
     if isinstance(value, frozenset):
         return (kind, frozenset(map(strict_key, value)))
-    if isinstance(value, StrictlyEqual) or not attrs.has(kind):
+    fields = None if isinstance(value, StrictlyEqual) else getattr(kind, "__attrs_attrs__", None)
+    if fields is None:
         return (kind, value)
-    return (kind, *[strict_key(_eq_value(value, f)) for f in attrs.fields(kind) if f.eq])
+    return (kind, *[strict_key(_eq_value(value, f)) for f in fields if f.eq])
 
 
 def attrs_fields(kind: type) -> tuple[attrs.Attribute[object], ...]:

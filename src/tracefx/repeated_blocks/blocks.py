@@ -10,10 +10,10 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.dtypes import NDArray
-from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
-from tracefx.repeated_blocks.runs import Stretch, stretches, weight
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.repeated_blocks.runs import Stretch, codes_of, primitive_codes_of, stretches, weight
 
 BORDERS_TRIED: Final = 4
 """How many positions of the first block's border are tried in a stretch, those that fewest bytes cross first."""
@@ -65,33 +65,57 @@ class Declined:
 @final
 @frozen(eq=False)
 class Uses:
-    """Where the variables of a jaxpr are bound and read.
+    """Where the variables of a jaxpr are bound and read, and which of its equations are alike.
 
     Args:
         eqns: The equations.
         binders: For each variable that an equation binds, by index, the equation's index and the result's.
         readers: For each variable, by index, the indices of the equations that read it, in order. The outputs count as
             an equation after the last.
+        codes: An integer per equation; equations are alike if theirs are equal (see `codes_of`): `int64[n]`.
+        prims: An integer per equation; primitives are equal if theirs are equal: `int64[n]`.
+        operands: The index of the first operand of each equation in `slots`, and the number of all operands:
+            `int64[n + 1]`.
+        slots: For each operand of all equations, the equation that binds it, or -1, and the result's index:
+            `int64[m, 2]`.
     """
 
     eqns: Sequence[Eqn]
     binders: Mapping[int, Slot]
     readers: Mapping[int, Sequence[int]]
+    codes: NDArray
+    prims: NDArray
+    operands: NDArray
+    slots: NDArray
 
-    @classmethod
-    def of(cls, jaxpr: Jaxpr) -> Uses:
+    @staticmethod
+    @memoize_on_object
+    def of(jaxpr: Jaxpr) -> Uses:
         """Returns the uses in a jaxpr."""
-        binders, readers = {}, defaultdict[int, list[int]](list)
+        binders, readers = dict[int, Slot](), defaultdict[int, list[int]](list)
+        operands, slots, outside = [0], list[Slot](), (-1, 0)
         for i, e in enumerate(jaxpr.eqns):
-            for o, v in enumerate(e.outs):
-                binders[v.index] = i, o
             for x in e.inputs:
                 if type(x) is Var:
                     readers[x.index].append(i)
+                    slots.append(binders.get(x.index, outside))
+                else:
+                    slots.append(outside)
+            operands.append(len(slots))
+            for o, v in enumerate(e.outs):
+                binders[v.index] = i, o
         for x in jaxpr.outs:
             if type(x) is Var:
                 readers[x.index].append(len(jaxpr.eqns))
-        return cls(jaxpr.eqns, binders, dict(readers))
+        return Uses(
+            jaxpr.eqns,
+            binders,
+            dict(readers),
+            codes_of(jaxpr.eqns),
+            primitive_codes_of(jaxpr.eqns),
+            np.array(operands, np.int64),
+            np.array(slots, np.int64).reshape(-1, 2),
+        )
 
     def bound_from(self, x: Atom, start: int) -> Slot | None:
         """Returns the equation and result that bind an atom, if that equation is not before `start`."""
@@ -119,7 +143,7 @@ def find_repeats(jaxpr: Jaxpr, least_count: int, least_saved: int) -> tuple[list
     found: list[Repeat] = []
     declined: list[Declined] = []
     free = np.ones(len(jaxpr.eqns), bool)
-    for stretch in stretches(jaxpr.eqns, least_count, least_saved):
+    for stretch in stretches(jaxpr.eqns, uses.codes, least_count, least_saved):
         rest = _longest_free(stretch, free)
         if rest.stop - rest.start < least_count * rest.period:
             continue
@@ -209,49 +233,46 @@ def _bytes_across_borders(uses: Uses, start: int, period: int, room: int) -> NDA
 
 
 def _equal_blocks(uses: Uses, start: int, period: int, count: int) -> Repeat:
-    """Returns the longest run of equal blocks among `count` blocks from `start` on."""
-    signatures = [_signature(uses, start + b * period, period) for b in range(count)]
-    best, b = (0, 1), 0
-    for _, group in groupby(signatures):
-        length = len(list(group))
-        if length > best[1]:
-            best = b, length
-        b += length
-    first = start + best[0] * period
-    block = uses.eqns[first : first + period]
-    separate = frozenset(
-        [
-            q
-            for q in range(period)
-            if any(uses.eqns[first + b * period + q].prim != block[q].prim for b in range(1, best[1]))
-        ]
-    )
-    body = sum([weight(e) for q, e in enumerate(block) if q not in separate])
-    return Repeat(first, period, best[1], separate, (best[1] - 1) * body)
+    """Returns the longest run of equal blocks among `count` blocks from `start` on, of alike equations."""
+    signatures = _signatures(uses, start, period, count)
+    differs = np.flatnonzero((signatures[1:] != signatures[:-1]).any(1)) + 1
+    borders = np.concatenate([[0], differs, [count]])
+    lengths = np.diff(borders)
+    best = int(lengths.argmax())  # the first of several
+    first, length = start + int(borders[best]) * period, int(lengths[best])
+    prims = uses.prims[first : first + length * period].reshape(length, period)
+    separate = frozenset(np.flatnonzero((prims != prims[0]).any(0)).tolist())
+    body = sum([weight(e) for q, e in enumerate(uses.eqns[first : first + period]) if q not in separate])
+    return Repeat(first, period, length, separate, (length - 1) * body)
 
 
 def has_equal_blocks(uses: Uses, repeat: Repeat) -> bool:
     """Whether the blocks of a run are equal, apart from the equations in `repeat.separate`."""
-    blocks = [uses.eqns[start : start + repeat.period] for start in range(repeat.start, repeat.stop, repeat.period)]
-    signatures = {_signature(uses, repeat.start + b * repeat.period, repeat.period) for b in range(repeat.count)}
-    return len(signatures) == 1 and all(
-        block[q].prim == first.prim
-        for block in blocks
-        for q, first in enumerate(blocks[0])
-        if q < len(block) and q not in repeat.separate
-    )
+    if repeat.stop > len(uses.eqns):
+        return False
+    codes = uses.codes[repeat.start : repeat.stop].reshape(repeat.count, repeat.period)
+    if (codes != codes[0]).any():
+        return False
+    signatures = _signatures(uses, repeat.start, repeat.period, repeat.count)
+    prims = uses.prims[repeat.start : repeat.stop].reshape(repeat.count, repeat.period)
+    differs = np.flatnonzero((prims != prims[0]).any(0)).tolist()
+    return not (signatures != signatures[0]).any() and repeat.separate.issuperset(differs)
 
 
-def _signature(uses: Uses, start: int, period: int) -> tuple[object, ...]:
-    """Returns what must be equal between blocks: operand types, where operands come from, and some parameters.
+def _signatures(uses: Uses, start: int, period: int, count: int) -> NDArray:
+    """Returns what must be equal between `count` blocks of alike equations, a row for each: `int64[count, k]`.
 
-    The parameters of an equation can differ if all its operands come from outside of the block.
+    These are, for each operand, which result of the block it is, or that it comes from outside; and the primitives of
+    equations that read results of the block. The parameters of the others can differ.
     """
-    signature: list[object] = []
-    for e in uses.eqns[start : start + period]:
-        slots = [uses.bound_from(x, start) for x in e.inputs]
-        signature += [None if slot is None else (slot[0] - start, slot[1]) for slot in slots]
-        signature += [(type(x) is Literal, x.aval) for x in e.inputs]
-        if any(slot is not None for slot in slots) or isinstance(e.prim, HasSubjaxprs):
-            signature.append(e.prim)
-    return tuple(signature)
+    stop = start + count * period
+    starts = np.repeat(np.arange(start, stop, period), period)
+    sizes = np.diff(uses.operands[start : stop + 1])
+    binders, results = uses.slots[uses.operands[start] : uses.operands[stop]].T
+    origin = np.repeat(starts, sizes)
+    is_inside = binders >= origin
+    reads_inside = np.zeros(count * period, bool)
+    reads_inside[np.repeat(np.arange(count * period), sizes)[is_inside]] = True
+    prims = np.where(reads_inside, uses.prims[start:stop], -1)
+    binders, results = np.where(is_inside, [binders - origin, results], -1)
+    return np.concatenate([x.reshape(count, -1) for x in (prims, binders, results)], axis=1)

@@ -58,12 +58,12 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr,
         repeats: Its runs of equal blocks, in order.
 
     Returns:
-        The program with the recomputations, and its runs of equal blocks.
+        The program with the recomputations, and its runs of equal blocks; the same object if there are none.
     """
     recomputation = _Recomputation(jaxpr, repeats)
     units = list(_units(repeats, len(jaxpr.eqns)))
     prefixes = [recomputation.prefix(unit) for unit in units]
-    while True:
+    while any(prefix.eqns for prefix in prefixes):
         new, new_repeats = _assemble(jaxpr, repeats, units, prefixes)
         uses = Uses.of(new)
         unequal = {i for i, repeat in enumerate(new_repeats) if not has_equal_blocks(uses, repeat)}
@@ -71,6 +71,7 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr,
             return new, new_repeats
         # The blocks of these runs would recompute different values: they read the stored ones.
         prefixes = [_Prefix() if unit.run in unequal else prefix for unit, prefix in zip(units, prefixes, strict=True)]
+    return jaxpr, list(repeats)
 
 
 def _assemble(

@@ -16,6 +16,7 @@ from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
 
 Codes: TypeAlias = NDArray
 """An integer per equation; equations are alike if their integers are equal: `int64[n]`."""
@@ -64,6 +65,19 @@ def codes_of(eqns: Sequence[Eqn]) -> Codes:
     return np.array(codes, np.int64)
 
 
+def primitive_codes_of(eqns: Sequence[Eqn]) -> Codes:
+    """Returns an integer for each equation; the integers of equal primitives are equal: `int64[n]`."""
+    known: dict[Primitive, int] = {}
+    by_identity: dict[int, int] = {}  # most equal primitives are the same object, whose hash need not be computed again
+    codes = []
+    for e in eqns:
+        code = by_identity.get(id(e.prim))
+        if code is None:
+            code = by_identity[id(e.prim)] = known.setdefault(e.prim, len(known))
+        codes.append(code)
+    return np.array(codes, np.int64)
+
+
 def candidate_periods(codes: Codes, weights: NDArray, least_saved: int) -> list[int]:
     """Returns distances at which so much of a program repeats that blocks of that period could save `least_saved`.
 
@@ -95,15 +109,15 @@ def candidate_periods(codes: Codes, weights: NDArray, least_saved: int) -> list[
     return sorted(best, key=lambda period: (-best[period], period))[:MAX_PERIODS]
 
 
-def stretches(eqns: Sequence[Eqn], least_count: int, least_saved: int) -> list[Stretch]:
+def stretches(eqns: Sequence[Eqn], codes: Codes, least_count: int, least_saved: int) -> list[Stretch]:
     """Returns the maximal stretches that repeat with a period, those that save most first; they may overlap.
 
     Args:
         eqns: The equations.
+        codes: Their codes, from `codes_of`: `int64[n]`.
         least_count: The least number of blocks, at least 2.
         least_saved: The least number of equations that need not be compiled.
     """
-    codes = codes_of(eqns)
     weights = np.array([weight(e) for e in eqns], np.int64)
     total = np.concatenate([[0], np.cumsum(weights)])
     result = []

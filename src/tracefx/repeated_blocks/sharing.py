@@ -215,6 +215,7 @@ class _Sharing:
 def _with_dynamic_slices(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr, list[Repeat]]:
     """Makes slices that differ between the blocks in their start dynamic, so that the blocks share them.
 
+    Returns the same object if there are none.
     The compiler makes a kernel of each static slice, because its start is a constant of the kernel.
     """
     eqns, new_repeats = list(jaxpr.eqns), []
@@ -228,6 +229,8 @@ def _with_dynamic_slices(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr
                     eqns[i] = _dynamic_slice(eqns[i])
         saved = repeat.saved + (repeat.count - 1) * (len(repeat.separate) - len(separate))
         new_repeats.append(evolve(repeat, separate=frozenset(separate), saved=saved))
+    if list(repeats) == new_repeats:
+        return jaxpr, new_repeats
     return Jaxpr(jaxpr.constvars, jaxpr.invars, tuple(eqns), jaxpr.outs), new_repeats
 
 
