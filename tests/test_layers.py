@@ -21,6 +21,7 @@ ROOT_MODULE = "__init__"
 ORDER = (
     "errors",
     "jaxlib_support",
+    "settings",
     "pytrees",
     "core",
     "jax_counterparts",
@@ -86,7 +87,7 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
         "loading jaxlib takes longer than all of tracefx, and eager programs do not need it"
     ),
     ("tracefx.jaxlib_support", "<computed>"): "as above",
-    ("tracefx.core.settings", "pathlib.Path"): "it takes 4 ms with its own imports, and few processes need it",
+    ("tracefx.settings", "pathlib.Path"): "it takes 4 ms with its own imports, and few processes need it",
     (
         "tracefx.serialization.digest",
         "hashlib.blake2b",

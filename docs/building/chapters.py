@@ -71,7 +71,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page(
                 "Devices, callbacks and settings",
-                "transforms.devices transforms.callbacks core.settings core.dtypes",
+                "transforms.devices transforms.callbacks settings core.dtypes",
                 "Device",
             ),
         ),
@@ -239,7 +239,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page(
                 "Interpreters",
                 "interpreters.interpreter interpreters.rule_methods interpreters.rules core.source_location "
-                "core.handler core.body_transform errors",
+                "core.handler interpreters.body_transform errors",
             ),
             Page(
                 "Primitives",

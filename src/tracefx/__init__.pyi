@@ -36,12 +36,6 @@ from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time
 from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
-from tracefx.core.settings import compilation_cache as compilation_cache
-from tracefx.core.settings import disable_jit as disable_jit
-from tracefx.core.settings import enable_x64 as enable_x64
-from tracefx.core.settings import log_compiles as log_compiles
-from tracefx.core.settings import repeats as repeats
-from tracefx.core.settings import traceback_filtering as traceback_filtering
 from tracefx.core.source_location import named_scope as named_scope
 from tracefx.core.version import __version__ as __version__
 from tracefx.handlers import derivatives as derivatives
@@ -53,6 +47,12 @@ from tracefx.interpreters.refs import typeof as typeof
 from tracefx.passes.check import check_jaxpr as check_jaxpr
 from tracefx.pictures import show as show
 from tracefx.programs import parse_jaxpr as parse_jaxpr
+from tracefx.settings import compilation_cache as compilation_cache
+from tracefx.settings import disable_jit as disable_jit
+from tracefx.settings import enable_x64 as enable_x64
+from tracefx.settings import log_compiles as log_compiles
+from tracefx.settings import repeats as repeats
+from tracefx.settings import traceback_filtering as traceback_filtering
 from tracefx.shardings.meshes import Mesh as Mesh
 from tracefx.shardings.meshes import P as P
 from tracefx.shardings.meshes import PartitionSpec as PartitionSpec

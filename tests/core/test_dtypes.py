@@ -24,7 +24,7 @@ import tracefx as fx
 from tests.subprocesses import run_python
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, DTypeKind, as_dtype
-from tracefx.core.settings import DISABLE_JIT, X64, Setting, disable_jit, enable_x64, parse_bool
+from tracefx.settings import DISABLE_JIT, X64, Setting, disable_jit, enable_x64, parse_bool
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -361,7 +361,7 @@ def test_parse_bool(text: str, value: bool) -> None:
 
 def _run_with_variable(variable: str, text: str) -> subprocess.CompletedProcess[str]:
     program = (
-        "from tracefx.core import dtypes, settings;"
+        "from tracefx import settings; from tracefx.core import dtypes;"
         "print(dtypes.default_float(), settings.X64.value, settings.DISABLE_JIT.value)"
     )
     return run_python("-c", program, **{variable: text})

@@ -14,8 +14,8 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.core.device import DEFAULT_DEVICE
-from tracefx.core.settings import COMPILATION_CACHE, DISABLE_JIT, X64
 from tracefx.core.source_location import SOURCE
+from tracefx.settings import COMPILATION_CACHE, DISABLE_JIT, X64
 from tracefx.shardings.meshes import MESH
 
 SETTINGS: Final[dict[str, tuple[Callable[[int], Any], Callable[[], object]]]] = {

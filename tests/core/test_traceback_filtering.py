@@ -24,10 +24,10 @@ from tests.subprocesses import run_python
 from tracefx import handlers, lax, nn, programs, random, rewriting, scipy, testing
 from tracefx import numpy as fnp
 from tracefx.core.handler import CURRENT, ROOT
-from tracefx.core.settings import SETTINGS, TRACEBACK_FILTERING
 from tracefx.core.source_location import SOURCE, is_internal_file
 from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 from tracefx.lazy_stubs import exports
+from tracefx.settings import SETTINGS, TRACEBACK_FILTERING
 
 NOTE: Final = "_stand_for_internal_frames"
 X: Final = fnp.ones((5, 3))

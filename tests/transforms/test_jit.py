@@ -16,9 +16,9 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import Case, assert_agree, assert_near
 from tracefx.core.dtypes import float0
-from tracefx.core.settings import RepeatsMode
 from tracefx.errors import PlatformError
 from tracefx.serialization.digest import executable_key
+from tracefx.settings import RepeatsMode
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import backend as xla_backend
 from tracefx.xla.lower import ExecutionPlan, lower

@@ -27,9 +27,9 @@ from tests.errors import assert_errors, untyped
 from tests.primitives import SameTypes
 from tests.xla.caching import SPY, files, in_new_process, log_builds
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.settings import CompilationCache, as_compilation_cache
 from tracefx.extend import Effects, Lowerable, bind1
 from tracefx.lowering import Builder, IrValue
+from tracefx.settings import CompilationCache, as_compilation_cache
 from tracefx.xla import backend as xla_backend
 from tracefx.xla import cache_keys, runtime
 from tracefx.xla.backend import XlaBackend
@@ -308,7 +308,7 @@ def test_killed_writer_leaves_no_readable_entry(tmp_path: Path) -> None:
     text = """
         import sys
         from pathlib import Path
-        from tracefx.core.settings import CompilationCache
+        from tracefx.settings import CompilationCache
         from tracefx.xla.disk_cache import DiskCache
 
         print("ready", flush=True)
@@ -345,7 +345,7 @@ def test_eight_concurrent_writers(tmp_path: Path) -> None:
     """The cache holds three of the five files that they write, so they also evict each other's."""
     text = f"""
         from pathlib import Path
-        from tracefx.core.settings import CompilationCache
+        from tracefx.settings import CompilationCache
         from tracefx.xla.disk_cache import DiskCache
 
         cache, disk, found = CompilationCache(Path({str(tmp_path)!r}), 3 * 20_200), DiskCache(), 0

@@ -17,7 +17,7 @@ from tests.compiling import metadata, share_all_repeats
 from tests.errors import untyped
 from tests.repeated_blocks.programs import deep_network
 from tests.subprocesses import output_of
-from tracefx.core.settings import REPEATS, parse_repeats
+from tracefx.settings import REPEATS, parse_repeats
 from tracefx.testing.tolerances import SUMMED
 from tracefx.xla import runtime
 from tracefx.xla.runtime import executables, shared_functions
@@ -87,7 +87,7 @@ def test_setting_and_argument() -> None:
 
 
 def test_environment_variable() -> None:
-    code = "import tracefx as fx; from tracefx.core.settings import REPEATS; print(REPEATS.value)"
+    code = "import tracefx as fx; from tracefx.settings import REPEATS; print(REPEATS.value)"
     assert output_of(code, TRACEFX_REPEATS="share").strip() == "share"
 
 

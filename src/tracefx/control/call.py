@@ -11,7 +11,6 @@ from typing_extensions import override
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.core.avals import ShapedArray, accepts, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import BodyInterpreter, BodyName, BodyTransformable, flatten_to_arrays, unpack_results
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import (
@@ -27,6 +26,13 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import HasTypedBodies
+from tracefx.interpreters.body_transform import (
+    BodyInterpreter,
+    BodyName,
+    BodyTransformable,
+    flatten_to_arrays,
+    unpack_results,
+)
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.masks import (
     Mask,

@@ -15,16 +15,15 @@ from attrs import evolve, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
-from tracefx.core.settings import Setting
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError, ConcretizationError
+from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.masks import (
     drop_zeros,
     insert_zeros,
@@ -38,6 +37,7 @@ from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import batch_first, convert_value
+from tracefx.settings import Setting
 from tracefx.text.printer import callable_name
 
 P = ParamSpec("P")

@@ -33,12 +33,12 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.settings import X64
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef, keystr
+from tracefx.settings import X64
 from tracefx.text.printer import callable_name
 
 # ------------------------------------------------------------------ the function

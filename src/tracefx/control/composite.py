@@ -16,13 +16,13 @@ from typing_extensions import override
 from tracefx.control.call import Call
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies
+from tracefx.interpreters.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.lowering import Builder, IrValue, Lowerable
 
 

@@ -17,15 +17,6 @@ from tracefx.control.sow import IN_BATCHED_COND, mark_uncollectable
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals, without_vma
 from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import (
-    BodyInterpreter,
-    BodyKind,
-    BodyName,
-    CollectedSpec,
-    ValueSpec,
-    flatten_to_arrays,
-    unpack_results,
-)
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
@@ -34,6 +25,15 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, to_numpy
 from tracefx.core.varying import Retype
+from tracefx.interpreters.body_transform import (
+    BodyInterpreter,
+    BodyKind,
+    BodyName,
+    CollectedSpec,
+    ValueSpec,
+    flatten_to_arrays,
+    unpack_results,
+)
 from tracefx.interpreters.jaxpr_transforms import (
     Consts,
     UnzippedJaxpr,

@@ -11,15 +11,6 @@ from typing_extensions import override
 
 from tracefx.control import callables
 from tracefx.core.avals import ShapedArray, accepts, show_avals
-from tracefx.core.body_transform import (
-    BodyInterpreter,
-    BodyName,
-    BodyTransformable,
-    TransformedBody,
-    array_spec,
-    unpack_results,
-)
-from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import ROOT, Handler, bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
@@ -37,6 +28,15 @@ from tracefx.core.primitive import (
 from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.batch import Batch
+from tracefx.interpreters.body_transform import (
+    BodyInterpreter,
+    BodyName,
+    BodyTransformable,
+    TransformedBody,
+    array_spec,
+    unpack_results,
+)
+from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.passes.dce import Prunable, dce

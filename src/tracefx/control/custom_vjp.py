@@ -12,7 +12,6 @@ from tracefx.control import callables
 from tracefx.control.custom_jvp import num_consts_param
 from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
-from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.evaluation import eval_jaxpr
@@ -34,6 +33,7 @@ from tracefx.core.primitive import (
 from tracefx.core.source_location import full_scopes
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
+from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.masks import (

@@ -16,7 +16,15 @@ from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit
 from tracefx.control.scan_partial_eval import UnzippedScan, unzip_scan
 from tracefx.control.scan_transpose import ScanTranspose, plan_scan_transpose
 from tracefx.core.avals import ShapedArray, accepts, show_avals
-from tracefx.core.body_transform import (
+from tracefx.core.bounded_cache import memoize_on_object
+from tracefx.core.evaluation import eval_jaxpr
+from tracefx.core.handler import bind
+from tracefx.core.jaxpr import HasBody, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
+from tracefx.core.values import Value
+from tracefx.core.varying import Retype
+from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyKind,
     BodyName,
@@ -26,14 +34,6 @@ from tracefx.core.body_transform import (
     flatten_to_arrays,
     unpack_results,
 )
-from tracefx.core.bounded_cache import memoize_on_object
-from tracefx.core.evaluation import eval_jaxpr
-from tracefx.core.handler import bind
-from tracefx.core.jaxpr import HasBody, Jaxpr
-from tracefx.core.literal import Literal
-from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.values import Value
-from tracefx.core.varying import Retype
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.masks import (
     Mask,

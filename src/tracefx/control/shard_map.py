@@ -12,14 +12,6 @@ from tracefx.control.call import CallPrimitive
 from tracefx.control.shard_map_emulation import emulate_shard_map
 from tracefx.core.avals import ShapedArray, accepts, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.body_transform import (
-    BodyInterpreter,
-    BodyName,
-    CollectedSpec,
-    ResultReader,
-    ValueSpec,
-    flatten_to_arrays,
-)
 from tracefx.core.effects import Effects, NamedAxisEffect, any_ordered
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
@@ -29,6 +21,14 @@ from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
+from tracefx.interpreters.body_transform import (
+    BodyInterpreter,
+    BodyName,
+    CollectedSpec,
+    ResultReader,
+    ValueSpec,
+    flatten_to_arrays,
+)
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.masks import (
     drop_zeros,

@@ -17,15 +17,6 @@ from tracefx.control.drop_debug_effects import drop_debug_effects
 from tracefx.control.scan import Scan
 from tracefx.control.sow import IN_BATCHED_WHILE, mark_uncollectable
 from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals, without_vma
-from tracefx.core.body_transform import (
-    BodyInterpreter,
-    BodyKind,
-    BodyName,
-    TransformedBody,
-    ValueSpec,
-    flatten_to_arrays,
-    unpack_results,
-)
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
@@ -35,6 +26,15 @@ from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, Und
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.core.varying import Retype
+from tracefx.interpreters.body_transform import (
+    BodyInterpreter,
+    BodyKind,
+    BodyName,
+    TransformedBody,
+    ValueSpec,
+    flatten_to_arrays,
+    unpack_results,
+)
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
 from tracefx.interpreters.masks import (
     Mask,

@@ -13,9 +13,9 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Primitive
 from tracefx.core.repeated_blocks import RepeatedBlocks
-from tracefx.core.settings import CompilationCache
 from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.values import ArrayImporter, ConcreteArray, Value
+from tracefx.settings import CompilationCache
 
 
 class HostProgram(Protocol):

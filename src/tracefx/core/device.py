@@ -9,7 +9,7 @@ from typing_extensions import CapsuleType
 
 from tracefx.core.dtypes import NDArray
 from tracefx.core.late_binding import LateBound
-from tracefx.core.settings import Setting
+from tracefx.settings import Setting
 
 
 class Buffer(Protocol):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.settings import X64
+from tracefx.settings import X64
 
 DType: TypeAlias = np.dtype[Any]
 NDArray: TypeAlias = npt.NDArray[Any]

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, final
 from attrs import evolve, frozen
 from typing_extensions import override
 
-from tracefx.core.settings import Setting
+from tracefx.settings import Setting
 
 _PACKAGE_DIR: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _GENERATED_METHODS: Final = re.compile(rf"<attrs generated \w+ {__name__.partition('.')[0]}\.")

@@ -9,8 +9,8 @@ from typing import Final, NoReturn, TypeVar, final
 
 from typing_extensions import ParamSpec
 
-from tracefx.core.settings import TRACEBACK_FILTERING
 from tracefx.core.source_location import is_internal_file
+from tracefx.settings import TRACEBACK_FILTERING
 
 P = ParamSpec("P")
 R = TypeVar("R")

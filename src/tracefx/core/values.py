@@ -25,9 +25,9 @@ from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.late_binding import LateBound
 from tracefx.core.layouts import Format, format_of
 from tracefx.core.literal import Literal
-from tracefx.core.settings import X64
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.errors import ConcretizationError, DeletedArrayError
+from tracefx.settings import X64
 
 T = TypeVar("T")
 Value: TypeAlias = Array | Literal

@@ -13,12 +13,12 @@ from typing_extensions import override
 
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.body_transform import BodyName
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.extend import SourceLocation
 from tracefx.handlers.array_summary import MAX_PRINTED_ELEMENTS, Summary, format_array
 from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path
+from tracefx.interpreters.body_transform import BodyName
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.transform import SameArguments, TransformOf

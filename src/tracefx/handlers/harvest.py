@@ -16,13 +16,13 @@ from tracefx.control.sow import Plantable, Sow, SowMode
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import bind, bind1
-from tracefx.core.promotion import promote
 from tracefx.core.values import Value
 from tracefx.extend import SourceLocation, here
 from tracefx.handlers.replacement import Replacement, ReplacingHandler
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule
 from tracefx.ops.elementwise.elementwise import ADD
+from tracefx.ops.promotion import promote
 from tracefx.ops.structural import constant_like_aval, convert_value
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, require_callable, to_arrays

@@ -19,21 +19,28 @@ from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import BodyKind, BodyName, BodyTransformable, CollectedSpec, TransformedBody, ValueSpec
 from tracefx.core.bounded_cache import memoize_on_object
-from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import float0, is_key
 from tracefx.core.effects import DebugEffect
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.settings import X64
 from tracefx.core.values import Value
 from tracefx.extend import SourceLocation, here
+from tracefx.interpreters.body_transform import (
+    BodyKind,
+    BodyName,
+    BodyTransformable,
+    CollectedSpec,
+    TransformedBody,
+    ValueSpec,
+)
+from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.random.prng import RandomUnwrap
 from tracefx.pytrees import trees
+from tracefx.settings import X64
 
 _COUNT: Final = "count"
 """The note of a run: the index of its last operation."""

@@ -18,7 +18,6 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
-from tracefx.core.settings import X64
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import KeyReuseError
@@ -29,6 +28,7 @@ from tracefx.interpreters.rule_methods import rule
 from tracefx.ops.random.prng import RandomBits, RandomClone, RandomSplit, random_unwrap
 from tracefx.pytrees import trees
 from tracefx.random.samplers import is_sampler_name
+from tracefx.settings import X64
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.callbacks import effects_barrier
 

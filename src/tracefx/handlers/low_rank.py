@@ -14,12 +14,12 @@ from tracefx.control.scan import Scan
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import ValueSpec, array_spec
-from tracefx.core.callables import HasCallables
 from tracefx.core.handler import as_array, bind1, bind_expansion
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.seeding import as_key
+from tracefx.interpreters.body_transform import ValueSpec, array_spec
+from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule
 from tracefx.ops.contractions.contraction import DotGeneral

@@ -13,11 +13,11 @@ from typing_extensions import override
 from tracefx.control.scan import Scan
 from tracefx.core.array import Array
 from tracefx.core.avals import show_avals
-from tracefx.core.body_transform import BodyKind, BodyName
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.handlers.array_summary import format_array
 from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path
+from tracefx.interpreters.body_transform import BodyKind, BodyName
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.handle import handle
 

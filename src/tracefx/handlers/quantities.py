@@ -18,7 +18,6 @@ from tracefx.control.sow import Plantable, Sow
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import BodyKind, ValueSpec
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
@@ -26,6 +25,7 @@ from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import UnitError
 from tracefx.extend import here
 from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit
+from tracefx.interpreters.body_transform import BodyKind, ValueSpec
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.operation import Operation

@@ -19,17 +19,7 @@ from typing_extensions import ParamSpec, TypeVar, dataclass_transform, override
 
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, join_vma
-from tracefx.core.body_transform import (
-    BodyInterpreter,
-    BodyName,
-    BodyTransformable,
-    CollectedSpec,
-    TransformedBody,
-    ValueSpec,
-    array_spec,
-)
 from tracefx.core.bounded_cache import MemoKey
-from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.evaluation import eval_jaxpr
@@ -40,6 +30,16 @@ from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
 from tracefx.core.values import Value, as_value
 from tracefx.errors import ConcretizationError, HandlerStateError
+from tracefx.interpreters.body_transform import (
+    BodyInterpreter,
+    BodyName,
+    BodyTransformable,
+    CollectedSpec,
+    TransformedBody,
+    ValueSpec,
+    array_spec,
+)
+from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.interpreter_hooks import InterpreterHooks, N, S, V
 from tracefx.interpreters.jvp import PIECEWISE_CONSTANT
 from tracefx.interpreters.rule_methods import InterpreterType, freeze_class, option_values, refuse_assignment

@@ -12,7 +12,6 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
@@ -21,6 +20,7 @@ from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import TYPES
+from tracefx.interpreters.callables import HasCallables
 
 
 @final

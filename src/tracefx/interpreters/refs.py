@@ -19,7 +19,7 @@ from typing import Final, NoReturn, TypeAlias, final, overload
 
 from typing_extensions import override
 
-from tracefx.core import dtypes, promotion
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import RefType, Shape, ShapedArray
 from tracefx.core.dtypes import DType
@@ -29,6 +29,7 @@ from tracefx.core.source_location import Provenance, at_location, current_proven
 from tracefx.core.values import as_value
 from tracefx.errors import EscapedTracerError, RefError, TypePromotionError
 from tracefx.interpreters.recording import Recording, StageTracer
+from tracefx.ops import promotion
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.structural import convert_value
 

@@ -12,12 +12,12 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import ROOT, Handler, Origin, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Expandable
-from tracefx.core.settings import X64
 from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
 from tracefx.errors import RefError
 from tracefx.interpreters.recording import Recording, StageTracer, renumber_in_order
 from tracefx.interpreters.refs import Ref, ThreadsRefs, TracedRef
+from tracefx.settings import X64
 
 
 @final

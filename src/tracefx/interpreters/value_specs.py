@@ -7,9 +7,9 @@ from typing import Any
 
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import ValueSpec
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, as_value
+from tracefx.interpreters.body_transform import ValueSpec
 from tracefx.ops.structural import constant_like_aval, convert_value
 from tracefx.pytrees import trees
 

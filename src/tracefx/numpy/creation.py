@@ -19,7 +19,6 @@ from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
-from tracefx.core.promotion import promote
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import (
     ConcreteArray,
@@ -37,6 +36,7 @@ from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops import structural
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
+from tracefx.ops.promotion import promote
 from tracefx.ops.shape import shape
 from tracefx.transforms.eager_calls import eager_cached
 from tracefx.transforms.shardings import OutSharding, constrain_result

@@ -14,8 +14,8 @@ from tracefx.core import dtypes
 from tracefx.core.abstract_array import has_jax_array_method
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, extended, prng_key
-from tracefx.core.promotion import promote
 from tracefx.numpy.operand_promotion import dtype_and_weak_type
+from tracefx.ops.promotion import promote
 
 if TYPE_CHECKING:
     import ml_dtypes

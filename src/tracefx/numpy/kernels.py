@@ -18,10 +18,10 @@ from tracefx.core import dtypes
 from tracefx.core.array import AxisLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.promotion import promote
 from tracefx.numpy.operand_promotion import inexact_dtype
 from tracefx.numpy.shapes import axes
 from tracefx.ops.operation import specialize_reduce
+from tracefx.ops.promotion import promote
 from tracefx.ops.reductions.reduction import ReduceExtremum, ReduceMax, ReduceMin
 from tracefx.transforms.eager_calls import NumpyKernel
 from tracefx.transforms.kernel_replay import Kernel

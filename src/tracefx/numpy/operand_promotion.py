@@ -21,13 +21,13 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal, cache_literals
-from tracefx.core.promotion import promote
-from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import BroadcastError
 from tracefx.ops.casting import convert_host
 from tracefx.ops.elementwise.comparison import ne
+from tracefx.ops.promotion import promote
 from tracefx.ops.structural import broadcast_to, convert
+from tracefx.settings import X64
 
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 OperandType: TypeAlias = ShapedArray | type

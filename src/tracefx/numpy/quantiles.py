@@ -22,7 +22,6 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
-from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 from tracefx.numpy.indexing import getitem, take, take_along_axis
 from tracefx.numpy.kernels import KERNELS
@@ -34,6 +33,7 @@ from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise, rounding
 from tracefx.ops.indexing import sorting
+from tracefx.ops.promotion import promote
 from tracefx.ops.shape import shape
 from tracefx.transforms.eager_calls import eager_cached
 

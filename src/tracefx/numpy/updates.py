@@ -32,7 +32,6 @@ from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.indexed_updates import IndexUpdateFn
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
-from tracefx.core.promotion import promote
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.lax.indexed_apply import apply_at_indices
@@ -67,6 +66,7 @@ from tracefx.ops.indexing.gather_scatter_add import (
 )
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode, canonicalize_mode
 from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
+from tracefx.ops.promotion import promote
 from tracefx.transforms.shardings import constrain_result
 
 S = TypeVar("S", bound=ScatterOperation)

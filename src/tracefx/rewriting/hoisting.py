@@ -15,10 +15,10 @@ from tracefx.control.scan import Scan
 from tracefx.control.sow import Plantable
 from tracefx.control.while_loop import While
 from tracefx.core.bounded_cache import memoize_on_object
-from tracefx.core.callables import HasCallables
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.interpreters.callables import HasCallables
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr

@@ -17,7 +17,6 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.callables import HasCallables
 from tracefx.core.equality import strict_key
 from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Var
@@ -27,6 +26,7 @@ from tracefx.core.source_location import Provenance, equation_location
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import infer_types
 from tracefx.errors import RewriteError
+from tracefx.interpreters.callables import HasCallables
 from tracefx.text.printer import variable_name
 
 

@@ -16,8 +16,8 @@ from typing_extensions import override
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effect
-from tracefx.core.settings import Setting
 from tracefx.core.traceback_filtering import api_boundary
+from tracefx.settings import Setting
 from tracefx.text.custom_text import CustomText, TextArgs
 
 

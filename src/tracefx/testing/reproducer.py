@@ -14,10 +14,10 @@ from tracefx.core import dtypes
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.errors import ParseError
 from tracefx.programs import VOCABULARY, parse_jaxpr
+from tracefx.settings import DISABLE_JIT, X64
 from tracefx.testing.errors import LawError, Reproducer
 from tracefx.testing.generated_programs import SOURCE_IMPORTS, SourceFunction
 from tracefx.testing.shrinking import Candidate, shrink

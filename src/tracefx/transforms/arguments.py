@@ -16,7 +16,6 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
 from tracefx.core.literal import Literal, argument_literal
-from tracefx.core.settings import X64
 from tracefx.core.values import ConcreteArray, Value, as_value, jax_hint, numpy_aval
 from tracefx.errors import RefError
 from tracefx.interpreters.batch import BatchTracer
@@ -25,6 +24,7 @@ from tracefx.interpreters.recording import StageTracer
 from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
+from tracefx.settings import X64
 
 AnyFunction: TypeAlias = Callable[..., object]
 LeafNames: TypeAlias = Callable[[int], str]

@@ -9,7 +9,6 @@ from typing import Any, Final, NoReturn, final
 from attrs import evolve, frozen
 
 from tracefx.control.control_flow import rearrange_jaxpr
-from tracefx.core import promotion
 from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray, accepts, join_vma
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
@@ -18,6 +17,7 @@ from tracefx.core.source_location import library_call_location
 from tracefx.core.values import Value
 from tracefx.errors import TypePromotionError
 from tracefx.interpreters.refs import Ref
+from tracefx.ops import promotion
 from tracefx.ops.structural import ConvertElementType, convert_value
 from tracefx.passes.rebuilding import renumber
 from tracefx.pytrees import trees

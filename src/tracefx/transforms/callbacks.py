@@ -25,11 +25,11 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import Tracer, bind
-from tracefx.core.settings import X64
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.settings import X64
 from tracefx.transforms.arguments import LEAF_TYPES, flatten_values, leaf_value, require_callable, to_arrays
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 

@@ -14,9 +14,9 @@ from tracefx.control.remat import CheckpointPolicy
 from tracefx.core.array import is_arraylike
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind, bind1
-from tracefx.core.settings import DISABLE_JIT
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
+from tracefx.settings import DISABLE_JIT
 from tracefx.transforms.arguments import (
     argument_names,
     flatten_values_and_refs,

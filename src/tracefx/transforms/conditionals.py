@@ -15,7 +15,6 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind, bind1
-from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.refs import Ref, ref_arguments
@@ -24,6 +23,7 @@ from tracefx.ops.elementwise.selection import clamp
 from tracefx.ops.structural import convert_element_type
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import MISSING, Missing, TreeDef
+from tracefx.settings import DISABLE_JIT
 from tracefx.transforms.arguments import LEAF_TYPES, flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import (
     common_consts,

@@ -13,12 +13,12 @@ from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
 from tracefx.core.dtypes import NDArray, float0, is_key
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.layouts import without_layout
-from tracefx.core.settings import Override
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
+from tracefx.settings import Override
 from tracefx.shardings.meshes import PartitionSpec
 from tracefx.shardings.named_sharding import as_sharding, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray

@@ -37,14 +37,14 @@ from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
 from tracefx.core.literal import Literal
-from tracefx.core.promotion import promote
-from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.source_location import SOURCE
 from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.core.values import ConcreteArray, Value, from_numpy, get_aval
 from tracefx.interpreters.stage import stage
+from tracefx.ops.promotion import promote
 from tracefx.pytrees import trees
+from tracefx.settings import DISABLE_JIT, X64
 from tracefx.shardings.sharded_array import ShardedArray, without_placement
 from tracefx.transforms.arguments import flatten_values, fun_name, output_label, to_arrays
 from tracefx.transforms.jit import jit

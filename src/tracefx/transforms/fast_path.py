@@ -17,12 +17,12 @@ from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.literal import argument_literal
-from tracefx.core.settings import SETTINGS, X64, Setting
 from tracefx.core.sharding import Sharding
 from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.core.values import ConcreteArray, Value, number_aval, numpy_aval
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
+from tracefx.settings import SETTINGS, X64, Setting
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.argument_memory import ArgumentMemories, ArgumentMemory
 from tracefx.transforms.static_arguments import (

@@ -17,7 +17,6 @@ from tracefx.core.device import Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
 from tracefx.core.sharding import RequestedShardings, single_device_sharding
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, jax_hint
@@ -26,6 +25,7 @@ from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
+from tracefx.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
 from tracefx.shardings.meshes import MESH
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (

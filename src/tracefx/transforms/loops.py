@@ -8,22 +8,23 @@ from typing import Any, Final, TypeVar, final, overload
 from attrs import frozen
 
 from tracefx.control.while_loop import BOOL_AVAL, While
-from tracefx.core import dtypes, promotion
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import NOT_VARYING, join_vma, without_vma
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import RefError
 from tracefx.interpreters.refs import Ref
+from tracefx.ops import promotion
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import lt
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.structural import convert_value
 from tracefx.pytrees import trees
+from tracefx.settings import DISABLE_JIT
 from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, rearranged, trace_body, trace_step
 from tracefx.transforms.function_types import NamedTupleLike

@@ -10,7 +10,6 @@ from tracefx.control.scan import Scan
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import as_array, bind
-from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.errors import TracerIntegerConversionError
@@ -19,6 +18,7 @@ from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.structural import reshape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
+from tracefx.settings import DISABLE_JIT
 from tracefx.transforms.arguments import (
     flatten_values,
     flatten_values_and_refs,

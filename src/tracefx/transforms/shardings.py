@@ -15,13 +15,13 @@ from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
 from tracefx.core.layouts import Format, without_layout
-from tracefx.core.settings import Override
 from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.ops.static_integers import static_ints
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
+from tracefx.settings import Override
 from tracefx.shardings.meshes import MESH, AxisType, Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding, as_sharding, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray

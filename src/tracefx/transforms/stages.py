@@ -17,12 +17,12 @@ from tracefx.core.handler import CURRENT, ROOT, Tracer
 from tracefx.core.jaxpr import NOTEBOOK_HTML, ClosedJaxpr
 from tracefx.core.layouts import format_of
 from tracefx.core.repeated_blocks import RepeatedBlocks
-from tracefx.core.settings import REPEATS, RepeatsMode, as_compilation_cache
 from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.interpreters.refs import Ref
 from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.settings import REPEATS, RepeatsMode, as_compilation_cache
 from tracefx.transforms.fast_path import FastPathProgram, RepeatedCall
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.static_arguments import StaticArguments

@@ -14,7 +14,6 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.handler import ROOT, NamedAxis, Tracer, as_array, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.settings import X64
 from tracefx.core.source_location import SOURCE, here
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import RefError
@@ -22,6 +21,7 @@ from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.refs import Ref
 from tracefx.interpreters.stage import stage_with_refs
 from tracefx.pytrees.trees import TreeDef, show_structure
+from tracefx.settings import X64
 from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.transforms.arguments import flatten_values, output_label, to_arrays
 from tracefx.transforms.static_arguments import StaticArgument

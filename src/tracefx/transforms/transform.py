@@ -18,9 +18,9 @@ from typing_extensions import ParamSpec, TypeVarTuple, override
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.handler import Handler
-from tracefx.core.settings import checked_repeats
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDescription, describe
+from tracefx.settings import checked_repeats
 from tracefx.transforms.arguments import check_argnums, python_integers
 from tracefx.transforms.function_types import (
     GradientAndAux,

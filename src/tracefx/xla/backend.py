@@ -15,7 +15,6 @@ from typing_extensions import CapsuleType, override
 from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.backend import Runnable
 from tracefx.core.bounded_cache import BoundedCache, MemoKey
-from tracefx.core.callables import HasCallables
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import NDArray
@@ -24,14 +23,15 @@ from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.settings import COMPILATION_CACHE, REPEATS, RepeatsMode
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
 from tracefx.repeated_blocks.pieces import divide_into_pieces
 from tracefx.repeated_blocks.sharing import inline_all_calls, share_repeats
 from tracefx.serialization.digest import executable_key
+from tracefx.settings import COMPILATION_CACHE, REPEATS, RepeatsMode
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray, without_placement

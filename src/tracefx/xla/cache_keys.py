@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tracefx.core.effects import SowEffect
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.settings import RepeatsMode
 from tracefx.serialization.digest import IMPORT_TIME, executable_key, is_builtin_only, value_key
+from tracefx.settings import RepeatsMode
 from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.xla import runtime
 from tracefx.xla.disk_cache import KEY_BYTES

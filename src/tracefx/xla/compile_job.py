@@ -14,8 +14,8 @@ from attrs import frozen
 from tracefx.core.avals import show_avals
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.repeated_blocks import RepeatedBlocks
-from tracefx.core.settings import LOG_COMPILES, CompilationCache
 from tracefx.errors import CompilationError
+from tracefx.settings import LOG_COMPILES, CompilationCache
 from tracefx.xla import runtime
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule

@@ -24,7 +24,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, final
 
-from tracefx.core.settings import CompilationCache
+from tracefx.settings import CompilationCache
 
 _MAGIC: Final = b"tracefx executable on disk 1"
 KEY_BYTES: Final = 20

@@ -13,8 +13,8 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT
 from tracefx.core.jaxpr import Atom, Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.settings import REPEATS
 from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.settings import REPEATS
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime

@@ -14,11 +14,11 @@ from tracefx.core.dtypes import DType, NDArray, float0
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.repeated_blocks import RepeatedBlocks
-from tracefx.core.settings import RepeatsMode
 from tracefx.core.sharding import Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.passes.dce import prune
 from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
+from tracefx.settings import RepeatsMode
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
 from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedModule, symbol_name

@@ -19,10 +19,10 @@ from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
-from tracefx.core.settings import RepeatsMode
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import DeletedArrayError, DeviceMismatchError
+from tracefx.settings import RepeatsMode
 from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray

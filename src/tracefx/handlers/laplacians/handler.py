@@ -15,7 +15,6 @@ from tracefx.control.custom_vjp import CustomVJP, CustomVJPCall
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import ValueSpec
 from tracefx.core.primitive import Differentiable, missing_rule_error
 from tracefx.core.values import Value
 from tracefx.handlers.laplacians.contraction import dot_general_laplacian
@@ -41,6 +40,7 @@ from tracefx.handlers.laplacians.rules import (
     sub_laplacian,
     zero_derivative_laplacian,
 )
+from tracefx.interpreters.body_transform import ValueSpec
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.collectives.collective import LinearCollective

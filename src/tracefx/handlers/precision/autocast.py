@@ -15,15 +15,15 @@ from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
-from tracefx.core.body_transform import ValueSpec, array_spec
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.callables import HasCallables
 from tracefx.core.handler import Tracer, bind, bind1
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value
 from tracefx.handlers.precision.policy import DATA_MOVEMENT, Policy, bfloat16
+from tracefx.interpreters.body_transform import ValueSpec, array_spec
+from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.casting import convert_host

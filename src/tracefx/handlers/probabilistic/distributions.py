@@ -16,8 +16,8 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
-from tracefx.core.promotion import promote
 from tracefx.core.values import as_value
+from tracefx.ops.promotion import promote
 from tracefx.pytrees import trees
 
 _HALF_LOG_TAU: Final = 0.5 * float(np.log(2 * np.pi))

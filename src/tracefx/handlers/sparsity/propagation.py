@@ -16,7 +16,6 @@ from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.control.while_loop import While
 from tracefx.core.avals import ShapedArray
 from tracefx.core.bounded_cache import memoize_on_object
-from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
@@ -31,6 +30,7 @@ from tracefx.handlers.sparsity.dependence import (
 )
 from tracefx.handlers.sparsity.index_sets import IndexSets
 from tracefx.handlers.sparsity.rules import SPARSITY_RULES, sparsity_rule
+from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.stage import stage
 from tracefx.ops.operation import Operation
 

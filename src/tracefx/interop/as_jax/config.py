@@ -10,7 +10,8 @@ from typing import Any, Final, NoReturn, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.settings import (
+from tracefx.interop.as_jax.unsupported import unsupported
+from tracefx.settings import (
     COMPILATION_CACHE,
     DISABLE_JIT,
     LOG_COMPILES,
@@ -19,7 +20,6 @@ from tracefx.core.settings import (
     Setting,
     as_compilation_cache,
 )
-from tracefx.interop.as_jax.unsupported import unsupported
 
 
 def _same(value: Any) -> Any:

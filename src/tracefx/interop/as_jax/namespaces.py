@@ -108,7 +108,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
             _CONFIGURATION,
             "~functions __version__ __version_info__ clear_caches copy_to_host_async live_arrays",
             "~jaxprs make_jaxpr",
-            "tracefx.core.settings enable_x64",
+            "tracefx.settings enable_x64",
             "tracefx.transforms.devices host_count=process_count host_id=process_index host_ids=process_indices",
             base="tracefx",
         ),

@@ -29,7 +29,6 @@ from tracefx.core.handler import CURRENT, NamedAxis, Tracer, current
 from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.settings import X64
 from tracefx.core.source_location import Provenance
 from tracefx.core.values import Value
 from tracefx.errors import EscapedTracerError
@@ -38,6 +37,7 @@ from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.interpreters.stage import stage
+from tracefx.settings import X64
 
 UserExportRule: TypeAlias = Callable[..., Any]
 """A user-defined export rule: takes the tracefx primitive and JAX arrays, and returns one array or several."""

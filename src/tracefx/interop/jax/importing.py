@@ -20,7 +20,6 @@ from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.equality import strict_key
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
-from tracefx.core.settings import X64
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import (
@@ -36,6 +35,7 @@ from tracefx.interop.jax.importing_programs import NO_RULES, ImportedProgram, Im
 from tracefx.interop.jax.unsupported_primitives import UNSUPPORTED
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
 from tracefx.pytrees.registry import NODE_REGISTRY, type_name
+from tracefx.settings import X64
 from tracefx.shardings.meshes import MESH
 from tracefx.transforms.arguments import require_callable
 

@@ -14,8 +14,8 @@ from typing import Final
 from tracefx.core import dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType, DTypeKind
-from tracefx.core.settings import X64
 from tracefx.errors import TypePromotionError
+from tracefx.settings import X64
 
 # The lattice as chains of short names, in which each type promotes to the next. Names with a star are weak types.
 _CHAINS: Final[tuple[tuple[str, ...], ...]] = (

@@ -19,9 +19,9 @@ from jax._src.lax.lax import _convert_element_type
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
-from tracefx.core.promotion import promote, promote_types
-from tracefx.core.settings import enable_x64
 from tracefx.errors import TypePromotionError
+from tracefx.ops.promotion import promote, promote_types
+from tracefx.settings import enable_x64
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
