@@ -17,7 +17,7 @@ from typing import Final
 
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.late_binding import LateBound
-from tracefx.core.traceback_filtering import api_boundary, filter_traceback
+from tracefx.core.traceback_filtering import as_entry_point, filter_traceback
 from tracefx.jax_counterparts import COUNTERPARTS, PARAMETERS
 
 _LOOKED_UP: Final[Mapping[str, str]] = MappingProxyType(
@@ -52,11 +52,6 @@ def exports(package: str) -> Mapping[str, str]:
     folder = importlib.import_module(package).__path__[0]
     with open(f"{folder}/__init__.pyi", encoding="utf-8") as stub:
         return {name: module for module, name in _EXPORT.findall(stub.read())}
-
-
-@memoize(limit=2048)
-def _as_boundary(f: FunctionType) -> Callable[..., object]:
-    return api_boundary(f)
 
 
 @memoize(limit=256)
@@ -101,8 +96,8 @@ def attach(
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a package with a stub.
 
-    `__getattr__` also defines `__all__`, the names of the stub in their order. The public functions become entry points
-    with filtered tracebacks, which costs 0.1 µs per call.
+    `__getattr__` also defines `__all__`, the names of the stub in their order. The public functions and constructors
+    become entry points with filtered tracebacks, which costs 0.1 µs per call.
 
     Args:
         package: The name of the package, `__name__` in its `__init__.py`.
@@ -130,9 +125,8 @@ def attach(
         if type(value) is FunctionType and (name in take_out_sharding or public_name in PARAMETERS):
             value = _with_parameters(value, public_name, name in take_out_sharding)
             value.__module__ = package  # pickle looks the function up there
-        elif type(value) is FunctionType and not hasattr(value, "__wrapped__"):
-            value = _as_boundary(value)
-            value.__module__ = package
+        else:
+            value = as_entry_point(value, package)
         namespace[name] = value
         return value
 

@@ -11,25 +11,37 @@ True
 from __future__ import annotations
 
 from tracefx import serialization
-from tracefx.control.vocabulary import VOCABULARY as VOCABULARY
-from tracefx.control.vocabulary import vocabulary
-from tracefx.core.evaluation import eval_jaxpr as eval_jaxpr
-from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
-from tracefx.core.jaxpr import Eqn as Eqn
-from tracefx.core.jaxpr import Jaxpr as Jaxpr
-from tracefx.core.jaxpr import Var as Var
-from tracefx.core.literal import Literal as Literal
+from tracefx.control.vocabulary import VOCABULARY, vocabulary
+from tracefx.core.evaluation import eval_jaxpr
+from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.traceback_filtering import api_boundary
-from tracefx.passes.check import check_jaxpr as check_jaxpr
-from tracefx.passes.cse import cse as cse
-from tracefx.passes.dce import dce as dce
-from tracefx.passes.dce import prune as prune
-from tracefx.serialization.digest import executable_key as executable_key
+from tracefx.core.traceback_filtering import make_entry_points
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce, prune
+from tracefx.serialization.digest import executable_key
 from tracefx.text import parser
 
+__all__ = [
+    "VOCABULARY",
+    "ClosedJaxpr",
+    "Eqn",
+    "Jaxpr",
+    "Literal",
+    "Var",
+    "check_jaxpr",
+    "cse",
+    "dce",
+    "deserialize",
+    "eval_jaxpr",
+    "executable_key",
+    "parse_jaxpr",
+    "prune",
+    "serialize",
+]
 
-@api_boundary
+
 def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
     """Parses the text of a jaxpr.
 
@@ -51,7 +63,6 @@ def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
     return parser.parse_jaxpr(text, vocabulary(more))
 
 
-@api_boundary
 def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
     """Returns a program and its constants as bytes, for `deserialize` in any process.
 
@@ -79,7 +90,6 @@ def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
     return serialization.serialize(closed, VOCABULARY, provenance)
 
 
-@api_boundary
 def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> ClosedJaxpr:
     """Returns the program that `serialize` wrote.
 
@@ -102,3 +112,6 @@ def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) ->
     { lambda ; a:f32[]*. let b:f32[]* = neg a in (b,) }
     """
     return serialization.deserialize(data, vocabulary(more))
+
+
+make_entry_points(globals())

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.core.traceback_filtering import filter_traceback, make_entry_points
 from tracefx.pytrees.trees import (
     MISSING,
     DictKey,
@@ -32,23 +33,23 @@ from tracefx.pytrees.trees import (
     all_leaves,
     broadcast_prefix,
     describe,
-    flatten,
     flatten_up_to,
     flatten_with_path,
     keystr,
-    leaves,
+    map,
+    reduce,
     register_dataclass,
     register_pytree_node,
     register_pytree_node_class,
     register_pytree_with_keys,
     register_pytree_with_keys_class,
     register_static,
-    structure,
+    transpose,
     unflatten,
 )
-from tracefx.pytrees.trees import map as _map
-from tracefx.pytrees.trees import reduce as _reduce
-from tracefx.pytrees.trees import transpose as _transpose
+from tracefx.pytrees.trees import flatten as _flatten
+from tracefx.pytrees.trees import leaves as _leaves
+from tracefx.pytrees.trees import structure as _structure
 
 __all__ = [
     # flatten and rebuild
@@ -94,12 +95,31 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+R = TypeVar("R", covariant=True)
 
 
-map: Final = api_boundary(_map)
-reduce: Final = api_boundary(_reduce)
-transpose: Final = api_boundary(_transpose)
-map.__module__ = reduce.__module__ = transpose.__module__ = __name__  # pickle looks them up there
+class _Flattening(Protocol[R]):
+    def __call__(self, tree: PyTree, is_leaf: IsLeaf | None = None) -> R: ...
+
+
+def _entry_point(f: _Flattening[R]) -> _Flattening[R]:
+    """Does what `api_boundary` does, in a fifth of its time, since the parameters are known."""
+
+    @functools.wraps(f)
+    def call(tree: PyTree, is_leaf: IsLeaf | None = None) -> R:
+        try:
+            return f(tree, is_leaf)
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    call.__module__ = __name__  # pickle looks it up there
+    return call
+
+
+flatten: Final = _entry_point(_flatten)
+leaves: Final = _entry_point(_leaves)
+structure: Final = _entry_point(_structure)
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
@@ -118,7 +138,6 @@ def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
     return builtins.all(leaves(tree, is_leaf))
 
 
-@api_boundary
 def reduce_associative(
     operation: Callable[[T, T], T], tree: PyTree, *, identity: T | Missing = MISSING, is_leaf: IsLeaf | None = None
 ) -> T:
@@ -175,7 +194,6 @@ def leaves_with_path(
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-@api_boundary
 def map_with_path(
     f: Callable[..., object],
     tree: PyTree,
@@ -251,3 +269,6 @@ else:
         """
         metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
         return dataclasses.field(metadata=metadata, **kwargs)
+
+
+make_entry_points(globals())

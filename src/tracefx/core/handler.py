@@ -34,7 +34,7 @@ from tracefx.core.eager_cache import EagerCache
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import Provenance, at_location
-from tracefx.core.traceback_filtering import filter_traceback
+from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.errors import ConcretizationError, EscapedTracerError, HandlerStateError
 
@@ -333,6 +333,7 @@ class handling(Generic[H]):
 
     __slots__ = ("_handler", "_outer")
 
+    @api_boundary
     def __init__(self, handler: H) -> None:
         if not isinstance(handler, Handler):
             raise TypeError(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import FunctionType, TracebackType
-from typing import Final, NoReturn, TypeVar, final
+from typing import Any, Final, NoReturn, TypeVar, final
 
 from typing_extensions import ParamSpec
 
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.source_location import is_internal_file
 from tracefx.settings import TRACEBACK_FILTERING
 
@@ -93,7 +94,9 @@ def api_boundary(f: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return f(*args, **kwargs)
+            if kwargs:
+                return f(*args, **kwargs)
+            return f(*args)  # type: ignore[call-arg]  # the keywords are empty; saves 0.05 µs
         except Exception as error:
             filter_traceback(error)
             raise
@@ -111,3 +114,40 @@ def without_boundary(f: object) -> object:
         f: Any object.
     """
     return vars(f)["__wrapped__"] if isinstance(f, FunctionType) and f.__code__ is _CALL_CODE else f
+
+
+@memoize(limit=2048)
+def _decorated(f: FunctionType) -> Callable[..., object]:
+    return api_boundary(f)
+
+
+def as_entry_point(value: object, module: str) -> object:
+    """Returns a public name's value, made an entry point with filtered tracebacks.
+
+    Functions are decorated with `api_boundary`, unless they are entry points already. Of classes that attrs generates,
+    the constructor is decorated in place if it validates its arguments; others raise no errors.
+
+    Args:
+        value: The value.
+        module: The public module of the name, in which pickle looks a function up.
+    """
+    if type(value) is FunctionType and filter_traceback.__name__ not in value.__code__.co_names:
+        value = _decorated(value)
+        value.__module__ = module
+    elif isinstance(value, type):
+        owner: Any = next(c for c in value.__mro__ if "__init__" in vars(c))
+        fields = vars(owner).get("__attrs_attrs__", ())
+        validates = hasattr(owner, "__attrs_post_init__") or any(f.validator or f.converter for f in fields)
+        if validates and fields and not hasattr(owner.__init__, "__wrapped__"):
+            owner.__init__ = api_boundary(owner.__init__)
+    return value
+
+
+def make_entry_points(namespace: dict[str, Any]) -> None:
+    """Makes the names in `__all__` that a module without a stub defines entry points.
+
+    Args:
+        namespace: The module's `globals()`.
+    """
+    for name in namespace.keys() & namespace["__all__"]:
+        namespace[name] = as_entry_point(namespace[name], namespace["__name__"])

@@ -264,6 +264,7 @@ class ufunc(metaclass=UfuncMeta):
     ([2, 3, 4], 6)
     """
 
+    @api_boundary
     def __init__(
         self,
         func: Callable[..., Any],

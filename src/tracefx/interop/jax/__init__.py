@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from tracefx.interop.jax.exporting import to_jax as to_jax
-from tracefx.interop.jax.importing import from_jax as from_jax
-from tracefx.interop.jax.meshes import mesh_from_jax as mesh_from_jax
-from tracefx.interop.jax.meshes import mesh_to_jax as mesh_to_jax
-from tracefx.interop.jax.meshes import sharding_from_jax as sharding_from_jax
-from tracefx.interop.jax.meshes import sharding_to_jax as sharding_to_jax
-from tracefx.interop.jax.values import as_jax as as_jax
-from tracefx.interop.jax.values import as_tracefx as as_tracefx
+from tracefx.core.traceback_filtering import make_entry_points
+from tracefx.interop.jax.exporting import to_jax
+from tracefx.interop.jax.importing import from_jax
+from tracefx.interop.jax.meshes import mesh_from_jax, mesh_to_jax, sharding_from_jax, sharding_to_jax
+from tracefx.interop.jax.values import as_jax, as_tracefx
+
+__all__ = [
+    "as_jax",
+    "as_tracefx",
+    "from_jax",
+    "mesh_from_jax",
+    "mesh_to_jax",
+    "sharding_from_jax",
+    "sharding_to_jax",
+    "to_jax",
+]
+
+make_entry_points(globals())

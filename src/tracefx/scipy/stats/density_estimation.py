@@ -12,6 +12,7 @@ import tracefx.numpy as fnp
 from tracefx import random
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.lax import linalg
 from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
 from tracefx.pytrees import trees
@@ -53,6 +54,7 @@ class gaussian_kde:
     inv_cov: Array
     """The inverse of `covariance`."""
 
+    @api_boundary
     def __init__(self, dataset: ArrayLike, bw_method: Bandwidth = None, weights: ArrayLike | None = None) -> None:
         data = fnp.atleast_2d(fnp.asarray(to_inexact(dataset, "gaussian_kde: dataset")))
         if dtypes.is_complex(data.dtype):

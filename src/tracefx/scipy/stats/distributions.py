@@ -17,6 +17,7 @@ from typing_extensions import override
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.scipy.stats.standardization import nan_unless_positive, promote_real, standardize_arguments
 
 P = ParamSpec("P")
@@ -122,6 +123,7 @@ class DistributionFunctions:
     The docstrings of the functions are made from it.
     """
 
+    @api_boundary
     def __init__(self) -> None:
         name = type(self).__name__
         raise TypeError(f"{name} is a namespace of functions, which has no instances: call one of its functions")
