@@ -32,7 +32,7 @@ help:
 	@echo "make test             lint, formatting, types and tests"
 	@echo "                      (its parts: make lint, make types, make unit)"
 	@echo "make slow             the tests that need a browser, several processes or libraries; basedpyright; and every function"
-	@echo "                      beside JAX, of which make test differentiates and batches one half"
+	@echo "                      beside JAX, of which make test compares one half"
 	@echo "make test-latest      the tests with the newest Python and jaxlib"
 	@echo "make test-processors  the numeric tests with the instruction sets of three other x86-64 processors"
 	@echo "make test-repeats     the tests of control flow with all repeated blocks shared, however small"
@@ -56,7 +56,7 @@ test:
 # The script selects the Python and installs one if necessary.
 slow: $(VENV)/.test $(VENV)/.browser
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(SLOW) --hypothesis-profile=long
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/differential/test_functions.py -k "derivatives or batches" --hypothesis-profile=every-case
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/differential/test_functions.py -k "not errors" --hypothesis-profile=every-case
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 test-latest:

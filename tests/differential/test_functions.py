@@ -14,8 +14,12 @@ from tests.differential.records import Mismatches, Record
 from tests.differential.table import RECORDS
 from tests.laws.examples import is_long_profile, sampled
 
-each_record: Final = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
 COMPARED: Final = [record for record in RECORDS if not record.types_only]
+
+
+def each_of(records: Sequence[Record], every: int = 1) -> pytest.MarkDecorator:
+    """Makes a test of one of `every` records; `make slow` runs all of them."""
+    return pytest.mark.parametrize("record", sampled(records, every), ids=lambda record: record.name)
 
 
 def check_record(record: Record, aspects: tuple[str, ...], find: Callable[[Record], Mismatches]) -> None:
@@ -42,25 +46,21 @@ def split_by_known(
     return unexpected, [prefix for prefix in expected if not any(each.startswith(prefix) for each in mismatches)]
 
 
-@each_record
+@each_of(RECORDS, every=2)
 def test_values_and_types(record: Record) -> None:
     check_record(record, ("value", "compiled", "dtype"), lambda record: harness.values(record) + harness.types(record))
 
 
-@each_record
+@each_of(RECORDS)
 def test_errors_and_names(record: Record) -> None:
     check_record(record, ("error", "name"), lambda record: harness.refusals(record) + harness.other_names(record))
 
 
-@pytest.mark.parametrize(
-    "record", sampled([r for r in COMPARED if r.derivatives or r.reference], 2), ids=lambda record: record.name
-)
+@each_of([r for r in COMPARED if r.derivatives or r.reference], every=4)
 def test_derivatives(record: Record) -> None:
     check_record(record, ("jvp", "grad", "second"), harness.derivatives)
 
 
-@pytest.mark.parametrize(
-    "record", sampled([r for r in COMPARED if r.batched or r.reference], 2), ids=lambda record: record.name
-)
+@each_of([r for r in COMPARED if r.batched or r.reference], every=4)
 def test_batches(record: Record) -> None:
     check_record(record, ("vmap",), harness.batches)

@@ -18,7 +18,7 @@ import pytest
 from attrs import frozen
 
 import tracefx as fx
-from tests.laws.examples import sampled
+from tests.laws.examples import is_long_profile
 from tests.sharding import processes_that_end
 from tests.sharding.processes_that_end import DONE
 from tests.versions import LOG_OF_DEVICE_ORDERS
@@ -94,7 +94,11 @@ def format_output(ended: Sequence[ProcessResult]) -> str:
     )
 
 
-@pytest.mark.parametrize(("count", "devices"), sampled([(2, 2), (4, 1)], 2))
+starts_processes: Final = pytest.mark.skipif(not is_long_profile(), reason="`make slow` starts several processes")
+
+
+@starts_processes
+@pytest.mark.parametrize(("count", "devices"), [(2, 2), (4, 1)])
 def test_programs_over_processes_match_one_process(count: int, devices: int) -> None:
     ended = run_processes("all_checks", count, devices)
     assert [e.code for e in ended] == [0] * count, format_output(ended)
@@ -108,6 +112,7 @@ def run_with_each_dead(part: str) -> list[tuple[ProcessResult, ProcessResult]]:
     return [(first[0], first[1]), (second[1], second[0])]
 
 
+@starts_processes
 def test_killed_process_ends_the_other_with_an_error() -> None:
     for dead, other in run_with_each_dead("killed"):
         output = format_output([dead, other])
@@ -117,6 +122,7 @@ def test_killed_process_ends_the_other_with_an_error() -> None:
         assert "came although" not in other.out, output
 
 
+@starts_processes
 def test_error_in_one_process_ends_the_other_with_an_error() -> None:
     for dead, other in run_with_each_dead("raising"):
         output = format_output([dead, other])
@@ -126,11 +132,13 @@ def test_error_in_one_process_ends_the_other_with_an_error() -> None:
         assert "another task died" in other.err, output
 
 
+@starts_processes
 def test_shutdown_timeout_raises_an_error(tmp_path: Path) -> None:
     ended = run_processes("timing_out", 2, 1, TIRED=str(tmp_path / "tired"))
     assert [e.code for e in ended] == [0, 0], format_output(ended)
 
 
+@starts_processes
 def test_processes_share_the_compilation_cache(tmp_path: Path) -> None:
     ended = run_processes("shared_cache", 2, 1, KEPT=str(tmp_path))
     assert [e.code for e in ended] == [0, 0], format_output(ended)
