@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from tracefx.pytrees.registry import NODE_REGISTRY, Registry, children_with_keys
-from tracefx.pytrees.trees import (
+from tracefx.tree import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
@@ -29,19 +29,19 @@ from tracefx.pytrees.trees import (
     register_pytree_with_keys_class,
     register_static,
 )
-from tracefx.pytrees.trees import flatten as tree_flatten
-from tracefx.pytrees.trees import flatten_with_path as tree_flatten_with_path
-from tracefx.pytrees.trees import leaves as tree_leaves
-from tracefx.pytrees.trees import structure as tree_structure
-from tracefx.pytrees.trees import unflatten as tree_unflatten
 from tracefx.tree import all as tree_all
 from tracefx.tree import broadcast as tree_broadcast
+from tracefx.tree import flatten as tree_flatten
+from tracefx.tree import flatten_with_path as tree_flatten_with_path
+from tracefx.tree import leaves as tree_leaves
 from tracefx.tree import leaves_with_path as tree_leaves_with_path
 from tracefx.tree import map as tree_map
 from tracefx.tree import map_with_path as tree_map_with_path
 from tracefx.tree import reduce as tree_reduce
 from tracefx.tree import reduce_associative as tree_reduce_associative
+from tracefx.tree import structure as tree_structure
 from tracefx.tree import transpose as tree_transpose
+from tracefx.tree import unflatten as tree_unflatten
 
 __all__ = [
     # trees

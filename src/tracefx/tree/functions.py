@@ -1,105 +1,25 @@
-"""Pytrees: nested tuples, lists, dicts and registered classes with arrays as leaves, under the names of `jax.tree`.
-
-Types that are registered with `jax.tree_util`, such as those of Equinox, Flax and Optax, are nodes here, too.
-
->>> from tracefx import tree
->>> tree.map(lambda x, y: x + y, {"w": 1, "b": (2, None)}, {"w": 10, "b": (20, None)})
-{'b': (22, None), 'w': 11}
-"""
+"""Functions of pytrees that are made of the basic ones: of paths, of all leaves, of prefixes."""
 
 from __future__ import annotations
 
 import builtins
-import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.pytrees.trees import (
     MISSING,
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
     IsLeaf,
     KeyPath,
     Missing,
-    Partial,
     PyTree,
-    SequenceKey,
-    TreeDef,
-    TreeDescription,
-    UnsortableKeysError,
-    all_leaves,
     broadcast_prefix,
-    describe,
-    flatten,
     flatten_up_to,
     flatten_with_path,
-    keystr,
     leaves,
-    register_dataclass,
-    register_pytree_node,
-    register_pytree_node_class,
-    register_pytree_with_keys,
-    register_pytree_with_keys_class,
-    register_static,
     structure,
-    unflatten,
 )
-from tracefx.pytrees.trees import map as _map
-from tracefx.pytrees.trees import reduce as _reduce
-from tracefx.pytrees.trees import transpose as _transpose
-
-__all__ = [
-    # flatten and rebuild
-    "flatten",
-    "leaves",
-    "structure",
-    "unflatten",
-    "all_leaves",
-    # compute
-    "map",
-    "reduce",
-    "reduce_associative",
-    "all",
-    "transpose",
-    "broadcast",
-    # paths
-    "flatten_with_path",
-    "leaves_with_path",
-    "map_with_path",
-    "keystr",
-    "KeyPath",
-    "SequenceKey",
-    "DictKey",
-    "GetAttrKey",
-    "FlattenedIndexKey",
-    # nodes
-    "register_dataclass",
-    "register_pytree_node",
-    "register_pytree_node_class",
-    "register_pytree_with_keys",
-    "register_pytree_with_keys_class",
-    "register_static",
-    "static",
-    "Partial",
-    # structures
-    "TreeDef",
-    "TreeDescription",
-    "describe",
-    # types and errors
-    "PyTree",
-    "IsLeaf",
-    "UnsortableKeysError",
-]
 
 T = TypeVar("T")
-
-
-map: Final = api_boundary(_map)
-reduce: Final = api_boundary(_reduce)
-transpose: Final = api_boundary(_transpose)
-map.__module__ = reduce.__module__ = transpose.__module__ = __name__  # pickle looks them up there
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
@@ -118,7 +38,6 @@ def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
     return builtins.all(leaves(tree, is_leaf))
 
 
-@api_boundary
 def reduce_associative(
     operation: Callable[[T, T], T], tree: PyTree, *, identity: T | Missing = MISSING, is_leaf: IsLeaf | None = None
 ) -> T:
@@ -169,13 +88,13 @@ def leaves_with_path(
     Returns:
         A list of pairs `(path, leaf)`.
 
+    >>> from tracefx.tree import keystr
     >>> [(keystr(path), leaf) for path, leaf in leaves_with_path({"a": [1, 2]})]
     [("['a'][0]", 1), ("['a'][1]", 2)]
     """
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-@api_boundary
 def map_with_path(
     f: Callable[..., object],
     tree: PyTree,
@@ -198,6 +117,7 @@ def map_with_path(
     Raises:
         ValueError: If a pytree has another structure.
 
+    >>> from tracefx.tree import keystr
     >>> map_with_path(lambda path, x: f"{keystr(path)} = {x}", {"a": [1, 2]})
     {'a': ["['a'][0] = 1", "['a'][1] = 2"]}
     """
@@ -225,29 +145,3 @@ def broadcast(prefix_tree: PyTree, full_tree: PyTree, is_leaf: IsLeaf | None = N
     """
     entries = broadcast_prefix(prefix_tree, full_tree, is_leaf, what="prefix_tree", of="full_tree")
     return structure(full_tree).unflatten(entries)
-
-
-if TYPE_CHECKING:
-    # Type checkers recognize `dataclasses.field` only by its name.
-    static = dataclasses.field
-else:
-
-    def static(**kwargs):
-        """Declares a dataclass field as static: `register_dataclass` treats it as metadata, not as a child.
-
-        Args:
-            **kwargs: The arguments of `dataclasses.field`, such as `default`. Entries of `metadata` are kept.
-
-        Returns:
-            A dataclass field.
-
-        >>> @register_dataclass
-        ... @dataclasses.dataclass
-        ... class Layer:
-        ...     w: object
-        ...     name: str = static(default="dense")
-        >>> leaves(Layer(1.0))
-        [1.0]
-        """
-        metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
-        return dataclasses.field(metadata=metadata, **kwargs)
