@@ -13,12 +13,12 @@ from __future__ import annotations
 from tracefx import serialization
 from tracefx.control.vocabulary import VOCABULARY as VOCABULARY
 from tracefx.control.vocabulary import vocabulary
+from tracefx.core import Literal as Literal
 from tracefx.core.evaluation import eval_jaxpr as eval_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Eqn as Eqn
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import Var as Var
-from tracefx.core.literal import Literal as Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.passes.check import check_jaxpr as check_jaxpr

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 import ml_dtypes
 
+from tracefx.core import ArrayLike, DType, DTypeLike
 from tracefx.core import dtypes as core
 from tracefx.numpy.dtype_routines import lattice_result_type, resolve_dtype
 from tracefx.numpy.operand_promotion import python_scalar_type
-
-if TYPE_CHECKING:
-    from tracefx.core.array import ArrayLike
-    from tracefx.core.dtypes import DType, DTypeLike
 
 bfloat16 = ml_dtypes.bfloat16
 

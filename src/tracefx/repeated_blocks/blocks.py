@@ -10,9 +10,8 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Literal, NDArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.repeated_blocks.runs import Stretch, stretches, weight
 
 BORDERS_TRIED: Final = 4
