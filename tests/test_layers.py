@@ -257,6 +257,18 @@ def test_module_imports_only_permitted_layers(path: Path) -> None:
     assert violations(module, is_package, path.read_text(encoding="utf-8")) == []
 
 
+def test_exports_of_the_core_are_imported_from_the_package() -> None:
+    core = SOURCE / PACKAGE / "core"
+    exports = {each.target for each in imports(f"{PACKAGE}.core", True, (core / "__init__.py").read_text("utf-8"))}
+    found: list[str] = []
+    for path in FILES:
+        module, is_package = module_name(path)
+        if core not in path.parents:
+            targets = {each.target for each in imports(module, is_package, path.read_text(encoding="utf-8"))}
+            found += [f"{module} imports {target}" for target in sorted(targets & exports)]
+    assert found == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: module_name(path)[0])
 def test_file_length(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").count("\n")

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tracefx.core import NDArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.dtypes import NDArray
 from tracefx.errors import DistributedError as DistributedError
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree

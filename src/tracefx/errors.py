@@ -507,3 +507,14 @@ class DeviceMismatchError(ValueError):
     @override
     def __reduce__(self) -> tuple[type[DeviceMismatchError], tuple[object, ...]]:
         return DeviceMismatchError, (self.program, self.parts)
+
+
+class UnsortableKeysError(ValueError, TypeError):
+    """The keys of a dict in a pytree cannot be compared with each other, so its leaves have no order.
+
+    >>> from tracefx import tree
+    >>> tree.leaves({1: "a", "b": "c"})
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.UnsortableKeysError: the keys of the dict cannot be sorted: ...
+    """

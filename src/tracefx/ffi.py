@@ -14,11 +14,9 @@ from typing_extensions import CapsuleType
 
 from tracefx.control.callback import VmapMethod, require_vmap_method
 from tracefx.control.ffi_call import FfiAttribute, FfiCall, mlir_attribute
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ShapedArray, Value
 from tracefx.core.handler import bind
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.lowering import KernelLayouts
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import flatten_values, to_arrays

@@ -10,10 +10,7 @@ from typing import Generic, TypeVar, final
 from attrs import frozen
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import convert_operand
 from tracefx.pytrees.trees import TreeDef

@@ -11,12 +11,9 @@ from typing import Protocol, TypeAlias, final
 
 from attrs import frozen
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Literal, NDArray, ShapedArray, Value
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive, missing_rule_error
-from tracefx.core.values import Value
 from tracefx.shardings.named_sharding import NamedSharding
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from tracefx import serialization
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
+from tracefx.core import Literal
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.traceback_filtering import make_entry_points
 from tracefx.passes.check import check_jaxpr

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tracefx.core.traceback_filtering import make_entry_points
 from tracefx.pytrees.registry import NODE_REGISTRY, Registry, children_with_keys
-from tracefx.pytrees.trees import (
+from tracefx.tree import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
@@ -21,9 +21,6 @@ from tracefx.pytrees.trees import (
     PyTree,
     SequenceKey,
     TreeDef,
-)
-from tracefx.tree import all as tree_all
-from tracefx.tree import (
     all_leaves,
     keystr,
     register_dataclass,
@@ -33,6 +30,7 @@ from tracefx.tree import (
     register_pytree_with_keys_class,
     register_static,
 )
+from tracefx.tree import all as tree_all
 from tracefx.tree import broadcast as tree_broadcast
 from tracefx.tree import flatten as tree_flatten
 from tracefx.tree import flatten_with_path as tree_flatten_with_path

@@ -16,8 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tracefx.core.array import Array
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, DTypeLike
 
 ArrayLike: TypeAlias = Array | np.ndarray | np.number | np.bool_ | bool | int | float | complex
 """What functions of arrays accept. All members have arithmetic operators, and are classes that `isinstance` takes."""

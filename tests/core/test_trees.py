@@ -16,6 +16,7 @@ from hypothesis import given
 from tests.core.forest import TREES, Layer, Mode, Pair, Point, is_short, jax_tree, paths, tree_util
 from tests.errors import assert_errors, untyped
 from tracefx import tree as public
+from tracefx.errors import UnsortableKeysError
 from tracefx.pytrees import trees
 
 # --- comparison with jax ----------------------------------------------------------------------------------------------
@@ -158,11 +159,11 @@ def test_types_of_unflattened_containers() -> None:
 def test_error_of_unsortable_keys_shows_the_path() -> None:
     for tree in ([0, {"ok": {1: 2, "a": 3}}], [0, {"ok": collections.defaultdict(int, {1: 2, "a": 3})}]):
         for flatten in (trees.flatten, trees.flatten_with_path):
-            with pytest.raises(trees.UnsortableKeysError, match=r"dict at \[1\]\['ok'\] cannot be sorted: \[1, 'a'\]"):
+            with pytest.raises(UnsortableKeysError, match=r"dict at \[1\]\['ok'\] cannot be sorted: \[1, 'a'\]"):
                 flatten(tree)
-    with pytest.raises(trees.UnsortableKeysError, match=r"at \.y cannot be sorted"):
+    with pytest.raises(UnsortableKeysError, match=r"at \.y cannot be sorted"):
         trees.flatten(Point(1, {1: 2, "a": 3}))
-    assert issubclass(trees.UnsortableKeysError, ValueError)
+    assert issubclass(UnsortableKeysError, ValueError)
     assert trees.leaves(collections.OrderedDict([(1, 2), ("a", 3)])) == [2, 3]
     assert len(trees.leaves([{1: 2, "a": 3}], is_leaf=lambda x: isinstance(x, dict))) == 1
 

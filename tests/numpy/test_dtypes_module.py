@@ -13,6 +13,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import dtypes
+from tracefx.lazy_stubs import exports
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 DTYPES = ("float64", "int64", "uint64", "complex128", "bfloat16", "bool", "int4", float, int, bool, complex, np.float32)
@@ -20,12 +21,12 @@ DTYPES = ("float64", "int64", "uint64", "complex128", "bfloat16", "bool", "int4"
 
 def test_names_match_jax() -> None:
     public = {name for name in dir(jax.dtypes) if not name.startswith("_")}
-    assert public - {"extended", "prng_key"} <= set(dtypes.__all__) <= public
+    assert public - {"extended", "prng_key"} <= set(exports("tracefx.dtypes")) <= public
     assert dtypes.float0 == jax.dtypes.float0
     assert dtypes.bfloat16 is jax.dtypes.bfloat16
-    assert dtypes.finfo is inspect.unwrap(fnp.finfo)
-    assert dtypes.iinfo is inspect.unwrap(fnp.iinfo)
-    assert dtypes.issubdtype is inspect.unwrap(fnp.issubdtype)
+    assert inspect.unwrap(dtypes.finfo) is inspect.unwrap(fnp.finfo)
+    assert inspect.unwrap(dtypes.iinfo) is inspect.unwrap(fnp.iinfo)
+    assert inspect.unwrap(dtypes.issubdtype) is inspect.unwrap(fnp.issubdtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
-from tracefx.core.avals import ShapedArray, accepts, show_avals
+from tracefx.core import ConcreteArray, ShapedArray, Value, accepts, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
@@ -24,7 +24,6 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,

@@ -14,14 +14,13 @@ from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, cast, final
 from attrs import evolve, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
-from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError, ConcretizationError
 from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.masks import (

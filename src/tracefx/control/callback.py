@@ -16,9 +16,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import ConcreteArray, NDArray, ShapedArray, Value, dtypes, to_numpy
 from tracefx.core.effects import DebugEffect, Effects, IOEffect
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.handler import CURRENT, ROOT, bind
@@ -33,7 +31,6 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees

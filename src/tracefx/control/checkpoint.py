@@ -10,12 +10,12 @@ from typing_extensions import override
 
 from tracefx.control.call import CallPrimitive
 from tracefx.control.remat import CheckpointPolicy, plan_remat
+from tracefx.core import Value
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Recorder, Tangent
-from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, unzip_jaxpr
 from tracefx.interpreters.masks import Mask, merge_masked, select_masked, select_unmasked
 from tracefx.interpreters.stage import stage

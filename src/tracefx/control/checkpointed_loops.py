@@ -15,10 +15,10 @@ from typing import Final
 
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.sow import IN_CHECKPOINTED_LOOP, mark_uncollectable
+from tracefx.core import Value
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import slice as cut

@@ -14,13 +14,10 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core import DType, NDArray, Scalar, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.lowering import Builder, IrValue, Lowerable

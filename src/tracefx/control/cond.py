@@ -14,8 +14,8 @@ from tracefx.control.call import Call
 from tracefx.control.control_flow import ControlFlowPrimitive, InputSource, rearrange_jaxpr, unify_consts, used_inputs
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.control.sow import IN_BATCHED_COND, mark_uncollectable
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals, without_vma
+from tracefx.core import ShapedArray, Value, accepts, dtypes, show_avals, to_numpy
+from tracefx.core.avals import join_vma, without_vma
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
@@ -23,7 +23,6 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.values import Value, to_numpy
 from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,

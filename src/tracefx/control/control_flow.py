@@ -9,13 +9,12 @@ from typing import TypeAlias, TypeVar
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import Memo, memoize_on_object
 from tracefx.core.effects import Effects
 from tracefx.core.jaxpr import Jaxpr, Var, single_eqn_jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, Primitive, Transposable
-from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.body_transform import BodyTransformable
 from tracefx.interpreters.jaxpr_transforms import Consts

@@ -14,14 +14,13 @@ from typing_extensions import override
 
 from tracefx.control import callables
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.dtypes import is_inexact
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.callables import BatchRunner
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr

@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from tracefx.control import callables
 from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
+from tracefx.core import Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, Tangent
-from tracefx.core.values import Value
 from tracefx.interpreters.callables import BatchRunner
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
 from tracefx.interpreters.masks import drop_zeros, insert_zeros, nonzero_mask, select_masked

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control import callables
-from tracefx.core.avals import ShapedArray, accepts, show_avals
+from tracefx.core import ShapedArray, Value, accepts, show_avals
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import ROOT, Handler, bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
@@ -25,7 +25,6 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.values import Value
 from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.body_transform import (

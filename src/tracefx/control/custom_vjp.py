@@ -11,13 +11,11 @@ from typing_extensions import override
 from tracefx.control import callables
 from tracefx.control.custom_jvp import num_consts_param
 from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import float0
+from tracefx.core import ConcreteArray, Literal, ShapedArray, Value, float0, to_numpy
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import (
     BatchDims,
     Differentiable,
@@ -31,7 +29,6 @@ from tracefx.core.primitive import (
     not_linear_error,
 )
 from tracefx.core.source_location import full_scopes
-from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from tracefx.control.callables import ClosureRebinder, derive
 from tracefx.control.custom_vjp import ForwardResult, ForwardRule
+from tracefx.core import Value
 from tracefx.core.avals import MeshAxes
 from tracefx.core.handler import AxisEnvironment, checked_axes, current
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.values import Value
 from tracefx.interpreters.masks import Mask
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.collectives.pvary import varying

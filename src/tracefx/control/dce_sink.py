@@ -8,11 +8,10 @@ from typing import Final, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, as_value
 from tracefx.core.effects import DebugEffect, Effects
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree

@@ -12,9 +12,7 @@ from typing_extensions import override
 
 from tracefx.control.callback import VmapMethod, batch_vectorized, move_batch_axes_first
 from tracefx.control.scan import Scan
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, ShapedArray, Value, dtypes
 from tracefx.core.effects import Effects, IOEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import single_eqn_jaxpr
@@ -28,7 +26,6 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops.operation import run_compiled
 

@@ -15,13 +15,11 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.core.array import Array
-from tracefx.core.avals import Shape, ShapedArray, show_avals
+from tracefx.core import Array, Shape, ShapedArray, Value, show_avals
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
-from tracefx.core.values import Value
 from tracefx.interpreters.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.interpreters.stage import stage

@@ -11,9 +11,9 @@ from attrs import frozen
 from tracefx.control.call import Call, CallPrimitive
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_rules import CustomRuleProgram
+from tracefx.core import Literal
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import Provenance, with_scope
 from tracefx.passes.rebuilding import map_subjaxprs, renumber

@@ -14,13 +14,13 @@ from typing_extensions import override
 
 from tracefx.control.call import Call
 from tracefx.control.control_flow import ControlFlowPrimitive, unify_consts
-from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals
+from tracefx.core import ShapedArray, Value, accepts, show_avals
+from tracefx.core.avals import join_vma
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import BodyInterpreter, BodyName, TransformedBody, unpack_results
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr

@@ -12,11 +12,10 @@ from typing import Final
 
 from tracefx import ops
 from tracefx.control.sow import Plantable
+from tracefx.core import Literal, Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import UnzippedJaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.comparison import Comparison

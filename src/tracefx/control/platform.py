@@ -10,10 +10,9 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.cond import INDEX_AVAL
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ConcreteArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.lowering import Builder, IrValue, Lowerable
 
 

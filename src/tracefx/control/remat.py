@@ -9,7 +9,7 @@ from typing import TypeAlias, final
 
 from attrs import evolve, frozen
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.masks import Mask, select_masked

@@ -15,14 +15,12 @@ from tracefx.control.control_flow import ControlFlowPrimitive, rearrange_jaxpr, 
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.control.scan_partial_eval import UnzippedScan, unzip_scan
 from tracefx.control.scan_transpose import ScanTranspose, plan_scan_transpose
-from tracefx.core.avals import ShapedArray, accepts, show_avals
+from tracefx.core import Literal, ShapedArray, Value, accepts, show_avals
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,

@@ -14,13 +14,10 @@ from typing import final
 
 from attrs import evolve, frozen
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray, Value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
-from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, transpose_jaxpr
 from tracefx.interpreters.masks import Mask, select_masked, select_unmasked
 from tracefx.interpreters.stage import stage

@@ -10,14 +10,13 @@ from typing_extensions import override
 
 from tracefx.control.call import CallPrimitive
 from tracefx.control.shard_map_emulation import emulate_shard_map
-from tracefx.core.avals import ShapedArray, accepts, show_avals
+from tracefx.core import ShapedArray, Value, accepts, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.effects import Effects, NamedAxisEffect, any_ordered
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes

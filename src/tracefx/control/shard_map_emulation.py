@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.indexing.along_axis import index_in_dim

@@ -16,7 +16,7 @@ from typing import Literal as OneOf
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import Effects, SowEffect
 from tracefx.core.handler import bind
@@ -33,7 +33,6 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.structural import move_axis

@@ -16,7 +16,8 @@ from tracefx.control.control_flow import ControlFlowPrimitive, rearrange_jaxpr, 
 from tracefx.control.drop_debug_effects import drop_debug_effects
 from tracefx.control.scan import Scan
 from tracefx.control.sow import IN_BATCHED_WHILE, mark_uncollectable
-from tracefx.core.avals import ShapedArray, accepts, join_vma, show_avals, without_vma
+from tracefx.core import ShapedArray, Value, accepts, show_avals
+from tracefx.core.avals import join_vma, without_vma
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
@@ -24,7 +25,6 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.source_location import at_location, current_provenance
-from tracefx.core.values import Value
 from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,

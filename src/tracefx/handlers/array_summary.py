@@ -7,8 +7,7 @@ from typing import Final, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, dtypes
 
 MAX_PRINTED_ELEMENTS: Final = 6
 """The largest number of elements for which an array is printed in full."""

@@ -11,9 +11,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import Array, DType, NDArray, ShapedArray, show_avals
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.extend import SourceLocation
 from tracefx.handlers.array_summary import MAX_PRINTED_ELEMENTS, Summary, format_array

@@ -13,10 +13,8 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.sow import Plantable, Sow, SowMode
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.handler import bind, bind1
-from tracefx.core.values import Value
 from tracefx.extend import SourceLocation, here
 from tracefx.handlers.replacement import Replacement, ReplacingHandler
 from tracefx.interpreters.interpreter import Interpreter

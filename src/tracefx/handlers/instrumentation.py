@@ -17,15 +17,12 @@ from tracefx.control.callback import DebugCallback, FlatCallback
 from tracefx.control.control_flow import rearrange_jaxpr
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray, Value, dtypes, float0
 from tracefx.core.bounded_cache import memoize_on_object
-from tracefx.core.dtypes import float0, is_key
+from tracefx.core.dtypes import is_key
 from tracefx.core.effects import DebugEffect
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.values import Value
 from tracefx.extend import SourceLocation, here
 from tracefx.interpreters.body_transform import (
     BodyKind,

@@ -12,14 +12,11 @@ from typing_extensions import override
 from tracefx.control.call import Call
 from tracefx.control.callback import DebugCallback, FlatCallback
 from tracefx.control.checkpoint import CheckpointPrimitive
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, NDArray, Value, dtypes
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.errors import KeyReuseError
 from tracefx.extend import here
 from tracefx.handlers.instrumentation import relative_path

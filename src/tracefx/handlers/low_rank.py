@@ -11,12 +11,9 @@ from typing_extensions import override
 
 from tracefx import random
 from tracefx.control.scan import Scan
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind1, bind_expansion
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.seeding import as_key
 from tracefx.interpreters.body_transform import ValueSpec, array_spec
 from tracefx.interpreters.callables import HasCallables

@@ -11,8 +11,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.control.scan import Scan
-from tracefx.core.array import Array
-from tracefx.core.avals import show_avals
+from tracefx.core import Array, show_avals
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.handlers.array_summary import format_array

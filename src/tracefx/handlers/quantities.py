@@ -15,13 +15,9 @@ from tracefx import ops
 from tracefx.control.callback import DebugCallback, DebugPrint
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.sow import Plantable, Sow
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, ShapedArray, Value, dtypes, to_numpy
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import UnitError
 from tracefx.extend import here
 from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit

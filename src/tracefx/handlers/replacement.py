@@ -10,8 +10,8 @@ from attrs import evolve, frozen
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.scan import Scan
 from tracefx.control.sow import sown_names
+from tracefx.core import Value
 from tracefx.core.handler import CURRENT, bind
-from tracefx.core.values import Value
 from tracefx.extend import here
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.numpy import abs, divide, maximum, sin, where
 
 

@@ -7,14 +7,10 @@ from typing import Final, SupportsIndex
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import DEFAULT_DEVICE, Device
-from tracefx.core.dtypes import DType
 from tracefx.core.handler import ROOT, as_array, handling
-from tracefx.core.values import Value, as_value
 from tracefx.image.resize_methods import RESAMPLE_KERNELS, ResampleKernel, ResizeMethod
 from tracefx.numpy import abs, arange, divide, logical_and, maximum, minimum, pad, sum, take, where
 from tracefx.numpy.operand_promotion import promote_args_inexact, to_inexact

@@ -17,8 +17,7 @@ from einops._backends import AbstractBackend
 from typing_extensions import override
 
 from tracefx import numpy as fnp
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray
 
 
 @final

@@ -10,7 +10,7 @@ from typing import ClassVar, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.device import Device
 from tracefx.core.effects import NamedAxisEffect, any_per_batch_element
 from tracefx.core.handler import (
@@ -26,7 +26,6 @@ from tracefx.core.handler import (
 )
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.core.source_location import SOURCE, current_provenance
-from tracefx.core.values import Value
 from tracefx.interpreters.callables import HasCallables
 from tracefx.shardings.meshes import entry_axis_names
 

@@ -17,10 +17,9 @@ from typing import ClassVar, Self, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core import ShapedArray, Value, show_avals
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.values import Value
 from tracefx.pytrees.trees import TreeDef, show_structure
 
 

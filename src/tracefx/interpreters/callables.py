@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
+from tracefx.core import Value
 from tracefx.core.handler import Handler
 from tracefx.core.primitive import MappedAxis, Primitive, missing_rule_error
-from tracefx.core.values import Value
 
 
 class BatchRunner(Protocol):

@@ -17,18 +17,15 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, dataclass_transform, override
 
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray, join_vma
+from tracefx.core import Array, Literal, NDArray, ShapedArray, Value, as_value
+from tracefx.core.avals import join_vma
 from tracefx.core.bounded_cache import MemoKey
-from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, bind_expansion, call_under, handling
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
-from tracefx.core.values import Value, as_value
 from tracefx.errors import ConcretizationError, HandlerStateError
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,

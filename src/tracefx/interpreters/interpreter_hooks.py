@@ -7,8 +7,7 @@ from typing import Generic, Never
 
 from typing_extensions import TypeVar
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.values import Value
+from tracefx.core import ShapedArray, Value
 from tracefx.interpreters.rule_methods import options_key
 from tracefx.ops.structural import constant_like_aval
 from tracefx.pytrees import trees

@@ -22,12 +22,12 @@ from typing import TypeAlias, TypeVar, final
 
 from attrs import frozen
 
+from tracefx.core import Value
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.values import Value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.masks import Mask, drop_zeros, insert_zeros, nonzero_mask, select_masked, select_unmasked

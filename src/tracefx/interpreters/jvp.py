@@ -9,14 +9,11 @@ from typing import Final, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, NDArray, ShapedArray, Value
 from tracefx.core.device import Device
-from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, bind_expansion, require_not_escaped
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing_rule_error
 from tracefx.core.source_location import SOURCE, at_location, current_provenance
-from tracefx.core.values import Value
 from tracefx.errors import ConcretizationError, TracerBoolConversionError, TracerIntegerConversionError
 
 PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value
 
 X = TypeVar("X")
 Mask: TypeAlias = tuple[bool, ...]

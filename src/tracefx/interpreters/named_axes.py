@@ -8,9 +8,9 @@ from types import MappingProxyType
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.core import Value
 from tracefx.core.handler import AxisEnvironment, Handler
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 
 
 @frozen(eq=False)

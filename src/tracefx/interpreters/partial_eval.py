@@ -8,9 +8,9 @@ from typing import ClassVar, final
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.core import Value
 from tracefx.core.handler import CURRENT
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 from tracefx.interpreters.recording import Recording, StageTracer
 
 

@@ -11,14 +11,11 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value
 from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import TYPES
 from tracefx.interpreters.callables import HasCallables
 

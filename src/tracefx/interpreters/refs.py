@@ -19,14 +19,11 @@ from typing import Final, NoReturn, TypeAlias, final, overload
 
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import RefType, Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, as_value, dtypes
+from tracefx.core.avals import RefType
 from tracefx.core.handler import CURRENT, Handler, Tracer, as_array, require_not_escaped
 from tracefx.core.indexed_updates import Index as GenericIndex
 from tracefx.core.source_location import Provenance, at_location, current_provenance
-from tracefx.core.values import as_value
 from tracefx.errors import EscapedTracerError, RefError, TypePromotionError
 from tracefx.interpreters.recording import Recording, StageTracer
 from tracefx.ops import promotion

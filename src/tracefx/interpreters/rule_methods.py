@@ -11,9 +11,8 @@ from attrs import NOTHING, frozen
 from attrs.exceptions import FrozenInstanceError
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.array import Array
+from tracefx.core import Array, Literal
 from tracefx.core.equality import attrs_fields, strict_key
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.rules import HandlerRule, Rules
 from tracefx.pytrees import trees

@@ -8,11 +8,10 @@ from typing import Concatenate, Generic, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
 
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core import ShapedArray, Value, show_avals
 from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.primitive import Primitive, missing_rule_error
 from tracefx.core.rule_checks import wrong_results_error
-from tracefx.core.values import Value
 from tracefx.core.varying import infer_types
 from tracefx.errors import MissingRuleError
 

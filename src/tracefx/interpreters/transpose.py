@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from tracefx.core import Literal, Value
 from tracefx.core.handler import CURRENT, bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, ExtractsWindow, Tangent, Transposable, UndefinedPrimal, Zero, is_builtin
 from tracefx.core.source_location import SOURCE, at_location
-from tracefx.core.values import Value
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import ADD

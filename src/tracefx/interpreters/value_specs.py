@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from tracefx.core.array import is_arraylike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, as_value, is_arraylike
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, as_value
 from tracefx.interpreters.body_transform import ValueSpec
 from tracefx.ops.structural import constant_like_aval, convert_value
 from tracefx.pytrees import trees

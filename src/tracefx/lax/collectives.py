@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.handler import as_array
 from tracefx.ops.collectives import collective, exchange, grouped
 from tracefx.ops.collectives.collective import AxisName

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike, Shape
 from tracefx.core.sharding import Sharding
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.shape import array_creation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.ops.elementwise import selection
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree

@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.values import Value, as_value
 from tracefx.errors import ConcretizationError
 from tracefx.ops.elementwise.arithmetic import max as larger
 from tracefx.ops.elementwise.comparison import gt, lt

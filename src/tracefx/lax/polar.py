@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import as_value
 from tracefx.errors import ShapeError
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import mul, sub

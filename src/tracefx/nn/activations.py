@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import as_value
 from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
 from tracefx.ops.elementwise import special, transcendental
 from tracefx.ops.static_integers import canonicalize_axis

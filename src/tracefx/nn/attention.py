@@ -9,9 +9,7 @@ from typing import Literal, overload
 import numpy as np
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.nn.normalization import logsumexp, softmax
 from tracefx.ops.contractions.contraction import DotDimensionNumbers, dot_general

@@ -12,13 +12,9 @@ from typing_extensions import override
 
 import tracefx.numpy as fnp
 from tracefx import random
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, as_value, dtypes, to_numpy
 from tracefx.core.handler import Tracer
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import as_value, to_numpy
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.transforms.shardings import OutSharding, constrain_result

@@ -9,10 +9,8 @@ import math
 from typing import Literal, overload
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
+from tracefx.core import Array, ArrayLike, AxisLike, Value, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, as_value
 from tracefx.numpy.operand_promotion import promote_args_inexact, to_inexact
 from tracefx.numpy.shapes import axes
 from tracefx.ops.elementwise.selection import stop_gradient

@@ -6,11 +6,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any, SupportsIndex
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import as_value
 from tracefx.ops.collectives import collective
 from tracefx.ops.elementwise import comparison
 from tracefx.ops.shape import shape

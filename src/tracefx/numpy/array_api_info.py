@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, final
 
-from tracefx.core import dtypes
+from tracefx.core import DType, dtypes
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
-from tracefx.core.dtypes import DType, DTypeKind
+from tracefx.core.dtypes import DTypeKind
 
 _KINDS: Final[Mapping[str, frozenset[DTypeKind]]] = MappingProxyType(
     {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.values import Value
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.errors import BroadcastError
 from tracefx.numpy.creation import NestedArrayLike, asarray
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.numpy.scalar_types import bool_
 
 ndarray = Array

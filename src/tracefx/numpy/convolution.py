@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
-from tracefx.core.values import Value
+from tracefx.core import Array, ArrayLike, DTypeLike, Value, dtypes
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import convert_dtype, inexact_dtype, promote_dtypes
 from tracefx.ops import structural

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.complex_parts import conjugate, imag, real
 from tracefx.numpy.creation import full, zeros

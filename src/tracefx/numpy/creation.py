@@ -11,24 +11,26 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    ConcreteArray,
+    DType,
+    DTypeLike,
+    Literal,
+    NDArray,
+    Shape,
+    ShapedArray,
+    Value,
+    dtypes,
+    from_numpy,
+)
 from tracefx.core.abstract_array import is_jax_array
-from tracefx.core.array import Array, ArrayLike, is_convertible
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.array import is_convertible
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal
 from tracefx.core.sharding import DeviceOrSharding
-from tracefx.core.values import (
-    ConcreteArray,
-    Value,
-    filled_key,
-    from_jax_array,
-    from_numpy,
-    require_no_mask,
-    unwrap_arraylike,
-)
+from tracefx.core.values import filled_key, from_jax_array, require_no_mask, unwrap_arraylike
 from tracefx.lax.creation import sharding_like
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.operand_promotion import as_operand, convert_ndarray, convert_operand, dtype_and_weak_type

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tracefx.core.array import Array
+from tracefx.core import Array, ConcreteArray
 from tracefx.core.device import is_device
 from tracefx.core.sharding import DeviceOrSharding, Sharding
-from tracefx.core.values import ConcreteArray
 from tracefx.transforms.devices import device_put
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Literal, ShapedArray, Value, dtypes
 from tracefx.core.handler import Tracer, as_array
-from tracefx.core.literal import Literal
 from tracefx.core.sharding import DeviceOrSharding
-from tracefx.core.values import Value
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, reject_out

@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, dtypes
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.values import Value
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.ufuncs import multiply

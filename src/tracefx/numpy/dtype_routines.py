@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, dtypes
 from tracefx.core.abstract_array import has_jax_array_method
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, extended, prng_key
+from tracefx.core.dtypes import DTypeKind, extended, prng_key
 from tracefx.numpy.operand_promotion import dtype_and_weak_type
 from tracefx.ops.promotion import promote
 

@@ -8,10 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Index
+from tracefx.core import Array, ArrayLike, dtypes, to_numpy
+from tracefx.core.array import Index
 from tracefx.core.handler import as_array
-from tracefx.core.values import to_numpy
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import array, zeros
 from tracefx.numpy.indexing import take

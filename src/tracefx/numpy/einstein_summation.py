@@ -15,11 +15,8 @@ from typing import Final, TypeAlias, final, overload
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Value, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, as_value
 from tracefx.numpy.diagonals import diagonal
 from tracefx.numpy.dtype_routines import promote_types
 from tracefx.numpy.operand_promotion import convert_dtype, promote_dtypes, reject_out

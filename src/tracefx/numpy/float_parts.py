@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.numpy.floating_point import copysign
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, reject_out, to_inexact

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, dtypes
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, promote_args_inexact
 from tracefx.numpy.ufuncs import broadcast_select, literal_like, python_zero

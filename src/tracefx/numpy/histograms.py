@@ -12,11 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.numpy.creation import asarray, zeros
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.logic import equal

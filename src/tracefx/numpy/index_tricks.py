@@ -9,12 +9,8 @@ from typing import Final, SupportsIndex, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core import Array, ArrayLike, DTypeLike, NDArray, Shape, Value, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import NestedArrayLike, array, ones
 from tracefx.numpy.dtype_routines import result_type

@@ -14,15 +14,12 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
+from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, Scalar, Shape, ShapedArray, dtypes
 from tracefx.core.abstract_array import is_jax_array
-from tracefx.core.array import Array, ArrayLike, Index, IndexPart
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.array import Index, IndexPart
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import as_array, bind1, evaluating
-from tracefx.core.literal import Literal
-from tracefx.core.values import ConcreteArray, from_jax_array, require_no_mask
+from tracefx.core.values import from_jax_array, require_no_mask
 from tracefx.errors import ConcretizationError, MaskIndexError, SliceIndexError
 from tracefx.numpy.creation import array
 from tracefx.numpy.kernels import KERNELS

@@ -6,10 +6,8 @@ from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_pair, to_numeric
 from tracefx.numpy.reductions import sum

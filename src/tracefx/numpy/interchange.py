@@ -9,13 +9,9 @@ from typing import IO, Any, Final, NoReturn
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ConcreteArray, DTypeLike, ShapedArray, dtypes
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
-from tracefx.core.dtypes import DTypeLike
-from tracefx.core.values import ConcreteArray
 from tracefx.numpy.creation import asarray
 from tracefx.numpy.ranges import arange
 from tracefx.numpy.shapes import ShapeLike, sizes_of

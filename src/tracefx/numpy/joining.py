@@ -8,10 +8,7 @@ from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike, NDArray
-from tracefx.core.values import Value
+from tracefx.core import Array, ArrayLike, DTypeLike, NDArray, Value, dtypes
 from tracefx.errors import ShapeError
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel

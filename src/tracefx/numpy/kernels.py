@@ -14,10 +14,7 @@ from typing import Literal as Exactly
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import AxisLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import AxisLike, DType, NDArray, ShapedArray, dtypes
 from tracefx.numpy.operand_promotion import inexact_dtype
 from tracefx.numpy.shapes import axes
 from tracefx.ops.operation import specialize_reduce

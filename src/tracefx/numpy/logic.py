@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
-from tracefx.core.values import Value
 from tracefx.numpy.operand_promotion import (
     as_operand,
     broadcast_operand_shapes,

@@ -11,12 +11,8 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.indexing import getitem, take

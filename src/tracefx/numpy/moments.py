@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from typing import Literal as Exactly
 from typing import overload
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, AxisLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, as_value
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.operand_promotion import (
     as_operand,

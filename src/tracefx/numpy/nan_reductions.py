@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, AxisLike, DType, DTypeLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.numpy import moments, reductions
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import isnan, logical_and, logical_not

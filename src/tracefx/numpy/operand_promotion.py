@@ -14,14 +14,23 @@ from typing import Final, TypeAlias, TypeGuard, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    DType,
+    Literal,
+    NDArray,
+    Scalar,
+    Shape,
+    ShapedArray,
+    Value,
+    as_value,
+    dtypes,
+    to_numpy,
+)
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal, cache_literals
-from tracefx.core.values import Value, as_value, to_numpy
+from tracefx.core.literal import cache_literals
 from tracefx.errors import BroadcastError
 from tracefx.ops.casting import convert_host
 from tracefx.ops.elementwise.comparison import ne

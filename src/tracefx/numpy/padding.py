@@ -10,11 +10,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, IndexPart
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray, Value, dtypes, from_numpy
+from tracefx.core.array import IndexPart
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, from_numpy
 from tracefx.numpy.creation import array as array_of
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.moments import mean

@@ -6,10 +6,8 @@ import math
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes, to_numpy
 from tracefx.core.handler import as_array
-from tracefx.core.values import to_numpy
 from tracefx.errors import ConcretizationError
 from tracefx.numpy import linalg
 from tracefx.numpy.creation import asarray, ones, zeros

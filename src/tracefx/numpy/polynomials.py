@@ -6,11 +6,8 @@ import math
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import as_array
-from tracefx.core.values import from_numpy, to_numpy
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.joining import concatenate

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import ArrayLike
+from tracefx.core import ArrayLike, dtypes, to_numpy
 from tracefx.core.handler import as_array
-from tracefx.core.values import to_numpy
 from tracefx.numpy.operand_promotion import as_operand
 
 

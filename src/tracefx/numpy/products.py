@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.errors import ShapeError
 from tracefx.numpy.complex_parts import conjugate

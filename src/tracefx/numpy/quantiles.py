@@ -15,14 +15,22 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    AxisLike,
+    ConcreteArray,
+    DType,
+    Literal,
+    NDArray,
+    ShapedArray,
+    Value,
+    dtypes,
+    from_numpy,
+    to_numpy,
+)
 from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal
-from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 from tracefx.numpy.indexing import getitem, take, take_along_axis
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import isnan

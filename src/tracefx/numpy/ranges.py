@@ -8,13 +8,9 @@ from typing import overload
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array
 from tracefx.core.sharding import DeviceOrSharding
-from tracefx.core.values import Value, as_value
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.dtype_routines import result_type

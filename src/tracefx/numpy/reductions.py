@@ -11,13 +11,20 @@ from typing import Final
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, Scalar
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    AxisLike,
+    DType,
+    DTypeLike,
+    Literal,
+    Scalar,
+    ShapedArray,
+    Value,
+    as_value,
+    dtypes,
+)
 from tracefx.core.handler import as_array
-from tracefx.core.literal import Literal
-from tracefx.core.values import Value, as_value
 from tracefx.numpy.logic import convert_to_bool
 from tracefx.numpy.operand_promotion import (
     as_operand,

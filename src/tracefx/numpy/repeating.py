@@ -6,12 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike, IndexPart
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, AxisLike, ConcreteArray, NDArray, Shape, Value, dtypes
+from tracefx.core.array import IndexPart
 from tracefx.core.handler import as_array
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.indexing import getitem, take

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.errors import AxisError
 from tracefx.numpy.operand_promotion import as_operand

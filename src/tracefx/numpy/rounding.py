@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import operator
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, reject_out, require_real
 from tracefx.numpy.ufuncs import broadcast_select, floor_divide, literal_like, remainder
 from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise, rounding

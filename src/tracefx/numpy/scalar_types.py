@@ -6,9 +6,8 @@ from typing import Final, final
 
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType, named_dtype
+from tracefx.core import Array, ArrayLike, DType, dtypes
+from tracefx.core.dtypes import named_dtype
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.numpy.creation import asarray
 

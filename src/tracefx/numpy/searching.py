@@ -7,12 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, ConcreteArray, DType, ShapedArray, Value, dtypes
 from tracefx.core.handler import Tracer, as_array, evaluating
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.kernels import KERNELS

@@ -8,10 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes, to_numpy
 from tracefx.core.handler import Tracer, as_array
-from tracefx.core.values import Value, to_numpy
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, promote_dtypes, reject_out
 from tracefx.numpy.shapes import broadcast_arrays, ravel

@@ -14,12 +14,9 @@ from typing import Literal as Exactly
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, Shape, ShapedArray, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.values import ConcreteArray, from_numpy, to_numpy
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate

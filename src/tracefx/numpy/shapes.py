@@ -12,13 +12,9 @@ from typing import SupportsIndex, overload
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, AxisLike, ConcreteArray, DTypeLike, Shape, Value, dtypes
 from tracefx.core.handler import as_array
 from tracefx.core.sharding import DeviceOrSharding
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import AxisError
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, require_broadcastable

@@ -10,14 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, DType, DTypeLike, Literal, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind, evaluating
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.ops import structural

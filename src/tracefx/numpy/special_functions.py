@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.numpy.complex_parts import imag, real
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.numpy.joining import Arrays, SplitPoints, concatenate, promote_sequence, split
 from tracefx.numpy.operand_promotion import as_operand

@@ -8,11 +8,8 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike, is_convertible
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DTypeLike
-from tracefx.core.values import get_aval
+from tracefx.core import Array, ArrayLike, AxisLike, DTypeLike, Shape, ShapedArray, dtypes, get_aval
+from tracefx.core.array import is_convertible
 from tracefx.numpy import operand_promotion
 from tracefx.numpy.creation import asarray
 from tracefx.numpy.shapes import normalize_axes

@@ -10,9 +10,8 @@ from typing import TypeGuard, final
 
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, Index
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.core import Array, ConcreteArray, Value, dtypes
+from tracefx.core.array import Index
 from tracefx.errors import TracedMaskError
 from tracefx.numpy.operand_promotion import require_broadcastable
 from tracefx.ops import structural

@@ -9,10 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.values import Value
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, dtypes
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import (
     convert_dtype,

@@ -11,12 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, SupportsIndex, cast, final
 
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike, Index
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, AxisLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
+from tracefx.core.array import Index
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, as_value
 from tracefx.numpy.operand_promotion import (
     broadcast_operand_shapes,
     convert_dtype,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, SupportsIndex, TypeAlias
 
-from tracefx.core.array import Array, ArrayLike, AxisLike, Index
-from tracefx.core.dtypes import DTypeLike, Scalar
+from tracefx.core import Array, ArrayLike, AxisLike, DTypeLike, Scalar
+from tracefx.core.array import Index
 
 UfuncIdentity: TypeAlias = Scalar | None
 InitialValue: TypeAlias = ArrayLike | None

@@ -13,12 +13,8 @@ from typing import Final, overload
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind1, evaluating
-from tracefx.core.literal import Literal
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import (
     as_operand,

@@ -25,15 +25,12 @@ from typing import Any, Final, Protocol, TypeVar, cast, final
 import numpy as np
 from attrs import field, frozen
 
-from tracefx.core.array import Array, ArrayLike, Index, UpdateMode
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import NDArray, Scalar
+from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, Scalar, Shape, Value, as_value, to_numpy
+from tracefx.core.array import Index, UpdateMode
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.indexed_updates import IndexUpdateFn
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.lax.indexed_apply import apply_at_indices
 from tracefx.numpy.creation import NestedArrayLike, asarray, ones_like
 from tracefx.numpy.indexing import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, reject_out

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.ops import structural

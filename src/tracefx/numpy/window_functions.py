@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 
 from tracefx.control.special.bessel import bessel_i0e
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import as_operand, to_inexact
 from tracefx.numpy.transcendentals import cos, exp, sqrt

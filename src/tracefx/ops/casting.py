@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, dtypes
 from tracefx.core.kernel_context import call_kernel
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeGuard
 
-from tracefx.core import dtypes
-from tracefx.core.array import ArrayLike, is_convertible
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DTypeLike
-from tracefx.core.values import Value, as_value
+from tracefx.core import ArrayLike, DTypeLike, ShapedArray, Value, as_value, dtypes
+from tracefx.core.array import is_convertible
 from tracefx.ops.operation import static_shape
 
 

@@ -12,13 +12,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import Array, ArrayLike, DType, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.elementwise.complex import complex_dtype, conj

@@ -11,9 +11,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core import DType, NDArray, Scalar, ShapedArray, dtypes
 from tracefx.lowering import Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 

@@ -12,11 +12,9 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ConcreteArray, DType, NDArray, ShapedArray, Value, dtypes, from_numpy, to_numpy
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache
-from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind, bind1
 from tracefx.core.jaxpr import Jaxpr, single_eqn_jaxpr
 from tracefx.core.kernel_context import call_kernel
@@ -31,7 +29,6 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 from tracefx.errors import AxisError, ConcretizationError, ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.static_integers import concretize

@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tracefx.core import dtypes
+from tracefx.core import DType, dtypes
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, DTypeKind
+from tracefx.core.dtypes import DTypeKind
 from tracefx.errors import TypePromotionError
 from tracefx.settings import X64
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import Scalar
+from tracefx.core import Literal, Scalar, Shape, ShapedArray, dtypes
 from tracefx.core.key_data import key_data_aval
-from tracefx.core.literal import Literal
 from tracefx.lowering import Builder, DenseI64Array, IrValue, MlirText
 
 GPUS: Final = frozenset({"cuda", "rocm"})

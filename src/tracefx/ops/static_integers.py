@@ -8,9 +8,7 @@ from typing import TypeGuard, TypeVar
 
 import numpy as np
 
-from tracefx.core.array import Array
-from tracefx.core.dtypes import NDArray
-from tracefx.core.values import ConcreteArray
+from tracefx.core import Array, ConcreteArray, NDArray
 from tracefx.errors import AxisError, ConcretizationError, ShapeError
 
 T = TypeVar("T")

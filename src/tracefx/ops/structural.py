@@ -15,16 +15,13 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import NOT_VARYING, Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, DType, Literal, NDArray, Shape, ShapedArray, Value, as_value, dtypes
+from tracefx.core.avals import NOT_VARYING
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
-from tracefx.core.literal import Literal, cached_literal, out_of_bounds_error
+from tracefx.core.literal import cached_literal, out_of_bounds_error
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
@@ -132,7 +129,7 @@ class ConvertElementType(Operation, Differentiable, HasPullback):
         return builder.emit("stablehlo.convert", [x], [out])[0]
 
 
-def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+def convert_element_type(operand: ArrayLike, new_dtype: dtypes.DTypeLike) -> Array:
     """Returns `operand` with its elements converted to `new_dtype`.
 
     Floats outside the range of an integer dtype saturate and NaN becomes 0; integers wrap around; complex numbers lose

@@ -6,12 +6,10 @@ import linecache
 from collections.abc import Sequence
 from typing import Final, NoReturn, final
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray, accepts
+from tracefx.core import Literal, ShapedArray, accepts, dtypes
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import Effect
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.source_location import LazySourceLocation, SourceLocation
 from tracefx.core.varying import infer_types
 from tracefx.errors import JaxprTypeError

@@ -13,9 +13,8 @@ from tracefx.control.cond import Cond
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation
 from tracefx.handlers.cost_analysis.cost import Work

@@ -9,8 +9,9 @@ from typing import Any, Final, TypeAlias, final
 
 from attrs import evolve, frozen
 
+from tracefx.core import DType
 from tracefx.core.backend import BACKEND, LoweredProgram
-from tracefx.core.dtypes import DType, is_complex, is_inexact
+from tracefx.core.dtypes import is_complex, is_inexact
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.pictures.compiler_text import TextLine, hlo_lines, stablehlo_lines
 from tracefx.pictures.descriptions import ProgramDescription, describe_program

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import attrs
 
@@ -282,3 +282,30 @@ def _no_children(value: T) -> tuple[tuple[()], T]:
 
 def _static_itself(value: T, children: tuple[Any, ...]) -> T:
     return value
+
+
+if TYPE_CHECKING:
+    # Type checkers recognize `dataclasses.field` only by its name.
+    static = dataclasses.field
+else:
+
+    def static(**kwargs):
+        """Declares a dataclass field as static: `register_dataclass` treats it as metadata, not as a child.
+
+        Args:
+            **kwargs: The arguments of `dataclasses.field`, such as `default`. Entries of `metadata` are kept.
+
+        Returns:
+            A dataclass field.
+
+        >>> from tracefx import tree
+        >>> @register_dataclass
+        ... @dataclasses.dataclass
+        ... class Layer:
+        ...     w: object
+        ...     name: str = static(default="dense")
+        >>> tree.leaves(Layer(1.0))
+        [1.0]
+        """
+        metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
+        return dataclasses.field(metadata=metadata, **kwargs)

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.errors import UnsortableKeysError
 from tracefx.pytrees.paths import DictKey as DictKey
 from tracefx.pytrees.paths import FlattenedIndexKey as FlattenedIndexKey
 from tracefx.pytrees.paths import GetAttrKey as GetAttrKey
@@ -45,31 +46,13 @@ C = TypeVar("C", bound=type)
 # --- node types -------------------------------------------------------------------------------------------------------
 
 
-class UnsortableKeysError(ValueError, TypeError):
-    """Raised for a dict whose keys cannot be compared with each other, so that its leaves have no order.
-
-    >>> leaves({1: "a", "b": "c"})
-    Traceback (most recent call last):
-        ...
-    tracefx.pytrees.trees.UnsortableKeysError: the keys of the dict cannot be sorted: ...
-    """
-
-    @classmethod
-    def at(cls, tree: Mapping[Any, object], path: KeyPath = ()) -> Self:
-        """Returns the error for a dict at a path.
-
-        Args:
-            tree: The dict whose keys cannot be sorted.
-            path: The path of the dict in the pytree; empty, the default, for the pytree itself.
-
-        Returns:
-            The error, whose message lists the keys.
-        """
-        place = f" at {keystr(path)}" if path else ""
-        return cls(
-            f"the keys of the {type(tree).__name__}{place} cannot be sorted: {list(tree)}. Leaves come in the order of"
-            " the sorted keys; use keys of one kind, or an OrderedDict, which keeps its own order"
-        )
+def _unsortable_keys_error(tree: Mapping[Any, object], path: KeyPath = ()) -> UnsortableKeysError:
+    """Returns the error for a dict, given its path in the pytree."""
+    place = f" at {keystr(path)}" if path else ""
+    return UnsortableKeysError(
+        f"the keys of the {type(tree).__name__}{place} cannot be sorted: {list(tree)}. Leaves come in the order of"
+        " the sorted keys; use keys of one kind, or an OrderedDict, which keeps its own order"
+    )
 
 
 def _flatten_default_dict(
@@ -78,7 +61,7 @@ def _flatten_default_dict(
     try:
         keys = tuple(sorted(tree))
     except TypeError:
-        raise UnsortableKeysError.at(tree) from None
+        raise _unsortable_keys_error(tree) from None
     return [(DictKey(key), tree[key]) for key in keys], (tree.default_factory, keys)
 
 
@@ -176,7 +159,7 @@ def _explain_flatten_error(error: ValueError, tree: PyTree, is_leaf: IsLeaf | No
             try:
                 sorted(subtree)
             except TypeError:
-                return UnsortableKeysError.at(subtree, path)
+                return _unsortable_keys_error(subtree, path)
     return error
 
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, Scalar
-from tracefx.core.literal import Literal
-from tracefx.core.values import get_aval
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Literal, Scalar, Shape, ShapedArray, dtypes, get_aval
 from tracefx.numpy.operand_promotion import rounded_literal
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.structural import convert_element_type

@@ -9,11 +9,8 @@ import numpy as np
 
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
+from tracefx.core import Array, ArrayLike, Shape, dtypes, get_aval
 from tracefx.core.handler import as_array
-from tracefx.core.values import get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.random.arguments import check_parameter_shapes

@@ -8,11 +8,7 @@ import numpy as np
 
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType, DTypeLike
-from tracefx.core.values import get_aval
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.random.arguments import broadcast_parameter, float_dtype, sample_shape, scalar_literal
 from tracefx.random.keys import bits, split

@@ -8,11 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Value, as_value, dtypes, is_arraylike
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.values import Value, as_value
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.ops.random.prng import (

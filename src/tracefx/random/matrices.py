@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes
 from tracefx.lax import linalg
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.random.keys import check_key
 from tracefx.transforms.jit import jit
 

@@ -6,12 +6,8 @@ import numpy as np
 
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_aval
 from tracefx.core.handler import as_array
-from tracefx.core.values import get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.random.prng import BIT_WIDTHS
 from tracefx.random.arguments import check_parameter_shapes, float_dtype, int_dtype, scalar_literal

@@ -12,10 +12,9 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.core import Literal, NDArray
 from tracefx.core.bounded_cache import memoize_on_object
-from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 
 Codes: TypeAlias = NDArray

@@ -10,9 +10,8 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.inlining import InlineOptions, inline_calls
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasBody, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.repeated_blocks import DeclinedRun, RepeatedBlocks, SharedRun
 from tracefx.core.source_location import Provenance

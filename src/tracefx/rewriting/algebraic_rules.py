@@ -8,13 +8,10 @@ from typing import Final
 
 from tracefx import ops
 from tracefx.control.cond import Cond
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, Scalar
+from tracefx.core import DType, Literal, Scalar, Value, dtypes, to_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value, to_numpy
 from tracefx.ops.elementwise.arithmetic import mul, neg, sub
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.elementwise.selection import select_n

@@ -9,13 +9,11 @@ from tracefx.control.callback import CallbackPrimitive
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.sow import Plantable
-from tracefx.core import dtypes
+from tracefx.core import ConcreteArray, Literal, Value, dtypes
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import ROOT, call_under
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.callables import HasCallables
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.operation import CompiledOperation

@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn, final
 
-from tracefx.core.avals import accepts, show_avals
+from tracefx.core import Literal, Value, accepts, show_avals
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SOURCE, at_location
-from tracefx.core.values import Value
 from tracefx.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import map_subjaxprs

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from tracefx.core import Literal, Value
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 from tracefx.passes.rebuilding import is_observable, map_subjaxprs
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tracefx.core import dtypes
+from tracefx.core import Literal, dtypes
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.ops.elementwise.abs_sign import ABS
 from tracefx.ops.elementwise.arithmetic import DIV, Div, Mul, Neg, Sub, div, mul, sub

@@ -14,9 +14,9 @@ from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Plantable
 from tracefx.control.while_loop import While
+from tracefx.core import Literal
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.callables import HasCallables
 from tracefx.passes.dce import dce

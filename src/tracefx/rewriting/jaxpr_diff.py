@@ -12,11 +12,9 @@ from typing import Final, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import show_avals
+from tracefx.core import ConcreteArray, Literal, Value, show_avals
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.source_location import SourceLocation
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.passes.rebuilding import renumber
 from tracefx.rewriting.alignment import align_sequences
 from tracefx.text.printer import format_eqn, scalar_text, variable_name

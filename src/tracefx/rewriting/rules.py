@@ -9,7 +9,7 @@ from typing import TypeAlias, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.values import Value
+from tracefx.core import Value
 from tracefx.rewriting.terms import Apply
 
 Replacement: TypeAlias = Value | Sequence[Value] | None

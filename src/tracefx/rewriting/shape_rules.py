@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tracefx import ops
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, Literal, dtypes
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
 from tracefx.ops.reductions.reduction import Reduction
 from tracefx.ops.shape.slicing import rev, slice
 from tracefx.ops.structural import broadcast_in_dim, convert, convert_value, reshape, transpose

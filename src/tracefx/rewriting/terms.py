@@ -16,14 +16,12 @@ from typing import Final, TypeAlias, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ConcreteArray, Literal, ShapedArray, Value
 from tracefx.core.equality import strict_key
 from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import Provenance, equation_location
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.core.varying import infer_types
 from tracefx.errors import RewriteError
 from tracefx.interpreters.callables import HasCallables

@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import SupportsIndex
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.values import Value
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.numpy import fft as fourier
 from tracefx.numpy.operand_promotion import as_operand, inexact_dtype
 from tracefx.ops import structural

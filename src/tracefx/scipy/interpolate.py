@@ -10,8 +10,7 @@ import numpy as np
 from attrs import field, frozen
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import to_inexact
 from tracefx.pytrees.trees import register_pytree_node

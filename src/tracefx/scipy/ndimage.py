@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.ops.elementwise import rounding
 
 __all__ = ["map_coordinates"]

@@ -8,16 +8,13 @@ from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray, intern_aval
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core import ConcreteArray, DType, Literal, NDArray, Scalar, ShapedArray, Value, dtypes
+from tracefx.core.avals import intern_aval
 from tracefx.core.effects import Effect
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.core.source_location import SourceLocation
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
 from tracefx.serialization.byte_format import ByteReader, BytesLike, decode_envelope

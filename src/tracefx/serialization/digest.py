@@ -11,12 +11,10 @@ from typing import Final, final
 import attrs
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import DType, Literal, ShapedArray
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.device import is_device
-from tracefx.core.dtypes import DType
 from tracefx.core.jaxpr import Jaxpr, subjaxprs_postorder
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.text.custom_text import CustomText
 from tracefx.text.fields import FieldVisitor, PlainValue, compared_fields

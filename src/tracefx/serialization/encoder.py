@@ -10,13 +10,10 @@ import attrs
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import ConcreteArray, DType, Literal, ShapedArray, Value
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, postorder
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.core.source_location import SourceLocation, at_location
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import SerializationError
 from tracefx.passes.check import check_jaxpr
 from tracefx.pytrees.registry import TreeDef

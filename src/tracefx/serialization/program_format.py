@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, dtypes
 
 PROGRAM_MAGIC: Final = b"tracefx program\n"
 PROGRAM_VERSION: Final = 1

@@ -13,8 +13,8 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.core import NDArray
 from tracefx.core.device import MEMORY, Device
-from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effect
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.settings import Setting

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import evolve, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import Device
 from tracefx.core.sharding import Sharding, Tiling

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Self, TypeVar, final
 import numpy as np
 from typing_extensions import CapsuleType, override
 
+from tracefx.core import ConcreteArray, NDArray, ShapedArray
 from tracefx.core.array import Shard
-from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Buffer, Device
-from tracefx.core.dtypes import NDArray
 from tracefx.core.key_data import from_key_data
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
-from tracefx.core.values import ConcreteArray
 
 A = TypeVar("A")
 

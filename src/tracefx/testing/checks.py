@@ -9,11 +9,11 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.core import Value, as_value, to_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import call_under, current
 from tracefx.core.primitive import MappedAxis, Primitive, UndefinedPrimal, Zero
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.transpose import backward_pass

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from tracefx.core import dtypes
-from tracefx.core.avals import show_avals
+from tracefx.core import Value, dtypes, show_avals, to_numpy
 from tracefx.core.primitive import Primitive, Tangent, Zero
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, to_numpy
 from tracefx.testing.errors import Inapplicable, LawError
 from tracefx.testing.law import Law, law
 from tracefx.testing.laws import (

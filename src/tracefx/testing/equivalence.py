@@ -11,13 +11,11 @@ from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array
+from tracefx.core import Array, Value, as_value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.primitive import MappedAxis, Primitive
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value
 from tracefx.ops.structural import batch_first
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree

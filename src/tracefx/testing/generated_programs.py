@@ -17,7 +17,7 @@ import numpy.typing as npt
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import Shape
+from tracefx.core import Shape
 from tracefx.core.bounded_cache import memoize
 
 AnyCallable: TypeAlias = Callable[..., Any]

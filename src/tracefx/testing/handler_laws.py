@@ -11,10 +11,10 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx import numpy as fnp
+from tracefx.core import Value
 from tracefx.core.handler import Handler, Tracer, current, handling
 from tracefx.core.primitive import Primitive
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.errors import EscapedTracerError, HandlerStateError, MissingRuleError
 from tracefx.pytrees.trees import PyTree
 from tracefx.testing.checks import LawReport

@@ -9,11 +9,10 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
+from tracefx.core import Value, dtypes, to_numpy
 from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Primitive
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, to_numpy
 from tracefx.testing.errors import LawError, ViolationManner
 from tracefx.testing.reproducer import LIBRARY, find_reproducer
 from tracefx.testing.subjects import Subject, format_value

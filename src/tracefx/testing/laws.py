@@ -21,13 +21,10 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, ShapedArray, Value, as_value, dtypes, show_avals, to_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, Tracer, call_under, current
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP

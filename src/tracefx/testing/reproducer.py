@@ -10,11 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracefx.core import dtypes
+from tracefx.core import ConcreteArray, Literal, Value, as_value, dtypes, to_numpy
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.errors import ParseError
 from tracefx.programs import VOCABULARY, parse_jaxpr
 from tracefx.settings import DISABLE_JIT, X64

@@ -8,13 +8,11 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import evolve, frozen
 
-from tracefx.core import dtypes
+from tracefx.core import Literal, Value, dtypes, to_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.passes.rebuilding import renumber
 from tracefx.testing.subjects import array_of_type

@@ -12,16 +12,13 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray, as_dtype
+from tracefx.core import Array, ConcreteArray, DType, DTypeLike, NDArray, ShapedArray, Value, as_value, dtypes, to_numpy
+from tracefx.core.dtypes import as_dtype
 from tracefx.core.handler import CURRENT, as_array, call_under
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, Var
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage

@@ -13,8 +13,7 @@ import numpy as np
 from attrs import evolve, fields, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, dtypes
 from tracefx.ops.elementwise.accuracy import HasAccuracy
 from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.vocabulary import OPERATIONS

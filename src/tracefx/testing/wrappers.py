@@ -14,7 +14,7 @@ import numpy as np
 
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.pytrees import trees
 from tracefx.testing.subjects import array
 from tracefx.transforms.checkpointing import checkpoint

@@ -13,12 +13,10 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 import attrs
 import numpy as np
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import DType, Literal, ShapedArray
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef
 from tracefx.text.custom_text import CustomText

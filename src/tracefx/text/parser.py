@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NoReturn, TypeAlias, TypeVar, final
 
-from tracefx.core import dtypes
-from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray
-from tracefx.core.dtypes import Scalar
+from tracefx.core import Literal, Scalar, ShapedArray, dtypes
+from tracefx.core.avals import NOT_VARYING, MeshAxes
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.errors import ParseError
 from tracefx.pytrees.trees import PyTree, TreeDef, structure

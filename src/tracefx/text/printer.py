@@ -23,12 +23,9 @@ from typing import Final, TypeAlias, final
 import attrs
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import DType, Literal, ShapedArray, dtypes
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType
 from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var, postorder
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import describe, treedef_text

@@ -11,9 +11,9 @@ from typing import Final, Protocol, cast, final
 
 import numpy as np
 
+from tracefx.core import NDArray
 from tracefx.core.backend import HostProgram
 from tracefx.core.device import MEMORY, Buffer
-from tracefx.core.dtypes import NDArray
 from tracefx.errors import DeletedArrayError
 
 _MOST: Final = 2

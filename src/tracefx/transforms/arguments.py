@@ -11,12 +11,10 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import ArrayLike, ConcreteArray, Literal, NDArray, ShapedArray, Value, as_value, is_arraylike
 from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
-from tracefx.core.literal import Literal, argument_literal
-from tracefx.core.values import ConcreteArray, Value, as_value, jax_hint, numpy_aval
+from tracefx.core.literal import argument_literal
+from tracefx.core.values import jax_hint, numpy_aval
 from tracefx.errors import RefError
 from tracefx.interpreters.batch import BatchTracer
 from tracefx.interpreters.jvp import JVPTracer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.handler import as_array
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.ops.shape.shape import concatenate, stack

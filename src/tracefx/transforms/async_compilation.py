@@ -10,9 +10,8 @@ from typing import Final, final
 
 from attrs import frozen
 
+from tracefx.core import ConcreteArray, NDArray, Value
 from tracefx.core.backend import InterpretedProgram, Runnable
-from tracefx.core.dtypes import NDArray
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.transforms.fast_path import note_donations
 
 HEAD_START: Final = 1.0

@@ -9,12 +9,11 @@ from typing import Any, Final, NoReturn, final
 from attrs import evolve, frozen
 
 from tracefx.control.control_flow import rearrange_jaxpr
-from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray, accepts, join_vma
+from tracefx.core import Literal, ShapedArray, Value, accepts
+from tracefx.core.avals import NOT_VARYING, MeshAxes, join_vma
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.source_location import library_call_location
-from tracefx.core.values import Value
 from tracefx.errors import TypePromotionError
 from tracefx.interpreters.refs import Ref
 from tracefx.ops import promotion

@@ -21,12 +21,10 @@ from tracefx.control.callback import (
     VmapMethod,
     require_vmap_method,
 )
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ShapedArray, Value, as_value
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.settings import X64

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.remat import CheckpointPolicy
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.primitive import Primitive
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.contractions.convolution import ConvGeneralDilated

@@ -11,7 +11,7 @@ from typing_extensions import ParamSpec, override
 from tracefx.control import checkpoint as operation
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.remat import CheckpointPolicy
-from tracefx.core.array import is_arraylike
+from tracefx.core import is_arraylike
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind, bind1
 from tracefx.pytrees import trees

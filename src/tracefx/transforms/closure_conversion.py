@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 from typing_extensions import ParamSpec
 
-from tracefx.core import dtypes
+from tracefx.core import Value, as_value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, current
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef

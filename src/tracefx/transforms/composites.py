@@ -10,9 +10,8 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from tracefx.control.composite import ArrayAttribute, Attributes, AttributeValue, Composite
-from tracefx.core.array import Array
+from tracefx.core import Array, ConcreteArray
 from tracefx.core.handler import Tracer, bind
-from tracefx.core.values import ConcreteArray
 from tracefx.errors import EscapedTracerError
 from tracefx.ops.static_integers import static_int
 from tracefx.pytrees import trees

@@ -10,10 +10,10 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_batching import CustomVmapCall
+from tracefx.core import Value
 from tracefx.core.handler import current
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.interpreters.masks import Mask
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees

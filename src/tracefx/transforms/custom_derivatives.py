@@ -13,14 +13,10 @@ from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_jvp import CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJPCall, ForwardResult
 from tracefx.control.custom_vjp_in_shard_map import wrap_vjp_for_shard_map
-from tracefx.core import dtypes
-from tracefx.core.array import ArrayLike, is_arraylike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, float0
+from tracefx.core import ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes, float0, get_aval, is_arraylike
 from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value, get_aval
 from tracefx.interpreters.masks import Mask
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.pytrees import trees

@@ -12,12 +12,11 @@ from attrs import frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.callables import derive, match_weak_types, resolve_closed_over
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.equality import strict_key
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SOURCE, current_scopes
-from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.pytrees import trees

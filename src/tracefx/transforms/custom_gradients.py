@@ -9,10 +9,10 @@ from typing import Any, TypeVar, final
 from attrs import frozen
 from typing_extensions import ParamSpec
 
+from tracefx.core import Value, as_value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import current
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.values import Value, as_value
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef

@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray, float0
+from tracefx.core import NDArray, ShapedArray, Value, dtypes, float0
 from tracefx.core.handler import as_array
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.values import Value
 from tracefx.errors import TangentError
 from tracefx.ops.structural import convert_value, instantiate
 from tracefx.pytrees import trees

@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 from attrs import evolve
 
+from tracefx.core import Literal
 from tracefx.core.device import Device
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import Sharding
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint

@@ -6,15 +6,13 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, NDArray, ShapedArray, Value, as_value, float0
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
-from tracefx.core.dtypes import NDArray, float0, is_key
+from tracefx.core.dtypes import is_key
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.layouts import without_layout
 from tracefx.core.sharding import Sharding, single_device_sharding
-from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree

@@ -8,14 +8,10 @@ from typing import Any, ClassVar, Self, TypeVar, final, overload
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike
-from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.dtypes import float0
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, as_value, dtypes, float0, is_arraylike, show_avals
 from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import UndefinedPrimal, Zero
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value
 from tracefx.errors import TangentError
 from tracefx.interpreters.jvp import JVP, JVPTracer
 from tracefx.interpreters.stage import stage

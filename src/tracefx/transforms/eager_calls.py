@@ -25,22 +25,18 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, TypeIs
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray, intern_aval
+from tracefx.core import Array, ConcreteArray, DType, Literal, Scalar, ShapedArray, Value, dtypes, from_numpy, get_aval
+from tracefx.core.avals import intern_aval
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import DEFAULT_DEVICE, Buffer
-from tracefx.core.dtypes import DType, Scalar
 from tracefx.core.eager_cache import CacheKey, Plan
 from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
-from tracefx.core.literal import Literal
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.source_location import SOURCE
 from tracefx.core.traceback_filtering import filter_traceback
-from tracefx.core.values import ConcreteArray, Value, from_numpy, get_aval
 from tracefx.interpreters.stage import stage
 from tracefx.ops.promotion import promote
 from tracefx.pytrees import trees

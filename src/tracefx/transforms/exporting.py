@@ -15,20 +15,16 @@ from tracefx.control.callables import match_weak_types
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core import Array, Literal, ShapedArray, Value, dtypes, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.device import Device
 from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.errors import ParseError, RefError, SerializationError
 from tracefx.ops.structural import BroadcastInDim
 from tracefx.passes.dce import prune

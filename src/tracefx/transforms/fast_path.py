@@ -10,16 +10,14 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ConcreteArray, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.backend import HostProgram, Runnable
 from tracefx.core.device import DEFAULT_DEVICE, Buffer
-from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.literal import argument_literal
 from tracefx.core.sharding import Sharding
 from tracefx.core.traceback_filtering import filter_traceback
-from tracefx.core.values import ConcreteArray, Value, number_aval, numpy_aval
+from tracefx.core.values import number_aval, numpy_aval
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
 from tracefx.settings import SETTINGS, X64, Setting

@@ -19,8 +19,7 @@ from typing import Any, Concatenate, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from typing_extensions import ParamSpec, TypeVarTuple
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import NDArray, Scalar
+from tracefx.core import Array, ArrayLike, NDArray, Scalar
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

@@ -8,10 +8,8 @@ from typing import Any, ClassVar, Concatenate, TypeVar, final, overload
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ShapedArray, Value
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.ops.structural import constant_like_aval
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.derivative_checks import check_differentiable, require_scalar_output, tangent_to_array

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar, final
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.handler import CURRENT, Handler, Tracer, call_under
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import EscapedTracerError

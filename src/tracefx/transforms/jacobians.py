@@ -9,13 +9,9 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import float0
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, dtypes, float0
 from tracefx.core.handler import as_array
 from tracefx.core.primitive import Zero
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.shape.array_creation import broadcasted_iota

@@ -12,9 +12,7 @@ import numpy as np
 from attrs import frozen
 from flatbuffers import Builder
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, ShapedArray, dtypes
 from tracefx.errors import SerializationError
 from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import NodeKind, TreeDescription, describe

@@ -10,16 +10,15 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.control.call import Call
-from tracefx.core.array import is_arraylike
+from tracefx.core import NDArray, Value, is_arraylike
 from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.device import Device
-from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.sharding import RequestedShardings, single_device_sharding
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, jax_hint
+from tracefx.core.values import jax_hint
 from tracefx.errors import DeviceMismatchError
 from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
 from tracefx.interpreters.stage import Stage

@@ -9,13 +9,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray, is_key
+from tracefx.core import ConcreteArray, DType, Literal, NDArray, ShapedArray, Value, dtypes
+from tracefx.core.dtypes import is_key
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.literal import Literal
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.elementwise.selection import SelectN
 from tracefx.ops.operation import HasNumpyKernel

@@ -7,13 +7,11 @@ from typing import Any, TypeVar
 
 from tracefx.control.callables import derive
 from tracefx.control.custom_vjp import CustomLinear
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.primitive import Tangent
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import convert_value, instantiate
 from tracefx.pytrees import trees

@@ -7,15 +7,14 @@ from typing import Final, TypeAlias, TypeVar, final
 
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.avals import NOT_VARYING, MeshAxes, ShapedArray, join_vma
+from tracefx.core import ShapedArray, Value, dtypes
+from tracefx.core.avals import NOT_VARYING, MeshAxes, join_vma
 from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, call_under, checked_axes
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.masks import insert_zeros, select_masked
 from tracefx.interpreters.partial_eval import PartialEval

@@ -7,15 +7,11 @@ from types import MappingProxyType
 from typing import Any, Final, SupportsIndex, cast, overload
 
 from tracefx.control.generic_reduction import Reduce, ReduceWindow, ReductionError, ReductionPrimitive
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.dtypes import DType, Scalar
+from tracefx.core import Array, ArrayLike, ConcreteArray, DType, Literal, Scalar, ShapedArray, Value, show_avals
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.traceback_filtering import api_boundary, without_boundary
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
 from tracefx.ops.monoids import ADD, AND, MAXIMUM, MINIMUM, MULTIPLY, OR, XOR

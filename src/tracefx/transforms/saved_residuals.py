@@ -8,8 +8,7 @@ from typing import Any, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, dtypes
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.source_location import at_location
 from tracefx.core.traceback_filtering import api_boundary

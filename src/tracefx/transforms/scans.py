@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeVar, overload
 
 from tracefx.control.scan import Scan
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import as_array, bind
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.errors import TracerIntegerConversionError
 from tracefx.interpreters.refs import Ref, lent
 from tracefx.ops.shape.shape import concatenate, stack

@@ -9,10 +9,7 @@ from typing import Self, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, ShapedArray, dtypes, is_arraylike
 from tracefx.core.layouts import Format, Layout, format_of, without_layout
 from tracefx.core.sharding import Sharding
 from tracefx.interpreters.refs import RefLike, read_refs, ref_arguments

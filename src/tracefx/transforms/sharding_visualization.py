@@ -11,12 +11,10 @@ from typing import Final, TypeAlias, TypedDict, Unpack, final
 
 from attrs import frozen
 
-from tracefx.core.array import Array
-from tracefx.core.avals import Shape
+from tracefx.core import Array, ConcreteArray, Shape
 from tracefx.core.device import Device
 from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import ConcreteArray
 
 ColorMap: TypeAlias = Callable[[float], Sequence[float]]
 """A function from a position between 0 and 1 to red, green and blue between 0 and 1."""

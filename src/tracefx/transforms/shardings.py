@@ -8,15 +8,14 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray, TypeSharding
+from tracefx.core import Array, ArrayLike, ConcreteArray, DTypeLike, NDArray, ShapedArray, Value, as_value, get_aval
+from tracefx.core.avals import TypeSharding
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
-from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
+from tracefx.core.dtypes import as_dtype
 from tracefx.core.handler import as_array
 from tracefx.core.layouts import Format, without_layout
 from tracefx.core.sharding import ShardIndex, Sharding
-from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.ops.static_integers import static_ints
 from tracefx.pytrees import trees

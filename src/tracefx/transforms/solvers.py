@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from tracefx.control.linear_solve import LinearSolve
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, checked_axes, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Zero
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.pytrees import trees

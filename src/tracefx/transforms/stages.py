@@ -9,17 +9,15 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
 from attrs import define, field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import DType, Shape, ShapedArray, Value
 from tracefx.core.backend import BACKEND, CompiledProgram, LoweredProgram
 from tracefx.core.compiled_collectives import CompiledCollective
-from tracefx.core.dtypes import DType
 from tracefx.core.handler import CURRENT, ROOT, Tracer
 from tracefx.core.jaxpr import NOTEBOOK_HTML, ClosedJaxpr
 from tracefx.core.layouts import format_of
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.interpreters.refs import Ref
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.settings import REPEATS, RepeatsMode, as_compilation_cache

@@ -9,13 +9,12 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, final, overload
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.array import Array
+from tracefx.core import Array, as_value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import NamedAxis, current, handling
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.source_location import named_scope
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree

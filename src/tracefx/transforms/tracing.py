@@ -9,13 +9,12 @@ from typing import Any, Final, Generic, NamedTuple, Self, final
 from attrs import evolve, frozen
 from typing_extensions import TypeVar
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ConcreteArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.handler import ROOT, NamedAxis, Tracer, as_array, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.source_location import SOURCE, here
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import RefError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.refs import Ref

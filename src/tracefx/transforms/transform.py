@@ -15,7 +15,7 @@ import attrs
 from attrs import frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.handler import Handler
 from tracefx.pytrees import trees

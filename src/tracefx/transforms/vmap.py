@@ -9,10 +9,9 @@ import numpy as np
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core.dtypes import float0
+from tracefx.core import Value, as_value, float0
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.values import Value, as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.refs import Ref, lent, read_refs, ref_arguments
 from tracefx.ops.structural import broadcast_in_dim, move_axis

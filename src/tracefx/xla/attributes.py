@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.key_data import key_data_aval
 from tracefx.lowering import Attr, CompositeAttr, DenseI64Array, KernelLayouts, MlirText
 from tracefx.shardings.meshes import PartitionEntry, Unconstrained, entry_axis_names

@@ -12,19 +12,17 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType, override
 
-from tracefx.core.avals import ShapedArray, intern_aval
+from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value, to_numpy
+from tracefx.core.avals import intern_aval
 from tracefx.core.backend import Runnable
 from tracefx.core.bounded_cache import BoundedCache, MemoKey
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device, SupportsDLPack
-from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
-from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable

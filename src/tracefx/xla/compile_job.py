@@ -11,7 +11,7 @@ from typing import Final, Generic, NoReturn, TypeVar, final
 
 from attrs import frozen
 
-from tracefx.core.avals import show_avals
+from tracefx.core import show_avals
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.errors import CompilationError

@@ -8,7 +8,7 @@ from typing import final
 
 from attrs import field, frozen
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Eqn
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.lowering import IrValue

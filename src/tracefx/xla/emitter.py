@@ -10,17 +10,13 @@ from typing import final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.device import Device
-from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, on_key_data
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.core.source_location import SOURCE, LazySourceLocation
-from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage, stage_expansion
 from tracefx.lowering import (
     Attr,

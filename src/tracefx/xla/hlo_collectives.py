@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import DType, NDArray, ShapedArray
 from tracefx.core.compiled_collectives import CompiledCollective
-from tracefx.core.dtypes import DType, NDArray, as_dtype
+from tracefx.core.dtypes import as_dtype
 
 PartitionGroups: TypeAlias = tuple[tuple[int, ...], ...]
 

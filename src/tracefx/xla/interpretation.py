@@ -8,12 +8,10 @@ from typing import Final, final
 import numpy as np
 from attrs import field, frozen
 
+from tracefx.core import ConcreteArray, Literal, NDArray, Value, as_value
 from tracefx.core.device import DEFAULT_DEVICE
-from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT
 from tracefx.core.jaxpr import Atom, Jaxpr
-from tracefx.core.literal import Literal
-from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.settings import REPEATS
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.sharded_array import ShardedArray

@@ -9,13 +9,10 @@ from typing import Final, TypeAlias, TypeVar, final
 import numpy as np
 from attrs import evolve, field, frozen
 
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray, float0
+from tracefx.core import ConcreteArray, DType, Literal, NDArray, Shape, ShapedArray, Value, as_value, float0
 from tracefx.core.jaxpr import Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.sharding import Sharding
-from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.passes.dce import prune
 from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.settings import RepeatsMode

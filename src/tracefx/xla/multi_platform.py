@@ -10,9 +10,8 @@ from typing import Final, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Eqn
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.lowering import Attr, Builder, IrValue, Region, RegionBuilder
 from tracefx.shardings.meshes import Mesh

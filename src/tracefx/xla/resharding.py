@@ -14,13 +14,11 @@ from typing import final
 import numpy as np
 from attrs import field, frozen
 
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import ConcreteArray, NDArray, Shape, ShapedArray, Value
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import NDArray
 from tracefx.core.host_memory import aligned_empty
 from tracefx.core.key_data import key_data_aval
 from tracefx.core.sharding import ShardIndex, Sharding, Tiling
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.spmd import tiling_of_words

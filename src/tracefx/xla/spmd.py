@@ -9,18 +9,16 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray, intern_aval
+from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value, float0, to_numpy
+from tracefx.core.avals import intern_aval
 from tracefx.core.backend import HostProgram, Runnable
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
-from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
-from tracefx.core.literal import Literal
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
-from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import DeletedArrayError, DeviceMismatchError
 from tracefx.settings import RepeatsMode
 from tracefx.shardings.meshes import Mesh, MeshEffect

@@ -12,10 +12,9 @@ from typing_extensions import override
 
 from tracefx.control.special.formula import ElementwiseFormula
 from tracefx.control.special.polynomials import chebyshev
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.abs_sign import abs, sign
 from tracefx.ops.elementwise.arithmetic import div, mul, sub
 from tracefx.ops.elementwise.comparison import eq

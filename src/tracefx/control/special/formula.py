@@ -8,15 +8,11 @@ from collections.abc import Callable, Sequence
 from typing_extensions import override
 
 from tracefx.control.while_loop import BOOL_AVAL, While
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, DType, ShapedArray, Value, dtypes
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType
 from tracefx.core.handler import CURRENT, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Expandable
-from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.bitwise import bitwise_and

@@ -25,11 +25,9 @@ from tracefx.control.special.log_gamma import (
     log_gamma_ratio,
     stirling_remainder,
 )
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value
 from tracefx.ops.elementwise import transcendental
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub

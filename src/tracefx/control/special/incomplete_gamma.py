@@ -26,11 +26,9 @@ from tracefx.control.special.log_gamma import (
     stirling_remainder,
 )
 from tracefx.control.special.temme import MAX_MU, MIN_A, temme_expansion
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.abs_sign import abs, sign
 from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub
 from tracefx.ops.elementwise.elementwise import bind_binary

@@ -13,8 +13,7 @@ import math
 from typing import Final
 
 from tracefx.control.special.polynomials import chebyshev, polynomial
-from tracefx.core import dtypes
-from tracefx.core.array import Array
+from tracefx.core import Array, dtypes
 from tracefx.ops.elementwise.arithmetic import max as maximum
 from tracefx.ops.elementwise.arithmetic import min as minimum
 from tracefx.ops.elementwise.rounding import floor

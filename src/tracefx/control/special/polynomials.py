@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
+from tracefx.core import Array, dtypes
 
 
 def polynomial(coefficients: Sequence[float], x: Array) -> Array:

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, DType, dtypes
 
 MIN_A: Final = 20.0
 """The expansion holds for `a` above this bound."""

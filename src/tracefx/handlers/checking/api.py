@@ -8,10 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
-from tracefx.core import dtypes
-from tracefx.core.array import ArrayLike, is_arraylike
+from tracefx.core import ArrayLike, Value, as_value, dtypes, is_arraylike
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value
 from tracefx.extend import here
 from tracefx.handlers.checking.check_sites import ErrorKind, FailedCheck
 from tracefx.handlers.checking.errors import NO_ERROR, Error, bind_check

@@ -12,10 +12,8 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import ConcreteArray, Shape, ShapedArray, dtypes
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.values import ConcreteArray
 from tracefx.extend import SourceLocation
 from tracefx.pytrees.trees import TreeDef
 

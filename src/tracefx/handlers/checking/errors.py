@@ -9,12 +9,10 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import ConcreteArray, Literal, Shape, ShapedArray, Value, as_value, to_numpy
 from tracefx.core.effects import DebugEffect, Effect, Effects
 from tracefx.core.handler import Tracer, bind
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.errors import CheckError, ConcretizationError
 from tracefx.handlers.checking.check_sites import (
     FLAT_INDEX_AVAL,

@@ -10,14 +10,11 @@ from typing_extensions import override
 
 from tracefx.control.callback import CallbackPrimitive
 from tracefx.control.sow import Sow
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import Literal, Shape, ShapedArray, Value, dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 from tracefx.extend import here
 from tracefx.handlers.checking.check_sites import ErrorKind, NotANumber, OutOfBounds, ZeroDivision
 from tracefx.handlers.checking.errors import Check, Error, bind_check, first_true

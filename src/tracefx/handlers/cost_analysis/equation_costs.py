@@ -7,7 +7,7 @@ from typing import Final, final
 
 from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.handlers.cost_analysis.cost import Work

@@ -13,7 +13,7 @@ from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import SOURCE

@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tracefx import ops
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, dtypes
 from tracefx.ops.linalg.lapack import MatrixOperation
 
 _REAL_OPS_PER_COMPLEX_OP: Final = 4

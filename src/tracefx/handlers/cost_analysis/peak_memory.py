@@ -18,7 +18,7 @@ from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import Provenance, SourceLocation

@@ -15,9 +15,7 @@ from typing_extensions import override
 from tracefx import ops
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.special.formula import ElementwiseFormula
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, ShapedArray, dtypes
 from tracefx.core.primitive import Primitive, missing_rule_error
 from tracefx.handlers.cost_analysis.linalg_flops import LINALG_FLOPS, linalg_flops
 from tracefx.ops.elementwise.elementwise import Elementwise

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracefx.core import dtypes
-from tracefx.core.array import ArrayLike
+from tracefx.core import ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.handlers.intervals.handler import Intervals
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
 from tracefx.transforms.arguments import flatten_values, fun_name

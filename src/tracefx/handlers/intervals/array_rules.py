@@ -12,12 +12,9 @@ import tracefx.numpy as fnp
 from tracefx import ops
 from tracefx.control.cond import Cond
 from tracefx.control.sow import Sow
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import Shape
+from tracefx.core import Array, Shape, as_value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import as_value
 from tracefx.handlers.intervals.elementwise import FUNCTION_ULPS, Results, interval_product, is_float_interval
 from tracefx.handlers.intervals.interval import (
     ComparisonInterval,

@@ -12,8 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array
+from tracefx.core import Array, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Primitive
 from tracefx.handlers.intervals.interval import (

@@ -13,10 +13,8 @@ from tracefx import ops
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.cond import Cond
 from tracefx.control.sow import Sow
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.primitive import Primitive, missing_rule_error
-from tracefx.core.values import Value
 from tracefx.handlers.intervals import array_rules
 from tracefx.handlers.intervals import elementwise as each
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.ops.structural import constant_like_aval
 
 

@@ -9,10 +9,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, final
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.handler import current, handling
-from tracefx.core.values import Value
 from tracefx.handlers.laplacians.handler import ForwardLaplacian
 from tracefx.handlers.laplacians.laplacian_array import (
     LaplacianArray,

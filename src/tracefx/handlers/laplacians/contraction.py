@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from tracefx.core import Value
 from tracefx.core.handler import bind1
-from tracefx.core.values import Value
 from tracefx.handlers.laplacians.laplacian_array import (
     DENSE_LAYOUT,
     LaplacianArray,

@@ -14,9 +14,8 @@ from tracefx.control.custom_jvp import CustomJVP, CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJP, CustomVJPCall
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.primitive import Differentiable, missing_rule_error
-from tracefx.core.values import Value
 from tracefx.handlers.laplacians.contraction import dot_general_laplacian
 from tracefx.handlers.laplacians.laplacian_array import (
     LaplacianArray,

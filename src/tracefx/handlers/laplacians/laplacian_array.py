@@ -7,11 +7,8 @@ from typing import Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, Shape, ShapedArray, Value, dtypes
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import add

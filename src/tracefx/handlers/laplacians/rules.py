@@ -7,11 +7,9 @@ from typing import TypeAlias
 
 from attrs import evolve
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape
+from tracefx.core import Shape, Value, dtypes
 from tracefx.core.handler import bind, bind1, current, handling
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.values import Value
 from tracefx.handlers.laplacians.laplacian_array import (
     DENSE_LAYOUT,
     LaplacianArray,

@@ -12,15 +12,11 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.custom_rules import CustomRuleProgram
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, Literal, ShapedArray, Value, dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import Tracer, bind, bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.handlers.precision.policy import DATA_MOVEMENT, Policy, bfloat16
 from tracefx.interpreters.body_transform import ValueSpec, array_spec
 from tracefx.interpreters.callables import HasCallables

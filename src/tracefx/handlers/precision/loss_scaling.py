@@ -7,11 +7,8 @@ from typing import Final, TypeVar, final
 
 from attrs import evolve, field, frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_arraylike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, as_value, dtypes, is_arraylike
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, as_value
 from tracefx.ops.elementwise.arithmetic import div, max, mul
 from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import ge

@@ -8,8 +8,7 @@ from typing import Final, Literal, TypeAlias, final
 from attrs import Attribute, field, frozen
 
 from tracefx.control.checkpoint import CheckpointName
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import DType, DTypeLike, dtypes
 from tracefx.core.primitive import Primitive
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.contractions.contraction import DotGeneral

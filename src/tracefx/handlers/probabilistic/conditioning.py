@@ -10,10 +10,9 @@ from typing import ParamSpec, TypeVar, final
 from attrs import evolve
 
 from tracefx.control.sow import Sow
-from tracefx.core.array import ArrayLike
+from tracefx.core import ArrayLike, Value
 from tracefx.core.handler import bind
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.extend import here
 from tracefx.handlers.probabilistic.sample_sites import SITES, Sample, SampleTangent, Site, SownSite, cast_to_draw
 from tracefx.handlers.replacement import Replacement, ReplacingHandler

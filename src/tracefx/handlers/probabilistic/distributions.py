@@ -11,12 +11,8 @@ from typing_extensions import override
 
 import tracefx.numpy as fnp
 from tracefx import nn, random
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import as_value
 from tracefx.ops.promotion import promote
 from tracefx.pytrees import trees
 

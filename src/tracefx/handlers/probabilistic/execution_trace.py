@@ -13,11 +13,9 @@ from typing_extensions import override
 import tracefx.numpy as fnp
 from tracefx.control.sow import Sow, sown_names
 from tracefx.control.while_loop import While
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, Value
 from tracefx.core.handler import as_array, bind
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value
 from tracefx.extend import SourceLocation, here
 from tracefx.handlers.probabilistic.conditioning import substitute
 from tracefx.handlers.probabilistic.distributions import Distribution

@@ -15,10 +15,7 @@ from typing_extensions import override
 
 from tracefx import random
 from tracefx.control.sow import Sow
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, dtypes
 from tracefx.core.effects import NO_EFFECTS, Effect, Effects
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
@@ -33,7 +30,6 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.values import Value
 from tracefx.errors import UnseededError
 from tracefx.extend import here
 from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized

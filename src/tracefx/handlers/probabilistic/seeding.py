@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Never, ParamSpec, TypeVar, final
 
 from tracefx import random
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes, get_aval
 from tracefx.core.handler import bind
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, get_aval
 from tracefx.errors import UnseededError
 from tracefx.handlers.probabilistic.sample_sites import Sample
 from tracefx.interpreters.interpreter import Interpreter

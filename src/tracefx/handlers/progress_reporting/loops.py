@@ -10,13 +10,10 @@ from attrs import evolve, field
 from tracefx.control.call import Call
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray, Value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import ROOT, bind
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
-from tracefx.core.values import Value
 from tracefx.extend import here
 from tracefx.handlers.progress_reporting.reports import (
     COUNT_AVAL,

@@ -10,14 +10,11 @@ from typing_extensions import override
 
 from tracefx.control.callback import DebugCallback, FlatCallback
 from tracefx.control.cond import INDEX_AVAL, Cond
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, as_value, dtypes, show_avals, to_numpy
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, Expandable, MappedAxis, Primitive, Tangent
-from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.extend import SourceLocation
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.arithmetic import max, rem, sub

@@ -7,8 +7,7 @@ from typing import final
 
 import numpy as np
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, ShapedArray
 from tracefx.handlers.sparsity.index_sets import EMPTY_SET, SetIds
 
 

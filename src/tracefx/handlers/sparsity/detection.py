@@ -8,11 +8,9 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.handler import current
 from tracefx.core.primitive import Zero
-from tracefx.core.values import Value
 from tracefx.handlers.sparsity.dependence import Dependence, unknown_dependence
 from tracefx.handlers.sparsity.matrices import SparsityPattern
 from tracefx.handlers.sparsity.propagation import SparsityPropagation, constant_dependence

@@ -11,8 +11,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 import tracefx.numpy as fnp
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType
 from tracefx.handlers.sparsity.colouring import IndexVector
 from tracefx.pytrees import trees
 

@@ -14,13 +14,10 @@ from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.scan import Scan
 from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.control.while_loop import While
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value, from_numpy, to_numpy
 from tracefx.core.bounded_cache import memoize_on_object
-from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 from tracefx.handlers.sparsity.dependence import (
     Dependence,
     all_known,

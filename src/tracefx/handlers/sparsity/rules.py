@@ -9,11 +9,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, Shape, ShapedArray, from_numpy, to_numpy
 from tracefx.core.handler import ROOT, handling
 from tracefx.core.primitive import Primitive, UndefinedPrimal, Zero
-from tracefx.core.values import from_numpy, to_numpy
 from tracefx.handlers.sparsity.dependence import Dependence
 from tracefx.handlers.sparsity.index_sets import EMPTY_SET, IndexSets, SetIds
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier

@@ -9,10 +9,8 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import TypeVar
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, current, handling
-from tracefx.core.values import Value
 from tracefx.handlers.taylor.handler import Taylor
 from tracefx.handlers.taylor.series import Coefficient, Series, cast_term, instantiate_term, scale_term
 from tracefx.ops.structural import constant_like_aval, convert_value

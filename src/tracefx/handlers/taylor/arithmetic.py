@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tracefx import ops
-from tracefx.core import dtypes
+from tracefx.core import Literal, Value, dtypes
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
-from tracefx.core.values import Value
 from tracefx.handlers.taylor import series
 from tracefx.handlers.taylor.linear import locally_linear_taylor
 from tracefx.ops.elementwise.arithmetic import div, mul, sub

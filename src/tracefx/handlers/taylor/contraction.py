@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from tracefx.core import Value
 from tracefx.core.avals import Dimensions
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.values import Value
 from tracefx.handlers.taylor import series
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.contractions.convolution import ConvGeneralDilated

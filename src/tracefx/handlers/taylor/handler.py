@@ -11,12 +11,10 @@ from typing_extensions import override
 from tracefx.control.custom_jvp import CustomJVP, CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJP, CustomVJPCall
 from tracefx.control.linear_solve import LinearSolve
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray, Value
 from tracefx.core.equality import strict_key
 from tracefx.core.handler import bind, handling
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Primitive, Tangent, Zero, missing_rule_error
-from tracefx.core.values import Value
 from tracefx.handlers.taylor.rules import TAYLOR_FAMILY_RULES, TAYLOR_RULES, TaylorSeriesRule
 from tracefx.handlers.taylor.series import (
     Coefficient,

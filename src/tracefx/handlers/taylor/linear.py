@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracefx.core import dtypes
+from tracefx.core import Value, dtypes
 from tracefx.core.handler import bind, bind1
 from tracefx.core.primitive import Differentiable, Primitive
-from tracefx.core.values import Value
 from tracefx.handlers.taylor import series
 from tracefx.ops.indexing.gather_scatter_add import Gather
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.handler import as_array, bind1
 from tracefx.handlers.taylor import series
 from tracefx.ops.elementwise.arithmetic import mul

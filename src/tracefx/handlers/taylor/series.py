@@ -11,9 +11,8 @@ from typing import TypeAlias, final
 
 from attrs import frozen
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.structural import constant_like_aval, match_aval

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from tracefx import ops
+from tracefx.core import Value
 from tracefx.core.handler import bind1
-from tracefx.core.values import Value
 from tracefx.handlers.taylor import series
 from tracefx.ops.elementwise.arithmetic import mul, sub
 from tracefx.ops.elementwise.elementwise import add

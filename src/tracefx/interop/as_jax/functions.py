@@ -11,13 +11,12 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray as TracefxShapedArray
+from tracefx.core import Array, DTypeLike, get_aval
+from tracefx.core import ShapedArray as TracefxShapedArray
 from tracefx.core.device import Device
-from tracefx.core.dtypes import DTypeLike, as_dtype
+from tracefx.core.dtypes import as_dtype
 from tracefx.core.effects import NO_EFFECTS, Effect, Effects
 from tracefx.core.handler import ROOT, Handler, Tracer, as_array, current
-from tracefx.core.values import get_aval
 from tracefx.interop.as_jax.primitive import make_shaped_array
 from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.numpy import zeros

@@ -10,12 +10,10 @@ import numpy as np
 from attrs import fields
 from typing_extensions import override
 
-from tracefx.core import evaluation, jaxpr, literal, primitive
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, as_value, evaluation, jaxpr, literal, primitive
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.handler import as_array
 from tracefx.core.source_location import Provenance
-from tracefx.core.values import Value, as_value
 from tracefx.interop.as_jax.primitive import (
     BUILTIN_PRIMITIVES,
     AppliedPrimitive,

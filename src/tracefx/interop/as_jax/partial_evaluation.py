@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, as_value, get_aval
 from tracefx.core.handler import Tracer, as_array, call_under, current
-from tracefx.core.values import as_value, get_aval
 from tracefx.interop.as_jax.jaxprs import Jaxpr, JaxprEqn, close, from_program
 from tracefx.interop.as_jax.linear_util import WrappedFun
 from tracefx.interpreters.partial_eval import PartialEval

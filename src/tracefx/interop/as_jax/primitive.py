@@ -13,9 +13,8 @@ from typing_extensions import override
 from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_vjp import CustomVJP
 from tracefx.control.vocabulary import vocabulary
-from tracefx.core import dtypes, primitive
-from tracefx.core.array import Array
-from tracefx.core.avals import NOT_VARYING, ShapedArray, TypeSharding
+from tracefx.core import Array, ShapedArray, Value, as_value, dtypes, primitive
+from tracefx.core.avals import NOT_VARYING, TypeSharding
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import (
@@ -30,7 +29,6 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.source_location import at_location, current_provenance
-from tracefx.core.values import Value, as_value
 from tracefx.errors import MissingRuleError
 from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.ops.structural import instantiate

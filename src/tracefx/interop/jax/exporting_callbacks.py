@@ -20,11 +20,8 @@ from tracefx.control.callback import (
     PureCallback,
 )
 from tracefx.control.ffi_call import FfiAttribute, FfiCall
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import ConcreteArray, NDArray, ShapedArray, dtypes
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray
 from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.values import type_from_jax
 

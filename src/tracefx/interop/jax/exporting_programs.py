@@ -22,15 +22,12 @@ from tracefx.control.composite import Composite
 from tracefx.control.generic_reduction import ReduceWindow
 from tracefx.control.special.incomplete_gamma import IgammaGradA, RandomGammaGrad
 from tracefx.control.vocabulary import VOCABULARY
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray, Value, dtypes
 from tracefx.core.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core.handler import CURRENT, NamedAxis, Tracer, current
 from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import Provenance
-from tracefx.core.values import Value
 from tracefx.errors import EscapedTracerError
 from tracefx.interop.jax.exporting_source_info import jax_user_context
 from tracefx.interop.jax.parameters import parameters_to_jax

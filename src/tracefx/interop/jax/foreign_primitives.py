@@ -14,8 +14,7 @@ from attrs import field, frozen
 from jax.extend import core as jax_core
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.evaluation import eval_jaxpr
@@ -31,7 +30,6 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import ImportedProgram, Importer, JaxEquation, open_jaxpr, result_types
 from tracefx.interop.jax.values import JaxType, type_to_jax
 from tracefx.interpreters.masks import (

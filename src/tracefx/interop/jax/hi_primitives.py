@@ -15,9 +15,9 @@ import jax
 from jax.experimental import hijax
 
 from tracefx.control.checkpoint import CheckpointName
+from tracefx.core import Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.values import Value
 from tracefx.interop.jax.foreign_primitives import ForeignPrimitive, ParameterizedPrimitive
 from tracefx.interop.jax.importing_control import bind_checkpoint
 from tracefx.interop.jax.importing_custom_rules import CustomRule, bind_custom_jvp, bind_custom_vjp

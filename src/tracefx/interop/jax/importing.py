@@ -13,15 +13,12 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core import Array, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.equality import strict_key
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import (
     hi_primitives,
     importing_control,

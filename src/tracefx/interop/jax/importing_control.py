@@ -18,13 +18,11 @@ from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.remat import CheckpointPolicy
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ShapedArray, Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import (
     ImportedProgram,
     Importer,

@@ -18,13 +18,10 @@ from tracefx.control.callables import closed_over_error, derive
 from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_vjp import CustomVJP, ForwardResult
 from tracefx.control.ffi_call import FfiAttribute, FfiCall, mlir_attribute
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ShapedArray, Value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import ImportedProgram, Importer, ImportRule, JaxEquation
 from tracefx.interop.jax.values import as_jax, type_from_jax, type_to_jax
 from tracefx.interpreters.masks import (

@@ -13,9 +13,8 @@ from attrs import evolve
 from jax.sharding import NamedSharding as JaxNamedSharding
 
 from tracefx.control.call import Call
-from tracefx.core.array import Array
+from tracefx.core import Array, Value
 from tracefx.core.handler import as_array, bind
-from tracefx.core.values import Value
 from tracefx.interop.jax.checked_shard_map import CheckedShardMap
 from tracefx.interop.jax.importing_first_order import collective_reduction_rule
 from tracefx.interop.jax.importing_programs import Importer, ImportRule, JaxEquation

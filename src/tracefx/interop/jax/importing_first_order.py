@@ -12,12 +12,9 @@ from attrs import evolve
 
 from tracefx import random
 from tracefx.control.platform import PlatformIndex
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import Importer, ImportRule, JaxEquation, result_types
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.lax.indexed_apply import apply_at_indices

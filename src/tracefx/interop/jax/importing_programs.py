@@ -17,12 +17,10 @@ from attrs import field, frozen
 from jax.extend import core as jax_core
 
 from tracefx.control.vocabulary import VOCABULARY
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core import Literal, ShapedArray, Value, as_value, from_numpy, show_avals
 from tracefx.core.handler import as_array, bind, current
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.literal import Literal
 from tracefx.core.source_location import SOURCE, LazySourceLocation, at_location, equation_location
-from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax.checked_shard_map import CheckedShardMap, varying_axes
 from tracefx.interop.jax.importing_source_info import equation_source, own_source

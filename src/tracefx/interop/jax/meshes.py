@@ -14,9 +14,8 @@ from jax.sharding import Mesh as JaxMesh
 from jax.sharding import NamedSharding as JaxNamedSharding
 from jax.sharding import PartitionSpec as JaxPartitionSpec
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import NDArray, ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.dtypes import NDArray
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.shardings.meshes import MESH, UNCONSTRAINED, Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding

@@ -15,7 +15,7 @@ from jax.extend.core import Primitive as JaxPrimitive
 from jax.interpreters import ad, batching, mlir
 
 from tracefx.control.callback import PureCallback
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.jaxpr import single_eqn_jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, Expandable, MappedAxis, Primitive, Transposable

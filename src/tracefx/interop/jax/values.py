@@ -15,14 +15,11 @@ import jax
 import numpy as np
 from jax.extend.core import primitives
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, DType, NDArray, ShapedArray, Value, as_value, dtypes, to_numpy
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import Tracer
 from tracefx.core.key_data import from_key_data, to_key_data
-from tracefx.core.values import ConcreteArray, Value, as_value, from_jax_array, to_numpy
+from tracefx.core.values import from_jax_array
 from tracefx.errors import TracerArrayConversionError
 from tracefx.interop.jax.meshes import is_cpu_sharded, sharded_array_from_jax, sharded_array_to_jax
 from tracefx.shardings.sharded_array import ShardedArray

@@ -6,12 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, AxisLike, DTypeLike, Shape, Value, dtypes
 from tracefx.core.sharding import DeviceOrSharding
-from tracefx.core.values import Value
 from tracefx.numpy.operand_promotion import as_operand, inexact_dtype
 from tracefx.numpy.repeating import roll
 from tracefx.numpy.shapes import astype, normalize_axes

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, overload
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.errors import ShapeError
 from tracefx.numpy.operand_promotion import to_inexact

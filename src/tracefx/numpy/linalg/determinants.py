@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.linalg.decompositions import as_square_matrices
 from tracefx.numpy.linalg.solving import solve_batched

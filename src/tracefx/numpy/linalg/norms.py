@@ -5,8 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.linalg.decompositions import as_matrices, svd, svdvals
 from tracefx.numpy.linalg.solving import inv

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.numpy import diagonals, dot_products, products, shapes
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, dtypes
 from tracefx.core.handler import as_array
 from tracefx.core.literal import cached_literal
 from tracefx.errors import ShapeError

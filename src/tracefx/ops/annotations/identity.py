@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
-from tracefx.core.values import Value
+from tracefx.core import NDArray, ShapedArray, Value
 from tracefx.lowering import Builder, IrValue, Lowerable
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, final
 
 from typing_extensions import override
 
+from tracefx.core import Value
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
@@ -19,7 +20,6 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.annotations.identity import Identity
 from tracefx.pytrees import trees

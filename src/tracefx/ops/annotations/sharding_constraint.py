@@ -8,14 +8,11 @@ from typing import final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
-from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation
 from tracefx.shardings.meshes import UNCONSTRAINED, MeshEffect, PartitionSpec

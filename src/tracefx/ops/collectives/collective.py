@@ -16,15 +16,12 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import MeshAxes, ShapedArray
-from tracefx.core.dtypes import NDArray, Scalar
+from tracefx.core import Array, ArrayLike, NDArray, Scalar, ShapedArray, Value, as_value, dtypes, from_numpy
+from tracefx.core.avals import MeshAxes
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.equality import attrs_fields
 from tracefx.core.handler import as_array, bind1, current
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal
-from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops.collectives.pvary import replicated_axes, varying

@@ -10,11 +10,10 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import MeshAxes, ShapedArray
+from tracefx.core import Array, ArrayLike, ShapedArray, Value, as_value
+from tracefx.core.avals import MeshAxes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.values import Value, as_value
 from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.collectives.collective import (

@@ -12,8 +12,8 @@ from typing import TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import NDArray, default_float, int32, is_bool, is_inexact, is_integer
+from tracefx.core import Array, ArrayLike, NDArray
+from tracefx.core.dtypes import default_float, int32, is_bool, is_inexact, is_integer
 from tracefx.core.handler import as_array, bind1
 from tracefx.ops.collectives.collective import AxisName, axis_index, resolve_axis_names
 from tracefx.ops.collectives.exchange import all_gather, merge_axes

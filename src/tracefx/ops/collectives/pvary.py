@@ -13,10 +13,10 @@ from typing import final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.avals import MeshAxes, ShapedArray
+from tracefx.core import ShapedArray, Value
+from tracefx.core.avals import MeshAxes
 from tracefx.core.handler import Tracer, bind, bind1, current
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Tangent, Transposable, UndefinedPrimal
-from tracefx.core.values import Value
 from tracefx.core.varying import HasVmaRule
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.operation import UnaryLinear

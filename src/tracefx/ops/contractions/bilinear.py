@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Primitive, Tangent, UndefinedPrimal, Zero, not_linear_error
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.operation import HasPullback
 from tracefx.ops.structural import match_aval

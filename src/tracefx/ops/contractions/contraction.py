@@ -10,14 +10,11 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Dimensions, Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
+from tracefx.core.avals import Dimensions
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from tracefx.core.avals import Dimensions, Shape
+from tracefx.core import Shape
+from tracefx.core.avals import Dimensions
 from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.static_integers import static_ints
 

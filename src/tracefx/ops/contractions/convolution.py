@@ -11,14 +11,12 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Dimensions, Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
+from tracefx.core.avals import Dimensions
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
+from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

@@ -6,10 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
-from tracefx.core.values import as_value
+from tracefx.core import Array, ArrayLike, DTypeLike, as_value, dtypes
 from tracefx.ops.contractions.contraction import Precision, PrecisionLike, canonicalize_precision, dot_general
 from tracefx.ops.contractions.conv_dimension_numbers import (
     ConvGeneralDilatedDimensionNumbers,

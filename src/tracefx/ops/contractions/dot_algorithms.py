@@ -10,8 +10,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import DType, DTypeLike, dtypes
 from tracefx.lowering import MlirText
 
 

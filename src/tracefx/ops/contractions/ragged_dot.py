@@ -9,13 +9,10 @@ from typing import Final, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Dimensions, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, dtypes
+from tracefx.core.avals import Dimensions
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Tangent
-from tracefx.core.values import Value
 from tracefx.ops.contractions.bilinear import Bilinear
 from tracefx.ops.contractions.contraction import (
     DotDimensionNumbers,

@@ -8,13 +8,10 @@ from typing import final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Dimensions, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
+from tracefx.core.avals import Dimensions
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
-from tracefx.core.values import Value, as_value
 from tracefx.ops.contractions.contraction import DotDimensionNumbers, DotGeneral
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.operation import require_arity, run_compiled

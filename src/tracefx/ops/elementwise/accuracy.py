@@ -12,10 +12,7 @@ from typing import ClassVar, TypeAlias, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
-from tracefx.core.values import Value
+from tracefx.core import NDArray, ShapedArray, Value, dtypes
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.elementwise.complex_lowering import ComplexRule, emit_by_parts
 from tracefx.ops.elementwise.elementwise import Smooth

@@ -8,13 +8,9 @@ from typing import ClassVar, Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core import Array, ArrayLike, DTypeLike, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Tangent, Transposable, UndefinedPrimal, Zero, not_linear_error
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.comparison import eq, lt
 from tracefx.ops.elementwise.elementwise import (

@@ -8,12 +8,8 @@ from typing import Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.arithmetic import div, mul, neg
 from tracefx.ops.elementwise.elementwise import FLOATS, INEXACT, NonDifferentiable, Smooth, add, bind_binary
 from tracefx.ops.elementwise.powers import square

@@ -9,13 +9,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.elementwise.bitwise import INTEGERS, extend_to_bytes
 from tracefx.ops.elementwise.elementwise import FLOATS, SIGNED_NARROW, NonDifferentiable

@@ -7,9 +7,7 @@ from typing import Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import Array, ArrayLike, DType, NDArray, dtypes
 from tracefx.core.handler import bind1
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.elementwise import LOGICAL, NonDifferentiable, bind_binary

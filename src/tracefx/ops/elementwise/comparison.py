@@ -8,12 +8,8 @@ from typing import ClassVar, Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, ShapedArray, Value, dtypes
 from tracefx.core.key_data import key_data_aval
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.elementwise import NonDifferentiable, bind_binary

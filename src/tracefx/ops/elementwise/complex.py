@@ -9,13 +9,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import Array, ArrayLike, DType, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Tangent, UndefinedPrimal
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.arithmetic import neg, neg_tangent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 
 
 def complex_expm1(x: NDArray) -> NDArray:

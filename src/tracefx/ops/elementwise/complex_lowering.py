@@ -13,9 +13,7 @@ from typing import TypeAlias, final
 
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray, Scalar
+from tracefx.core import NDArray, Scalar, ShapedArray, dtypes
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 

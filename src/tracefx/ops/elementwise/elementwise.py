@@ -14,16 +14,26 @@ from typing import ClassVar, Final, final, overload
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes, literal
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    ConcreteArray,
+    DType,
+    Literal,
+    NDArray,
+    Shape,
+    ShapedArray,
+    Value,
+    as_value,
+    dtypes,
+    literal,
+    to_numpy,
+)
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
-from tracefx.core.values import ConcreteArray, Value, as_value, number_aval, to_numpy, unwrap_arraylike
+from tracefx.core.values import number_aval, unwrap_arraylike
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import convert_host

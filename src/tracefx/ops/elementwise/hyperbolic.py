@@ -10,9 +10,8 @@ from typing import Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value
 from tracefx.core.handler import bind1
-from tracefx.core.values import Value
 from tracefx.ops.elementwise import complex_kernels, complex_lowering
 from tracefx.ops.elementwise.accuracy import Accuracy, check_accuracy
 from tracefx.ops.elementwise.arithmetic import div, mul, sub

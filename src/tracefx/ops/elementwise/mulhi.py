@@ -8,10 +8,7 @@ from typing import Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, dtypes
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

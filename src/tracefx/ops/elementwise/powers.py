@@ -9,14 +9,10 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

@@ -9,9 +9,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray, ShapedArray
 from tracefx.core.handler import bind1
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.elementwise import FLOATS, NonDifferentiable

@@ -8,14 +8,9 @@ from typing import Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.bitwise import bitwise_and

@@ -10,10 +10,9 @@ from typing import Final, final
 
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.arithmetic import mul, neg
 from tracefx.ops.elementwise.elementwise import FLOATS, Smooth, add, bind_binary
 from tracefx.ops.elementwise.powers import square

@@ -12,13 +12,9 @@ from typing import Final, final
 import numpy as np
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import Array, ArrayLike, DType, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise import complex_kernels, complex_lowering

@@ -12,14 +12,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray, show_avals
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, Literal, NDArray, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.comparison import lt

@@ -9,14 +9,11 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Dimensions, Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, NDArray, Scalar, Shape, ShapedArray, Value, as_value, dtypes
+from tracefx.core.avals import Dimensions
 from tracefx.core.bounded_cache import memoize
-from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

@@ -9,9 +9,8 @@ from typing import final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Dimensions, Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core import DType, NDArray, Scalar, Shape, ShapedArray, dtypes
+from tracefx.core.avals import Dimensions
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.monoids import AND

@@ -12,13 +12,9 @@ import numpy as np
 from attrs import evolve
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray, Scalar
+from tracefx.core import Array, ArrayLike, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero, not_linear_error
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.arithmetic import div, max, mul, neg
 from tracefx.ops.elementwise.comparison import eq

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Array, Literal, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind
-from tracefx.core.literal import Literal
-from tracefx.core.values import Value
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import add

@@ -15,14 +15,10 @@ import numpy as np
 from attrs import evolve, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import Array, ArrayLike, DType, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops import stablehlo

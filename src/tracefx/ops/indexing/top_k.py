@@ -15,14 +15,10 @@ import numpy as np
 from attrs import evolve, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo

@@ -8,12 +8,9 @@ from typing import ClassVar, Final, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Expandable, Tangent
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.abs_sign import abs

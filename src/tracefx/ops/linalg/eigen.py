@@ -9,13 +9,9 @@ from typing import final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Tangent
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, IrValue
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import div, mul, neg

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.linalg.lapack import NO_CONFIG, custom_call_layouts
 

@@ -12,12 +12,9 @@ from typing import ClassVar, Final, TypeAlias
 
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, Shape, ShapedArray, Value, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
-from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops import stablehlo

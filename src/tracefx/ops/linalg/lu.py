@@ -8,13 +8,9 @@ from typing import ClassVar, Final, SupportsIndex, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.elementwise import add

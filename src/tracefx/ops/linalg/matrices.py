@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, DType, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.ops.contractions.contraction import dot_general
 from tracefx.ops.elementwise.arithmetic import div, mul, sub
 from tracefx.ops.elementwise.comparison import eq, ge

@@ -8,12 +8,8 @@ from typing import Final, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, as_value, dtypes
 from tracefx.core.handler import as_array, bind
-from tracefx.core.values import as_value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import (

@@ -8,10 +8,7 @@ from typing import ClassVar, Final, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import (
     BatchDims,
@@ -22,7 +19,6 @@ from tracefx.core.primitive import (
     Zero,
     not_linear_error,
 )
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.ops.elementwise.complex import conj

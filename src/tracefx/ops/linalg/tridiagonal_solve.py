@@ -8,9 +8,7 @@ from typing import ClassVar, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import (
     BatchDims,
@@ -21,7 +19,6 @@ from tracefx.core.primitive import (
     Zero,
     not_linear_error,
 )
-from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub

@@ -11,14 +11,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, Literal, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import require_arity, run_compiled, static_shape

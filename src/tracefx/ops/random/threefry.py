@@ -10,13 +10,9 @@ from typing import Final, final
 
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import Array, ArrayLike, Literal, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
-from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo

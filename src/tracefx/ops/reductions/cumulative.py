@@ -11,13 +11,9 @@ import numpy as np
 from attrs import evolve, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core import Array, ArrayLike, DType, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

@@ -11,13 +11,9 @@ import numpy as np
 from attrs import evolve, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

@@ -8,12 +8,8 @@ from typing import SupportsIndex, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType, Scalar
+from tracefx.core import Array, ArrayLike, DType, Scalar, Shape, Value, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value, as_value
 from tracefx.errors import ShapeError
 from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode

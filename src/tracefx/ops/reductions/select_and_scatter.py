@@ -16,13 +16,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, NDArray, Scalar
+from tracefx.core import DType, Literal, NDArray, Scalar, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

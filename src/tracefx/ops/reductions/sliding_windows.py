@@ -10,8 +10,7 @@ from typing import SupportsIndex, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import NDArray, Scalar
+from tracefx.core import NDArray, Scalar, Shape, ShapedArray
 from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
 from tracefx.ops.padding_types import Pads, padtype_to_pads

@@ -9,15 +9,25 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    DType,
+    DTypeLike,
+    Literal,
+    NDArray,
+    Shape,
+    ShapedArray,
+    Value,
+    as_value,
+    dtypes,
+    from_numpy,
+)
+from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
 from tracefx.core.host_memory import require_memory
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.values import Value, as_value, filled_key, from_numpy
+from tracefx.core.values import filled_key
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.duck_typing import DuckTypedArray, array_type

@@ -8,11 +8,8 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike, Shape, as_value, from_numpy
 from tracefx.core.handler import as_array
-from tracefx.core.values import as_value, from_numpy
 from tracefx.errors import ShapeError
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape.array_creation import full

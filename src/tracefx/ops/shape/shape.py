@@ -14,13 +14,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray, show_avals
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Tangent, Transposable, UndefinedPrimal
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import (

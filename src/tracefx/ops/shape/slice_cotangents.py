@@ -7,10 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core import Shape, ShapedArray, Value
 from tracefx.core.handler import bind1
 from tracefx.core.source_location import Provenance
-from tracefx.core.values import Value
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.shape.array_creation import zero

@@ -10,13 +10,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import ExtractsWindow, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.values import Value, as_value
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import operands as together

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import convert_dtype, inexact_dtype, promote_dtypes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.errors import ShapeError
 from tracefx.numpy.linalg.solving import promote_inexact_pair

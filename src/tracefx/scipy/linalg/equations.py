@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy import linalg
 from tracefx.numpy.linalg.solving import solve_batched

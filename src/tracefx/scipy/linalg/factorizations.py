@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeVar, overload
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.linalg.solving import promote_inexact_pair
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.lax.polar import qdwh
 from tracefx.numpy.linalg.solving import promote_inexact_pair, solve_batched

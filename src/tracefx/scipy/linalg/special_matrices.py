@@ -9,9 +9,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core import Array, ArrayLike, DTypeLike, NDArray, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes, to_inexact
 from tracefx.ops.static_integers import static_int

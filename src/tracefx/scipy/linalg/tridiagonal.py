@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import as_value
 from tracefx.ops.linalg import eigen
 from tracefx.ops.linalg.lapack import LAPACK_NUMBERS
 from tracefx.ops.static_integers import static_int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.numpy.creation import asarray
 from tracefx.scipy.optimize.bfgs import minimize_bfgs

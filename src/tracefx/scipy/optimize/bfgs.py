@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from tracefx import numpy as fnp
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.lax import while_loop
 from tracefx.scipy.optimize.line_search import Objective, line_search
 from tracefx.scipy.optimize.results import OptimizeResults

@@ -10,8 +10,7 @@ import math
 from typing import NamedTuple
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array
+from tracefx.core import Array, dtypes
 from tracefx.lax import scan, while_loop
 from tracefx.scipy.optimize.bfgs import evaluate_with_gradient, vector_norm
 from tracefx.scipy.optimize.line_search import Objective, directional_derivative, line_search

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.lax import while_loop
 from tracefx.transforms.gradients import value_and_grad
 

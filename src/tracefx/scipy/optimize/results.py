@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 
 
 class OptimizeResults(NamedTuple):

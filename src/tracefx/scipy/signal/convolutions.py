@@ -6,10 +6,7 @@ import builtins
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import Shape
-from tracefx.core.values import Value, as_value
+from tracefx.core import Array, ArrayLike, Shape, Value, as_value, dtypes
 from tracefx.numpy import fft
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.convolution import sliding_dot

@@ -7,9 +7,7 @@ from typing import Any, SupportsIndex, TypeAlias
 
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DType
+from tracefx.core import Array, ArrayLike, DType, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, inexact_dtype, promote_dtypes
 from tracefx.ops.elementwise.complex import complex_dtype

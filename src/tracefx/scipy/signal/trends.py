@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import to_inexact
 from tracefx.ops.static_integers import static_int

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 
 WindowFunction: TypeAlias = Callable[..., NDArray]
 """A function of positions between -1 and 1, and of the parameters of the window."""

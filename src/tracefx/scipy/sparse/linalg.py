@@ -15,8 +15,7 @@ import numpy as np
 from attrs import frozen
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.flatten_util import ravel_pytree
 from tracefx.lax import custom_linear_solve, while_loop

@@ -14,8 +14,7 @@ from typing import Any, Final, final
 from attrs import frozen
 
 from tracefx import numpy as fnp
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.dtypes import DTypeLike
+from tracefx.core import Array, ArrayLike, DTypeLike
 from tracefx.ops.linalg.eigen import eigh
 from tracefx.pytrees.trees import register_dataclass
 from tracefx.random import normal

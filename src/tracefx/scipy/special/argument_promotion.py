@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from tracefx.control.special.formula import compute_dtype
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.values import Value
 from tracefx.numpy.operand_promotion import convert_dtype, promote_args_inexact
 from tracefx.ops.structural import broadcast_to
 from tracefx.pytrees.trees import map as tree_map

@@ -8,8 +8,7 @@ from typing import SupportsIndex
 import tracefx.numpy as fnp
 from tracefx.control.special import bessel
 from tracefx.control.special.formula import compute_dtype
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.numpy.operand_promotion import convert_dtype
 from tracefx.ops.static_integers import static_count, static_int
 from tracefx.scipy.special.argument_promotion import promote_real

@@ -9,8 +9,7 @@ import tracefx.numpy as fnp
 from tracefx.control.special import incomplete_beta, incomplete_gamma
 from tracefx.control.special.log_gamma import log_beta, log_gamma, log_gamma_ratio, stirling_remainder
 from tracefx.control.special.polynomials import chebyshev, chebyshev_on
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.elementwise import special

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.ops.elementwise import special
 from tracefx.scipy.special.argument_promotion import EULER_GAMMA, call_promoted
 from tracefx.scipy.special.gammas import gammasgn

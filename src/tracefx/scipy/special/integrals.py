@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import tracefx.numpy as fnp
 from tracefx.control.special.polynomials import chebyshev_on
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.ops.elementwise import special
 from tracefx.scipy.special.argument_promotion import EULER_GAMMA, call_promoted
 from tracefx.scipy.special.chebyshev_coefficients import (

@@ -7,8 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx import nn
 from tracefx.control.special.log_gamma import log1p_remainder
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, AxisLike
+from tracefx.core import Array, ArrayLike, AxisLike, dtypes
 from tracefx.numpy.operand_promotion import promote_args_inexact
 from tracefx.ops.elementwise.transcendental import log, log1p, logistic
 from tracefx.scipy.special.argument_promotion import promote_real

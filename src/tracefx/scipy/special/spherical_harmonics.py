@@ -8,8 +8,7 @@ from typing import SupportsIndex
 import numpy as np
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.operand_promotion import promote_args_inexact
 from tracefx.ops.elementwise import complex as complex_numbers

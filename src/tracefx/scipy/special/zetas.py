@@ -9,8 +9,7 @@ from typing import Final, SupportsIndex
 import numpy as np
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.ops.elementwise import special
 from tracefx.ops.static_integers import static_count
 from tracefx.scipy.special.argument_promotion import call_promoted

@@ -10,8 +10,7 @@ from attrs import frozen
 
 import tracefx.numpy as fnp
 from tracefx import random
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.lax import linalg
 from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact

@@ -16,7 +16,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, cast
 from typing_extensions import override
 
 import tracefx.numpy as fnp
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.scipy.stats.standardization import nan_unless_positive, promote_real, standardize_arguments
 

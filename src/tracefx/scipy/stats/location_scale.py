@@ -6,7 +6,7 @@ import math
 from typing import final
 
 import tracefx.numpy as fnp
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.scipy import special
 from tracefx.scipy.stats.distributions import (
     Arguments,

@@ -6,8 +6,7 @@ import math
 from typing import final
 
 import tracefx.numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.lax import linalg
 from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
 from tracefx.scipy import special

@@ -7,8 +7,7 @@ from typing import NamedTuple, SupportsIndex
 
 import tracefx.numpy as fnp
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike, dtypes
 from tracefx.numpy.operand_promotion import as_operand, to_inexact
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.transforms.vmap import vmap

@@ -8,7 +8,7 @@ from typing import final
 
 import tracefx.numpy as fnp
 from tracefx.control.special import incomplete_beta, incomplete_gamma
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.scipy import special
 from tracefx.scipy.stats.distributions import (

@@ -6,7 +6,7 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.control.special.log_gamma import log_gamma_ratio
-from tracefx.core.array import Array, ArrayLike
+from tracefx.core import Array, ArrayLike
 from tracefx.ops.elementwise import special
 from tracefx.scipy.special.argument_promotion import call_promoted
 from tracefx.scipy.special.argument_promotion import promote_real as promote_real

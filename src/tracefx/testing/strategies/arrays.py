@@ -11,10 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from tracefx.core import Array, DType, DTypeLike, NDArray, Shape, ShapedArray
 from tracefx.core import dtypes as kinds
-from tracefx.core.array import Array
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.kernel_context import call_kernel
 from tracefx.testing.strategies.shapes_and_dtypes import broadcastable_shapes, dtypes, shapes
 from tracefx.testing.subjects import array_of_type

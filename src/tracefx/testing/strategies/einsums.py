@@ -8,7 +8,7 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tracefx.core.avals import Shape
+from tracefx.core import Shape
 
 
 @final

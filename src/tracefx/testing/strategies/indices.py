@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tracefx.core.avals import Shape
+from tracefx.core import Shape
 
 IndexEntry: TypeAlias = slice | int | EllipsisType | list[int] | npt.NDArray[Any] | None
 """An entry of an index."""

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tracefx.core.avals import Shape
+from tracefx.core import Shape
 from tracefx.testing import generated_programs as steps
 from tracefx.testing.control_flow_steps import WRAPPER_NAMES, CondStep, ScanStep, SwitchStep, WhileStep, WrappedStep
 from tracefx.testing.generated_programs import (

@@ -8,9 +8,8 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from tracefx.core import DType, Shape
 from tracefx.core import dtypes as kinds
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType
 
 DTYPES: Final = (
     kinds.bool_,

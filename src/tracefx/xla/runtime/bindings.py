@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
-from tracefx.core.avals import Shape
+from tracefx.core import Shape
 from tracefx.core.bounded_cache import memoize
 from tracefx.errors import DeletedArrayError, DonationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib, jaxlib_version

@@ -10,8 +10,7 @@ import numpy as np
 from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, _stablehlo
 
-from tracefx.core import dtypes
-from tracefx.core.avals import Shape
+from tracefx.core import Shape, dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.key_data import to_key_data
 from tracefx.xla.runtime.bindings import (

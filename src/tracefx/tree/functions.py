@@ -1,125 +1,25 @@
-"""Pytrees: nested tuples, lists, dicts and registered classes with arrays as leaves, under the names of `jax.tree`.
-
-Types that are registered with `jax.tree_util`, such as those of Equinox, Flax and Optax, are nodes here, too.
-
->>> from tracefx import tree
->>> tree.map(lambda x, y: x + y, {"w": 1, "b": (2, None)}, {"w": 10, "b": (20, None)})
-{'b': (22, None), 'w': 11}
-"""
+"""Functions of pytrees that are made of the basic ones: of paths, of all leaves, of prefixes."""
 
 from __future__ import annotations
 
 import builtins
-import dataclasses
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from tracefx.core.traceback_filtering import filter_traceback, make_entry_points
 from tracefx.pytrees.trees import (
     MISSING,
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
     IsLeaf,
     KeyPath,
     Missing,
-    Partial,
     PyTree,
-    SequenceKey,
-    TreeDef,
-    TreeDescription,
-    UnsortableKeysError,
-    all_leaves,
     broadcast_prefix,
-    describe,
     flatten_up_to,
     flatten_with_path,
-    keystr,
-    map,
-    reduce,
-    register_dataclass,
-    register_pytree_node,
-    register_pytree_node_class,
-    register_pytree_with_keys,
-    register_pytree_with_keys_class,
-    register_static,
-    transpose,
-    unflatten,
+    leaves,
+    structure,
 )
-from tracefx.pytrees.trees import flatten as _flatten
-from tracefx.pytrees.trees import leaves as _leaves
-from tracefx.pytrees.trees import structure as _structure
-
-__all__ = [
-    # flatten and rebuild
-    "flatten",
-    "leaves",
-    "structure",
-    "unflatten",
-    "all_leaves",
-    # compute
-    "map",
-    "reduce",
-    "reduce_associative",
-    "all",
-    "transpose",
-    "broadcast",
-    # paths
-    "flatten_with_path",
-    "leaves_with_path",
-    "map_with_path",
-    "keystr",
-    "KeyPath",
-    "SequenceKey",
-    "DictKey",
-    "GetAttrKey",
-    "FlattenedIndexKey",
-    # nodes
-    "register_dataclass",
-    "register_pytree_node",
-    "register_pytree_node_class",
-    "register_pytree_with_keys",
-    "register_pytree_with_keys_class",
-    "register_static",
-    "static",
-    "Partial",
-    # structures
-    "TreeDef",
-    "TreeDescription",
-    "describe",
-    # types and errors
-    "PyTree",
-    "IsLeaf",
-    "UnsortableKeysError",
-]
 
 T = TypeVar("T")
-R = TypeVar("R", covariant=True)
-
-
-class _Flattening(Protocol[R]):
-    def __call__(self, tree: PyTree, is_leaf: IsLeaf | None = None) -> R: ...
-
-
-def _entry_point(f: _Flattening[R]) -> _Flattening[R]:
-    """Does what `api_boundary` does, in a fifth of its time, since the parameters are known."""
-
-    @functools.wraps(f)
-    def call(tree: PyTree, is_leaf: IsLeaf | None = None) -> R:
-        try:
-            return f(tree, is_leaf)
-        except Exception as error:
-            filter_traceback(error)
-            raise
-
-    call.__module__ = __name__  # pickle looks it up there
-    return call
-
-
-flatten: Final = _entry_point(_flatten)
-leaves: Final = _entry_point(_leaves)
-structure: Final = _entry_point(_structure)
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
@@ -188,6 +88,7 @@ def leaves_with_path(
     Returns:
         A list of pairs `(path, leaf)`.
 
+    >>> from tracefx.tree import keystr
     >>> [(keystr(path), leaf) for path, leaf in leaves_with_path({"a": [1, 2]})]
     [("['a'][0]", 1), ("['a'][1]", 2)]
     """
@@ -216,6 +117,7 @@ def map_with_path(
     Raises:
         ValueError: If a pytree has another structure.
 
+    >>> from tracefx.tree import keystr
     >>> map_with_path(lambda path, x: f"{keystr(path)} = {x}", {"a": [1, 2]})
     {'a': ["['a'][0] = 1", "['a'][1] = 2"]}
     """
@@ -243,32 +145,3 @@ def broadcast(prefix_tree: PyTree, full_tree: PyTree, is_leaf: IsLeaf | None = N
     """
     entries = broadcast_prefix(prefix_tree, full_tree, is_leaf, what="prefix_tree", of="full_tree")
     return structure(full_tree).unflatten(entries)
-
-
-if TYPE_CHECKING:
-    # Type checkers recognize `dataclasses.field` only by its name.
-    static = dataclasses.field
-else:
-
-    def static(**kwargs):
-        """Declares a dataclass field as static: `register_dataclass` treats it as metadata, not as a child.
-
-        Args:
-            **kwargs: The arguments of `dataclasses.field`, such as `default`. Entries of `metadata` are kept.
-
-        Returns:
-            A dataclass field.
-
-        >>> @register_dataclass
-        ... @dataclasses.dataclass
-        ... class Layer:
-        ...     w: object
-        ...     name: str = static(default="dense")
-        >>> leaves(Layer(1.0))
-        [1.0]
-        """
-        metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
-        return dataclasses.field(metadata=metadata, **kwargs)
-
-
-make_entry_points(globals())

@@ -1,40 +1,15 @@
-"""Dtypes and functions of dtypes, under the names of `jax.dtypes`.
-
->>> from tracefx import dtypes
->>> dtypes.result_type("bfloat16", 2), dtypes.canonicalize_dtype("float64")
-(dtype(bfloat16), dtype('float32'))
-"""
+"""Functions of dtypes: canonical dtypes, sizes, promotion, and the types of Python numbers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, overload
+from typing import Literal, overload
 
 import ml_dtypes
 
+from tracefx.core import ArrayLike, DType, DTypeLike
 from tracefx.core import dtypes as core
-from tracefx.core.dtypes import extended, float0, prng_key
-from tracefx.errors import TypePromotionError
-from tracefx.numpy.dtype_routines import finfo, iinfo, issubdtype, lattice_result_type, resolve_dtype
+from tracefx.numpy.dtype_routines import lattice_result_type, resolve_dtype
 from tracefx.numpy.operand_promotion import python_scalar_type
-
-if TYPE_CHECKING:
-    from tracefx.core.array import ArrayLike
-    from tracefx.core.dtypes import DType, DTypeLike
-
-__all__ = [
-    "TypePromotionError",
-    "bfloat16",
-    "canonicalize_dtype",
-    "extended",
-    "finfo",
-    "float0",
-    "iinfo",
-    "issubdtype",
-    "itemsize_bits",
-    "prng_key",
-    "result_type",
-    "scalar_type_of",
-]
 
 bfloat16 = ml_dtypes.bfloat16
 

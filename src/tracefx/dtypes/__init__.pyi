@@ -1,0 +1,12 @@
+from tracefx.core.dtypes import extended as extended
+from tracefx.core.dtypes import float0 as float0
+from tracefx.core.dtypes import prng_key as prng_key
+from tracefx.dtypes.functions import bfloat16 as bfloat16
+from tracefx.dtypes.functions import canonicalize_dtype as canonicalize_dtype
+from tracefx.dtypes.functions import itemsize_bits as itemsize_bits
+from tracefx.dtypes.functions import result_type as result_type
+from tracefx.dtypes.functions import scalar_type_of as scalar_type_of
+from tracefx.errors import TypePromotionError as TypePromotionError
+from tracefx.numpy.dtype_routines import finfo as finfo
+from tracefx.numpy.dtype_routines import iinfo as iinfo
+from tracefx.numpy.dtype_routines import issubdtype as issubdtype
