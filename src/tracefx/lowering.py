@@ -14,6 +14,7 @@ from attrs import frozen
 from tracefx.core import Literal, NDArray, ShapedArray, Value
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Expandable, Primitive, missing_rule_error
+from tracefx.core.rule_checks import RULE_PARAMETERS, check_call
 from tracefx.shardings.named_sharding import NamedSharding
 
 
@@ -430,4 +431,9 @@ class Lowerable:
         Returns:
             The results in the module.
         """
-        return self.lower(builder, *operands)
+        try:
+            return self.lower(builder, *operands)
+        except TypeError:
+            name = self.name if isinstance(self, Primitive) else "?"
+            check_call(type(self).lower, name, (self, builder, *operands), RULE_PARAMETERS["lower"])
+            raise

@@ -19,18 +19,21 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.errors import error_message, untyped
 from tests.primitives import SameTypes
-from tracefx import lax
+from tracefx import lax, ops
 from tracefx.extend import (
     Batchable,
     Differentiable,
     Expandable,
+    Interpreter,
     Lowerable,
     Primitive,
     ShapedArray,
     Transposable,
+    Value,
     as_array,
     bind,
     bind1,
+    rule,
 )
 from tracefx.ops.operation import Operation
 
@@ -269,3 +272,86 @@ def test_dataclasses_are_not_primitives() -> None:
 
     with pytest.raises(TypeError, match=r"Power is a dataclass, .* decorate it with attrs\.frozen\(eq=False\)"):
         Power(1)
+
+
+PARAMETERS: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "jvp with too few": (lambda self, primals: 0, "(self, primals)", "jvp(self, primals, tangents)"),
+    "jvp with too many": (lambda self, p, t, axis: 0, "(self, p, t, axis)", "jvp(self, primals, tangents)"),
+    "batch": (lambda self, args, dims: 0, "(self, args, dims)", "batch(self, axis, args, dims)"),
+    "transpose": (lambda self: 0, "(self)", "transpose(self, cts, *args)"),
+    "lower": (lambda self: 0, "(self)", "lower(self, builder, *operands)"),
+    "impl": (lambda: 0, "()", "impl(self, *args)"),
+    "expand": (lambda: 0, "()", "expand(self, *args)"),
+}
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_parameters_of_rules_are_checked_when_the_class_is_defined(case: str) -> None:
+    rule, given, expected = PARAMETERS[case]
+    name = rule.__name__ = case.partition(" ")[0]
+    rule.__qualname__ = f"Wrong.{name}"
+    message = error_message(lambda: type("Wrong", (Primitive,), {"name": "wrong", name: rule}), TypeError)
+    where = f"{__file__}:{rule.__code__.co_firstlineno}"
+    assert message == f"the rule Wrong.{name} ({where}) for wrong has the parameters {given}, expected {expected}"
+
+
+def of_two(name: str) -> Primitive:
+    """Returns a primitive whose rule with this name takes two operands, its other rules any number."""
+    rules: dict[str, Callable[..., Any]] = {
+        "impl": lambda self, x, y: [x],
+        "abstract_eval": lambda self, x, y: [x],
+        "transpose": lambda self, cts, x, y: cts,
+        "lower": lambda self, builder, x, y: [x],
+    }
+    rule = rules[name]
+    rule.__name__, rule.__qualname__ = name, f"OfTwo.{name}"
+    return cast(Primitive, type("OfTwo", (Same,), {"name": "of_two", name: rule})())
+
+
+@pytest.mark.parametrize(
+    ("name", "transform"),
+    [("impl", lambda f: f), ("abstract_eval", fx.jit), ("transpose", grad_of_sum), ("lower", fx.jit)],
+)
+def test_number_of_operands_of_rules(name: str, transform: Callable[[Any], Any]) -> None:
+    prim = of_two(name)
+
+    def program(x: Any) -> Any:
+        return bind1(prim, x)
+
+    message = error_message(lambda: transform(program)(X), TypeError)
+    assert message.startswith(f"the rule OfTwo.{name} ({__file__}:")
+    assert f" for of_two at {__file__}:{program.__code__.co_firstlineno + 1} (" in message
+    assert message.endswith(", for 1 operand")
+
+
+def test_errors_in_rules_are_not_errors_of_their_parameters() -> None:
+    def fail(*args: Any) -> Any:
+        raise TypeError("a message")
+
+    assert error_message(lambda: bind1(Same("impl", fail), X), TypeError) == "a message"
+    assert error_message(lambda: fx.jit(lambda x: bind1(Same("lower", fail), x))(X), TypeError) == "a message"
+
+
+def test_parameters_of_rules_of_handlers() -> None:
+    def without_op() -> object:
+        class WithoutOp(Interpreter):
+            @untyped(rule(ops.Exp, ops.Log))
+            def wrong(self) -> Any:
+                return 0.0
+
+        return WithoutOp
+
+    start = "the rule test_parameters_of_rules_of_handlers.<locals>."
+    message = error_message(without_op, TypeError)
+    assert message.startswith(f"{start}without_op.<locals>.WithoutOp.wrong ({__file__}:")
+    assert message.endswith("for Exp, Log has the parameters (self), expected wrong(self, op, *operands)")
+
+    class OfOne(Interpreter):
+        @rule(ops.Exp, ops.Add)
+        def one(self, op: ops.Exp | ops.Add, x: Value) -> Value:
+            return bind1(op, x)
+
+    message = error_message(lambda: fx.handle(lambda x: fnp.exp(x) + x, OfOne())(1.0), TypeError)
+    assert message.startswith(f"{start}OfOne.one ({__file__}:")
+    assert f" for add at {__file__}:" in message
+    assert message.endswith("has the parameters (self, op, x), expected one(self, op, *operands), for 2 operands")

@@ -364,6 +364,56 @@ def test_check_grads_uses_the_tolerance_of_the_precision_of_the_function(modes: 
             testing.check_grads(wrong, x, modes=modes)
 
 
+SCALES: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], float]]] = {
+    "fast": (lambda x: fnp.sin(100 * x), lambda x: 100 * fnp.cos(100 * x), 1.3),
+    "faster": (lambda x: fnp.sin(1000 * x), lambda x: 1000 * fnp.cos(1000 * x), 1.3),
+    "steep": (lambda x: fnp.exp(30 * x), lambda x: 30 * fnp.exp(30 * x), 1.3),
+    "near a pole": (lambda x: fnp.log(x), lambda x: 1 / x, 1e-3),
+    "with a large term": (lambda x: 1e6 + fnp.sin(x), lambda x: fnp.cos(x), 1.3),
+    "of a large argument": (lambda x: fnp.sin(x), lambda x: fnp.cos(x), 1e6),
+}
+"""Functions, their derivatives and an argument: they vary on other scales than 1, or have large rounding errors."""
+
+
+def with_derivative(f: Callable[[Any], Any], derivative: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    g = fx.custom_jvp(f)
+    g.defjvp(lambda primals, tangents: (g(*primals), derivative(*primals) * tangents[0]))
+    return g
+
+
+@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("modes", [("fwd",), ("rev",), ("fwd", "rev")])
+def test_steps_of_differences_fit_the_function(name: str, modes: Any) -> None:
+    f, derivative, at = SCALES[name]
+    testing.check_grads(f, at, modes=modes)
+    wrong = with_derivative(f, lambda x: 1.001 * derivative(x))
+    with pytest.raises(testing.LawError, match="differences"):
+        testing.check_grads(wrong, at, order=1, modes=modes)
+    second = with_derivative(derivative, lambda x: 1.001 * fx.grad(derivative)(x))
+    wrong_second = with_derivative(f, second)
+    testing.check_grads(wrong_second, at, order=1, modes=modes)
+    with pytest.raises(testing.LawError, match="differences"):
+        testing.check_grads(wrong_second, at, order=2, modes=modes)
+
+
+@pytest.mark.parametrize("name", ["fast", "steep", "near a pole"])
+def test_steps_of_differences_fit_functions_in_float32(name: str) -> None:
+    f, derivative, at = SCALES[name]
+
+    def in_float32(x: Any) -> Any:
+        return f(fnp.asarray(x, fnp.float32))
+
+    testing.check_grads(in_float32, at, order=1)
+    wrong = with_derivative(in_float32, lambda x: 1.02 * derivative(fnp.asarray(x, fnp.float32)))
+    with pytest.raises(testing.LawError, match="jvp agrees with finite differences"):
+        testing.check_grads(wrong, at, order=1)
+
+
+def test_differences_across_a_jump_confirm_nothing() -> None:
+    with pytest.raises(testing.LawError):
+        testing.check_grads(with_derivative(lambda x: fnp.where(x > 1.3, 1.0, 0.0), lambda x: 0 * x), 1.3)
+
+
 def test_check_grads_refuses_functions_without_float_results() -> None:
     for f in (lambda x: None, lambda x: fnp.argmax(x)):
         with pytest.raises(testing.Inapplicable, match="returns no floats to differentiate"):

@@ -29,7 +29,14 @@ from tracefx.core.rule_arguments import MappedAxis as MappedAxis
 from tracefx.core.rule_arguments import Tangent as Tangent
 from tracefx.core.rule_arguments import UndefinedPrimal as UndefinedPrimal
 from tracefx.core.rule_arguments import Zero as Zero
-from tracefx.core.rule_checks import add_checks, show_avals_or_any, show_result, wrong_results_error
+from tracefx.core.rule_checks import (
+    RULE_PARAMETERS,
+    add_checks,
+    check_call,
+    show_avals_or_any,
+    show_result,
+    wrong_results_error,
+)
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import MissingRuleError, NotLinearError
@@ -157,7 +164,12 @@ class Primitive:
             TypeError: If `impl` returns anything else than arrays with the expected shapes and dtypes.
         """
         avals = self.expected_avals([a.aval for a in args])
-        results = self.impl(*[to_numpy(a) for a in args])
+        arrays = [to_numpy(a) for a in args]
+        try:
+            results = self.impl(*arrays)
+        except TypeError:
+            check_call(type(self).impl, self.name, (self, *arrays), RULE_PARAMETERS["impl"])
+            raise
         if isinstance(results, list | tuple):
             outs = [np.asarray(out) for out in results]
             if avals is None:

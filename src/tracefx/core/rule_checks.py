@@ -56,7 +56,12 @@ def add_check(cls: type[HasResultAvals], name: str, check: _Check) -> None:
 
     @functools.wraps(rule)
     def checked(self: HasResultAvals, *args: Any, **kwargs: Any) -> object:
-        results = rule(self, *args, **kwargs)
+        try:
+            results = rule(self, *args, **kwargs)
+        except TypeError:
+            if name in RULE_PARAMETERS:
+                check_call(rule, self.name, (self, *args), RULE_PARAMETERS[name])
+            raise
         if getattr(type(self), name) is checked:  # otherwise an overriding method calls this one
             expected = check(self, results, *args, **kwargs)
             if expected is not None:
@@ -84,10 +89,81 @@ def wrong_results_error(rule: Callable[..., object], prim: str, returned: str, e
         returned: What the rule returned, in words.
         expected: What it should have returned, in words.
     """
+    return TypeError(f"{_show_rule(rule, prim)} at {here()} returned {returned}, expected {expected}")
+
+
+def _show_rule(rule: Callable[..., object], prim: str) -> str:
+    """Returns the name of a rule, its line unless it is a rule of tracefx, and its primitive as text."""
     code = getattr(inspect.unwrap(rule), "__code__", None)
     name = getattr(rule, "__qualname__", repr(rule))
     where = "" if code is None or is_internal_file(code.co_filename) else f" ({code.co_filename}:{code.co_firstlineno})"
-    return TypeError(f"the rule {name}{where} for {prim} at {here()} returned {returned}, expected {expected}")
+    return f"the rule {name}{where} for {prim}"
+
+
+RULE_PARAMETERS: Final[Mapping[str, str]] = {
+    "impl": "*args",
+    "abstract_eval": "*avals",
+    "partial_eval": "recorder, unknown, args",
+    "jvp": "primals, tangents",
+    "transpose": "cts, *args",
+    "batch": "axis, args, dims",
+    "expand": "*args",
+    "lower": "builder, *operands",
+    "kernel": "*args",
+}
+"""The parameters of the rules of primitives after `self`; one with `*` stands for the operands."""
+HANDLER_RULE_PARAMETERS: Final = "op, *operands"
+"""The parameters of the rules of handlers after `self`."""
+
+
+def check_definition(rule: FunctionType, prim: str, parameters: str) -> None:
+    """Checks when a rule is defined that it accepts all arguments but the operands, whose number is not known.
+
+    Args:
+        rule: The rule.
+        prim: The primitives that it is for, in words.
+        parameters: The expected parameters after the first, as in `RULE_PARAMETERS`.
+
+    Raises:
+        TypeError: If it does not accept them.
+    """
+    signature, names = inspect.signature(rule), _named(parameters)
+    try:
+        (signature.bind_partial if "*" in parameters else signature.bind)(None, *names)
+    except TypeError:
+        raise _wrong_parameters_error(rule, prim, f"{rule.__name__}(self, {parameters})") from None
+
+
+def check_call(rule: object, prim: str, args: Sequence[object], parameters: str) -> None:
+    """Checks whether a rule accepts its arguments; called after the call of the rule has raised a TypeError.
+
+    Args:
+        rule: The rule; only functions are checked.
+        prim: The name of the primitive.
+        args: The arguments of the call.
+        parameters: The expected parameters after the first, as in `RULE_PARAMETERS`.
+
+    Raises:
+        TypeError: If it does not accept them.
+    """
+    if isinstance(rule, FunctionType):
+        try:
+            inspect.signature(rule).bind(*args)
+        except TypeError:
+            count = len(args) - 1 - len(_named(parameters))
+            expected = f"{rule.__name__}(self, {parameters}), for {count} operand{'s' * (count != 1)}"
+            raise _wrong_parameters_error(rule, f"{prim} at {here()}", expected) from None
+
+
+def _named(parameters: str) -> list[str]:
+    return [name for name in parameters.split(", ") if not name.startswith("*")]
+
+
+def _wrong_parameters_error(rule: Callable[..., object], prim: str, expected: str) -> TypeError:
+    signature = inspect.signature(rule)
+    plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    shown = signature.replace(parameters=plain, return_annotation=signature.empty)
+    return TypeError(f"{_show_rule(rule, prim)} has the parameters {shown}, expected {expected}")
 
 
 def show_result(x: object) -> str:
@@ -295,6 +371,10 @@ def add_checks(cls: type[HasResultAvals], *, has_types: bool) -> None:
         cls.__attrs_post_init__ = _initialized  # type: ignore[attr-defined]  # the constructor of attrs calls it
     if "__new__" not in vars(cls):
         cls.__new__ = staticmethod(_new)  # type: ignore[assignment]  # takes any arguments
+    for name, parameters in RULE_PARAMETERS.items():
+        rule = vars(cls).get(name)
+        if isinstance(rule, FunctionType):
+            check_definition(rule, getattr(cls, "name", cls.__name__), parameters)
     for name, check in _CHECKS.items():
         if has_types or check is not _check_abstract_eval:
             add_check(cls, name, check)

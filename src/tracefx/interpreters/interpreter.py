@@ -25,6 +25,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, bind_expansion, call_under, handling
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
+from tracefx.core.rule_checks import HANDLER_RULE_PARAMETERS, check_call
 from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
 from tracefx.errors import ConcretizationError, HandlerStateError
 from tracefx.interpreters.body_transform import (
@@ -345,7 +346,12 @@ class Interpreter(InterpreterHooks[V, S, N], BodyInterpreter, Generic[V, S, N], 
                 return self._call_inner(self.inner.bind, prim, operands)
             rule = rules.find_family(prim)
         if rule is not None:
-            results = self._call_inner(rule, self, prim, *[self.unwrap(a) for a in args])
+            unwrapped = [self.unwrap(a) for a in args]
+            try:
+                results = self._call_inner(rule, self, prim, *unwrapped)
+            except TypeError:
+                check_call(rule, prim.name, (self, prim, *unwrapped), HANDLER_RULE_PARAMETERS)
+                raise
             return checked_outputs(rule, prim, args, results, self.wrap)
         if not has_own:
             if isinstance(prim, HasSubjaxprs):

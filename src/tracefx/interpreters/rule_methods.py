@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Callable, Hashable, Mapping
+from types import FunctionType
 from typing import Any, Concatenate, Final, Generic, NoReturn, TypeAlias, TypeVar, cast, final, overload
 
 import numpy as np
@@ -14,6 +15,7 @@ from typing_extensions import ParamSpec, override
 from tracefx.core import Array, Literal
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.primitive import Primitive
+from tracefx.core.rule_checks import HANDLER_RULE_PARAMETERS, check_definition
 from tracefx.interpreters.rules import HandlerRule, Rules
 from tracefx.pytrees import trees
 
@@ -52,6 +54,9 @@ class RuleDecorator(Generic[K]):
     kinds: tuple[tuple[AddRule, type], ...]
 
     def __call__(self, method: Callable[Concatenate[H, K, P], R]) -> Callable[Concatenate[H, K, P], R]:
+        if isinstance(method, FunctionType):
+            kinds = ", ".join([kind.__name__ for _, kind in self.kinds])
+            check_definition(method, kinds, HANDLER_RULE_PARAMETERS)
         declared = RuleMethod(cast("HandlerRule[Any, Any, Any]", method), self.kinds)
         return declared  # type: ignore[return-value]  # in its place, the body of the class stores the function
 

@@ -11,13 +11,13 @@ from tracefx.core.traceback_filtering import api_boundary
 from tracefx.testing.errors import Inapplicable, LawError
 from tracefx.testing.law import Law, law
 from tracefx.testing.laws import (
-    finite_differences,
     jvp_is_the_derivative,
     linearize_is_jvp,
     pulled_back,
     random_tangents,
     require_adjoint,
     require_derivatives,
+    require_differences,
     transpose_is_adjoint,
 )
 from tracefx.testing.reproducer import find_reproducer
@@ -49,7 +49,8 @@ def check_grads(
 
     With only `"rev"` among the modes, reverse mode is checked against finite differences. Derivatives of higher order
     are derivatives of derivatives, in every sequence of the modes. Finite differences are computed in float64 if the
-    function accepts it and computes in it throughout, otherwise in float32 with a wider tolerance.
+    function accepts it and computes in it throughout, otherwise in float32 with a wider tolerance. The step is chosen
+    by an estimate of the error if the derivatives differ from those of the first step.
 
     Args:
         f: a function of trees of arrays, or a primitive.
@@ -108,18 +109,21 @@ def _vjp_is_the_derivative(self: Law, subject: Subject) -> None:
     require_derivatives(subject)
     wide = promote_to_computed_precision(subject)
     directions, at = random_tangents(wide, wide.differentiable_args, "directions"), wide.outs()
-    slopes, ulps = finite_differences(wide, directions, at)
     linear = linearize_function(wide.run, wide.args, [i in wide.differentiable_args for i in range(len(wide.args))])
     ws: list[Tangent] = [  # including outputs whose derivative is declared to be zero
         random_like(o.aval, wide.rng(f"cotangent {i}")) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent())
         for i, o in enumerate(at)
     ]
-    remaining_slopes = iter(slopes)
-    pushed: list[Tangent] = [
-        next(remaining_slopes) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in at
-    ]
-    cotangents = [w if moved else Zero(w.aval) for w, moved in zip(ws, linear.active_outputs, strict=True)]
-    require_adjoint(self, wide, directions, ws, pushed, linear.pull(cotangents), ulps)
+    pulled = linear.pull([w if moved else Zero(w.aval) for w, moved in zip(ws, linear.active_outputs, strict=True)])
+
+    def require(slopes: list[Value], ulps: Ulps) -> None:
+        remaining = iter(slopes)
+        pushed: list[Tangent] = [
+            next(remaining) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in at
+        ]
+        require_adjoint(self, wide, directions, ws, pushed, pulled, ulps)
+
+    require_differences(wide, directions, at, require)
 
 
 # ------------------------------------------------------------------ derivatives as functions

@@ -13,7 +13,7 @@ nothing about the arguments, e.g. one of derivatives about integers, raises `Ina
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, final
 
@@ -34,7 +34,7 @@ from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import renumber
 from tracefx.programs import parse_jaxpr
-from tracefx.testing.errors import Inapplicable, ViolationManner
+from tracefx.testing.errors import Inapplicable, LawError, ViolationManner
 from tracefx.testing.law import Law, law, require_close
 from tracefx.testing.reproducer import custom_primitives
 from tracefx.testing.subjects import (
@@ -55,7 +55,15 @@ from tracefx.testing.subjects import (
     staged,
     subsets,
 )
-from tracefx.testing.tolerances import DERIVATIVE, EXACT, FINITE_DIFFERENCES, FINITE_DIFFERENCES_32_BITS, Ulps
+from tracefx.testing.tolerances import (
+    DERIVATIVE,
+    EXACT,
+    FINITE_DIFFERENCES,
+    FINITE_DIFFERENCES_32_BITS,
+    Ulps,
+    max_finite_abs,
+    relative_ulps,
+)
 from tracefx.transforms.jit import jit
 from tracefx.transforms.linearization import Linearization
 
@@ -172,39 +180,93 @@ def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
     wide = promote_to_computed_precision(subject)
     at = wide.outs()
     for chosen in subsets(wide.differentiable_args):
-        tangents = random_tangents(wide, chosen, f"direction {chosen}")
-        outs, pushed = evaluate_jvp(wide.run, wide.args, tangents)
-        require_close(self, wide, outs, at, ("primal output", "evaluated"))
-        slopes, ulps = finite_differences(wide, tangents, at)
-        for i, (out, t) in enumerate(zip(at, pushed, strict=True)):
-            if t.aval != out.aval.tangent():
-                raise self.violation(
-                    wide,
-                    f"  output {i} is {out.aval!r}, its tangent {t.aval!r} instead of {out.aval.tangent()!r}",
-                    ViolationManner.TYPES,
-                )
-        numbers = [instantiate_zeros(t) for t in pushed if t.aval.dtype != dtypes.float0]
-        require_close(self, wide, numbers, slopes, ("jvp", "differences"), ulps)
+        _require_tangents(self, wide, at, random_tangents(wide, chosen, f"direction {chosen}"))
 
 
-def finite_differences(subject: Subject, tangents: Sequence[Tangent], at: Sequence[Value]) -> tuple[list[Value], Ulps]:
-    """Returns the finite differences of the inexact outputs along a direction, and their tolerance.
+def _require_tangents(broken: Law, wide: Subject, at: Sequence[Value], tangents: Sequence[Tangent]) -> None:
+    """Raises LawError unless `jvp` gives the outputs `at` and their derivatives along the tangents."""
+    outs, pushed = evaluate_jvp(wide.run, wide.args, tangents)
+    require_close(broken, wide, outs, at, ("primal output", "evaluated"))
+    for i, (out, t) in enumerate(zip(at, pushed, strict=True)):
+        if t.aval != out.aval.tangent():
+            raise broken.violation(
+                wide,
+                f"  output {i} is {out.aval!r}, its tangent {t.aval!r} instead of {out.aval.tangent()!r}",
+                ViolationManner.TYPES,
+            )
+    numbers, names = [instantiate_zeros(t) for t in pushed if t.aval.dtype != dtypes.float0], ("jvp", "differences")
+    require_differences(
+        wide, tangents, at, lambda slopes, ulps: require_close(broken, wide, numbers, slopes, names, ulps)
+    )
 
-    `at` are the outputs at the arguments.
+
+def require_differences(
+    subject: Subject, tangents: Sequence[Tangent], at: Sequence[Value], require: Callable[[list[Value], Ulps], None]
+) -> None:
+    """Requires derivatives to agree with finite differences, of one step or else of several.
+
+    Args:
+        subject: the function.
+        tangents: the direction.
+        at: the outputs at the arguments.
+        require: raises LawError unless the derivatives agree with differences of the inexact outputs, given with their
+            tolerance.
 
     Raises:
         Inapplicable: if the function computes with floats of fewer than 32 bits.
+        LawError: if the derivatives differ from both differences.
     """
-    some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
-    narrowest = narrowest_bits(subject)
-    if narrowest < 32:
+    bits = narrowest_bits(subject)
+    if bits < 32:
         raise Inapplicable("finite differences of numbers of 16 bits or fewer are meaningless")
-    step, ulps = (2.0**-17, FINITE_DIFFERENCES) if narrowest == 64 else (2.0**-8, FINITE_DIFFERENCES_32_BITS)
-    ahead, behind = [_evaluate_shifted(subject, tangents, h) for h in (step, -step)]
-    slopes: list[Value] = [
-        array_of_type((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some
+    step, ulps = (2.0**-17, FINITE_DIFFERENCES) if bits == 64 else (2.0**-8, FINITE_DIFFERENCES_32_BITS)
+    ulps = ulps.widen_to(subject.ulps)
+    slopes = _central_differences(subject, tangents, step)[0]
+    avals = [o.aval for o in at if dtypes.is_inexact(o.aval.dtype)]
+    with suppress(LawError):
+        return require(list(map(array_of_type, slopes, avals)), ulps)
+    slopes, error = _extrapolated_differences(subject, tangents, slopes, bits)
+    require(list(map(array_of_type, slopes, avals)), relative_ulps(min(4 * error, 2.0**-8)).widen_to(ulps))
+
+
+def _central_differences(
+    subject: Subject, tangents: Sequence[Tangent], step: float
+) -> tuple[list[NDArray], list[NDArray]]:
+    """Returns the central differences of the inexact outputs along a direction, and the outputs ahead."""
+    ahead, behind = [
+        [to_numpy(o).astype(np.result_type(to_numpy(o), np.float64)) for o in outs if dtypes.is_inexact(o.aval.dtype)]
+        for outs in (_evaluate_shifted(subject, tangents, h) for h in (step, -step))
     ]
-    return slopes, ulps.widen_to(subject.ulps)
+    return [(a - b) / (2 * step) for a, b in zip(ahead, behind, strict=True)], ahead
+
+
+def _extrapolated_differences(
+    subject: Subject, tangents: Sequence[Tangent], slopes: Sequence[NDArray], bits: int
+) -> tuple[list[NDArray], float]:
+    """Returns differences extrapolated to the step 0 by Ridders' method, and their largest error relative to the array.
+
+    For each element it is the extrapolation with the least error, estimated by the change from those of lower order and
+    of larger steps, and a bound of the rounding error. `slopes` are returned where no extrapolation is finite.
+    """
+    smallest, eps = (2.0**-30, 2.0**-52) if bits == 64 else (2.0**-20, 2.0**-23)
+    moved = [x for x, t in zip(subject.args, tangents, strict=True) if not isinstance(t, Zero)]
+    largest = max(max_finite_abs(to_numpy(x)) for x in moved)
+    best, errors = list(slopes), [np.full(slope.shape, np.inf) for slope in slopes]
+    step, previous = 2.0**-4, list[list[NDArray]]()
+    while step >= smallest:
+        differences, ahead = _central_differences(subject, tangents, step)
+        row = [differences]
+        for order, coarser in enumerate(previous, 1):
+            finer, weight = row[-1], 16.0**order
+            row.append([f + (f - c) / (weight - 1) for f, c in zip(finer, coarser, strict=True)])
+            for i, x in enumerate(row[-1]):
+                rounding = eps * (max_finite_abs(ahead[i]) + max_finite_abs(x) * largest) / step
+                error = np.maximum(np.abs(x - finer[i]), np.abs(x - coarser[i])) + rounding
+                better = error < errors[i]
+                best[i], errors[i] = np.where(better, x, best[i]), np.where(better, error, errors[i])
+        step, previous = step / 4, row
+    relative = [max_finite_abs(e) / max(max_finite_abs(x), 1.0) for e, x in zip(errors, best, strict=True)]
+    return best, max(relative, default=0.0)
 
 
 def _evaluate_shifted(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:

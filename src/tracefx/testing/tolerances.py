@@ -172,6 +172,11 @@ FINITE_DIFFERENCES_32_BITS: Final = Ulps(2.0**44, 2.0**15, least=1.0, relative_t
 """For finite differences of 32-bit numbers: 4e-3 of the largest result."""
 
 
+def relative_ulps(error: float) -> Ulps:
+    """Returns the tolerance of an error relative to the largest result, or to 1 if all are smaller."""
+    return Ulps(error * 2.0**52, error * 2.0**23, least=1.0, relative_to_max=True)
+
+
 def ulps_of(name: str) -> Ulps:
     """Returns the tolerance of a primitive. Parameters after its name, as in `round away`, are ignored.
 
