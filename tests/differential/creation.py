@@ -179,7 +179,9 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(np.float64(0), 1, 3),
             call(i32(0, 2), 10, 4),
             call(0, 1, 3, retstep=True),
-            call(0, 1, 1, retstep=True),
+            *[call(0, 2, n, end, retstep=True) for n in (0, 1, 3) for end in (True, False)],
+            call(0, f32(1, 1), 3, retstep=True),
+            call(0, 9, 4, dtype=int, retstep=True),
             call(True, 2, 3),
         ],
         refused=[

@@ -6,7 +6,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.differential.records import INF, NAN, Call, Library, Record, Weak, call, f32, grid, i32, record
+from tests.differential.records import (
+    INF,
+    NAN,
+    Call,
+    Library,
+    Record,
+    Weak,
+    call,
+    f32,
+    grid,
+    i32,
+    operand_values,
+    record,
+)
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import PROGRAM
 
@@ -58,6 +71,9 @@ def linalg_record(module_path: str, name: str, *calls: Call, **kw: Any) -> Recor
 def lax(name: str, *calls: Call, **kw: Any) -> Record:
     """Only 32 and 64 bits: LAPACK has no other dtypes, and lax functions do not promote."""
     kw.setdefault("dtypes", ("float64", "complex64"))
+    if "float64" in kw["dtypes"]:
+        wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in map(operand_values, calls[0].operands)]
+        kw["values"] = (*kw.get("values", ()), calls[0].at(wide))
     return linalg_record("lax", name, *calls, **kw)
 
 

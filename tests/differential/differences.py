@@ -369,7 +369,6 @@ KNOWN_DIFFERENCES: Final[tuple[KnownDifference, ...]] = (
     known_difference(
         "complex numbers are not ordered; JAX compares their parts",
         "lax.clamp",
-        "dtype all complex64",
         "error (complex64[1]",
     ),
     known_difference(

@@ -17,6 +17,7 @@ from tests.differential.records import (
     c64,
     c_grid,
     call,
+    cast,
     f32,
     grid,
     i32,
@@ -86,6 +87,8 @@ def binary(
 
 
 COMPLEX_PAIR: Final = (call(c_grid(3), c_grid(3, seed=2)), call(c_grid(3), f32(1.5, -0.5, 0.25)))
+EXPONENTS: Final = (2, 3, 1, 0, -1, 0.5, -0.5, 2.0, True, 1j)
+POWERS: Final = [cast(f32(0, 0.5, 1, 1.5), dtype) for dtype in ("int32", "bool", "bfloat16", *DTYPES)]
 BITS: Final = (i32(0b1100, 0b1010, -1), i32(0b0110, 2, 3))
 
 
@@ -93,6 +96,11 @@ def bitwise(name: str, **kw: Any) -> Record:
     refused = (call(f32(1), f32(2)), call(BITS[0], 1.5), call("a", BITS[0]), call(BITS[0], i32(1, 2)))
     values = (call(BITS[0], 3), call(3, BITS[1]), call(True, BITS[0]), call(np.zeros((0,), np.int32), 1))
     return record(name, call(*BITS), call(i32([1], [2]), BITS[1]), values=values, refused=refused, pairs=True, **kw)
+
+
+def weak(number: complex) -> Weak:
+    """A weakly typed scalar array."""
+    return Weak(np.asarray(number, {int: np.int32, float: np.float32, complex: np.complex64}[type(number)]))
 
 
 def logical(name: str, **kw: Any) -> Record:
@@ -148,6 +156,17 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(2.0, grid(2)),
             call(grid(3), i32(3, 2, 0)),
         ),
+    ),
+    record(
+        "power of numbers",
+        values=[call(x, to) for x in (2, -3, 2.5, True, 1 + 2j, *POWERS[:3]) for to in EXPONENTS],
+        typed=[
+            *[call(*pair) for x in POWERS for to in EXPONENTS for pair in ((x, to), (to, x))],
+            *[call(*pair) for x in POWERS for to in (2, 2.0, 1j) for pair in ((x, weak(to)), (weak(to), x))],
+            *[call(x, y[::-1]) for x in POWERS for y in POWERS],
+        ],
+        via=lambda m: m.numpy.power,
+        ulps=ULPS["pow"],
     ),
     binary("pow", 0.3, 2.0, ulps=ULPS["pow"]),
     binary("maximum"),

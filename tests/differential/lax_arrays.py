@@ -37,20 +37,19 @@ def lax(name: str, *calls: Call, **kw: Any) -> Record:
     return record(name, *calls, module="lax", **kw)
 
 
-def types_only(name: str, *calls: Call, **kw: Any) -> Record:
-    return lax(name, *calls, types_only=True, **kw)
-
-
 def reducing(name: str, **kw: Any) -> Record:
-    values = (call(EDGY, (1,)), call(EMPTY, (1,)), call(i32([3, 5], [6, -1]), (0,)), call(EMPTY, (0,)))
+    values = (
+        *[call(x, (1,)) for x in (EDGY, EMPTY, Weak(Y), c_grid(2, 3))],
+        *[call(x, (0,)) for x in (i32([3, 5], [6, -1]), EMPTY)],
+    )
     refused = (call("a", (0,)), call(X, (3,)), call(X, (0, 0)), call(X, (0.5,)), call(X))
     calls = (call(X, (1,)), call(X, (0, 2)), call(X, ()), call(Y, (0, 1)))
-    return types_only(name, *calls, values=values, refused=refused, **kw)
+    return lax(name, *calls, values=values, refused=refused, **kw)
 
 
 def bitwise(name: str) -> Record:
     x = i32([3, 5], [6, -1])
-    return types_only(
+    return lax(
         name,
         call(x, (1,)),
         call(bools([True, False], [True, True]), (0,)),
@@ -60,7 +59,7 @@ def bitwise(name: str) -> Record:
 
 
 def arg_extreme(name: str) -> Record:
-    return types_only(
+    return lax(
         name,
         call(Y, 1, "int32"),
         call(X, 0, "int8"),
@@ -78,12 +77,12 @@ def arg_extreme(name: str) -> Record:
 
 def cumulative(name: str, **kw: Any) -> Record:
     integer_calls = kw.pop("integer_calls", ())
-    return types_only(
+    return lax(
         name,
         call(Y, 1),
         call(Y, 0, True),
         call(X, axis=1, reverse=True),
-        values=[call(EDGY, 1), call(EMPTY, 1), call(Y), *integer_calls],
+        values=[call(EDGY, 1), call(EMPTY, 1), call(Y), call(Weak(Y), 1), *integer_calls],
         refused=[call("a"), call(Y, 2), call(f32(1)[0]), call(bools(True))],
         ulps=ULPS.get(name),
         **kw,
@@ -107,7 +106,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call(2.0, ()), call(EMPTY, (1, 0))],
         refused=[call(Y, (0, 0)), call(Y, (0,)), call(Y, (0, 2)), call("a", ()), call(Y, (-1, 0))],
     ),
-    types_only(
+    lax(
         "broadcast",
         call(ROW, (2,)),
         call(Y, (2, 1)),
@@ -129,25 +128,32 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ROW, (-1, 3), (1,)),
         ],
     ),
-    types_only(
+    lax(
         "squeeze",
         call(X[:1], (0,)),
         call(X[:1, :1], (0, -2)),
         call(ROW, ()),
+        values=[call(EMPTY[:1], (0,)), call(Weak(X[:1]), (0,))],
         refused=[call(Y, (0,)), call(Y, (2,)), call(X[:1], (0, 0)), call("a", (0,))],
     ),
-    types_only(
+    lax(
         "expand_dims",
         call(Y, (1,)),
         call(Y, (0, -1)),
         values=[call(2.0, (0,))],
         refused=[call(Y, (4,)), call(Y, (0, 0)), call("a", (0,))],
     ),
-    types_only(
+    lax(
         "concatenate",
         call([Y, Y + 1], 1),
         call((Y, Y[:1]), 0),
-        values=[call([EMPTY, EMPTY], 1), call([i32(1), i32(2)], 0), call([Y], 0)],
+        values=[
+            call([EMPTY, EMPTY], 1),
+            call([i32(1), i32(2)], 0),
+            call([Y], 0),
+            call([Y, EMPTY, Y[:, :2]], 1),
+            *[call([Weak(ROW), x], 0) for x in (ROW, Weak(ROW))],
+        ],
         refused=[
             call([], 0),
             call([Y, ROW], 0),
@@ -158,30 +164,33 @@ RECORDS: Final[tuple[Record, ...]] = (
             call([1.0, 2.0], 0),
         ],
     ),
-    types_only(
+    lax(
         "stack",
         call([Y, Y + 1]),
         call([ROW, ROW + 1], 1),
+        values=[call([ROW, ROW, ROW], -1), call([FIRST, FIRST], 0), call([Weak(ROW), ROW])],
         refused=[call([]), call([Y, ROW]), call([Y, Y], 3), call([Y, "a"])],
     ),
-    types_only(
+    lax(
         "split",
         call(Y, (1, 2), 1),
         call(Y, (1, 1)),
+        values=[call(X, (0, 2, 1), -2), call(ROW, (3,)), call(Weak(ROW), (1, 2))],
         refused=[call(Y, (1, 1), 1), call(Y, (1, 2), 2), call("a", (1,)), call(Y, (-1, 4), 1)],
     ),
-    types_only(
+    lax(
         "tile",
         call(Y, (2, 1)),
         call(ROW, (3,)),
-        values=[call(Y, (0, 1)), call(2.0, ())],
+        values=[call(Y, (0, 1)), call(2.0, ()), call(Weak(X), (1, 0, 2))],
         refused=[call("a", ()), call(Y, (-1, 1)), call(Y, (1.5, 1)), call(Y, (2,))],
     ),
-    types_only(
+    lax(
         "slice",
         call(grid(2, 6), (0, 1), (2, 5), (1, 2)),
         call(grid(2, 6), (0, 1), (2, 5)),
         call(Y, (0, 0), (0, 3)),
+        values=[call(Weak(ROW), (2,), (2,)), call(2.0, (), ())],
         refused=[
             call(Y, (0,), (1,)),
             call(Y, (0, 0), (3, 3)),
@@ -192,12 +201,17 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(Y, (0.5, 0), (1, 1)),
         ],
     ),
-    types_only(
+    lax(
         "pad",
         call(Y, grid(), ((1, 0, 2), (-1, 2, 0))),
         call(ROW, 0.5, ((1, 1, 0),)),
         call(ROW, Weak(grid()), ((-1, -1, 1),)),
-        values=[call(EMPTY, 0.0, ((0, 0, 0), (1, 1, 1)))],
+        values=[
+            call(EMPTY, 0.0, ((0, 0, 0), (1, 1, 1))),
+            call(f32(), 0.5, ((1, 1, 3),)),
+            call(ROW, 0.5, ((-2, -1, 1),)),
+            call(2.0, 0.5, ()),
+        ],
         refused=[
             call(Y, 0.5, ((1, 0, 0),)),
             call(Y, f32(1), ((0, 0, 0),) * 2),
@@ -207,19 +221,27 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(ROW, 0.5, ((-4, 0, 0),)),
         ],
     ),
-    types_only(
+    lax(
         "rev",
         call(Y, (0, 1)),
         call(X, (1,)),
         call(ROW, ()),
+        values=[call(f32(), (0,)), call(Weak(ROW), (0,))],
         refused=[call(Y, (0, 0)), call(Y, (2,)), call("a", (0,)), call(Y, (-1,))],
     ),
-    types_only(
+    lax(
         "dynamic_slice",
         call(Y, (FIRST, 1), (1, 2)),
         call(Y, i32(0, 2), (2, 1)),
         call(Y, (0, -1), (1, 1)),
-        values=[call(Y, (5, 5), (1, 2)), call(Y, (-9, 0), (1, 2))],
+        call(Y, (FIRST, 1), (1, 2), allow_negative_indices=False),
+        values=[
+            call(Y, (5, 5), (1, 2)),
+            call(Y, (-9, 0), (1, 2)),
+            call(Y, i32(9, -1), (1, 2), allow_negative_indices=False),
+            call(Y, np.array([1, 250], np.uint8), (1, 2)),
+            call(grid(), (), ()),
+        ],
         refused=[
             call(Y, (0,), (1, 2)),
             call(Y, (0, 0), (3, 1)),
@@ -242,11 +264,15 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call(Y, 7), call(Y, -7)],
         refused=[call(Y, 0, 2), call("a", 0), call(Y, 0.5)],
     ),
-    types_only(
+    lax(
         "dynamic_update_slice",
         call(Y, grid(1, 2), (FIRST, 1)),
         call(Y, grid(2, 1), i32(0, -1)),
-        values=[call(Y, grid(1, 2), (5, 5))],
+        values=[
+            call(Y, grid(1, 2), (5, 5)),
+            call(Y, grid(0, 3), np.array([1, 250], np.uint8)),
+            call(Weak(Y), Weak(Y), (1, 1)),
+        ],
         refused=[
             call(Y, grid(3, 1), (0, 0)),
             call(Y, grid(2), (0, 0)),
@@ -316,7 +342,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call(Y, Y), call("a", ROW), call(ROW, 2.0), call(X, Y)],
         ulps=SUMMED,
     ),
-    types_only(
+    lax(
         "dot_general",
         call(Y, grid(3, 2), (((1,), (0,)), ((), ()))),
         call(grid(2, 1, 3), grid(2, 3, 2), (((2,), (1,)), ((0,), (0,)))),
@@ -326,6 +352,8 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(c_grid(2, 3), c_grid(3, 2), (((1,), (0,)), ((), ()))),
         values=[
             call(Y, grid(3, 2), (((1,), (0,)), ((), ())), **PREFER),
+            *[call(Weak(Y), x, (((1,), (0,)), ((), ()))) for x in (grid(3, 2), Weak(grid(3, 2)))],
+            call(EMPTY, EMPTY, (((0,), (0,)), ((), ()))),
             call(EMPTY, EMPTY, (((1,), (1,)), ((), ()))),
             call(Y, i32([1, 2, 3]), (((1,), (1,)), ((), ()))),
         ],

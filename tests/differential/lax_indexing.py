@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.differential.records import Call, Function, Library, Record, c_grid, call, f32, grid, i32, record
+from tests.differential.records import Call, Function, Library, Record, Weak, c_grid, call, f32, grid, i32, record
 from tracefx.testing.tolerances import EXACT, SUMMED, Ulps, ulps_of
 
 X: Final = grid(3, 4, low=0.5)
@@ -47,6 +47,8 @@ def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | No
         values=[
             *[call(X, BEYOND, grid(3, 4), mode=mode) for mode in (None, "clip", "fill")],
             call(f32(1), np.zeros((0, 1), np.int32), f32(), ((), (0,), (0,))),
+            call(X, BEYOND.astype(np.int8), grid(3, 4)),
+            call(Weak(X), IN, Y),
         ],
         refused=[
             call("a", IN, Y),
@@ -61,7 +63,6 @@ def scatter(name: str, *, derivatives: bool = True, options: dict[str, Any] | No
         derivatives=derivatives,
         dtypes=SOME,
         ulps=ulps_of("mul") if name == "scatter_mul" else EXACT,
-        types_only=name == "scatter_add",
     )
 
 
@@ -106,10 +107,14 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, i32([0, 1], [2, 3]), ((), (0, 1), (0, 1)), (1, 1)),
         call(X, i32([1], [0]), ((0, 1), (), (1,)), (2, 3)),
         call(c_grid(3, 4), IN, ROWS, (1, 4)),
+        call(X[0], np.zeros((2, 0), np.int32), ((1,), (), ()), (2,)),
         values=[
             *[call(X, BEYOND, ROWS, (1, 4), mode=mode) for mode in (None, "clip", "fill")],
             call(X, BEYOND, ROWS, (1, 4), mode="fill", fill_value=-1.0),
             call(i32([1], [2], [3]), BEYOND, ROWS, (1, 1), mode="fill"),
+            call(X, np.zeros((0, 1), np.int32), ROWS, (1, 4)),
+            call(Weak(X), IN, ROWS, (1, 4)),
+            call(X, (BEYOND % 256).astype(np.uint8), ROWS, (1, 4), mode="clip"),
         ],
         refused=[
             call("a", IN, ROWS, (1, 4)),
@@ -123,7 +128,6 @@ RECORDS: Final[tuple[Record, ...]] = (
         module="lax",
         via=gather,
         dtypes=SOME,
-        types_only=True,
     ),
     scatter("scatter"),
     scatter("scatter_add"),

@@ -30,6 +30,7 @@ import tracefx as fx
 import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
+from tests.comparison import to_jax
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.structural import convert
 from tracefx.testing.tolerances import Ulps, ulps_of
@@ -97,7 +98,7 @@ def to_library_array(library: Library, x: Operand) -> Any:
     if library.is_tracefx:
         tracefx_array = fnp.array(numbers, dtype=numbers.dtype)
         return convert(tracefx_array, numbers.dtype, weak_type=True) if isinstance(x, Weak) else tracefx_array
-    jax_array = jnp.asarray(numbers, numbers.dtype)
+    jax_array = to_jax(numbers)
     return jax_lax._convert_element_type(jax_array, weak_type=True) if isinstance(x, Weak) else jax_array
 
 
@@ -245,8 +246,8 @@ class Record:
     reference: Reference | None = None
     """A reference besides JAX for values, first derivatives and batches."""
     types_only: bool = False
-    """Whether only types and errors are compared: a record of `tests.ops`, or of a function with an equal program,
-    compares values, derivatives and batches."""
+    """Whether only types and errors are compared: the record of a function with an equal program compares values,
+    derivatives and batches."""
 
 
 def record(

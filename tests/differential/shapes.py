@@ -7,11 +7,19 @@ from typing import Any, Final
 import numpy as np
 
 from tests.differential.records import Call, Record, StaticArgument, Weak, bools, c_grid, call, f32, grid, i32, record
+from tracefx.testing.tolerances import SUMMED
 
 X: Final = grid(2, 3, 4)
 Y: Final = grid(2, 3)
 ROW: Final = grid(3)
 EMPTY: Final = np.zeros((2, 0), np.float32)
+PERIODIC: Final = ("edge", "reflect", "symmetric", "wrap")
+STATISTICS: Final = ("maximum", "minimum", "mean")
+PAD_OPTIONS: Final[tuple[dict[str, Any], ...]] = (
+    *[{"mode": mode, "stat_length": n} for mode in STATISTICS for n in (2, ((1, 9), (3, 2)))],
+    {"mode": "empty"},
+    *[{"mode": "linear_ramp", "end_values": ends} for ends in (5, (1, 2), ((1, 2), (3, 4)))],
+)
 NO_ARRAY: Final = (call("a"), call(None), call([1.0, 2.0]))
 
 
@@ -123,7 +131,16 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, (1, 2), (0, 2)),
         call(X, 1, (0, 2)),
         call(ROW, 7),
-        values=(call(EMPTY, 1), call(ROW, i32(1)[0]), call(2.0, 1), call(X, (1, 2), 0)),
+        *[call(Y, i32(shift)[0], axis) for shift, axis in ((5, None), (-7, 0), (-1, -1))],
+        call(Y, i32(1, -2), (0, 1)),
+        values=(
+            call(EMPTY, 1),
+            call(ROW, i32(1)[0]),
+            call(2.0, 1),
+            call(X, (1, 2), 0),
+            *[call(Y, *args) for args in ((i32(4), (1,)), (i32(4), 1), (i32(1), (0, 1)), (Weak(i32(5)[0]), 1))],
+            call(np.zeros((2, 0), np.float32), i32(3)[0], 1),
+        ),
         refused=(call("a", 1), call(X, 1, 3), call(X, (1, 2), (0, 1, 2)), call(X, 1.5)),
     ),
     linear(
@@ -143,7 +160,16 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(Y, 2, axis=-1),
         call(Y, i32(1, 0, 2), axis=1, total_repeat_length=3),
         call(Y, i32(2, 1, 2), axis=1, total_repeat_length=4),
+        call(Y, i32(2)[0], axis=1, total_repeat_length=5),
         values=(
+            *[
+                call(Y, times, axis=1, total_repeat_length=total)
+                for times in (i32(1, 0, 2), i32(0, 0, 0), i32(3, 3, 3), i32(0)[0], Weak(i32(1)[0]))
+                for total in (0, 1, 4, 12)
+            ],
+            call(Y, 2, total_repeat_length=15),
+            call(f32(), 3),
+            *[call(3, 2, axis=axis) for axis in (0, -1)],
             call(EMPTY, 2),
             call(2.0, 3),
             call(Y, 0),
@@ -158,8 +184,27 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(Y, (1, 2), constant_values=7),
         call(X, ((0, 1), (2, 0), (0, 0))),
         call(Y, ((1, 0), (0, 2)), constant_values=((1, 2), (3, 4))),
-        *[call(Y, ((1, 3), (2, 0)), mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap")],
-        values=(call(EMPTY, 1), call(i32(1, 2), 1, constant_values=1.5), call(ROW, 0)),
+        *[call(Y, ((1, 3), (2, 0)), mode=mode) for mode in PERIODIC],
+        call(Y, 1, constant_values=((grid(), 0), (0, 2.5))),
+        *[call(f32(1, 4, 9), (4, 2), mode=mode, reflect_type="odd") for mode in ("reflect", "symmetric")],  # exact sums
+        values=(
+            call(EMPTY, 1),
+            call(ROW, 0),
+            call(2.0, 1),
+            *[call(Y, width, mode=mode) for mode in PERIODIC for width in ((2, 3), ((9, 4), (0, 0)), ((0, 1), (7, 0)))],
+            *[call(EMPTY, ((1, 0), (0, 0)), mode=mode) for mode in PERIODIC],
+            *[
+                call(x, ((2, 1), (0, 3)), constant_values=constants)
+                for x in (Y, np.arange(6, dtype=np.int8).reshape(2, 3))
+                for constants in (2.5, (1, 2), ((5,), (6,)), StaticArgument(np.array([[1, 2]])), (3,))
+            ],
+            *[
+                call(x, width, mode=mode, reflect_type="odd")
+                for x in (i32([3, 1, 7, 4], [0, 2, 9, 5]), i32([5, 2]), np.arange(3, dtype=np.uint8))
+                for width in (1, (2, 3), 11)
+                for mode in ("reflect", "symmetric")
+            ],
+        ),
         refused=(
             call("a", 1),
             call(Y, -1),
@@ -168,6 +213,18 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(Y, 1.5),
             call(EMPTY, 1, mode="reflect"),
         ),
+    ),
+    record(
+        "pad with statistics",
+        *[call(Y, ((1, 2), (0, 4)), mode=mode) for mode in ("maximum", "minimum", "mean", "linear_ramp")],
+        values=[
+            call(x, ((1, 2), (0, 4)), **options)
+            for x in (Y, np.array([[3, -5, 1], [0, 2, 4]], np.int8))
+            for options in PAD_OPTIONS
+        ],
+        via=lambda m: m.numpy.pad,
+        dtypes=(),
+        ulps=SUMMED,
     ),
     linear("atleast_1d", call(grid()), call(Y), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),
     linear("atleast_2d", call(ROW), call(X), call(grid(), Y), values=(call(2.0), call()), refused=NO_ARRAY),

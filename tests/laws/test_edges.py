@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+import tracefx as fx
 from tests.comparison import assert_same
 from tests.compiling import with_either_compile_options
 from tests.laws.examples import is_long_profile, limit_examples
 from tests.laws.samples import SAMPLES, jax_function
+from tests.ops.harness import edges
 from tests.versions import ulps_beside_jax
 from tracefx import testing
 from tracefx.core import dtypes
@@ -121,6 +123,29 @@ def test_elementwise_values_match_jax(prim: Elementwise, data: st.DataObject) ->
     one = operands(prim, count, weak=False, least_bits=LEAST_BITS.get(prim.name, 1), same_shape=same_shape)
     calls = [[flush_ambiguous_values(to_numpy(x)) for x in xs] for xs in data.draw(lists_of_eight(one))]
     with_either_compile_options(lambda: check_against_jax(prim, calls))
+
+
+@pytest.mark.parametrize("prim", ELEMENTWISE, ids=lambda prim: prim.name)
+def test_all_tuples_of_edge_values_match_jax(prim: Elementwise) -> None:
+    """In every dtype; evaluated, and compiled in one program."""
+    count = len(SAMPLES[prim.name][0].operands[0])
+    least_bits = LEAST_BITS.get(prim.name, 1)
+    calls = []
+    for dtype in filter(prim.domain.accepts, drawn.DTYPES):
+        if dtypes.itemsize_bits(dtype) >= least_bits:
+            x = edges(dtype)
+            calls.append([x[index] for index in np.indices([x.size] * count).reshape(count, -1)])
+    orders = {"polygamma": 1, "zeta": 3}.get(prim.name)
+    calls = calls if orders is None else [[np.full_like(x, orders), x] for (x,) in calls]
+
+    def check() -> None:
+        check_against_jax(prim, calls)
+        arguments = [[from_numpy(x, x.dtype) for x in xs] for xs in calls]
+        compiled = fx.jit(lambda arguments: [bind1(prim, *xs) for xs in arguments])(arguments)
+        for xs, got in zip(arguments, compiled, strict=True):
+            assert_same(got, bind1(prim, *xs), ulps_of(prim.name), f"compiled {prim} of {xs}")
+
+    with_either_compile_options(check)
 
 
 T = TypeVar("T")

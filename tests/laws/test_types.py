@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.comparison import assert_same, aval_of
+import tracefx as fx
+from tests.comparison import assert_same, aval_of, to_jax
 from tests.compiling import compile_with_fallback
+from tests.differential.records import JAX, Weak, to_library_array
 from tests.laws.examples import sampled
 from tests.laws.samples import SAMPLES, Sample, jax_function
-from tests.laws.test_operations import values
-from tests.ops.harness import Weak, to_jax_array
+from tests.laws.test_operations import has_derivative, is_differentiable, values
 from tests.versions import CHECKS_DTYPES_OF_MATRICES, CHECKS_SHAPES_OF_MATRICES, ulps_beside_jax
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -68,7 +69,8 @@ def test_samples_match_jax(name: str) -> None:
     calls = [(sample, values(operands)) for sample in SAMPLES[name] for operands in sample.operands]
     hosts = [[Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a)) for a in args] for _, args in calls]
     jax_args = [
-        with_first_operand(sample, [*map(to_jax_array, xs)]) for (sample, _), xs in zip(calls, hosts, strict=True)
+        with_first_operand(sample, [to_library_array(JAX, x) for x in xs])
+        for (sample, _), xs in zip(calls, hosts, strict=True)
     ]
     evaluate = compile_with_fallback(
         jax.jit, lambda lists: [evaluate_in_jax(sample, xs) for (sample, _), xs in zip(calls, lists, strict=True)]
@@ -137,7 +139,7 @@ def staged_verdict(sample: Sample, avals: Avals, expected: Verdict) -> Verdict:
 
 
 def jax_verdict(sample: Sample, avals: Avals) -> Verdict:
-    args = [to_jax_array(ones(a)) for a in avals]
+    args = [to_jax(ones(a)) for a in avals]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # JAX warns about discarded imaginary parts
@@ -236,6 +238,38 @@ def test_primitive_accepts_and_refuses_the_operands_that_jax_does(operation: typ
                 differences.add((difference[0], difference[1]))
     assert differences == {d for name, d in DIFFERENCES.items() if name == operation.name}
     assert refused or operation is OptimizationBarrier  # it accepts any operands
+
+
+WITHOUT_COMPLEX_DERIVATIVES: Final = ("reduce_window_max", "reduce_window_min")
+
+
+@pytest.mark.parametrize("name", [name for name, (each, *_) in SAMPLES.items() if has_derivative(each)])
+def test_tangents_have_the_tangent_types_of_the_results(name: str) -> None:
+    """In every inexact dtype that the primitive accepts."""
+    for sample in filter(is_differentiable, SAMPLES[name]):
+        for dtype in filter(dtypes.is_inexact, DTYPES):
+            avals = [
+                a.aval.update(dtype=dtype) if dtypes.is_inexact(a.aval.dtype) else a.aval
+                for a in values(sample.operands[0])
+            ]
+            refused = name in WITHOUT_COMPLEX_DERIVATIVES and dtypes.is_complex(dtype)
+            if refused or staged_verdict(sample, avals, "TypeError") in ERRORS:
+                continue
+
+            def pushed(*xs: Value, sample: Sample = sample) -> list[Value]:
+                floats = [i for i, x in enumerate(xs) if dtypes.is_inexact(x.aval.dtype)]
+
+                def f(*inputs: Value) -> list[Value]:
+                    replaced = dict(zip(floats, inputs, strict=True))
+                    return evaluate_primitive(sample, [replaced.get(i, x) for i, x in enumerate(xs)])
+
+                inputs = [xs[i] for i in floats]
+                outs, tangents = fx.jvp(f, inputs, inputs)
+                for out, t in zip(outs, tangents, strict=True):
+                    assert not dtypes.is_inexact(out.aval.dtype) or t.aval == out.aval, sample.prim
+                return outs
+
+            stage(pushed, avals)
 
 
 def test_extra_operands_are_refused_and_not_written_to() -> None:

@@ -16,68 +16,15 @@ import tracefx as fx
 from tests.comparison import assert_agree, assert_near, assert_same
 from tests.errors import untyped
 from tests.ops.harness import (
-    ALL,
-    NUMBERS,
-    Args,
-    Record,
-    Samples,
-    Weak,
-    applied,
-    cases,
     error_tests,
-    property_tests,
-    small_integers,
 )
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
 from tracefx.core.values import ConcreteArray, to_numpy
 from tracefx.ops.contractions.contraction import DotDimensionNumbers, Precision
 from tracefx.testing.tolerances import Ulps
 
 MATRICES: Final[DotDimensionNumbers] = (((1,), (0,)), ((), ()))
-
-
-def operands(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Samples:
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        # No zeros: the sign of a product of zero depends on the matrix multiplication library.
-        x, y = [
-            np.where(z == 0, np.ones((), dtype), z)
-            for z in (small_integers(lhs, dtype, gen), small_integers(rhs, dtype, gen))
-        ]
-        return [(x, y)] if dtypes.is_bool(dtype) else [(x, y), (Weak(x), y), (Weak(x), Weak(y))]
-
-    return samples
-
-
-def dot(numbers: DotDimensionNumbers, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Record:
-    return Record(
-        f"dot_general {lhs} {rhs} {numbers}",
-        applied("dot_general", numbers),
-        ALL if max(len(lhs), len(rhs)) < 3 else NUMBERS,
-        operands(lhs, rhs),
-        operands(lhs, rhs),
-    )
-
-
-RECORDS: Final = (
-    dot(MATRICES, (2, 3), (3, 2)),
-    dot(MATRICES, (2, 0), (0, 3)),
-    dot(MATRICES, (0, 2), (2, 3)),
-    dot((((0,), (1,)), ((), ())), (3, 2), (2, 3)),
-    dot((((0,), (0,)), ((), ())), (3,), (3,)),
-    dot((((), ()), ((), ())), (2,), (3,)),
-    dot((((), ()), ((), ())), (), ()),
-    dot((((), ()), ((0,), (0,))), (2,), (2,)),
-    dot((((2,), (1,)), ((0,), (0,))), (2, 1, 3), (2, 3, 2)),
-    dot((((0,), (2,)), ((1,), (1,))), (3, 2), (1, 2, 3)),
-    dot((((0, 2), (1, 0)), ((), ())), (2, 1, 3), (3, 2)),
-    dot((((2, 0), (0, 2)), ((1,), (1,))), (2, 2, 3), (3, 2, 2)),
-)
-
-
-test_values, test_vmap, test_derivatives = property_tests(cases(RECORDS), derivatives=cases(RECORDS))
 
 
 @settings(max_examples=30)

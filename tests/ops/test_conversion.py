@@ -14,14 +14,7 @@ import tracefx as fx
 from tests.comparison import assert_same
 from tests.compiling import with_either_compile_options
 from tests.ops.harness import (
-    Args,
-    Record,
-    agree_with_jax,
-    applied,
-    derivatives_match_jax,
     edges,
-    normal,
-    transpose_matches_jvp,
 )
 from tracefx import lax
 from tracefx.core import dtypes
@@ -93,18 +86,6 @@ def test_compiled_matches_eager(source: DType) -> None:
             assert_same(got, lax.convert_element_type(x, target), what=f"{source} to {target}")
 
     with_either_compile_options(check)
-
-
-@ignore_complex_warning
-@pytest.mark.parametrize("source", [dtypes.float16, dtypes.float32, dtypes.complex128], ids=dtypes.short_name)
-def test_derivatives(source: DType) -> None:
-    args: Args = (normal((3,), source, np.random.default_rng(0)),)
-    for target in (dtypes.bfloat16, dtypes.float64, dtypes.complex64, dtypes.int32):
-        call = applied("convert_element_type", target)
-        record = Record(f"convert_element_type to {target}", call, (), lambda dtype, gen: [])
-        agree_with_jax(record, [args])
-        derivatives_match_jax(record, [args])
-        transpose_matches_jvp(record, args)
 
 
 def test_float0_converts_to_zeros() -> None:

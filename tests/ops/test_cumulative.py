@@ -14,62 +14,15 @@ import tracefx as fx
 from tests.comparison import assert_near
 from tests.errors import untyped
 from tests.ops.harness import (
-    Args,
-    Record,
-    Weak,
     applied,
-    cases,
-    edges,
     error_tests,
-    normal,
     printing_tests,
-    property_tests,
-    small_integers,
 )
 from tracefx import lax
 from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
 from tracefx.testing import check_grads
 from tracefx.testing.tolerances import ELEMENTARY, Ulps
-
-EXTREMES: Final = ("cummax", "cummin")
-
-
-def record(name: str, axis: int, reverse: bool) -> Record:
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        args: list[Args] = [
-            (small_integers((3, 5), dtype, gen),),
-            (small_integers((2, 0, 3), dtype, gen),),
-            (Weak(small_integers((1, 4), dtype, gen)),),
-        ]
-        if name == "cumlogsumexp":
-            return args
-        if not dtypes.is_complex(dtype) and (name in EXTREMES or dtypes.is_integer(dtype)):
-            args.append((gen.permutation(np.concatenate([edges(dtype)] * 2))[None].repeat(2, 0),))
-        return args
-
-    def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        return [(normal((3, n), dtype, gen),) for n in (2, 5)]
-
-    domain: tuple[DType, ...] = (dtypes.bfloat16, dtypes.float32, dtypes.float64)
-    if name != "cumlogsumexp":
-        domain = (*domain, dtypes.int4, dtypes.int32, dtypes.complex64)
-    return Record(f"{name} {axis} {reverse}", applied(name, axis, reverse), domain, samples, points)
-
-
-RECORDS: Final = [
-    record(name, axis, reverse)
-    for name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-    for axis, reverse in ((1, False), (0, True))
-]
-
-
-test_values, test_vmap, test_derivatives = property_tests(
-    cases(RECORDS, lambda dtype: dtype != dtypes.float64),
-    cases(RECORDS, lambda dtype: dtype == dtypes.float32),
-    [(r, dtypes.bfloat16 if r.name.endswith("True") else dtypes.float64) for r in RECORDS],
-)
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cumlogsumexp"])

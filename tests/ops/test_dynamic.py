@@ -12,77 +12,11 @@ from jax import lax as jax_lax
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.ops.harness import (
-    Args,
-    Record,
-    Weak,
-    applied,
-    cases,
     error_tests,
     printing_tests,
-    property_tests,
-    small_integers,
 )
 from tracefx import lax, nn
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
-
-FEW: Final = (dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.float32, dtypes.float64)
-STARTS: Final = ((0, 0), (2, 1), (9, -1), (-9, 9), (-1, -4))
-
-
-def starts(i: int, j: int, dtype: type = np.int32) -> Args:
-    return np.array(i, dtype), np.array(j, dtype)
-
-
-def slicing(allow: bool) -> Record:
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        args: list[Args] = [(small_integers((3, 4), dtype, gen), *starts(*s)) for s in STARTS]
-        args.append((small_integers((3, 4), dtype, gen), *starts(1, 250, np.uint8)))
-        return args if dtypes.is_bool(dtype) else [*args, (Weak(small_integers((3, 4), dtype, gen)), *starts(1, 1))]
-
-    return Record(
-        f"dynamic_slice {allow}",
-        lambda lax, x, i, j: lax.dynamic_slice(x, (i, j), (2, 3), allow_negative_indices=allow),
-        FEW,
-        samples,
-        lambda dtype, gen: samples(dtype, gen)[:5],  # JAX compiles constant unsigned starts wrongly
-    )
-
-
-def updates(dtype: DType, gen: np.random.Generator) -> list[Args]:
-    def draw(*shape: int) -> Any:
-        return small_integers(shape, dtype, gen)
-
-    args: list[Args] = [(draw(3, 4), draw(2, 3), *starts(*s)) for s in STARTS]
-    args.append((draw(3, 4), draw(0, 4), *starts(1, 250, np.uint8)))
-    return args if dtypes.is_bool(dtype) else [*args, (Weak(draw(3, 4)), Weak(draw(3, 4)), *starts(1, 1))]
-
-
-RECORDS: Final = (
-    slicing(True),
-    slicing(False),
-    Record(
-        "dynamic_update_slice",
-        lambda lax, x, u, i, j: lax.dynamic_update_slice(x, u, (i, j)),
-        FEW,
-        updates,
-        updates,
-    ),
-    Record(
-        "dynamic_slice, no axes",
-        applied("dynamic_slice", (), ()),
-        (dtypes.float32,),
-        lambda dtype, gen: [(small_integers((), dtype, gen),)],
-    ),
-)
-
-
-test_values, test_vmap, test_derivatives = property_tests(
-    cases(RECORDS, lambda dtype: dtype != dtypes.float64),
-    cases(RECORDS, lambda dtype: dtype in (dtypes.int4, dtypes.float32)),
-    cases(RECORDS, lambda dtype: dtype == dtypes.float64),
-)
 
 X: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
 ALONG_ONE_AXIS: Final[tuple[Callable[[Any, Any], Any], ...]] = (

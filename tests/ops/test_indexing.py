@@ -9,113 +9,20 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
-from attrs import asdict, frozen
+from attrs import asdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.errors import untyped
-from tests.ops.harness import ALL, Args, Record, Weak, cases, error_tests, property_tests, small_integers
+from tests.ops.harness import error_tests
 from tracefx import lax
 from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
 from tracefx.core.values import from_numpy, to_numpy
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, ScatterDimensionNumbers
 
 Axes = tuple[int, ...]
-
-
-@frozen
-class Case:
-    """Dimension numbers with matching shapes."""
-
-    name: str
-    operand: Axes
-    indices: Axes
-    sizes: Axes
-    offset: Axes
-    collapsed: Axes = ()
-    index_map: Axes = ()
-    operand_batch: Axes = ()
-    index_batch: Axes = ()
-
-    def gather(self, library: Any) -> Any:
-        return library.GatherDimensionNumbers(
-            self.offset, self.collapsed, self.index_map, self.operand_batch, self.index_batch
-        )
-
-    def scatter(self, library: Any) -> Any:
-        return library.ScatterDimensionNumbers(
-            self.offset, self.collapsed, self.index_map, self.operand_batch, self.index_batch
-        )
-
-    def result(self) -> Axes:
-        windows = iter([n for d, n in enumerate(self.sizes) if d not in (*self.collapsed, *self.operand_batch)])
-        count = iter(self.indices[:-1])
-        ndim = len(self.indices) - 1 + len(self.offset)
-        return tuple([next(windows if i in self.offset else count) for i in range(ndim)])
-
-
-CASES: Final = (
-    Case("rows", (4, 3), (5, 1), (1, 3), (1,), (0,), (0,)),
-    Case("columns", (3, 4), (2, 2, 1), (3, 1), (0,), (1,), (1,)),
-    Case("elements", (3, 4), (5, 2), (1, 1), (), (0, 1), (0, 1)),
-    Case("elements, axes swapped", (3, 4), (5, 2), (1, 1), (), (0, 1), (1, 0)),
-    Case("one row", (4, 3), (1,), (1, 3), (0,), (0,), (0,)),
-    Case("windows", (4, 3), (5, 1), (2, 2), (0, 2), (), (0,)),
-    Case("no index", (3,), (2, 0), (2,), (1,)),
-    Case("batch", (2, 4), (2, 3, 1), (1, 1), (), (1,), (1,), (0,), (0,)),
-    Case("batch behind", (4, 2, 3), (3, 2, 1), (1, 1, 2), (1,), (0,), (0,), (1,), (1,)),
-    Case("no windows", (4, 3), (0, 1), (1, 3), (1,), (0,), (0,)),
-)
-MODES: Final = ("clip", "fill")
-
-
-def record_gather(case: Case, mode: str) -> Record:
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        indices = gen.integers(-2, 5, case.indices).astype(np.int32)
-        x = small_integers(case.operand, dtype, gen)
-        args: list[Args] = [(x, indices), (x, np.maximum(indices, 0).astype(np.uint8))]
-        return args if dtypes.is_bool(dtype) else [*args, (Weak(x), indices)]
-
-    return Record(
-        f"gather {case.name} {mode}",
-        lambda lax, x, i: lax.gather(x, i, case.gather(lax), case.sizes, mode=mode, fill_value=1),
-        ALL,
-        samples,
-        samples,
-    )
-
-
-def record_scatter(case: Case, mode: str) -> Record:
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        indices = gen.integers(-2, 5, case.indices).astype(np.int32)
-        x, updates = small_integers(case.operand, dtype, gen), small_integers(case.result(), dtype, gen)
-        return [(x, indices, updates), (x, indices.astype(np.int8), updates), (Weak(x), indices, updates)]
-
-    return Record(
-        f"scatter_add {case.name} {mode}",
-        lambda lax, x, i, u: lax.scatter_add(x, i, u, case.scatter(lax), mode=mode),
-        ALL[1:],
-        samples,
-        samples,
-    )
-
-
-RECORDS: Final = (
-    *[record_gather(case, mode) for case in CASES for mode in MODES],
-    # (With empty index vectors, XLA applies only one of the updates.)
-    *[record_scatter(case, mode) for case in CASES for mode in MODES if case.index_map],
-)
-FEW: Final = (dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.float32)
-
-
-test_values, test_vmap, test_derivatives = property_tests(
-    cases(RECORDS, lambda dtype: dtype in FEW),
-    cases(RECORDS, lambda dtype: dtype in (dtypes.int32, dtypes.float32)),
-    cases(RECORDS, lambda dtype: dtype in (dtypes.float64, dtypes.complex64)),
-)
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""Matrix decompositions: defining equations, partial results, failures, caching and export."""
+"""Matrix decompositions: partial results, failures, caching and export."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from tests.comparison import assert_near
 from tests.subprocesses import output_of
 from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg
-from tracefx.testing.tolerances import FINITE_DIFFERENCES, PROGRAM
+from tracefx.testing.tolerances import FINITE_DIFFERENCES
 from tracefx.xla.backend import XlaBackend
 
-DTYPES: Final = (np.float64, np.complex64)
-"""Of the others the laws and the records are."""
 STACK: Final = (2, 1)
 
 
@@ -45,124 +43,16 @@ def numbers(*xs: Any) -> list[NDArray]:
     return [np.asarray(x) for x in xs]
 
 
-def assert_unitary(x: NDArray) -> None:
-    """Asserts that the columns are orthonormal."""
-    assert_near(adjoint(x) @ x, np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), (*STACK, *x.shape[-1:] * 2)))
-
-
-def diagonals(s: NDArray) -> NDArray:
-    return np.asarray(s[..., None] * np.eye(s.shape[-1], dtype=s.dtype))
-
-
-# ------------------------------------------------------------------ defining equations
-
-of_every_dtype: Final = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
-
-
-@of_every_dtype
-def test_cholesky(dtype: Any) -> None:
-    x = random_matrices(dtype, 4, 4)
-    x = x @ adjoint(x) + np.eye(4, dtype=dtype)
-    (factor,) = numbers(linalg.cholesky(array(x)))
-    assert_near(factor @ adjoint(factor), x)
-    assert np.array_equal(factor, np.tril(factor))
-    assert (np.diagonal(factor, 0, -2, -1).real > 0).all()
-
-
-@of_every_dtype
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64])
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
-def test_lu(dtype: Any, shape: tuple[int, int]) -> None:
-    x = random_matrices(dtype, *shape)
-    k = min(shape)
-    both, pivots, permutation = numbers(*linalg.lu(array(x)))
-    lower, upper = np.tril(both[..., :k], -1) + np.eye(shape[0], k, dtype=dtype), np.triu(both[..., :k, :])
-    assert_near(lower @ upper, np.take_along_axis(x, permutation[..., None], -2))
-    # pivots are the largest elements, measured by the sum of absolute real and imaginary parts
-    assert np.abs(lower).max() <= 2**0.5
-    assert np.array_equal(permutation, linalg.lu_pivots_to_permutation(array(pivots), shape[0]))
-
-
-@of_every_dtype
-@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
-def test_qr(dtype: Any, shape: tuple[int, int]) -> None:
-    x = random_matrices(dtype, *shape)
+def test_svd_by_qr_iterations(dtype: Any, shape: tuple[int, int]) -> None:
+    x = array(random_matrices(dtype, *shape))
     for full in (False, True):
-        q, r = numbers(*linalg.qr(array(x), full_matrices=full))
-        assert_unitary(q)
-        assert_near(q @ r, x)
-        assert np.array_equal(r, np.triu(r))
-    q, r, columns = numbers(*linalg.qr(array(x), pivoting=True))
-    assert_near(q @ r, np.take_along_axis(x, columns[..., None, :], -1))
-    sizes = np.abs(np.diagonal(r, 0, -2, -1))
-    assert (np.diff(sizes) <= 0).all()
-    raw, taus = fnp.linalg.qr(array(x), "raw")
-    reflections = fnp.linalg.matrix_transpose(raw)
-    q = np.asarray(fnp.linalg.qr(array(x), "complete").Q)
-    for left in (True, False):
-        c = random_matrices(dtype, shape[0], shape[0])
-        (product,) = numbers(linalg.ormqr(reflections, taus, array(c), left=left, transpose=True))
-        assert_near(product, adjoint(q) @ c if left else c @ adjoint(q))
-
-
-@of_every_dtype
-def test_eigh_and_tridiagonal(dtype: Any) -> None:
-    x = random_matrices(dtype, 4, 4)
-    x = x + adjoint(x)
-    vectors, values = numbers(*linalg.eigh(array(x)))
-    assert_unitary(vectors)
-    assert (np.diff(values) >= 0).all()
-    assert_near(vectors @ diagonals(values) @ adjoint(vectors), x)
-    _, d, e, _ = numbers(*linalg.tridiagonal(array(x)))
-    matrix = np.stack(
-        [np.diag(a) + np.diag(b, 1) + np.diag(b, -1) for a, b in zip(d.reshape(2, 4), e.reshape(2, 3), strict=True)]
-    )
-    assert_near(np.linalg.eigvalsh(matrix).astype(values.dtype), values.reshape(2, 4))
-
-
-@of_every_dtype
-def test_eig_schur_and_hessenberg(dtype: Any) -> None:
-    x = random_matrices(dtype, 4, 4)
-    values, left, right = numbers(*linalg.eig(array(x)))
-    wide = x.astype(values.dtype)
-    assert_near(wide @ right, right * values[..., None, :])
-    assert_near(adjoint(left) @ wide, adjoint(left) * values[..., None])
-    t, q = numbers(*linalg.schur(array(x)))
-    assert_unitary(q)
-    assert_near(q @ t @ adjoint(q), x, PROGRAM)  # each of the iterations rotates the whole matrix
-    assert np.array_equal(t, np.triu(t, -1 if np.dtype(dtype).kind == "f" else 0))
-    h, _ = numbers(*linalg.hessenberg(array(x)))
-    traces = [np.trace(m, 0, -2, -1) for m in (np.triu(h, -1), x)]
-    assert_near(*traces)
-
-
-@of_every_dtype
-@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)], ids=str)
-@pytest.mark.parametrize("algorithm", [None, linalg.SvdAlgorithm.QR], ids=str)
-def test_svd(dtype: Any, shape: tuple[int, int], algorithm: linalg.SvdAlgorithm | None) -> None:
-    x = random_matrices(dtype, *shape)
-    for full in (False, True):
-        u, s, vh = numbers(*linalg.svd(array(x), full_matrices=full, algorithm=algorithm))
-        assert_unitary(u)
-        assert_unitary(adjoint(vh))
-        assert (np.diff(s) <= 0).all()
-        assert (s >= 0).all()
+        u, s, vh = numbers(*linalg.svd(x, full_matrices=full, algorithm=linalg.SvdAlgorithm.QR))
+        assert_near(s, linalg.svd(x, compute_uv=False))
         k = min(shape)
         assert_near((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], x)
-
-
-@of_every_dtype
-def test_solvers(dtype: Any) -> None:
-    a, b = random_matrices(dtype, 4, 4) + 4 * np.eye(4, dtype=dtype), random_matrices(dtype, 4, 2)
-    assert_near(a @ np.asarray(fnp.linalg.solve(array(a), array(b))), b)
-    (x,) = numbers(linalg.triangular_solve(array(a), array(b), left_side=True, transpose_a=True, conjugate_a=True))
-    assert_near(adjoint(np.triu(a)) @ x, b)
-    dl, d, du = [random_matrices(dtype, 4, 1)[..., 0] for _ in range(3)]
-    d = d + 4
-    for perturb in (False, True):
-        (x,) = numbers(linalg.tridiagonal_solve(*map(array, (dl, d, du, b)), perturb_singular=perturb))
-        before, after = np.roll(x, 1, -2), np.roll(x, -1, -2)
-        before[..., 0, :] = after[..., -1, :] = 0
-        assert_near(dl[..., None] * before + d[..., None] * x + du[..., None] * after, b)
+        assert_near(adjoint(u) @ u, np.broadcast_to(np.eye(u.shape[-1], dtype=dtype), (*STACK, *u.shape[-1:] * 2)))
 
 
 # ------------------------------------------------------------------ partial results

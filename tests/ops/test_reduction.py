@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import jax
@@ -12,22 +12,11 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.comparison import assert_near
+from tests.comparison import assert_calls_agree, assert_near
 from tests.errors import untyped
 from tests.ops.harness import (
-    ALL,
-    NUMBERS,
-    Args,
-    Record,
-    Samples,
-    Weak,
-    agree_with_jax,
-    applied,
-    cases,
     check_raises,
     error_tests,
-    property_tests,
-    small_integers,
 )
 from tests.versions import PRINTS_SHARDINGS_OF_REDUCTIONS
 from tracefx import lax
@@ -39,75 +28,6 @@ from tracefx.testing.tolerances import EXACT
 
 Axes = tuple[int, ...]
 
-
-def integer_samples(*shapes: tuple[int, ...]) -> Samples:
-    """Draws integers, whose sums and products are exact; some of them are zero or equal."""
-
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        args: list[Args] = [(small_integers(shape, dtype, gen),) for shape in shapes]
-        return args if dtypes.is_bool(dtype) else [*args, (Weak(small_integers(shapes[0], dtype, gen)),)]
-
-    return samples
-
-
-def distinct_points(*shapes: tuple[int, ...]) -> Samples:
-    """Draws distinct nonzero numbers whose sums and products are exact."""
-
-    def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        args: list[Args] = []
-        for shape in shapes:
-            n = int(np.prod(shape))
-            drawn = gen.permutation([sign * (k + 1) / 4 for k in range((n + 1) // 2) for sign in (1, -1)])[:n]
-            args.append((drawn.reshape(shape).astype(dtype),))
-        return args
-
-    return points
-
-
-def reduction(name: str, axes: Axes, dtypes_: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> Record:
-    smooth = name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
-    return Record(
-        f"{name} {axes}",
-        applied(name, axes),
-        tuple(dtypes_),
-        integer_samples(*shapes),
-        distinct_points(*[s for s in shapes if 0 not in s]) if smooth else None,
-    )
-
-
-LOGICAL: Final = (dtypes.bool_, dtypes.int32, dtypes.uint8)
-ORDERED: Final = tuple([d for d in ALL if not dtypes.is_complex(d)])
-MATRICES: Final = ((2, 3), (0, 3), (1, 4), (2, 0))
-
-
-def arg_reduction(name: str, axis: int, index_dtype: DType) -> Record:
-    return Record(
-        f"{name} {axis} {index_dtype}",
-        applied(name, axis, index_dtype),
-        tuple([d for d in ORDERED if d != dtypes.float64]),  # JAX does not support float64 here
-        integer_samples((2, 5), (3, 1)),
-    )
-
-
-RECORDS: Final = (
-    *[
-        reduction(name, axes, NUMBERS if name in ("reduce_sum", "reduce_prod") else ALL, MATRICES)
-        for name in ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min")
-        for axes in ((0,), (1,), (1, 0))
-    ],
-    reduction("reduce_prod", (0, 2), NUMBERS, [(2, 2, 2)]),
-    reduction("reduce_max", (), ALL, [(2,), ()]),
-    *[
-        reduction(name, axes, LOGICAL, MATRICES)
-        for name in ("reduce_and", "reduce_or", "reduce_xor")
-        for axes in ((0,), (0, 1))
-    ],
-    *[arg_reduction(name, axis, dtypes.int32) for name in ("argmax", "argmin") for axis in (0, 1)],
-    arg_reduction("argmax", 1, dtypes.uint8),
-)
-
-
-test_values, test_vmap, test_derivatives = property_tests(cases(RECORDS), derivatives=cases(RECORDS))
 
 # ------------------------------------------------------------------ special values
 
@@ -124,12 +44,12 @@ SPECIAL: Final = (
 )
 
 
-@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.float16], ids=str)
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "argmax", "argmin", "reduce_prod"])
-def test_nans_infinities_and_zeros(name: str, dtype: DType) -> None:
+def test_nans_infinities_and_zeros(name: str) -> None:
     rest: tuple[object, ...] = (0, np.int32) if name.startswith("arg") else ((0,),)
-    record = Record(name, applied(name, *rest), (dtype,), lambda d, g: [])
-    agree_with_jax(record, [(np.array(values).astype(dtype),) for values in SPECIAL])
+    kinds = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
+    calls = [(np.array(values).astype(kind), *rest) for kind in kinds for values in SPECIAL]
+    assert_calls_agree(getattr(lax, name), getattr(jax_lax, name), calls, EXACT)
 
 
 def test_complex_extremes_with_nan() -> None:

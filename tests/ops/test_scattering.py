@@ -13,81 +13,14 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.comparison import assert_near
 from tests.errors import untyped
-from tests.ops.harness import ALL, Args, Record, Weak, cases, error_tests, property_tests, small_integers
-from tests.ops.test_indexing import CASES, Case
+from tests.ops.harness import error_tests
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.dtypes import NDArray
 from tracefx.core.values import to_numpy
 from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
 from tracefx.testing.tolerances import ELEMENTARY
 
 NAMES: Final = ("scatter", "scatter_mul", "scatter_min", "scatter_max")
-FEW: Final = tuple([case for case in CASES if case.name in ("rows", "windows", "elements", "batch behind", "one row")])
-
-
-def draw_indices(case: Case, gen: np.random.Generator, unique: bool) -> NDArray:
-    """Draws index vectors, some of them out of bounds; if `unique`, those of a batch element are distinct."""
-    indices = gen.integers(-2, 5, case.indices).astype(np.int32)
-    if unique:
-        axis = 0 if not case.index_batch else 1 - case.index_batch[0]
-        line = np.arange(case.indices[axis], dtype=np.int32) * (2 if case.name == "windows" else 1) - 1
-        indices[:] = line.reshape([-1 if i == axis else 1 for i in range(len(case.indices))])
-    return indices
-
-
-def record(name: str, case: Case, mode: str, unique: bool = False) -> Record:
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        indices = draw_indices(case, gen, unique)
-        x, updates = small_integers(case.operand, dtype, gen), small_integers(case.result(), dtype, gen)
-        args: list[Args] = [(x, indices, updates)]
-        return args if dtypes.is_bool(dtype) else [*args, (Weak(x), indices.astype(np.int8), updates)]
-
-    def points(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        """All elements are distinct and nonzero, so that extremes and products are differentiable."""
-        indices = draw_indices(case, gen, unique)
-        sizes = int(np.prod(case.operand)), int(np.prod(case.result()))
-        numbers = (gen.permutation(sum(sizes)) + 1.0) / 8
-        x, updates = numbers[: sizes[0]].reshape(case.operand), numbers[sizes[0] :].reshape(case.result())
-        return [(x.astype(dtype), indices, updates.astype(dtype))]
-
-    return Record(
-        f"{name} {case.name} {mode}{' unique' if unique else ''}",
-        lambda lax, x, i, u: getattr(lax, name)(x, i, u, case.scatter(lax), mode=mode, unique_indices=unique),
-        ALL,
-        samples,
-        points,
-    )
-
-
-def is_unsupported(name: str, dtype: DType) -> bool:
-    return name == "scatter_mul" and dtypes.is_bool(dtype)
-
-
-RECORDS: Final = [record(name, case, mode) for name in NAMES for case in FEW for mode in ("clip", "fill")]
-
-
-# JAX has no derivative of products at repeated indices; its extremes read out of bounds when clipping.
-SMOOTH: Final = [
-    *[record("scatter", case, mode) for case, mode in zip(FEW, ("clip", "fill") * 3, strict=False)],
-    *[record(name, case, "fill") for name, case in zip(("scatter_min", "scatter_max") * 2, FEW, strict=False)],
-    *[record(name, case, "fill", True) for name in ("scatter", "scatter_mul") for case in FEW],
-]
-test_values, test_vmap, test_derivatives = property_tests(
-    [
-        (each, dtype)
-        for i, each in enumerate(RECORDS)
-        for j, dtype in enumerate((dtypes.bool_, dtypes.int4, dtypes.bfloat16, dtypes.complex64))
-        if not is_unsupported(each.name.split()[0], dtype) and (i + j) % 3 == 0
-    ],
-    cases(RECORDS[::3], lambda dtype: dtype == dtypes.int32),
-    [
-        *cases(SMOOTH, lambda dtype: dtype == dtypes.float64),
-        *[(record(name, FEW[0], "fill", True), dtypes.complex64) for name in ("scatter", "scatter_mul")],
-    ],
-)
-
-
 # ------------------------------------------------------------------ edges
 
 INTO_ROWS: Final = ScatterDimensionNumbers((1,), (0,), (0,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import ml_dtypes
@@ -18,90 +17,13 @@ from tests.compiling import default_compile_options
 from tests.errors import untyped
 from tests.laws.examples import limit_examples
 from tests.ops.harness import (
-    ALL,
-    Args,
-    Record,
-    Samples,
-    Weak,
     applied,
-    cases,
     check_raises,
     error_tests,
-    normal,
     printing_tests,
-    property_tests,
 )
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
-
-
-def arrays(*shapes: tuple[int, ...]) -> Samples:
-    """Returns samples with arguments of these shapes, strongly and weakly typed."""
-
-    def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        strong = tuple([normal(shape, dtype, gen) for shape in shapes])
-        if dtypes.is_bool(dtype):
-            return [strong]
-        weak = tuple([Weak(normal(shape, dtype, gen)) for shape in shapes])
-        return [strong, weak, (*weak[:1], *strong[1:])]
-
-    return samples
-
-
-def record(call: Callable[..., Any], *shapes: tuple[int, ...], name: str = "") -> Record:
-    return Record(name, call, ALL, arrays(*shapes), arrays(*shapes))
-
-
-def unary(name: str, shape: tuple[int, ...], *parameters: Any) -> Record:
-    return record(applied(name, *parameters), shape, name=f"{name} {shape} {parameters}")
-
-
-def joined(name: str, axis: int, *shapes: tuple[int, ...]) -> Record:
-    return record(lambda lax, *xs: getattr(lax, name)(xs, axis), *shapes, name=f"{name} {shapes} {axis}")
-
-
-def piece(shape: tuple[int, ...], sizes: Sequence[int], axis: int, i: int) -> Record:
-    return record(lambda lax, x: lax.split(x, sizes, axis)[i], shape, name=f"split {shape} {sizes} {axis} {i}")
-
-
-def padded(shape: tuple[int, ...], config: Sequence[tuple[int, int, int]]) -> Record:
-    return record(applied("pad", config), shape, (), name=f"pad {shape} {config}")
-
-
-RECORDS: Final = (
-    unary("squeeze", (1, 3, 1), (0,)),
-    unary("squeeze", (1, 3, 1), (-1, 0)),
-    unary("squeeze", (1, 0), (0,)),
-    unary("squeeze", (2,), ()),
-    unary("expand_dims", (2, 3), (0, 2)),
-    unary("expand_dims", (2,), (-1,)),
-    unary("expand_dims", (), (0,)),
-    unary("broadcast", (3,), (2, 1)),
-    joined("concatenate", 0, (2, 3), (1, 3)),
-    joined("concatenate", 1, (2, 3), (2, 0), (2, 2)),
-    joined("concatenate", 0, (3,)),
-    joined("stack", 0, (2, 3), (2, 3)),
-    joined("stack", -1, (2,), (2,), (2,)),
-    joined("stack", 0, (), ()),
-    piece((2, 4), (1, 3), 1, 1),
-    piece((3, 2), (0, 2, 1), -2, 1),
-    piece((2,), (2,), 0, 0),
-    unary("slice", (4, 3), (1, 0), (3, 3)),
-    unary("slice", (7, 2), (1, 0), (7, 1), (3, 1)),
-    unary("slice", (3,), (2,), (2,)),
-    unary("slice", (), (), ()),
-    padded((3,), [(1, 2, 0)]),
-    padded((3, 2), [(-1, 0, 0), (0, 1, 2)]),
-    padded((4,), [(-2, -1, 1)]),
-    padded((0,), [(1, 1, 3)]),
-    padded((), []),
-    unary("rev", (2, 3), (1,)),
-    unary("rev", (2, 3), (1, 0)),
-    unary("rev", (0,), (0,)),
-)
-test_values, test_vmap, test_derivatives = property_tests(cases(RECORDS), derivatives=cases(RECORDS))
 
 
 @limit_examples(100)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from tests.laws.samples.making import (
 )
 from tracefx import NamedSharding, P, make_mesh
 from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.meshes import mesh_to_jax, spec_to_jax
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
@@ -159,6 +160,31 @@ def scattered(kind: type[Primitive], mode: GatherScatterMode, reference: Referen
         (grid(3, 4), PLACES[1], updates),
         reference=reference,
     )
+
+
+WINDOWS: Final[tuple[tuple[tuple[tuple[int, ...], ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]] = (
+    (((0,), (1,), (1,)), (3, 4), (2, 2, 1), (3, 1)),
+    (((), (0, 1), (1, 0)), (3, 4), (5, 2), (1, 1)),
+    (((0,), (0,), (0,)), (4, 3), (1,), (1, 3)),
+    (((0, 2), (), (0,)), (4, 3), (5, 1), (2, 2)),
+    (((), (1,), (1,), (0,), (0,)), (2, 4), (2, 3, 1), (1, 1)),
+    (((1,), (0,), (0,), (1,), (1,)), (4, 2, 3), (3, 2, 1), (1, 1, 2)),
+)
+"""Dimension numbers of gathers and scatters with the shapes of operand, indices and windows: columns, elements with
+swapped axes, one row, overlapping windows, batch axes in front and behind."""
+
+
+def windows() -> Iterator[Sample]:
+    """Yields gathers and scatters of all `WINDOWS`, at indices of which some repeat and some are out of bounds."""
+    for i, (numbers, shape, index_shape, sizes) in enumerate(WINDOWS):
+        mode = (CLIP, DROP)[i % 2]
+        indices = np.asarray(np.arange(np.prod(index_shape)) * 5 % 7 - 2).astype(np.int32).reshape(index_shape)
+        gather = Gather(GatherDimensionNumbers(*numbers), sizes, False, False, mode, (None, -1.0)[i % 2])
+        yield make_sample(gather, (grid(*shape), indices))
+        (part,) = gather.abstract_eval(ShapedArray(shape, dtypes.float32), ShapedArray(index_shape, dtypes.int32))
+        for kind in (ScatterAdd, (Scatter, ScatterMul, ScatterMin, ScatterMax)[i % 4]):
+            scatter = kind(ScatterDimensionNumbers(*numbers), False, False, mode)
+            yield make_sample(scatter, (grid(*shape), indices, grid(*part.shape) / 3))
 
 
 SAMPLES: Final[tuple[Sample, ...]] = (
@@ -314,6 +340,11 @@ SAMPLES: Final[tuple[Sample, ...]] = (
         reference=_with_fields(lax.dot_general, "dimension_numbers", "precision", "preferred_element_type"),
     ),
     make_sample(DotGeneral((((2,), (1,)), ((0,), (2,)))), (grid(2, 1, 3), grid(2, 3, 2) + 0.5)),
+    make_sample(DotGeneral((((0,), (2,)), ((1,), (1,)))), (grid(3, 2), grid(1, 2, 3) + 0.5)),
+    make_sample(DotGeneral((((0, 2), (1, 0)), ((), ()))), (grid(2, 1, 3), grid(3, 2) + 0.5)),
+    make_sample(DotGeneral((((1,), (1,)), ((), ()))), (grid(2, 3), grid(4, 3, 2) + 0.5)),
+    make_sample(DotGeneral((((), ()), ((0,), (0,)))), (grid(2), grid(2) + 0.5)),
+    make_sample(DotGeneral((((), ()), ((), ()))), (grid(2), grid(3) + 0.5), (grid(), grid() + 0.5)),
     make_sample(ReduceMax((1,)), (grid(2, 3),), (i32([1, 2, 2]),), reference=_reduction(lax.reduce_max)),
     make_sample(ReduceMin((0, 1)), (grid(2, 3),), reference=_reduction(lax.reduce_min)),
     make_sample(ReduceProd((1,)), (grid(2, 3),), (i32([1, 2, 2]),), reference=_reduction(lax.reduce_prod)),
@@ -342,6 +373,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     scattered(ScatterMul, CLIP, reference=_scatter(lax.scatter_mul)),
     scattered(ScatterMin, DROP, reference=_scatter(lax.scatter_min)),
     scattered(ScatterMax, CLIP, reference=_scatter(lax.scatter_max)),
+    *windows(),
     make_sample(
         DynamicSlice((1, 2)),
         (grid(2, 4), np.int32(1), np.int32(3)),

@@ -111,7 +111,7 @@ class TriangularSolve(MatrixKernel, Differentiable, HasPullback):
         moved: Array = neg(tril(da, -k) if self.is_lower else triu(da, k))
         if self.transpose_a:
             moved = matrix_transpose(moved)
-        if self.conjugate_a:
+        if self.conjugate_a and dtypes.is_complex(a.aval.dtype):
             moved = conj(moved)
         if self.left_side:
             return bind1(self, a, matmul(moved, x)) if m > n else matmul(bind1(self, a, moved), x)
