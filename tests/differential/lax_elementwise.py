@@ -257,7 +257,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(i32(1, -1), "float32"),
         call(grid(2, 2), "int16"),
         call(np.ones((3, 2), np.int16), "int32"),
-        values=[call(EDGES, "uint32")],
+        values=[call(EDGES, "uint32"), call(2.5, "int32"), call(2, "float32"), call(2.5, "float32")],
         refused=[
             call("a", "int8"),
             call(f32(1), "other"),

@@ -173,7 +173,7 @@ def test_static_arguments() -> None:
     for g in (
         to_jax(f, static_argnums=(1, 2)),
         to_jax(f, static_argnames=("n", "how")),
-        to_jax(f, static_argnums=1, static_argnames="how"),
+        to_jax(f, static_argnums=(1, 2), static_argnames="how"),
     ):
         np.testing.assert_array_equal(g(X, 2, "power"), X**2)
         np.testing.assert_array_equal(jax.vmap(lambda x, g=g: g(x, 3, how="times"))(X), X * 3)

@@ -154,6 +154,60 @@ def test_device_put_has_no_effect_while_a_function_is_traced() -> None:
     assert placements(TRACEFX) == placements(JAX) == [(False, {0}), (True, {2}), (False, {0}), (True, {1})]
 
 
+def _constrained_to_a_device(lib: Library) -> list[Any]:
+    """Functions that compute on one device: by a constraint, the device of `jit`, and shardings of `jit`."""
+    device = lib.m.devices()[3]
+    sharding = lib.m.sharding.SingleDeviceSharding(device)
+    return [
+        lambda x: lib.lax.with_sharding_constraint(lib.np.sin(x), sharding),
+        lambda x: lib.m.device_put(lib.np.sin(x), sharding),
+        lib.m.jit(lib.np.sin, in_shardings=sharding),
+        lib.m.jit(lib.np.sin, out_shardings=sharding),
+    ]
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_functions_constrained_to_a_device_are_under_transformations(case: int) -> None:
+    def program(lib: Library) -> Any:
+        f = _constrained_to_a_device(lib)[case]
+        slope = lib.m.grad(lambda x: (f(x) ** 2).sum())
+        return [f(X), lib.m.jit(f)(X), lib.m.vmap(f)(X), lib.m.jvp(f, (X,), (X,)), lib.m.jit(slope)(X)]
+
+    assert_agrees_with_jax(program)
+
+
+def test_device_put_of_the_tracers_of_eager_transformations() -> None:
+    def program(lib: Library) -> Any:
+        def f(x: Any) -> Any:
+            return lib.m.device_put(x, lib.m.devices()[2]) * 2
+
+        return [lib.m.vmap(f)(X), lib.m.jvp(f, (X,), (X,)), lib.m.grad(lambda x: f(x).sum())(X)]
+
+    assert_agrees_with_jax(program)
+    x = fx.device_put(X, fx.devices()[1])
+    with pytest.raises(ValueError, match="input 0 is on device 1, but it refers to .* with device 2"):
+        fx.vmap(lambda x: fx.device_put(x, fx.devices()[2]))(x)
+
+
+@pytest.mark.parametrize("f", [lambda x: x, lambda x: x * 2])
+def test_compiled_functions_check_the_shardings_of_their_arguments(f: Any) -> None:
+    for lib in (TRACEFX, JAX):
+        compiled = lib.m.jit(f, in_shardings=on(lib, "x", "y")).lower(X).compile()
+        assert compiled(put(lib, "x", "y", x=X)).sharding == on(lib, "x", "y")
+        with pytest.raises(ValueError, match="sharding"):
+            compiled(put(lib, "x", x=X))
+
+
+def test_results_have_the_sharding_of_an_input_with_the_same_tiles() -> None:
+    def sharding(lib: Library, x: Any) -> Any:
+        return lib.m.sharding.NamedSharding(lib.mesh_of((1, 8, 1), ("x", "y", "z")), lib.P("x", "y", x))
+
+    for lib in (TRACEFX, JAX):
+        for given in (sharding(lib, "z"), sharding(lib, None)):
+            x = lib.m.device_put(X[:, :1].reshape(1, 8, 1), given)
+            assert (x + 1).sharding == given == lib.m.jit(lambda x: x.sum() * x)(x).sharding
+
+
 def test_eval_shape_has_the_requested_shardings() -> None:
     for library in (TRACEFX, JAX):
         f = library.m.jit(lambda x: (x, x), out_shardings=(on(library, "x"), None))
@@ -467,8 +521,6 @@ def test_invalid_shardings_are_rejected() -> None:
         ValueError, match=r"the operand of with_sharding_constraint, f32\[3,4\], can't have the sharding"
     ):
         fx.jit(lambda x: fx.lax.with_sharding_constraint(x[:3], x_wise))(X)
-    with pytest.raises(TypeError, match="with_sharding_constraint takes shardings of meshes, got SingleDeviceSharding"):
-        fx.lax.with_sharding_constraint(X, SingleDeviceSharding(fx.devices()[0]))
     with pytest.raises(TypeError, match="in_shardings takes a sharding or a PartitionSpec, got 3 of type int"):
         fx.jit(lambda x: x, in_shardings=3)(X)
     with pytest.raises(ValueError, match="in_shardings must have the structure of the arguments"):

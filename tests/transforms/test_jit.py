@@ -65,6 +65,13 @@ CASES: Final[dict[str, Case]] = {
         len(F.make_jaxpr(lambda x, n: x**n, static_argnums=np.int64(1))(X, 3).in_avals),
         F.custom_jvp(lambda f, x: f(x), nondiff_argnums=(np.int64(0),)).__name__,
     ],
+    "static_argnums and static_argnames": lambda F, N: [
+        jitted(*args, **kwargs)
+        for jitted in [
+            F.jit(lambda x, n: x * len(str(n)) if isinstance(n, int) else x + n, static_argnums=1, static_argnames="x")
+        ]
+        for args, kwargs in [((X, 123), {}), ((X,), {"n": X})]
+    ],
     "static_argnums by keyword": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnums=1)(X, n=3),
     "static_argnames": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames="n")(X, n=1),
     "static_argnames by position": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames=("n",))(

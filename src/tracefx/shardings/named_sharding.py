@@ -173,6 +173,13 @@ def as_sharding(given: object, what: str) -> Sharding:
     return NamedSharding(mesh, given)
 
 
+def on_mesh(sharding: Sharding) -> NamedSharding:
+    """Returns a sharding over a mesh; that of a single device is one over a mesh of this device."""
+    if isinstance(sharding, NamedSharding):
+        return sharding
+    return NamedSharding(Mesh(sharding.devices, "device"), PartitionSpec())
+
+
 def require_shardable(aval: ShapedArray, sharding: Sharding, what: str) -> None:
     """Raises ValueError unless an array with this aval can have the sharding; `what` names the array."""
     try:

@@ -248,8 +248,8 @@ def device_put(
 ) -> Any:
     """Returns the arrays of a pytree in the memory of a device, or sharded over several devices.
 
-    The arrays are then committed: computations with them run on these devices. For a device, it has no effect on
-    tracers, and none while a function is traced by `jit`; for a sharding, tracers get a sharding constraint.
+    The arrays are then committed: computations with them run on these devices. Tracers get a sharding constraint; for a
+    device, not while a function is traced by `jit`, whose caller chooses the device.
 
     Args:
         x: A pytree of arrays or numbers.
@@ -320,10 +320,12 @@ def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
             "device_put takes a device of tracefx.devices(), a sharding, or a PartitionSpec while a mesh is in use, "
             f"got {to!r} of type {type(to).__name__}"
         )
-    if not isinstance(x, ConcreteArray) or (to is None and isinstance(x, ShardedArray)):
-        return x
     if to is not None and any(isinstance(handler, Stage) for handler in current().chain()):
         return x  # the device of a traced program is chosen when it runs
+    if not isinstance(x, ConcreteArray):
+        return x if to is None else put_with_sharding(x, single_device_sharding(to), "device_put: the array")
+    if to is None and isinstance(x, ShardedArray):
+        return x
     backend = BACKEND.value
     if to is None and backend.default_device_is_host:
         return x if x.buffer is not None else ConcreteArray(x.aval, None, backend.put(x.numpy(), None))

@@ -565,8 +565,8 @@ def jit(
         fun: A pure function. Its traced arguments and its output are pytrees of arrays.
         static_argnums: Positions of arguments that are not traced. They keep their concrete values, must be hashable,
             and each new value is traced and compiled separately. For the `self` of a method, use 0. None by default.
-        static_argnames: Names of such arguments. If the signature of `fun` is known, positions imply names and names
-            imply positions. None by default.
+        static_argnames: Names of such arguments. If only one of `static_argnums` and `static_argnames` is given and the
+            signature of `fun` is known, positions imply names and names imply positions. None by default.
         donate_argnums: Positions of arguments whose buffers the program may reuse for results of the same shape and
             dtype, which saves memory. The call deletes these arrays: they cannot be used afterwards. A warning names
             those that no result can reuse. None by default.

@@ -22,7 +22,7 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import Override
 from tracefx.shardings.meshes import MESH, AxisType, Mesh, PartitionSpec
-from tracefx.shardings.named_sharding import NamedSharding, as_sharding, require_shardable
+from tracefx.shardings.named_sharding import NamedSharding, as_sharding, on_mesh, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
@@ -122,8 +122,8 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
 
     Args:
         x: A pytree of arrays.
-        shardings: A `NamedSharding`, a `PartitionSpec` of the mesh in use, or a pytree of these that is a prefix of
-            `x`. None as a leaf adds no constraint.
+        shardings: A sharding, a `PartitionSpec` of the mesh in use, or a pytree of these that is a prefix of `x`. None
+            as a leaf adds no constraint.
 
     Returns:
         A pytree of the same values.
@@ -142,9 +142,7 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
     values, tree = flatten_values(x, "with_sharding_constraint: x")
     outs: list[Array] = []
     for value, sharding in zip(values, shardings_for(shardings, tree, "with_sharding_constraint", "x"), strict=True):
-        if sharding is not None and not isinstance(sharding, NamedSharding):
-            raise TypeError(f"with_sharding_constraint takes shardings of meshes, got {sharding}")
-        outs.append(as_array(value) if sharding is None else sharding_constraint(value, sharding))
+        outs.append(as_array(value) if sharding is None else sharding_constraint(value, on_mesh(sharding)))
     out: T = tree.unflatten(outs)
     return out
 
@@ -177,9 +175,7 @@ def committed_sharding(leaf: object) -> Sharding | None:
 
 def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | None]) -> list[Value]:
     """Returns traced values with sharding constraints."""
-    return [
-        sharding_constraint(x, s) if isinstance(s, NamedSharding) else x for x, s in zip(values, shardings, strict=True)
-    ]
+    return [x if s is None else sharding_constraint(x, on_mesh(s)) for x, s in zip(values, shardings, strict=True)]
 
 
 # ------------------------------------------------------------------ arrays
@@ -188,7 +184,7 @@ def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | 
 def put_with_sharding(x: Array, sharding: Sharding, what: str) -> Array:
     """Returns an array with the given sharding; a tracer with a sharding constraint."""
     if not isinstance(x, ConcreteArray):
-        return sharding_constraint(x, sharding) if isinstance(sharding, NamedSharding) else x
+        return sharding_constraint(x, on_mesh(sharding))
     require_shardable(x.aval, sharding, what)
     if isinstance(x, ShardedArray):
         if x.is_deleted():

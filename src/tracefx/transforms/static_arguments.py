@@ -57,7 +57,8 @@ class StaticArgument:
 class StaticArguments:
     """The static arguments of a function: positions, for positional arguments, and names, for keyword arguments.
 
-    If the signature is known, each implies the other: `static_argnums=1` of `f(x, n)` also holds for `f(x, n=3)`.
+    If only one is given and the signature is known, it implies the other: `static_argnums=1` of `f(x, n)` also holds
+    for `f(x, n=3)`.
     Calls of a compiled program may omit them: calls with `traced_count` arguments do; their static arguments are
     `omitted`.
     """
@@ -101,9 +102,11 @@ class StaticArguments:
                     f"take by keyword; it takes {', '.join(sorted(by_keyword)) or 'none'}"
                 )
         positions = {n % count if n < 0 else n for n in numbers}
-        all_places = positions | {by_position.index(name) for name in names if name in by_position}
-        all_names = {*names} | {by_position[i] for i in positions if i < count and by_position[i] in by_keyword}
-        return cls(tuple(sorted(all_places)), tuple(sorted(all_names)))
+        if not numbers:
+            positions = {by_position.index(name) for name in names if name in by_position}
+        elif not names:
+            names = [by_position[i] for i in positions if i < count and by_position[i] in by_keyword]
+        return cls(tuple(sorted(positions)), tuple(sorted({*names})))
 
     def optional(self, statics: tuple[StaticArgument, ...], traced_count: int) -> StaticArguments:
         """Returns the static arguments of a program compiled for `statics`, which calls may omit."""

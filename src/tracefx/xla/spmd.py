@@ -186,7 +186,12 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         if self.mesh is None:
             (device,) = tiling.devices
             return SingleDeviceSharding(device)
-        return to_named_sharding(Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.tile_indices), self.mesh)
+        of_array = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.tile_indices)
+        for i, of_input in zip(self.plan.kept_inputs, self.plan.computed.in_avals, strict=True):
+            sharding = self.assignment.inputs[i]
+            if of_input.ndim == aval.ndim and sharding is not None and sharding.tiling(aval.ndim) == of_array:
+                return sharding  # so that an operation on one array does not change its sharding
+        return to_named_sharding(of_array, self.mesh)
 
     @_direct.default
     def _are_results_outputs(self) -> bool:
@@ -250,12 +255,7 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         if isinstance(x, ShardedArray) and (x.committed or x.placed == sharding):
             if x.placed == sharding and x.placed.devices == self.assignment.devices:
                 return x.buffer
-            aval = self.plan.computed.in_avals[k]
-            if not x.placed.is_equivalent_to(sharding, aval.ndim):
-                raise ValueError(
-                    f"the compiled {self.executable.name} takes input {self.plan.kept_inputs[k]}, {aval}, with "
-                    f"sharding {sharding}, but the argument has {x.placed}: move it with device_put"
-                )
+            self._require_sharding(self.plan.kept_inputs[k], x, sharding)
             return self._reorder_tiles(x, tiling)
         aval = self.plan.computed.in_avals[k]
         if type(x) is not ConcreteArray or len(tiling.devices) > 1 or self.plan.kept_inputs[k] in self.plan.donated:
@@ -264,6 +264,13 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         if cached is None or cached[0] != sharding:
             cached = x.device_copy = sharding, put_tiled(x, aval, tiling)
         return cached[1]
+
+    def _require_sharding(self, i: int, x: ShardedArray, sharding: Sharding) -> None:
+        if not x.placed.is_equivalent_to(sharding, x.aval.ndim):
+            raise ValueError(
+                f"the compiled {self.executable.name} takes input {i}, {x.aval}, with sharding {sharding}, but the "
+                f"argument has {x.placed}: move it with device_put"
+            )
 
     def _reorder_tiles(self, x: ShardedArray, tiling: Tiling) -> Buffer:
         """Returns an array's buffer with the tiles in the order in which the program numbers the devices."""
@@ -281,6 +288,8 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
             sharding = self.assignment.inputs[output.index]
         if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
             return x.alias()
+        if isinstance(x, ShardedArray) and x.committed and isinstance(output, ForwardedInput):
+            self._require_sharding(output.index, x, self.assignment.inputs[output.index] or x.placed)
         aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
         if aval.dtype == float0:  # devices have no arrays of it
             return ConcreteArray(aval, x if isinstance(x, np.ndarray) else to_numpy(x))

@@ -133,7 +133,7 @@ class BitcastConvertType(Operation, HasZeroTangent):
 
     >>> from tracefx import bind, dtypes, ops
     >>> bind(ops.BitcastConvertType(dtypes.result_type("int32")), 1.0)
-    [Array(1065353216, dtype=int32, weak_type=True)]
+    [Array(1065353216, dtype=int32)]
     """
 
     name = "bitcast_convert_type"
@@ -144,7 +144,7 @@ class BitcastConvertType(Operation, HasZeroTangent):
         (x,) = avals
         old, new = x.dtype, self.new_dtype
         if old == new:
-            return x
+            return ShapedArray(x.shape, new)
         for dtype in (old, new):
             if not dtypes.is_integer(dtype) and not dtypes.is_float(dtype):
                 raise TypeError(
@@ -162,7 +162,7 @@ class BitcastConvertType(Operation, HasZeroTangent):
                     f"must have size {new_bits // old_bits}"
                 )
             shape = shape[:-1]
-        return ShapedArray(shape, new, x.weak_type)
+        return ShapedArray(shape, new)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
