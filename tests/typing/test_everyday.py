@@ -328,8 +328,15 @@ def test_programs() -> None:
 
 
 def test_trees() -> None:
-    assert_type(tree.map(lambda p, g: p - 0.1 * g, PARAMS, PARAMS)["w"], Any)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    updated: Params = tree.map(double, PARAMS)
+    updated: Params = tree.map(lambda p, g: p - 0.1 * g, PARAMS, PARAMS)  # mypy infers Any
+    assert_type(tree.map(double, PARAMS), Params)
+    assert_type(tree.map(double, STATE), State)
+    assert_type(tree.map(double, {"layer": PARAMS}), dict[str, Params])
+    assert_type(tree.map(fnp.add, [X, M], [X, M]), list[Array])
+    assert_type(tree.map(fnp.where, (X > 0, X > 1), (X, X), (X, X)), tuple[Array, Array])
+    assert_type(tree.map(np.shape, PARAMS), Any)
+    assert_type(tree.map(lambda x: x.shape, PARAMS), Any)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType, reportUnknownMemberType]
+    assert_type(tree.map(str.upper, {"a": "b"}), Any)
     leaves, treedef = tree.flatten(updated)
     assert_type(treedef, TreeDef)
     assert_type(len(leaves), int)

@@ -324,26 +324,7 @@ def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> boo
 
 
 def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None) -> Any:
-    """Applies a function to corresponding leaves of one or more pytrees.
-
-    None is a node without leaves: `f` is not called for it, and the result has None there. To treat it as a leaf, pass
-    `is_leaf=lambda x: x is None`.
-
-    Args:
-        f: The function, called with one leaf of each tree.
-        tree: The tree that determines the structure of the result.
-        *rest: Trees with the same structure, or with subtrees where `tree` has leaves.
-        is_leaf: A predicate that makes subtrees of `tree` leaves. None by default.
-
-    Returns:
-        A tree with the structure of `tree`.
-
-    Raises:
-        ValueError: If the structure of a tree in `rest` does not match.
-
-    >>> map(lambda x, y: x * y, {"a": 2, "b": (3, None)}, {"a": 10, "b": (100, None)})
-    {'a': 20, 'b': (300, None)}
-    """
+    """Applies a function to corresponding leaves, as `tracefx.tree.map`, whose errors have filtered tracebacks."""
     flat, treedef = flatten(tree, is_leaf)
     columns = [flat, *(flatten_up_to(treedef, other, f"tree {i}") for i, other in enumerate(rest, 2))]
     return treedef.unflatten([f(*xs) for xs in zip(*columns, strict=True)])

@@ -12,11 +12,8 @@ from tracefx.pytrees.trees import TreeDef as TreeDef
 from tracefx.pytrees.trees import TreeDescription as TreeDescription
 from tracefx.pytrees.trees import all_leaves as all_leaves
 from tracefx.pytrees.trees import describe as describe
-from tracefx.pytrees.trees import flatten as flatten
 from tracefx.pytrees.trees import flatten_with_path as flatten_with_path
 from tracefx.pytrees.trees import keystr as keystr
-from tracefx.pytrees.trees import leaves as leaves
-from tracefx.pytrees.trees import map as map
 from tracefx.pytrees.trees import reduce as reduce
 from tracefx.pytrees.trees import register_dataclass as register_dataclass
 from tracefx.pytrees.trees import register_pytree_node as register_pytree_node
@@ -24,11 +21,14 @@ from tracefx.pytrees.trees import register_pytree_node_class as register_pytree_
 from tracefx.pytrees.trees import register_pytree_with_keys as register_pytree_with_keys
 from tracefx.pytrees.trees import register_pytree_with_keys_class as register_pytree_with_keys_class
 from tracefx.pytrees.trees import register_static as register_static
-from tracefx.pytrees.trees import structure as structure
 from tracefx.pytrees.trees import transpose as transpose
 from tracefx.pytrees.trees import unflatten as unflatten
 from tracefx.tree.functions import all as all
 from tracefx.tree.functions import broadcast as broadcast
+from tracefx.tree.functions import flatten as flatten
+from tracefx.tree.functions import leaves as leaves
 from tracefx.tree.functions import leaves_with_path as leaves_with_path
+from tracefx.tree.functions import map as map
 from tracefx.tree.functions import map_with_path as map_with_path
 from tracefx.tree.functions import reduce_associative as reduce_associative
+from tracefx.tree.functions import structure as structure

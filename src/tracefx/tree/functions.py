@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
-from typing import Any, TypeVar
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
+from tracefx.core.array import Array
+from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.pytrees.trees import (
     MISSING,
     IsLeaf,
@@ -15,11 +18,81 @@ from tracefx.pytrees.trees import (
     broadcast_prefix,
     flatten_up_to,
     flatten_with_path,
-    leaves,
-    structure,
 )
+from tracefx.pytrees.trees import flatten as _flatten
+from tracefx.pytrees.trees import leaves as _leaves
+from tracefx.pytrees.trees import map as _map
+from tracefx.pytrees.trees import structure as _structure
 
 T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+
+
+class _Flattening(Protocol[R]):
+    def __call__(self, tree: PyTree, is_leaf: IsLeaf | None = None) -> R: ...
+
+
+def _entry_point(f: _Flattening[R]) -> _Flattening[R]:
+    """Does what `api_boundary` does, in a fifth of its time, since the parameters are known."""
+
+    @functools.wraps(f)
+    def call(tree: PyTree, is_leaf: IsLeaf | None = None) -> R:
+        try:
+            return f(tree, is_leaf)
+        except Exception as error:
+            filter_traceback(error)
+            raise
+
+    call.__module__ = __name__  # pickle looks it up there
+    return call
+
+
+flatten: Final = _entry_point(_flatten)
+leaves: Final = _entry_point(_leaves)
+structure: Final = _entry_point(_structure)
+
+ArrayTree: TypeAlias = (
+    "Array | tuple[ArrayTree, ...] | Mapping[str, ArrayTree] | list[Array] | list[tuple[Array, ...]] | "
+    "list[tuple[Array, Array]] | list[dict[str, Array]]"
+)
+"""Trees of arrays whose structure their type determines."""
+Arrays = TypeVar("Arrays", bound=ArrayTree)
+
+
+@overload
+def map(f: Callable[[Array], Array], tree: Arrays, /) -> Arrays: ...
+@overload
+def map(f: Callable[[Array, Array], Array], tree: Arrays, other: Arrays, /) -> Arrays: ...
+@overload
+def map(f: Callable[[Array, Array, Array], Array], tree: Arrays, b: Arrays, c: Arrays, /) -> Arrays: ...
+@overload
+def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None) -> Any: ...
+def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None) -> Any:
+    """Applies a function to corresponding leaves of one or more pytrees.
+
+    None is a node without leaves: `f` is not called for it, and the result has None there. To treat it as a leaf, pass
+    `is_leaf=lambda x: x is None`.
+
+    Args:
+        f: The function, called with one leaf of each tree.
+        tree: The tree that determines the structure of the result.
+        *rest: Trees with the same structure, or with subtrees where `tree` has leaves.
+        is_leaf: A predicate that makes subtrees of `tree` leaves. None by default.
+
+    Returns:
+        A tree with the structure of `tree`.
+
+    Raises:
+        ValueError: If the structure of a tree in `rest` does not match.
+
+    >>> map(lambda x, y: x * y, {"a": 2, "b": (3, None)}, {"a": 10, "b": (100, None)})
+    {'a': 20, 'b': (300, None)}
+    """
+    try:
+        return _map(f, tree, *rest) if is_leaf is None else _map(f, tree, *rest, is_leaf=is_leaf)
+    except Exception as error:
+        filter_traceback(error)
+        raise
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
