@@ -226,7 +226,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Names whose counterpart has another name or form, with the note on the page."""
 
-_MACHINERY: Final = "a setting of JAX's internals"
+_MACHINERY: Final = "a setting or function of JAX's runtime"
 _MEMORY: Final = "for Pallas kernels"
 _TOKENS: Final = "tokens of ordered effects are implicit"
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(

@@ -236,8 +236,8 @@ class Tracer(Array):
     @override
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, can't be pickled: it is valid only "
-            "during the traced call; pickle what the transformed function returns"
+            f"{self}, made by {self.handler.title}{at_origin(self.origin).rstrip(',')}, can't be pickled: it is valid "
+            "only during the traced call; pickle what the transformed function returns"
         )
 
     @override

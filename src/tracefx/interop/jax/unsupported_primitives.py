@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_REFERENCES: Final = "it reads or writes a mutable array, but tracefx has no mutable arrays"
+_REFERENCES: Final = "it reads or writes a mutable reference of JAX; tracefx has references of its own, tracefx.new_ref"
 _DEVICES: Final = "tracefx has no such communication between devices"
 _SPARSE: Final = (
     "it is a kernel for the sparse arrays of jax.experimental.sparse; convert them to dense arrays with todense first"
