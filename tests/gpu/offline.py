@@ -14,7 +14,7 @@ from typing import Any, Final, final
 import numpy as np
 from attrs import frozen
 
-from tracefx.xla import runtime
+from tracefx.xla.runtime import gpu_kernels, mlir
 
 _jax: Final[ModuleType] = importlib.import_module("jaxlib._jax")  # untyped
 
@@ -64,13 +64,13 @@ class Compiler:
     def of(description: str = H200, count: int = 1) -> Compiler:
         """Returns a compiler for the described device; raises NoPluginError if there is no plug-in."""
         c_api = _loaded()
-        kernels = runtime.register_plugin_kernels("cuda", c_api)
+        kernels = gpu_kernels.register_plugin_kernels("cuda", c_api)
         shape = f"1x1x{count}"
         topology = _jax.get_default_c_api_topology("cuda", shape, {"topology": shape, "target_config": description})
         devices = tuple(topology._make_compile_only_devices())
         return Compiler(devices[0].client, devices, kernels)
 
-    def compile(self, module: runtime.Module) -> Any:
+    def compile(self, module: mlir.Module) -> Any:
         """Compiles a module for the first device, or for all devices if it is an SPMD program. XLA's errors propagate.
 
         The Python callbacks of the module need not exist.

@@ -23,9 +23,9 @@ from tests.xla.test_gpu_kernels import CASES, in_library
 from tracefx import P, lax
 from tracefx.core.dtypes import DType
 from tracefx.lax import linalg
-from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.lower import lower_for, plan_export
+from tracefx.xla.runtime import mlir
 
 BuiltCall: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
 """A function and its arguments, or their types."""
@@ -76,8 +76,8 @@ def lowered(calls: Sequence[BuiltCall], over_devices: bool) -> EmittedModule:
     given = [args for _, args in calls]
     if over_devices:
         # A program with collectives is the same on every platform.
-        with runtime.unknown_location():
-            return EmittedModule(runtime.parse_module(fx.jit(call_all).lower(given).as_text()), False, False, (), ())
+        with mlir.unknown_location():
+            return EmittedModule(mlir.parse_module(fx.jit(call_all).lower(given).as_text()), False, False, (), ())
     return lower_for(plan_export(fx.jit(call_all).trace(given).trace.jaxpr), "together", ("cuda",))
 
 

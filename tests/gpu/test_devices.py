@@ -15,7 +15,7 @@ from tracefx import NamedSharding, P
 from tracefx.core.device import Device
 from tracefx.core.values import ConcreteArray
 from tracefx.errors import DeletedArrayError
-from tracefx.xla import runtime
+from tracefx.xla.runtime import bindings, buffers
 from tracefx.xla.runtime.bindings import MLIR_NAME
 
 X: Final = np.arange(16, dtype=np.float32).reshape(4, 4)
@@ -126,7 +126,7 @@ def test_host_arrays_are_transferred_once(target: Device, monkeypatch: pytest.Mo
     captured = fnp.asarray(X)
     f = fx.jit(lambda x: x @ captured)
     want = f(captured).tolist()
-    monkeypatch.setattr(runtime, "buffer_from_numpy", lambda *_args, **_: pytest.fail("it was sent again"))
+    monkeypatch.setattr(buffers, "buffer_from_numpy", lambda *_args, **_: pytest.fail("it was sent again"))
     assert f(captured).tolist() == want
     assert f(f(captured)).device is target
     captured.delete()
@@ -259,10 +259,10 @@ def test_loops(target: Device) -> None:
 def test_device_memory_is_copied_to_the_host(dtype: np.dtype[np.generic], host: Device) -> None:
     """Buffers of CPU devices are read in place; those of other devices are copied like this."""
     want = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
-    buffer = runtime.buffer_from_numpy(want, cast(runtime.Device, host))
-    got = runtime.copy_to_host(buffer)
+    buffer = buffers.buffer_from_numpy(want, cast(bindings.Device, host))
+    got = buffers.copy_to_host(buffer)
     assert (got.dtype, got.shape, got.flags.writeable) == (dtype, (2, 3), False)
     assert got.tobytes() == want.tobytes()
-    runtime.delete_buffer(buffer)
+    buffers.delete_buffer(buffer)
     with pytest.raises(DeletedArrayError):
-        runtime.copy_to_host(buffer)
+        buffers.copy_to_host(buffer)

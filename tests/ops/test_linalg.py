@@ -154,9 +154,9 @@ def test_compilation_cache_of_lapack_programs(tmp_path: Path) -> None:
     text = f"""
         import sys, numpy as np, tracefx as fx, tracefx.numpy as fnp
         from tracefx.lax import linalg
-        from tracefx.xla import runtime
+        from tracefx.xla.runtime import executables
         if sys.argv[1] == "second":
-            runtime.compile_module = None
+            executables.compile_module = None
         with fx.compilation_cache({str(tmp_path)!r}):
             f = fx.jit(lambda k, y: linalg.triangular_solve(linalg.cholesky(k), y, left_side=True, lower=True))
             print(f(np.array({K.tolist()}, np.float32), np.array({Y.tolist()}, np.float32)).tolist())

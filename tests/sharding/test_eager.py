@@ -20,7 +20,7 @@ from tests.sharding.test_meshes import on
 from tests.subprocesses import output_of
 from tracefx import lax
 from tracefx.sharding import SingleDeviceSharding
-from tracefx.xla import runtime
+from tracefx.xla.runtime import executables, multi_device
 
 X: Final = (np.arange(64, dtype=np.float32).reshape(8, 8) - 30) / 16
 
@@ -101,13 +101,13 @@ def test_keys_and_small_dtypes() -> None:
 
 def test_operations_are_compiled_once_per_sharding(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    compile_spmd = runtime.compile_spmd
+    compile_spmd = multi_device.compile_spmd
 
     def counting(*args: Any, **kwargs: Any) -> Any:
         compiled.append(kwargs["name"])
         return compile_spmd(*args, **kwargs)
 
-    monkeypatch.setattr(runtime, "compile_spmd", counting)
+    monkeypatch.setattr(multi_device, "compile_spmd", counting)
     x, y = put(TRACEFX, "x", x=X), put(TRACEFX, "y", x=X)
     for _ in range(3):
         for z in (x, y, put(TRACEFX, "x", x=X)):
@@ -172,8 +172,8 @@ def test_uncommitted_and_committed_arguments_share_an_executable(monkeypatch: py
     jitted = fx.jit(lambda x: x * 3 + 1)
     x = np.arange(3.0, dtype=np.float32)
     assert not jitted(fnp.asarray(x)).committed
-    monkeypatch.setattr(runtime, "compile_spmd", None)
-    monkeypatch.setattr(runtime, "compile_module", None)
+    monkeypatch.setattr(multi_device, "compile_spmd", None)
+    monkeypatch.setattr(executables, "compile_module", None)
     assert jitted(committed_to_first(x)).committed
 
 

@@ -20,7 +20,7 @@ from tests.sharding.test_meshes import on
 from tests.subprocesses import output_of
 from tracefx import P
 from tracefx.testing.tolerances import SUMMED
-from tracefx.xla.runtime import read_portable
+from tracefx.xla.runtime.portable import read_portable
 
 X: Final = np.arange(64, dtype=np.float32).reshape(8, 8) / 64
 W: Final = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)

@@ -18,7 +18,7 @@ from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
 from tracefx.sharding import SingleDeviceSharding
-from tracefx.xla import runtime
+from tracefx.xla.runtime import executables
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 W: Final = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
@@ -564,7 +564,7 @@ def test_lowering_with_shardings_of_shape_dtype_structs() -> None:
 
 
 def test_spmd_programs_are_not_compiled_for_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "compile_module", lambda *args, **kwargs: pytest.fail("compiled for one device"))
+    monkeypatch.setattr(executables, "compile_module", lambda *args, **kwargs: pytest.fail("compiled for one device"))
     np.testing.assert_array_equal(fx.jit(lambda x: x * 7)(put(TRACEFX, "x", x=X)), X * 7)
 
 

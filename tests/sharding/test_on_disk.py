@@ -194,7 +194,7 @@ SECOND_PROCESS: Final = (
     SPY
     + """
     spy(spmd, "lower_spmd")
-    spy(runtime, "compile_spmd")
+    spy(multi_device, "compile_spmd")
     mesh = fx.make_mesh((2, 2), ("data", "model"))
     on = lambda *parts: fx.NamedSharding(mesh, fx.P(*parts))
 

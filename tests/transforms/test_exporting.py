@@ -29,7 +29,8 @@ from tracefx.core.array import ArrayLike
 from tracefx.errors import ParseError, SerializationError
 from tracefx.programs import deserialize
 from tracefx.testing.tolerances import ELEMENTARY
-from tracefx.xla import runtime
+from tracefx.xla.runtime import buffers, executables, portable
+from tracefx.xla.runtime.platforms import devices
 
 # ------------------------------------------------------------------ serialize and load
 
@@ -131,12 +132,12 @@ def test_jaxpr_and_module_give_same_results(f: Callable[..., Any], args: tuple[A
 
 def run_module(exported_fn: fx.Exported[..., Any], *args: Any) -> list[Any]:
     """Returns the output leaves of the StableHLO module, compiled as serialized."""
-    module = runtime.read_portable(exported_fn.mlir_module_serialized)
-    executable = runtime.compile_module(module, device=runtime.devices()[0])
+    module = portable.read_portable(exported_fn.mlir_module_serialized)
+    executable = executables.compile_module(module, device=devices()[0])
     leaves = fx.tree.leaves((args, {}))
     operands = [np.asarray(leaves[i], exported_fn.in_avals[i].dtype) for i in exported_fn.module_kept_var_idx]
-    buffers = [executable.put_function(i)(operand) for i, operand in enumerate(operands)]
-    return [runtime.buffer_to_numpy(out) for out in executable.execute(buffers)]
+    inputs = [executable.put_function(i)(operand) for i, operand in enumerate(operands)]
+    return [buffers.buffer_to_numpy(out) for out in executable.execute(inputs)]
 
 
 def test_unused_inputs_are_dropped_from_the_module() -> None:

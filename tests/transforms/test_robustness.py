@@ -32,8 +32,8 @@ from tracefx.serialization.digest import executable_key
 from tracefx.transforms import jit as jit_module
 from tracefx.transforms.fast_path import MAX_RECENT
 from tracefx.transforms.tracing import TRACES
-from tracefx.xla import runtime
 from tracefx.xla.backend import SingleDeviceCompileJob
+from tracefx.xla.runtime import executables, mlir
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
@@ -258,16 +258,16 @@ class Failing(SameTypes, Lowerable):
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adds host callbacks to compiled modules."""
-    compile_module = runtime.compile_module
+    compile_module = executables.compile_module
 
     def fail(*_: object) -> Sequence[object]:
         raise ValueError("the host's own words")
 
     def compiling(module: Any, **options: Any) -> Any:
-        callbacks = [fail] if "xla_ffi_python_cpu_callback" in runtime.module_text(module) else []
+        callbacks = [fail] if "xla_ffi_python_cpu_callback" in mlir.module_text(module) else []
         return compile_module(module, host_callbacks=callbacks, **options)
 
-    monkeypatch.setattr(runtime, "compile_module", compiling)
+    monkeypatch.setattr(executables, "compile_module", compiling)
 
 
 @fx.jit

@@ -15,7 +15,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_agree, assert_near
 from tests.errors import untyped
 from tracefx.sharding import Format, Layout, NamedSharding, PartitionSpec
-from tracefx.xla import runtime
+from tracefx.xla.runtime import executables, multi_device
 
 
 def _stages(F: Any, N: Any) -> dict[str, Any]:
@@ -249,8 +249,8 @@ def test_calls_share_the_program_compiled_ahead_of_time(
 
         return run
 
-    for function in ("compile_module", "compile_spmd"):
-        monkeypatch.setattr(runtime, function, counting(getattr(runtime, function)))
+    for module, function in ((executables, "compile_module"), (multi_device, "compile_spmd")):
+        monkeypatch.setattr(module, function, counting(getattr(module, function)))
     x: fx.Array = fnp.arange(8.0)
     if sharded:
         x = fx.device_put(x, NamedSharding(fx.make_mesh((4,), ("x",)), PartitionSpec("x")))

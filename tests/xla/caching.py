@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import pytest
 
-from tracefx.xla import runtime
+from tracefx.xla.runtime import executables, multi_device
 
 SPY: Final = """
     import numpy as np
     import tracefx as fx, tracefx.numpy as fnp
-    from tracefx.xla import backend, runtime, spmd
+    from tracefx.xla import backend, spmd
+    from tracefx.xla.runtime import executables, multi_device
 
     done = []
     def spy(module, name):
@@ -43,7 +44,7 @@ def log_builds(monkeypatch: pytest.MonkeyPatch, module: ModuleType, lower: str, 
         monkeypatch.setattr(owner, name, call)
 
     logged(module, lower, "lowered")
-    logged(runtime, compile_, "compiled")
+    logged(next(owner for owner in (executables, multi_device) if hasattr(owner, compile_)), compile_, "compiled")
     return log
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tracefx.xla import runtime
-from tracefx.xla.runtime import Device
+from tracefx.xla.runtime import platforms
+from tracefx.xla.runtime.bindings import Device
 
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    return runtime.devices()[0]
+    return platforms.devices()[0]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tracefx.xla import runtime
-from tracefx.xla.runtime import Device, Executable
+from tracefx.xla.runtime import executables, mlir
+from tracefx.xla.runtime.bindings import Device
+from tracefx.xla.runtime.executables import Executable
 
 AnyArray = NDArray[np.generic]
 
@@ -61,7 +62,7 @@ def same(got: AnyArray, want: AnyArray) -> bool:
 
 
 def compiled(text: str, device: Device) -> Executable:
-    return runtime.compile_module(runtime.parse_module(text), device=device)
+    return executables.compile_module(mlir.parse_module(text), device=device)
 
 
 def doubling(device: Device, attributes: str = "") -> Executable:

@@ -20,7 +20,7 @@ from tests.versions import LARGER_PROGRAMS
 from tracefx import image, nn, random
 from tracefx.core.values import ConcreteArray
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
-from tracefx.xla import runtime
+from tracefx.xla.runtime import bindings, buffers
 
 pytestmark = pytest.mark.usefixtures("optimised_hlo")
 
@@ -150,15 +150,15 @@ def test_array_is_transferred_to_the_device_once(monkeypatch: pytest.MonkeyPatch
     x = fnp.asarray(host)
     assert isinstance(x, ConcreteArray)
     where = address(x)
-    transfers: list[runtime.Buffer] = []
+    transfers: list[bindings.Buffer] = []
 
-    def put(array: Any, device: runtime.Device, *, copy: bool = False) -> runtime.Buffer:
+    def put(array: Any, device: bindings.Device, *, copy: bool = False) -> bindings.Buffer:
         assert array.nbytes == host.nbytes
         transfers.append(untouched(array, device, copy=copy))
         return transfers[-1]
 
-    untouched = runtime.buffer_from_numpy
-    monkeypatch.setattr(runtime, "buffer_from_numpy", put)
+    untouched = buffers.buffer_from_numpy
+    monkeypatch.setattr(buffers, "buffer_from_numpy", put)
     step = fx.jit(lambda x: (x[:8] * 2, x))
     slope = fx.jit(fx.value_and_grad(lambda x: (x[:8] ** 2).sum()))
     for _ in range(3):

@@ -31,12 +31,12 @@ from tracefx.extend import Effects, Lowerable, bind1
 from tracefx.lowering import Builder, IrValue
 from tracefx.settings import CompilationCache, as_compilation_cache
 from tracefx.xla import backend as xla_backend
-from tracefx.xla import cache_keys, runtime
+from tracefx.xla import cache_keys
 from tracefx.xla.backend import XlaBackend
 from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.lower import lower
-from tracefx.xla.runtime import bindings
+from tracefx.xla.runtime import bindings, platforms
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 NAME: Final = b"n" * 20
@@ -84,7 +84,7 @@ SECOND_PROCESS: Final = (
     SPY
     + """
     spy(backend, "lower")
-    spy(runtime, "compile_module")
+    spy(executables, "compile_module")
 
     @fx.jit
     def inner(w, x):
@@ -160,7 +160,7 @@ def test_invalid_cache_arguments() -> None:
 
 
 def test_cache_key_components(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = runtime.devices()[0]
+    device = platforms.devices()[0]
     jaxpr = program()
     names = {
         "plain": disk_cache_key(jaxpr, frozenset(), (False, "share"), device, {}),

@@ -14,8 +14,9 @@ from tests.subprocesses import output_of, refusing, run_python
 from tests.xla.samples import address, compiled, doubling, same
 from tracefx.core.host_memory import aligned_empty
 from tracefx.errors import CompilationError, ExecutionError
-from tracefx.xla import runtime
-from tracefx.xla.runtime import Buffer, Device, ir
+from tracefx.xla.runtime import bindings, buffers, executables, mlir
+from tracefx.xla.runtime.bindings import Buffer, Device
+from tracefx.xla.runtime.mlir import ir
 
 pytestmark = pytest.mark.usefixtures("optimised")
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("optimised")
 
 def test_executable_properties(device: Device) -> None:
     executable = doubling(device)
-    spec = runtime.ArraySpec((8,), np.dtype(np.float32))
+    spec = bindings.ArraySpec((8,), np.dtype(np.float32))
     assert executable.parameters == executable.results == (spec,)
     assert executable.device is device
     assert "f32[8]" in executable.hlo_text()
@@ -46,8 +47,8 @@ def test_several_results_and_no_results(device: Device) -> None:
     )
     a, b = np.array([1, 2], np.float32), np.array(3, np.int32)
     got = [
-        runtime.buffer_to_numpy(each)
-        for each in executable.execute([runtime.buffer_from_numpy(a, device), runtime.buffer_from_numpy(b, device)])
+        buffers.buffer_to_numpy(each)
+        for each in executable.execute([buffers.buffer_from_numpy(a, device), buffers.buffer_from_numpy(b, device)])
     ]
     assert same(got[0], b)
     assert same(got[1], a)
@@ -55,36 +56,36 @@ def test_several_results_and_no_results(device: Device) -> None:
 
 
 def test_serialized_executable_runs(device: Device) -> None:
-    loaded = runtime.load_executable(doubling(device).serialize(), device)
-    assert loaded.results == (runtime.ArraySpec((8,), np.dtype(np.float32)),)
-    ones = runtime.buffer_from_numpy(np.ones(8, np.float32), device)
-    assert same(runtime.buffer_to_numpy(loaded.execute([ones])[0]), np.full(8, 2, np.float32))
+    loaded = executables.load_executable(doubling(device).serialize(), device)
+    assert loaded.results == (bindings.ArraySpec((8,), np.dtype(np.float32)),)
+    ones = buffers.buffer_from_numpy(np.ones(8, np.float32), device)
+    assert same(buffers.buffer_to_numpy(loaded.execute([ones])[0]), np.full(8, 2, np.float32))
 
 
 def test_deserializing_invalid_bytes_raises(device: Device) -> None:
     data = doubling(device).serialize()
-    with pytest.raises(runtime.LoadError, match="no serialized executable"):
-        runtime.load_executable(b"something else", device)
+    with pytest.raises(bindings.LoadError, match="no serialized executable"):
+        executables.load_executable(b"something else", device)
     installed = version("jaxlib").encode()  # the replacement has equal length: the header has a length prefix
-    with pytest.raises(runtime.LoadError, match="jaxlib 000"):
-        runtime.load_executable(data.replace(installed, b"0" * len(installed)), device)
-    with pytest.raises(runtime.LoadError, match="header"):
-        runtime.load_executable(data[:40], device)
-    with pytest.raises(runtime.LoadError):
-        runtime.load_executable(data[: len(data) // 2], device)
+    with pytest.raises(bindings.LoadError, match="jaxlib 000"):
+        executables.load_executable(data.replace(installed, b"0" * len(installed)), device)
+    with pytest.raises(bindings.LoadError, match="header"):
+        executables.load_executable(data[:40], device)
+    with pytest.raises(bindings.LoadError):
+        executables.load_executable(data[: len(data) // 2], device)
 
 
 @pytest.mark.parametrize("attributes", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
 def test_donated_buffer_is_reused_and_deleted(attributes: str, device: Device) -> None:
     executable = doubling(device, attributes)
     ones = np.ones(8, np.float32)
-    buffer = runtime.buffer_from_numpy(ones, device, copy=True)
-    where = address(runtime.buffer_to_numpy(buffer))
+    buffer = buffers.buffer_from_numpy(ones, device, copy=True)
+    where = address(buffers.buffer_to_numpy(buffer))
     (result,) = executable.execute([buffer])
-    got = runtime.buffer_to_numpy(result)
+    got = buffers.buffer_to_numpy(result)
     assert address(got) == where
     assert same(got, 2 * ones)
-    assert runtime.is_deleted(buffer)
+    assert buffers.is_deleted(buffer)
     assert executable.memory_analysis().alias_bytes == 32
     with pytest.raises(ExecutionError, match="that was deleted or donated to a program"):
         executable.execute([buffer])
@@ -95,13 +96,13 @@ def test_donation_does_not_write_to_borrowed_memory(attributes: str, device: Dev
     executable = doubling(device, attributes)
     array = aligned_empty((8,), np.dtype(np.float32))
     array[...] = 1
-    (result,) = executable.execute([runtime.buffer_from_numpy(array, device)])
-    assert np.array_equal(runtime.buffer_to_numpy(result), np.full(8, 2, np.float32))
+    (result,) = executable.execute([buffers.buffer_from_numpy(array, device)])
+    assert np.array_equal(buffers.buffer_to_numpy(result), np.full(8, 2, np.float32))
     assert np.array_equal(array, np.ones(8, np.float32))
-    viewed = runtime.buffer_from_numpy(array, device, copy=True)
-    view = runtime.buffer_to_numpy(viewed)
+    viewed = buffers.buffer_from_numpy(array, device, copy=True)
+    view = buffers.buffer_to_numpy(viewed)
     (result,) = executable.execute([viewed])
-    assert np.array_equal(runtime.buffer_to_numpy(result), np.full(8, 2, np.float32))
+    assert np.array_equal(buffers.buffer_to_numpy(result), np.full(8, 2, np.float32))
     assert np.array_equal(view, np.ones(8, np.float32))
 
 
@@ -112,18 +113,18 @@ def test_compile_error(device: Device) -> None:
     }"""
     assert_errors(
         (lambda: compiled(text, device), CompilationError, "nobody_registered_this"),
-        (lambda: compiled("func.func public @other() { return }", device), runtime.InvalidModuleError, "main"),
+        (lambda: compiled("func.func public @other() { return }", device), bindings.InvalidModuleError, "main"),
         (lambda: compiled("func.func public @main(%a: !stablehlo.token) { return }", device), TypeError, "token"),
     )
 
 
 def test_compiler_options(device: Device) -> None:
-    module = runtime.parse_module("func.func public @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }")
+    module = mlir.parse_module("func.func public @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }")
     for good in ({"xla_cpu_enable_fast_math": True}, {"optimization_level": 1}, {"memory_fitting_level": 1}):
-        runtime.compile_module(module, device=device, compiler_options=good)
+        executables.compile_module(module, device=device, compiler_options=good)
     for bad in ({"no_such_option": 1}, {"optimization_level": "much"}):
         with pytest.raises(CompilationError, match=next(iter(bad))):
-            runtime.compile_module(module, device=device, compiler_options=bad)
+            executables.compile_module(module, device=device, compiler_options=bad)
 
 
 def test_wrong_arguments_raise(device: Device) -> None:
@@ -131,7 +132,7 @@ def test_wrong_arguments_raise(device: Device) -> None:
     with pytest.raises(ExecutionError, match="0 arguments"):
         executable.execute([])
     with pytest.raises(ExecutionError, match="incompatible size"):
-        executable.execute([runtime.buffer_from_numpy(np.ones(3, np.float32), device)])
+        executable.execute([buffers.buffer_from_numpy(np.ones(3, np.float32), device)])
 
 
 CALLBACK = """func.func public @main(%a: tensor<f32>) -> tensor<f32> {
@@ -147,9 +148,9 @@ def fail(*_: object) -> tuple[object, ...]:
 
 
 def test_error_at_enqueue_time_is_raised_by_the_call(device: Device) -> None:
-    executable = runtime.compile_module(runtime.parse_module(CALLBACK), device=device, host_callbacks=[fail])
+    executable = executables.compile_module(mlir.parse_module(CALLBACK), device=device, host_callbacks=[fail])
     with pytest.raises(ExecutionError, match="the callback's own words"):
-        executable.execute([runtime.buffer_from_numpy(np.array(1, np.float32), device)])
+        executable.execute([buffers.buffer_from_numpy(np.array(1, np.float32), device)])
 
 
 def test_asynchronous_error_is_raised_when_awaited(device: Device) -> None:
@@ -161,8 +162,8 @@ def test_asynchronous_error_is_raised_when_awaited(device: Device) -> None:
         }}""",
         device,
     )
-    failing = runtime.compile_module(
-        runtime.parse_module(
+    failing = executables.compile_module(
+        mlir.parse_module(
             f"""func.func public @main(%a: {kind}) -> ({kind}, {kind}) {{
                 %b = stablehlo.negate %a : {kind}
                 %r = stablehlo.custom_call @xla_ffi_python_cpu_callback(%b)
@@ -178,7 +179,7 @@ def test_asynchronous_error_is_raised_when_awaited(device: Device) -> None:
         f"func.func public @main(%a: {kind}) -> {kind} {{ %r = stablehlo.negate %a : {kind} return %r : {kind} }}",
         device,
     )
-    start = runtime.buffer_from_numpy(np.ones((1000, 1000), np.float32), device)
+    start = buffers.buffer_from_numpy(np.ones((1000, 1000), np.float32), device)
 
     def enqueue() -> list[Buffer]:
         # XLA enqueues a program only while an argument is still being computed. If this thread does not run for that
@@ -193,27 +194,27 @@ def test_asynchronous_error_is_raised_when_awaited(device: Device) -> None:
     results = enqueue()
     dependent = negating.execute(results[:1])
     for result in (*results, *dependent):
-        for wait in (runtime.buffer_to_numpy, runtime.block_until_ready, runtime.to_dlpack, runtime.buffer_to_numpy):
+        for wait in (buffers.buffer_to_numpy, buffers.block_until_ready, buffers.to_dlpack, buffers.buffer_to_numpy):
             with pytest.raises(ExecutionError, match="the callback's own words"):
                 wait(result)
-        assert runtime.is_ready(result)
-        assert not runtime.is_deleted(result)
+        assert buffers.is_ready(result)
+        assert not buffers.is_deleted(result)
     for several in ([*dependent], [start, *results], [*results, start]):
         with pytest.raises(ExecutionError, match="the callback's own words"):
-            runtime.block_until_all_ready(several)
-    runtime.block_until_all_ready([start])
+            buffers.block_until_all_ready(several)
+    buffers.block_until_all_ready([start])
 
 
 def test_host_callback(device: Device) -> None:
-    executable = runtime.compile_module(
-        runtime.parse_module(CALLBACK), device=device, host_callbacks=[lambda a: (np.asarray(a) + 1,)]
+    executable = executables.compile_module(
+        mlir.parse_module(CALLBACK), device=device, host_callbacks=[lambda a: (np.asarray(a) + 1,)]
     )
-    (result,) = executable.execute([runtime.buffer_from_numpy(np.array(1, np.float32), device)])
-    assert runtime.buffer_to_numpy(result) == 2
+    (result,) = executable.execute([buffers.buffer_from_numpy(np.array(1, np.float32), device)])
+    assert buffers.buffer_to_numpy(result) == 2
 
 
 def test_lapack_kernels_are_registered(device: Device) -> None:
-    target = runtime.lapack_kernel("potrf_ffi", np.dtype(np.float64))
+    target = executables.lapack_kernel("potrf_ffi", np.dtype(np.float64))
     text = f"""func.func public @main(%a: tensor<2x2xf64>) -> (tensor<2x2xf64>, tensor<i32>) {{
         %r:2 = stablehlo.custom_call @{target}(%a) {{api_version = 4 : i32, backend_config = {{uplo = 76 : ui8}},
             operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
@@ -222,7 +223,7 @@ def test_lapack_kernels_are_registered(device: Device) -> None:
         return %r#0, %r#1 : tensor<2x2xf64>, tensor<i32>
     }}"""
     array = np.array([[4.0, 2.0], [2.0, 5.0]])
-    factor = runtime.buffer_to_numpy(compiled(text, device).execute([runtime.buffer_from_numpy(array, device)])[0])
+    factor = buffers.buffer_to_numpy(compiled(text, device).execute([buffers.buffer_from_numpy(array, device)])[0])
     assert np.array_equal(np.tril(factor), np.array([[2.0, 0.0], [1.0, 2.0]]))
 
 
@@ -236,7 +237,7 @@ def test_eight_threads_run_one_executable(device: Device) -> None:
         for step in range(200):
             array = np.full(8, seed * 1000 + step, np.float32)
             if not same(
-                runtime.buffer_to_numpy(executable.execute([runtime.buffer_from_numpy(array, device)])[0]),
+                buffers.buffer_to_numpy(executable.execute([buffers.buffer_from_numpy(array, device)])[0]),
                 array + array,
             ):
                 return False
@@ -248,21 +249,21 @@ def test_eight_threads_run_one_executable(device: Device) -> None:
 
 def test_eight_threads_build_and_compile(device: Device) -> None:
     def work(seed: int) -> float:
-        kind = runtime.tensor_type((seed + 1,), np.dtype(np.float32))
-        module = runtime.new_module(f"m{seed}")
-        with runtime.unknown_location():
-            block = runtime.add_function(module, "main", [kind], [kind])
+        kind = mlir.tensor_type((seed + 1,), np.dtype(np.float32))
+        module = mlir.new_module(f"m{seed}")
+        with mlir.unknown_location():
+            block = mlir.add_function(module, "main", [kind], [kind])
             with ir.InsertionPoint(block):
                 value = block.arguments[0]
-                step = runtime.dense_attr(np.array(seed, np.float32), (seed + 1,))
+                step = mlir.dense_attr(np.array(seed, np.float32), (seed + 1,))
                 for _ in range(50):
-                    constant = runtime.create("stablehlo.constant", [kind], [], {"value": step})
-                    value = runtime.create("stablehlo.add", [kind], [value, constant.result]).result
-                runtime.create("func.return", [], [value])
-        runtime.verify(module)
-        executable = runtime.compile_module(module, device=device)
-        (result,) = executable.execute([runtime.buffer_from_numpy(np.zeros(seed + 1, np.float32), device)])
-        return float(runtime.buffer_to_numpy(result).sum())
+                    constant = mlir.create("stablehlo.constant", [kind], [], {"value": step})
+                    value = mlir.create("stablehlo.add", [kind], [value, constant.result]).result
+                mlir.create("func.return", [], [value])
+        mlir.verify(module)
+        executable = executables.compile_module(module, device=device)
+        (result,) = executable.execute([buffers.buffer_from_numpy(np.zeros(seed + 1, np.float32), device)])
+        return float(buffers.buffer_to_numpy(result).sum())
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(16))) == [50.0 * seed * (seed + 1) for seed in range(16)]
@@ -282,26 +283,26 @@ def test_jax_is_never_imported(device: Device) -> None:
         import ml_dtypes
         import numpy as np
         from tracefx import errors
-        from tracefx.xla import runtime
-        device = runtime.devices()[0]
-        module = runtime.parse_module(
+        from tracefx.xla.runtime import bindings, buffers, executables, mlir, platforms
+        device = platforms.devices()[0]
+        module = mlir.parse_module(
             "func.func public @main(%a: tensor<2xf32> {jax.buffer_donor = true}) -> tensor<2xf32> {"
             "  %r = stablehlo.add %a, %a : tensor<2xf32> return %r : tensor<2xf32> }"
         )
-        executable = runtime.compile_module(module, device=device)
-        executable = runtime.load_executable(executable.serialize(), device)
+        executable = executables.compile_module(module, device=device)
+        executable = executables.load_executable(executable.serialize(), device)
         for dtype in (np.float32, np.complex64, np.bool_, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4):
-            buffer = runtime.buffer_from_numpy(np.ones(2, dtype), device)
-            runtime.block_until_ready(buffer), runtime.is_ready(buffer), repr(runtime.buffer_to_numpy(buffer))
+            buffer = buffers.buffer_from_numpy(np.ones(2, dtype), device)
+            buffers.block_until_ready(buffer), buffers.is_ready(buffer), repr(buffers.buffer_to_numpy(buffer))
             if dtype is not ml_dtypes.int4:
-                runtime.from_dlpack(runtime.buffer_to_numpy(buffer), device, copy=True)
-        (result,) = executable.execute([runtime.buffer_from_numpy(np.ones(2, np.float32), device)])
-        total = runtime.buffer_to_numpy(result).sum()
+                buffers.from_dlpack(buffers.buffer_to_numpy(buffer), device, copy=True)
+        (result,) = executable.execute([buffers.buffer_from_numpy(np.ones(2, np.float32), device)])
+        total = buffers.buffer_to_numpy(result).sum()
         executable.hlo_text(), executable.cost_analysis(), executable.memory_analysis(), executable.fingerprint
-        runtime.lapack_kernel("potrf_ffi", np.dtype(np.float32))
-        runtime.delete_buffer(result)
+        executables.lapack_kernel("potrf_ffi", np.dtype(np.float32))
+        buffers.delete_buffer(result)
         try:
-            runtime.buffer_to_numpy(result)
+            buffers.buffer_to_numpy(result)
         except errors.DeletedArrayError:
             pass
         print(total, tried, "jax" in sys.modules)
@@ -313,12 +314,12 @@ def test_xla_flag_sets_the_number_of_host_devices_without_logging() -> None:
     code = """
         import ml_dtypes
         import numpy as np
-        from tracefx.xla import runtime
-        last = runtime.devices()[-1]
+        from tracefx.xla.runtime import bindings, buffers, executables, mlir, platforms
+        last = platforms.devices()[-1]
         text = "func.func public @main(%a: tensor<ui4>) -> tensor<ui4> { return %a : tensor<ui4> }"
-        executable = runtime.compile_module(runtime.parse_module(text), device=last)
-        (result,) = executable.execute([runtime.buffer_from_numpy(np.array(3, ml_dtypes.uint4), last)])
-        print(len(runtime.devices()), last.id, runtime.buffer_to_numpy(result), "jax" in sys.modules)
+        executable = executables.compile_module(mlir.parse_module(text), device=last)
+        (result,) = executable.execute([buffers.buffer_from_numpy(np.array(3, ml_dtypes.uint4), last)])
+        print(len(platforms.devices()), last.id, buffers.buffer_to_numpy(result), "jax" in sys.modules)
     """
     assert run_without_jax(code, XLA_FLAGS="--xla_force_host_platform_device_count=3") == "3 2 3 False\n"
 
@@ -326,10 +327,10 @@ def test_xla_flag_sets_the_number_of_host_devices_without_logging() -> None:
 def test_executable_loads_in_another_process(device: Device) -> None:
     code = """
         import numpy as np
-        from tracefx.xla import runtime
-        device = runtime.devices()[0]
-        executable = runtime.load_executable(bytes.fromhex(sys.argv[1] if len(sys.argv) > 1 else DATA), device)
-        print(runtime.buffer_to_numpy(executable.execute([runtime.buffer_from_numpy(np.ones(8, np.float32),
+        from tracefx.xla.runtime import bindings, buffers, executables, mlir, platforms
+        device = platforms.devices()[0]
+        executable = executables.load_executable(bytes.fromhex(sys.argv[1] if len(sys.argv) > 1 else DATA), device)
+        print(buffers.buffer_to_numpy(executable.execute([buffers.buffer_from_numpy(np.ones(8, np.float32),
         device)])[0])[0])
     """
     data = doubling(device).serialize().hex()

@@ -25,8 +25,8 @@ from tests.laws.examples import sampled
 from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg
 from tracefx.ops.linalg.eigen import unpack_eigenvectors
-from tracefx.xla import runtime
 from tracefx.xla.emitter import Emitter
+from tracefx.xla.runtime import bindings, buffers, callbacks, executables, gpu_kernels, mlir, platforms
 
 REAL: Final = ("float32", "float64")
 ALL: Final = (*REAL, "complex64", "complex128")
@@ -175,7 +175,7 @@ def sharding_rules_of(text: str) -> list[tuple[str, str, str]]:
 def test_sharding_rules_of_batched_calls_match_jax(name: str) -> None:
     _, jax_text_of_case = programs_of(case(name, (6, 5, 5)), "float32", "cuda")
     jaxpr = fx.make_jaxpr(getattr(linalg, name))(np.ones((6, 5, 5), np.float32)).jaxpr
-    emitter = Emitter(runtime.new_module("batch"), "cuda", runtime.devices()[:1] * 2)
+    emitter = Emitter(mlir.new_module("batch"), "cuda", platforms.devices()[:1] * 2)
     emitter.function("main", jaxpr)
     assert sharding_rules_of(jax_text_of_case)
     assert sharding_rules_of(str(emitter.module)) == sharding_rules_of(jax_text_of_case)
@@ -201,7 +201,7 @@ MADE: Final = (
 )
 
 
-def fake_kernel(target: str, outs: Sequence[runtime.ArraySpec], *arrays: NDArray) -> list[NDArray]:
+def fake_kernel(target: str, outs: Sequence[bindings.ArraySpec], *arrays: NDArray) -> list[NDArray]:
     """A fake kernel: returns numbers that depend only on the operands, and reports that some matrices failed."""
     rng = np.random.default_rng(zlib.crc32(b"".join([target.encode(), *[x.tobytes() for x in arrays]])))
     found: list[NDArray] = []
@@ -226,7 +226,7 @@ def run_here(text: str, args: Sequence[NDArray]) -> list[NDArray]:
         results = match[4].removeprefix("(").removesuffix(")").split(", ")
         functions.append(functools.partial(fake_kernel, match[1], list(map(spec, results))))
         return (
-            f"stablehlo.custom_call @{runtime.host_call_target('cpu')}({match[2]}) {{api_version = 4 : i32, "
+            f"stablehlo.custom_call @{callbacks.host_call_target('cpu')}({match[2]}) {{api_version = 4 : i32, "
             f"backend_config = {{index = {len(functions) - 1} : ui64}}}} : {match[3]} -> {match[4]}"
         )
 
@@ -234,22 +234,22 @@ def run_here(text: str, args: Sequence[NDArray]) -> list[NDArray]:
         r"stablehlo\.custom_call @(\w+)\(([^)]*)\) \{.*\} : (\(.*?\)) -> (.*?)$", calling, text, flags=re.MULTILINE
     )
     assert functions
-    with runtime.unknown_location():
-        module = runtime.parse_module(cpu_text)
-    device = runtime.devices()[0]
-    program = runtime.compile_host_calling_module(module, functions, device=device)
+    with mlir.unknown_location():
+        module = mlir.parse_module(cpu_text)
+    device = platforms.devices()[0]
+    program = executables.compile_host_calling_module(module, functions, device=device)
     return [
-        runtime.buffer_to_numpy(out) for out in program.execute([runtime.buffer_from_numpy(x, device) for x in args])
+        buffers.buffer_to_numpy(out) for out in program.execute([buffers.buffer_from_numpy(x, device) for x in args])
     ]
 
 
-def spec(tensor: str) -> runtime.ArraySpec:
+def spec(tensor: str) -> bindings.ArraySpec:
     """Parses an MLIR type such as `tensor<2x3xcomplex<f32>>`."""
     *shape, element = (
         tensor.removeprefix("tensor<").removesuffix(">").split("x", tensor.count("x") - ("complex" in tensor))
     )
     dtypes = {"f32": "f4", "f64": "f8", "complex<f32>": "c8", "complex<f64>": "c16", "i32": "i4"}
-    return runtime.ArraySpec(tuple(map(int, shape)), np.dtype(dtypes[element]))
+    return bindings.ArraySpec(tuple(map(int, shape)), np.dtype(dtypes[element]))
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
@@ -332,7 +332,7 @@ def test_implementation_unsupported_on_gpus_raises(f: Callable[..., Any], messag
 
 @pytest.mark.parametrize("named", [True, False])
 def test_cusolver_computes_eigenvalues_if_requested_or_available(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "is_kernel_available", lambda target: target == "cusolver_geev_ffi")
+    monkeypatch.setattr(gpu_kernels, "is_kernel_available", lambda target: target == "cusolver_geev_ffi")
     implementation = linalg.EigImplementation.CUSOLVER if named else None
 
     def f(x: Any) -> Any:
@@ -353,26 +353,26 @@ def test_cusolver_computes_eigenvalues_if_requested_or_available(named: bool, mo
 
 @pytest.mark.parametrize("platform", GPUS)
 def test_callback_target_on_gpus(platform: str) -> None:
-    assert runtime.host_call_target(platform) == "xla_ffi_python_gpu_callback"
+    assert callbacks.host_call_target(platform) == "xla_ffi_python_gpu_callback"
     with pytest.raises(NotImplementedError, match="programs for 'tpu' can't call Python functions"):
-        runtime.host_call_target("tpu")
+        callbacks.host_call_target("tpu")
 
 
 def test_missing_plugin_has_no_kernels() -> None:
     with pytest.raises(ValueError, match="there are plug-ins with kernels for cuda, rocm, got 'tpu'"):
-        runtime.plugin_kernels("tpu")
-    assert runtime.is_gpu_kernel("cusolver_getrf_ffi")
-    assert runtime.is_gpu_kernel("hipsparse_gtsv2_ffi")
-    assert not runtime.is_gpu_kernel("lapack_sgetrf_ffi")
-    assert runtime.is_hybrid_kernel("cuhybrid_geqp3")
-    assert not runtime.is_hybrid_kernel("cusolver_getrf_ffi")
+        gpu_kernels.plugin_kernels("tpu")
+    assert gpu_kernels.is_gpu_kernel("cusolver_getrf_ffi")
+    assert gpu_kernels.is_gpu_kernel("hipsparse_gtsv2_ffi")
+    assert not gpu_kernels.is_gpu_kernel("lapack_sgetrf_ffi")
+    assert gpu_kernels.is_hybrid_kernel("cuhybrid_geqp3")
+    assert not gpu_kernels.is_hybrid_kernel("cusolver_getrf_ffi")
 
 
 def test_program_records_kernels_that_run_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[str] = []
-    monkeypatch.setattr(runtime, "initialize_hybrid_kernels", lambda: prepared.append("there"))
+    monkeypatch.setattr(gpu_kernels, "initialize_hybrid_kernels", lambda: prepared.append("there"))
     for name, calls in (("lu", False), ("eig", True)):
-        emitter = Emitter(runtime.new_module(name), "cuda")
+        emitter = Emitter(mlir.new_module(name), "cuda")
         emitter.function("main", fx.make_jaxpr(getattr(linalg, name))(np.ones((3, 3), np.float32)).jaxpr)
         lowered = emitter.lowered()
         assert lowered.calls_kernels is calls

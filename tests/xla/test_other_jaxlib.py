@@ -17,7 +17,7 @@ import pytest
 
 from tests.comparison import assert_near
 from tracefx.testing.tolerances import PROGRAM
-from tracefx.xla import runtime
+from tracefx.xla.runtime import bindings, executables, platforms
 
 ROOT: Final = Path(__file__).parents[2]
 OTHER: Final = os.environ.get("TRACEFX_OTHER_PYTHON", "")
@@ -101,9 +101,9 @@ def test_executable_of_another_version_raises(tmp_path: Path) -> None:
     for entry in entries(tmp_path):
         content = entry.read_bytes()[28 + 20 + 8 : -32]  # the format is described in tracefx/xla/disk_cache.py
         with pytest.raises(
-            runtime.LoadError, match=rf"was written by jaxlib \S+, this is {version('jaxlib')}: compile"
+            bindings.LoadError, match=rf"was written by jaxlib \S+, this is {version('jaxlib')}: compile"
         ):
-            runtime.load_executable(content, runtime.devices()[0])
+            executables.load_executable(content, platforms.devices()[0])
 
 
 @pytest.mark.parametrize("writer", ["other", "own"])

@@ -16,8 +16,8 @@ from tests.repeated_blocks.programs import deep_network
 from tracefx.core.backend import BACKEND
 from tracefx.errors import DeletedArrayError, DonationError
 from tracefx.testing.tolerances import SUMMED
-from tracefx.xla import runtime
 from tracefx.xla.interpretation import PiecewiseProgram
+from tracefx.xla.runtime import executables
 
 X: Final = np.linspace(-1.0, 1.0, 6, dtype=np.float32)
 DEPTH: Final = 200
@@ -27,13 +27,13 @@ DEPTH: Final = 200
 def count_compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that are compiled."""
     names: list[str] = []
-    compile_module = runtime.compile_module
+    compile_module = executables.compile_module
 
     def counted(*args: Any, name: str, **options: Any) -> Any:
         names.append(name)
         return compile_module(*args, name=name, **options)
 
-    monkeypatch.setattr(runtime, "compile_module", counted)
+    monkeypatch.setattr(executables, "compile_module", counted)
     return names
 
 

@@ -19,7 +19,6 @@ from tests.repeated_blocks.programs import deep_network
 from tests.subprocesses import output_of
 from tracefx.settings import REPEATS, parse_repeats
 from tracefx.testing.tolerances import SUMMED
-from tracefx.xla import runtime
 from tracefx.xla.runtime import executables, shared_functions
 
 lax: Final = fx.lax
@@ -38,7 +37,7 @@ def network_gradient(layers: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 def test_the_option_takes_effect() -> None:
     """If this fails for a new jaxlib, the number of the field in `DebugOptions` has changed."""
-    assert runtime.compiles_functions_once()
+    assert executables.compiles_functions_once()
 
 
 def test_large_programs_are_shared() -> None:

@@ -15,8 +15,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx.xla import runtime
 from tracefx.xla.lower import lower_for, plan_export
+from tracefx.xla.runtime import mlir
 
 X: Final = np.random.RandomState(0).randn(4, 4).astype(np.float32)
 BOTH: Final = ("cpu", "cuda")
@@ -112,9 +112,7 @@ def test_discarded_lowering_attempts_leave_no_operations() -> None:
 
     z = (X + 1j * X.T).astype(np.complex64)
     program = fx.jit(solved).trace(z).trace.jaxpr
-    text = runtime.module_text(
-        lower_for(plan_export(program), "solved", BOTH).module
-    )  # before StableHLO's cleanup passes
+    text = mlir.module_text(lower_for(plan_export(program), "solved", BOTH).module)  # before StableHLO's cleanup passes
     assert text.count("stablehlo.case") == 1
     assert text.count("chlo.conj") == 2
     assert "token" not in text

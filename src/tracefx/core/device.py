@@ -121,7 +121,7 @@ class Memory(Protocol):
     def delete(self, buffer: Buffer) -> None:
         """Frees the buffer as soon as no running program and no view uses it."""
 
-    def wait(self, buffers: Sequence[Buffer]) -> None:
+    def wait(self, awaited: Sequence[Buffer]) -> None:
         """Waits until all values have been computed. Raises the errors of their computation."""
 
 

@@ -10,27 +10,25 @@ from tracefx.core import ShapedArray
 from tracefx.core.key_data import key_data_aval
 from tracefx.lowering import Attr, CompositeAttr, DenseI64Array, KernelLayouts, MlirText
 from tracefx.shardings.meshes import PartitionEntry, Unconstrained, entry_axis_names
-from tracefx.xla import runtime
+from tracefx.xla.runtime import mlir
 
 
-def to_mlir_attribute(attr: Attr | runtime.Attribute) -> runtime.Attribute:
+def to_mlir_attribute(attr: Attr | mlir.Attribute) -> mlir.Attribute:
     if isinstance(attr, DenseI64Array):
-        return runtime.i64_array_attr(attr.values)
+        return mlir.i64_array_attr(attr.values)
     if isinstance(attr, MlirText):
-        return runtime.parse_attribute(attr.mlir)
+        return mlir.parse_attribute(attr.mlir)
     if isinstance(attr, bool):
-        return runtime.bool_attr(attr)
-    return runtime.integer_attr(attr) if isinstance(attr, int) else attr
+        return mlir.bool_attr(attr)
+    return mlir.integer_attr(attr) if isinstance(attr, int) else attr
 
 
-def custom_call_attributes(
-    target: str, config: Mapping[str, Attr], has_side_effect: bool
-) -> dict[str, runtime.Attribute]:
+def custom_call_attributes(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> dict[str, mlir.Attribute]:
     return {
-        "call_target_name": runtime.string_attr(target),
-        "api_version": runtime.integer_attr(4, 32),
-        "has_side_effect": runtime.bool_attr(has_side_effect),
-        "backend_config": runtime.dict_attr({k: to_mlir_attribute(v) for k, v in config.items()}),
+        "call_target_name": mlir.string_attr(target),
+        "api_version": mlir.integer_attr(4, 32),
+        "has_side_effect": mlir.bool_attr(has_side_effect),
+        "backend_config": mlir.dict_attr({k: to_mlir_attribute(v) for k, v in config.items()}),
     }
 
 
@@ -42,7 +40,7 @@ def row_major_layouts(operands: Sequence[ShapedArray], outs: Sequence[ShapedArra
     return KernelLayouts(operand_layouts, result_layouts)
 
 
-def layout_attributes(layouts: KernelLayouts, ordered: bool = False) -> dict[str, runtime.Attribute]:
+def layout_attributes(layouts: KernelLayouts, ordered: bool = False) -> dict[str, mlir.Attribute]:
     """Returns the attributes that fix the layouts; without them XLA may choose any layout for a call.
 
     The first operand and result of an `ordered` call are tokens.
@@ -58,15 +56,15 @@ def layout_attributes(layouts: KernelLayouts, ordered: bool = False) -> dict[str
         for operand, out in layouts.aliases
     ]
     return {
-        "operand_layouts": runtime.parse_attribute(f"[{', '.join(map(of, [*token, *layouts.operands]))}]"),
-        "result_layouts": runtime.parse_attribute(f"[{', '.join(map(of, [*token, *layouts.results]))}]"),
-        "output_operand_aliases": runtime.parse_attribute(f"[{', '.join(aliases)}]"),
+        "operand_layouts": mlir.parse_attribute(f"[{', '.join(map(of, [*token, *layouts.operands]))}]"),
+        "result_layouts": mlir.parse_attribute(f"[{', '.join(map(of, [*token, *layouts.results]))}]"),
+        "output_operand_aliases": mlir.parse_attribute(f"[{', '.join(aliases)}]"),
     }
 
 
 def batch_partitioning_attributes(
     operands: Sequence[ShapedArray], outs: Sequence[ShapedArray], core_ndim: int
-) -> dict[str, runtime.Attribute]:
+) -> dict[str, mlir.Attribute]:
     """Returns the attributes that allow partitioning a kernel on a batch of matrices along the batch axes.
 
     The last `core_ndim` axes of the operand with the most axes are not batch axes.
@@ -85,8 +83,8 @@ def batch_partitioning_attributes(
     operand_factors, result_factors = ", ".join(list(map(factors_of, operands))), ", ".join(list(map(factors_of, outs)))
     factors = ", ".join([f"{_factor_name(i)}={n}" for i, n in enumerate(sizes)])
     return {
-        "mhlo.frontend_attributes": runtime.dict_attr({"num_batch_dims": runtime.string_attr(str(count))}),
-        "sdy.sharding_rule": runtime.parse_attribute(
+        "mhlo.frontend_attributes": mlir.dict_attr({"num_batch_dims": mlir.string_attr(str(count))}),
+        "sdy.sharding_rule": mlir.parse_attribute(
             f"#sdy.op_sharding_rule<({operand_factors})->({result_factors}) {{{factors}}}, custom>"
         ),
     }
@@ -97,16 +95,16 @@ def _factor_name(i: int) -> str:
     return chr(ord("i") + i) if i < 18 else f"z_{i - 17}"
 
 
-def composite_attribute(value: CompositeAttr) -> runtime.Attribute:
+def composite_attribute(value: CompositeAttr) -> mlir.Attribute:
     if isinstance(value, tuple):
-        return runtime.array_attr(list(map(composite_attribute, value)))
+        return mlir.array_attr(list(map(composite_attribute, value)))
     if isinstance(value, bool):
-        return runtime.bool_attr(value)
+        return mlir.bool_attr(value)
     if isinstance(value, int):
-        return runtime.integer_attr(value)
+        return mlir.integer_attr(value)
     if isinstance(value, float):
-        return runtime.float_attr(value, np.dtype(np.float64))
-    return runtime.string_attr(value) if isinstance(value, str) else runtime.dense_attr(value)
+        return mlir.float_attr(value, np.dtype(np.float64))
+    return mlir.string_attr(value) if isinstance(value, str) else mlir.dense_attr(value)
 
 
 def shardy_dim_sharding(part: PartitionEntry, is_open: bool = False) -> str:

@@ -33,7 +33,7 @@ from tracefx.settings import COMPILATION_CACHE, REPEATS, RepeatsMode
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray, without_placement
-from tracefx.xla import runtime, spmd
+from tracefx.xla import spmd
 from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.compile_job import CompileJob, CrossPlatformModule, InspectableProgram, LoweredModule
 from tracefx.xla.disk_cache import DiskCache
@@ -41,6 +41,7 @@ from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.interpretation import InterpretedProgram, PiecewiseProgram
 from tracefx.xla.lower import ExecutionPlan, Output, Result, assemble_outputs, lower, lower_for, plan, plan_export
 from tracefx.xla.resharding import tilewise_resharder
+from tracefx.xla.runtime import bindings, buffers, executables, multi_device, platforms, portable, shared_functions
 
 Out = TypeVar("Out")
 
@@ -50,7 +51,7 @@ Out = TypeVar("Out")
 class SingleDeviceProgram(InspectableProgram):
     """A compiled program on one device."""
 
-    executable: runtime.Executable
+    executable: executables.Executable
     inputs: int
     kept_inputs: tuple[int, ...]
     donated: frozenset[int]
@@ -66,7 +67,7 @@ class SingleDeviceProgram(InspectableProgram):
     direct: bool = field(init=False)
     _smallest_result: int | None = field(init=False)
     """The output that running the program computes and that has the fewest bytes; None if it computes none."""
-    _puts: Mapping[int, Callable[[NDArray], runtime.Buffer]] = field(init=False)
+    _puts: Mapping[int, Callable[[NDArray], bindings.Buffer]] = field(init=False)
     """For the inputs that are used, the functions that copy NumPy arrays to buffers."""
     _donations: tuple[tuple[int, bool, str], ...] = field(init=False)
     """The donated inputs, whether a result aliases each, and their names for messages."""
@@ -75,7 +76,7 @@ class SingleDeviceProgram(InspectableProgram):
     @classmethod
     def of(
         cls,
-        executable: runtime.Executable,
+        executable: executables.Executable,
         plan: ExecutionPlan,
         fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]],
     ) -> Self:
@@ -85,7 +86,7 @@ class SingleDeviceProgram(InspectableProgram):
         return cls(executable, plan.inputs, plan.kept_inputs, donated, aliased, results, plan.outputs, fallback)
 
     @_puts.default
-    def _make_puts(self) -> Mapping[int, Callable[[NDArray], runtime.Buffer]]:
+    def _make_puts(self) -> Mapping[int, Callable[[NDArray], bindings.Buffer]]:
         return {
             index: self.executable.put_function(i, borrows=index not in self.donated)
             for i, index in enumerate(self.kept_inputs)
@@ -149,13 +150,13 @@ class SingleDeviceProgram(InspectableProgram):
         """Like `__call__`, but ignores the default device."""
         if any(type(x) is ShardedArray for x in args):
             return self.fallback(args)
-        buffers = [
+        inputs = [
             buffer if type(x) is ConcreteArray and (buffer := x.buffer) is not None else self.put(i, x)
             for i, x in enumerate(args)
         ]
-        return self.call_with_buffers(args, buffers)
+        return self.call_with_buffers(args, inputs)
 
-    def call_with_buffers(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> list[ConcreteArray]:
+    def call_with_buffers(self, args: Sequence[Value | NDArray], inputs: Sequence[Buffer]) -> list[ConcreteArray]:
         """Runs the program on inputs whose buffers are given, and deletes donated arrays."""
         donations = self._donations
         for index, _, _ in donations:
@@ -165,11 +166,11 @@ class SingleDeviceProgram(InspectableProgram):
             elif isinstance(x, ConcreteArray):
                 x.prepare_donation()
                 if x.buffer is None:  # another array shares the memory, so a copy is donated
-                    buffers = [*buffers[:index], self.put(index, x), *buffers[index + 1 :]]
-        arrays = self._run(buffers)
+                    inputs = [*inputs[:index], self.put(index, x), *inputs[index + 1 :]]
+        arrays = self._run(inputs)
         for index, aliased, name in donations:  # deletes the arrays whose memory the execution took
             x = args[index]
-            if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(runtime.native_buffer(buffers[index]))):
+            if isinstance(x, ConcreteArray) and (aliased or buffers.is_deleted(bindings.native_buffer(inputs[index]))):
                 x.delete_donated(name)
         return arrays if self.direct else spmd.distinct(assemble_outputs(self.outputs, args, arrays))
 
@@ -184,7 +185,7 @@ class SingleDeviceProgram(InspectableProgram):
     def pending_result(self, outs: Sequence[ConcreteArray]) -> Buffer | None:
         if self._smallest_result is None:
             return None
-        return runtime.pending(outs[self._smallest_result].buffer)  # type: ignore[arg-type]  # a result has a buffer
+        return buffers.pending(outs[self._smallest_result].buffer)  # type: ignore[arg-type]  # a result has a buffer
 
     def put(self, i: int, x: Value | NDArray) -> Buffer:
         """Returns a buffer for input `i`. An array or a literal caches the buffer that its first use creates.
@@ -208,7 +209,7 @@ class SingleDeviceProgram(InspectableProgram):
         assert isinstance(x, ConcreteArray)
         if x.buffer is None:
             # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
-            x.attach_buffer(runtime.buffer_from_numpy(x.numpy(), self.executable.device, copy=is_donated))
+            x.attach_buffer(buffers.buffer_from_numpy(x.numpy(), self.executable.device, copy=is_donated))
         return x.buffer
 
     def with_donated_names(self, names: Mapping[int, str]) -> SingleDeviceProgram:
@@ -263,26 +264,26 @@ class SingleDeviceCompileJob(CompileJob[SingleDeviceProgram]):
         return lower(self.plan, self.name, self.repeats)
 
     @override
-    def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
+    def _disk_key(self, options: Mapping[str, bindings.CompilerOption]) -> bytes | None:
         choices = self.keep_unused, self.repeats
-        return disk_cache_key(self.jaxpr, self.plan.donated, choices, runtime.devices()[0], options)
+        return disk_cache_key(self.jaxpr, self.plan.donated, choices, platforms.devices()[0], options)
 
     @override
     def _load(self, data: bytes) -> SingleDeviceProgram:
-        executable = runtime.load_executable(data, runtime.devices()[0], self.name)
+        executable = executables.load_executable(data, platforms.devices()[0], self.name)
         return SingleDeviceProgram.of(executable, self.plan, self.fallback)
 
     @override
-    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> SingleDeviceProgram:
-        device, module, functions = runtime.devices()[0], lowered.module, lowered.host_functions
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, bindings.CompilerOption]) -> SingleDeviceProgram:
+        device, module, functions = platforms.devices()[0], lowered.module, lowered.host_functions
         if lowered.repeats.shared:
-            options = {**options, runtime.FLATTEN_AFTER_FUSION: True}
+            options = {**options, shared_functions.FLATTEN_AFTER_FUSION: True}
         if functions:
-            executable = runtime.compile_host_calling_module(
+            executable = executables.compile_host_calling_module(
                 module, functions, device=device, name=self.name, compiler_options=options
             )
         else:
-            executable = runtime.compile_module(module, device=device, name=self.name, compiler_options=options)
+            executable = executables.compile_module(module, device=device, name=self.name, compiler_options=options)
         return SingleDeviceProgram.of(executable, self.plan, self.fallback)
 
 
@@ -396,7 +397,7 @@ class XlaBackend:
         def compile_now(args: Sequence[Value | NDArray]) -> Runnable:
             assignment = spmd.assign_shardings_for(name, jaxpr, args, requested_shardings)
             if assignment is not None:
-                host = single_device_sharding(runtime.devices()[0])
+                host = single_device_sharding(platforms.devices()[0])
                 on_host = set(assignment.inputs) <= {host, None} and not spmd.meshes_of(jaxpr)
                 if on_host and requested_shardings is None and not donated:
                     program = self._compiled(jaxpr, name, donated, keep_unused)
@@ -440,7 +441,7 @@ class XlaBackend:
         # The functions that a primitive holds bind their own primitives again.
         if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
             return prim.evaluate(args)
-        host = single_device_sharding(runtime.devices()[0])
+        host = single_device_sharding(platforms.devices()[0])
         placed = without_placement(args, host)
         if placed is not None and not any(isinstance(effect, MeshEffect) for effect in prim.effects):
             operands, committed = placed
@@ -515,13 +516,13 @@ class XlaBackend:
         lowered = lower_for(execution_plan, name, tuple(platforms), assignment)
         if lowered.calls_host:
             raise TypeError(f"export: {name} calls Python code of this process, so it can't be exported")
-        module = runtime.portable_artifact(
+        module = portable.portable_artifact(
             lowered.module, constants, int(multi_platform), spread=assignment is not None
         )
         return module, tuple([i - num_consts for i in execution_plan.kept_inputs if i >= num_consts])
 
     def portable_text(self, data: bytes) -> str:
-        return runtime.portable_text(data)
+        return portable.portable_text(data)
 
     def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceCompileJob:
         fallback = self._dispatcher(jaxpr, name, donated, keep_unused)
@@ -536,30 +537,30 @@ class XlaBackend:
 
     @property
     def platform(self) -> str:
-        return runtime.default_platform()
+        return platforms.default_platform()
 
     @property
     def default_device(self) -> Device:
-        return DEFAULT_DEVICE.value or runtime.default_device()
+        return DEFAULT_DEVICE.value or platforms.default_device()
 
     @property
     def default_device_is_host(self) -> bool:
-        return self.default_device is runtime.devices()[0]
+        return self.default_device is platforms.devices()[0]
 
     @property
     def _uses_host_device_only(self) -> bool:
         """Whether programs without shardings always run on the host's first device, so that it need not be checked."""
-        return self.default_device_is_host and runtime.default_device() is runtime.devices()[0]
+        return self.default_device_is_host and platforms.default_device() is platforms.devices()[0]
 
     @property
     def process_index(self) -> int:
-        return runtime.process_index()
+        return platforms.process_index()
 
     def devices(self, platform: str) -> list[Device]:
-        return list(runtime.all_devices(platform))
+        return list(platforms.all_devices(platform))
 
     def local_devices(self, platform: str) -> list[Device]:
-        return list(runtime.devices(platform))
+        return list(platforms.devices(platform))
 
     def put_shards(
         self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False
@@ -567,55 +568,55 @@ class XlaBackend:
         words_aval = key_data_aval(aval)
         tiling, spec = (
             spmd.tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim),
-            runtime.ArraySpec(words_aval.shape, words_aval.dtype),
+            bindings.ArraySpec(words_aval.shape, words_aval.dtype),
         )
-        return runtime.put_tiles(spec, tiling, list(map(to_key_data, tiles)), copy=copied)
+        return multi_device.put_tiles(spec, tiling, list(map(to_key_data, tiles)), copy=copied)
 
     def assemble_shards(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
         words_aval = key_data_aval(aval)
         tiling = spmd.tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim)
-        spec = runtime.ArraySpec(words_aval.shape, words_aval.dtype)
-        return runtime.put_tiles(spec, tiling, runtime.native_buffers(tiles))
+        spec = bindings.ArraySpec(words_aval.shape, words_aval.dtype)
+        return multi_device.put_tiles(spec, tiling, bindings.native_buffers(tiles))
 
     def disassemble(self, buffer: Buffer) -> list[Buffer]:
-        return list(runtime.tiles_of(runtime.native_buffer(buffer)))
+        return list(multi_device.tiles_of(bindings.native_buffer(buffer)))
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:
-        return runtime.buffer_from_numpy(
-            host, runtime.devices()[0] if device is None else runtime.native_device(device)
+        return buffers.buffer_from_numpy(
+            host, platforms.devices()[0] if device is None else bindings.native_device(device)
         )
 
     def device_of(self, buffer: Buffer) -> Device:
-        return runtime.device_of(runtime.native_buffer(buffer))
+        return buffers.device_of(bindings.native_buffer(buffer))
 
     def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
-        return runtime.to_dlpack(runtime.native_buffer(buffer), stream)
+        return buffers.to_dlpack(bindings.native_buffer(buffer), stream)
 
     def dlpack_device(self, device: Device) -> tuple[int, int]:
-        return runtime.dlpack_device(runtime.native_device(device))
+        return buffers.dlpack_device(bindings.native_device(device))
 
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        return runtime.from_dlpack(external, None if device is None else runtime.native_device(device), copy=copy)
+        return buffers.from_dlpack(external, None if device is None else bindings.native_device(device), copy=copy)
 
     def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
-        buffer = runtime.from_dlpack(external)
+        buffer = buffers.from_dlpack(external)
         aval = intern_aval(ShapedArray(buffer.aval.shape, buffer.aval.dtype, weak_type))
-        return ShardedArray(aval, buffer, single_device_sharding(runtime.device_of(buffer)))
+        return ShardedArray(aval, buffer, single_device_sharding(buffers.device_of(buffer)))
 
     def view_dlpack(self, external: SupportsDLPack) -> NDArray:
-        return runtime.view_dlpack(external)
+        return buffers.view_dlpack(external)
 
     def read(self, buffer: Buffer) -> NDArray:
-        return runtime.buffer_to_numpy(runtime.native_buffer(buffer))
+        return buffers.buffer_to_numpy(bindings.native_buffer(buffer))
 
     def is_ready(self, buffer: Buffer) -> bool:
-        return runtime.is_ready(runtime.native_buffer(buffer))
+        return buffers.is_ready(bindings.native_buffer(buffer))
 
     def is_deleted(self, buffer: Buffer) -> bool:
-        return runtime.is_deleted(runtime.native_buffer(buffer))
+        return buffers.is_deleted(bindings.native_buffer(buffer))
 
     def delete(self, buffer: Buffer) -> None:
-        runtime.delete_buffer(runtime.native_buffer(buffer))
+        buffers.delete_buffer(bindings.native_buffer(buffer))
 
-    def wait(self, buffers: Sequence[Buffer]) -> None:
-        runtime.block_until_all_ready(runtime.native_buffers(buffers))
+    def wait(self, awaited: Sequence[Buffer]) -> None:
+        buffers.block_until_all_ready(bindings.native_buffers(awaited))

@@ -23,22 +23,22 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.serialization.digest import IMPORT_TIME, executable_key, is_builtin_only, value_key
 from tracefx.settings import RepeatsMode
 from tracefx.shardings.named_sharding import ShardingAssignment
-from tracefx.xla import runtime
 from tracefx.xla.disk_cache import KEY_BYTES
+from tracefx.xla.runtime import bindings, executables, multi_device
 
 
 def disk_cache_key(
     jaxpr: Jaxpr,
     donated: frozenset[int],
     choices: tuple[bool, RepeatsMode],
-    device: runtime.Device,
-    options: Mapping[str, runtime.CompilerOption],
+    device: bindings.Device,
+    options: Mapping[str, bindings.CompilerOption],
 ) -> bytes | None:
     """Returns the key of a program's executable, or `None` if the program must be compiled in every process.
 
     `choices` are whether unused inputs are kept, and what happens to repeated blocks.
     """
-    return _digest_key(jaxpr, (sorted(donated), *choices), lambda: runtime.compilation_identity(device, options))
+    return _digest_key(jaxpr, (sorted(donated), *choices), lambda: executables.compilation_identity(device, options))
 
 
 def spmd_disk_cache_key(
@@ -47,7 +47,7 @@ def spmd_disk_cache_key(
     choices: tuple[bool, RepeatsMode],
     assignment: ShardingAssignment,
     free: tuple[Sequence[bool], Sequence[bool]],
-    options: Mapping[str, runtime.CompilerOption],
+    options: Mapping[str, bindings.CompilerOption],
 ) -> bytes | None:
     """Like `disk_cache_key`, for a program on several devices or not on the first: the assignment is part of the key.
 
@@ -55,12 +55,12 @@ def spmd_disk_cache_key(
     no key: if one process found the executable and another did not, they would no longer compile together, as XLA may
     require.
     """
-    devices = runtime.native_devices(assignment.devices)
+    devices = bindings.native_devices(assignment.devices)
     assignment_key = value_key(assignment)
     if assignment_key is None or len({device.process_index for device in devices}) > 1:
         return None
     more_parts = (sorted(donated), *choices, assignment_key)
-    return _digest_key(jaxpr, more_parts, lambda: runtime.SpmdExecutable.identity(devices, free, options))
+    return _digest_key(jaxpr, more_parts, lambda: multi_device.SpmdExecutable.identity(devices, free, options))
 
 
 def _digest_key(jaxpr: Jaxpr, more_parts: tuple[object, ...], identity: Callable[[], bytes]) -> bytes | None:

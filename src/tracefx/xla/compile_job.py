@@ -16,10 +16,10 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.errors import CompilationError
 from tracefx.settings import LOG_COMPILES, CompilationCache
-from tracefx.xla import runtime
 from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.lower import ExecutionPlan
+from tracefx.xla.runtime import bindings, executables, mlir, multi_device, platforms
 
 LOGGER: Final = logging.getLogger("tracefx")
 """The logger of `log_compiles`."""
@@ -31,7 +31,7 @@ class InspectableProgram:
     __slots__ = ()
 
     @property
-    def executable(self) -> runtime.Executable | runtime.SpmdExecutable:
+    def executable(self) -> executables.Executable | multi_device.SpmdExecutable:
         raise NotImplementedError
 
     def text(self) -> str:
@@ -43,7 +43,7 @@ class InspectableProgram:
     def runtime_executable(self) -> object:
         return self.executable.loaded
 
-    def memory_analysis(self) -> runtime.MemoryAnalysis:
+    def memory_analysis(self) -> executables.MemoryAnalysis:
         return self.executable.memory_analysis()
 
 
@@ -65,7 +65,7 @@ class CompileJob(ABC, Generic[C]):
         """Lowers the program."""
 
     @abstractmethod
-    def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
+    def _disk_key(self, options: Mapping[str, bindings.CompilerOption]) -> bytes | None:
         """Returns the key of the executable on disk, or None if the program must be compiled in every process."""
 
     @abstractmethod
@@ -73,12 +73,12 @@ class CompileJob(ABC, Generic[C]):
         """Loads the program from its serialized executable; raises `LoadError`."""
 
     @abstractmethod
-    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> C:
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, bindings.CompilerOption]) -> C:
         """Compiles the lowered program."""
 
     def compile_or_load(
         self,
-        options: Mapping[str, runtime.CompilerOption],
+        options: Mapping[str, bindings.CompilerOption],
         cache: CompilationCache | None,
         lowered: EmittedModule | None = None,
     ) -> C:
@@ -102,7 +102,7 @@ class CompileJob(ABC, Generic[C]):
     def _load_from(self, cache: CompilationCache, key: bytes) -> C | None:
         data = self.disk.load(cache, key)
         if data is not None:
-            with suppress(runtime.LoadError):  # XLA may refuse it for reasons that the key does not cover: recompile
+            with suppress(bindings.LoadError):  # XLA may refuse it for reasons that the key does not cover: recompile
                 return self._load(data)
         return None
 
@@ -114,21 +114,21 @@ class InspectableModule:
     lowered: EmittedModule
 
     def text(self, debug_info: bool = False) -> str:
-        return runtime.module_text(self.lowered.module, locations=debug_info)
+        return mlir.module_text(self.lowered.module, locations=debug_info)
 
     def hlo_text(self) -> str:
-        return runtime.hlo_computation(self.lowered.module).as_hlo_text()
+        return bindings.hlo_computation(self.lowered.module).as_hlo_text()
 
     def module(self, dialect: str) -> object:
-        return self.lowered.module if dialect == "stablehlo" else runtime.hlo_computation(self.lowered.module)
+        return self.lowered.module if dialect == "stablehlo" else bindings.hlo_computation(self.lowered.module)
 
     @property
     def repeats(self) -> RepeatedBlocks:
         return self.lowered.repeats
 
     def cost_analysis(self) -> Mapping[str, float]:
-        computation = runtime.hlo_computation(self.lowered.module)
-        return runtime.hlo_cost_analysis(runtime.client(), computation.as_hlo_module())
+        computation = bindings.hlo_computation(self.lowered.module)
+        return bindings.hlo_cost_analysis(platforms.client(), computation.as_hlo_module())
 
 
 @final
@@ -139,7 +139,9 @@ class CrossPlatformModule(InspectableModule):
     lowered: EmittedModule
     platforms: tuple[str, ...]
 
-    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> NoReturn:
+    def compile(
+        self, options: Mapping[str, bindings.CompilerOption], cache: CompilationCache | None = None
+    ) -> NoReturn:
         raise ValueError(
             f"a program that was lowered for {', '.join(self.platforms)} can't be compiled here: export it for those "
             "platforms, or lower it without lowering_platforms"
@@ -156,7 +158,7 @@ class LoweredModule(InspectableModule, Generic[C]):
     shared: Callable[[], C]
     """Returns the program compiled with the default options and cache, which calls of the function share."""
 
-    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> C:
+    def compile(self, options: Mapping[str, bindings.CompilerOption], cache: CompilationCache | None = None) -> C:
         return (
             self.shared() if not options and cache is None else self.job.compile_or_load(options, cache, self.lowered)
         )

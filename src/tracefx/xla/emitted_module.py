@@ -12,7 +12,7 @@ from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Eqn
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.lowering import IrValue
-from tracefx.xla import runtime
+from tracefx.xla.runtime import bindings, callbacks, mlir
 
 
 @final
@@ -23,11 +23,11 @@ class EmittedModule:
     `calls_kernels` is about jaxlib's own kernels, which other processes can find by name.
     """
 
-    module: runtime.Module
+    module: mlir.Module
     calls_host: bool
     calls_kernels: bool
-    host_functions: tuple[runtime.FfiCallback, ...]
-    host_results: tuple[tuple[runtime.ArraySpec, ...], ...]
+    host_functions: tuple[callbacks.FfiCallback, ...]
+    host_results: tuple[tuple[bindings.ArraySpec, ...], ...]
     """The result types of each host function."""
     repeats: RepeatedBlocks = field(factory=RepeatedBlocks)
     """The repeated blocks of the program. Those that are shared are functions that the module calls."""
@@ -39,16 +39,16 @@ class EmittedValue:
 
     __slots__ = ("aval", "value")
 
-    def __init__(self, value: runtime.MlirValue, aval: ShapedArray) -> None:
+    def __init__(self, value: mlir.MlirValue, aval: ShapedArray) -> None:
         self.value = value
         self.aval = aval
 
 
-def aval_to_ir_type(aval: ShapedArray) -> runtime.Type:
-    return runtime.tensor_type(aval.shape, aval.dtype)
+def aval_to_ir_type(aval: ShapedArray) -> mlir.Type:
+    return mlir.tensor_type(aval.shape, aval.dtype)
 
 
-def unwrap_values(xs: Sequence[IrValue]) -> list[runtime.MlirValue]:
+def unwrap_values(xs: Sequence[IrValue]) -> list[mlir.MlirValue]:
     values = []
     for x in xs:
         assert type(x) is EmittedValue  # all values of a module are created by the emitter
@@ -56,9 +56,9 @@ def unwrap_values(xs: Sequence[IrValue]) -> list[runtime.MlirValue]:
     return values
 
 
-def append_block(space: runtime.MlirRegion, args: Sequence[ShapedArray], token: bool = False) -> runtime.Block:
+def append_block(space: mlir.MlirRegion, args: Sequence[ShapedArray], token: bool = False) -> mlir.Block:
     """Appends the only block of a region; its first argument may be a token."""
-    return space.blocks.append(*[runtime.token_type()] * token, *map(aval_to_ir_type, args), arg_locs=None)
+    return space.blocks.append(*[mlir.token_type()] * token, *map(aval_to_ir_type, args), arg_locs=None)
 
 
 def scoped_name(eqn: Eqn) -> str:

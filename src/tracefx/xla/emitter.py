@@ -33,7 +33,6 @@ from tracefx.lowering import (
 )
 from tracefx.shardings.meshes import Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding
-from tracefx.xla import runtime
 from tracefx.xla.attributes import (
     batch_partitioning_attributes,
     composite_attribute,
@@ -53,6 +52,7 @@ from tracefx.xla.emitted_module import (
     unwrap_values,
 )
 from tracefx.xla.multi_platform import POSITION_TYPE, IndexUnavailableError, MultiPlatformEmitter, build_branch
+from tracefx.xla.runtime import bindings, callbacks, executables, gpu_kernels, mlir
 
 
 @final
@@ -68,9 +68,7 @@ class Emitter(MultiPlatformEmitter):
         *("calls_kernels", "devices", "host_functions", "host_results", "shares_blocks", "targets"),
     )
 
-    def __init__(
-        self, module: runtime.Module, platform: str | tuple[str, ...], devices: tuple[Device, ...] = ()
-    ) -> None:
+    def __init__(self, module: mlir.Module, platform: str | tuple[str, ...], devices: tuple[Device, ...] = ()) -> None:
         super().__init__(module, platform)
         self.devices = devices
         """The partitions of a program on several devices."""
@@ -84,16 +82,14 @@ class Emitter(MultiPlatformEmitter):
         """Targets of custom calls, except jaxlib's kernels."""
         self.calls_kernels = False
         """Whether custom calls use jaxlib's kernels."""
-        self.host_functions: list[runtime.FfiCallback] = []
+        self.host_functions: list[callbacks.FfiCallback] = []
         """The Python functions that custom calls call, by index."""
-        self.host_results: list[tuple[runtime.ArraySpec, ...]] = []
+        self.host_results: list[tuple[bindings.ArraySpec, ...]] = []
         self._functions: dict[tuple[Hashable, ...], tuple[Jaxpr, str, tuple[Hashable, ...]]] = {}
         """Functions by jaxpr, platforms and manual axes: the jaxpr (kept alive), the symbol and extra parameters."""
-        self._locations: dict[
-            tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, LazySourceLocation]
-        ] = {}
+        self._locations: dict[tuple[str, str, int, int, tuple[str, ...]], tuple[mlir.Location, LazySourceLocation]] = {}
         """MLIR locations by operation and position in a code object; the source kept beside keeps its id valid."""
-        self._token: runtime.MlirValue | None = None
+        self._token: mlir.MlirValue | None = None
         """The last token in this block, if there is one."""
 
     def manual_computation(
@@ -178,7 +174,7 @@ class Emitter(MultiPlatformEmitter):
             operation, results = self._emit_ordered(name, [self._last_token(), *values], outs, attributes, 1)
         else:
             types = list(map(aval_to_ir_type, outs))
-            operation = runtime.create(name, types, values, attributes, None, 1, self._line, self._block)
+            operation = mlir.create(name, types, values, attributes, None, 1, self._line, self._block)
             results = list(map(EmittedValue, operation.results, outs))
         block = append_block(operation.regions[0], inputs, ordered)
         self._fill(block, Region(inputs, run), "sdy.return", takes_token=ordered, gives_token=ordered)
@@ -237,8 +233,8 @@ class Emitter(MultiPlatformEmitter):
         self,
         name: str,
         jaxpr: Jaxpr,
-        attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None,
-        results: Sequence[Mapping[str, runtime.Attribute]] | None = None,
+        attributes: Sequence[Mapping[str, mlir.Attribute]] | None = None,
+        results: Sequence[Mapping[str, mlir.Attribute]] | None = None,
     ) -> tuple[Hashable, ...]:
         """Adds a function with body `jaxpr`, public if it is `main`; returns its extra parameters.
 
@@ -246,8 +242,8 @@ class Emitter(MultiPlatformEmitter):
         it. Likewise other functions take the positions along manual axes that they need.
         """
         ordered = name != "main" and any_ordered(jaxpr.effects)
-        tokens = [runtime.token_type()] * ordered
-        block = runtime.add_function(
+        tokens = [mlir.token_type()] * ordered
+        block = mlir.add_function(
             self.module,
             name,
             [*tokens, *map(aval_to_ir_type, jaxpr.in_avals)],
@@ -264,7 +260,7 @@ class Emitter(MultiPlatformEmitter):
             {name: (mesh, None) for name, (mesh, _) in self._manual_axes.items()},
             [],
         )
-        with runtime.unknown_location():
+        with mlir.unknown_location():
             region = Region(jaxpr.in_avals, lambda _, xs: self.inline(jaxpr, xs))
             self._fill(block, region, "func.return", takes_token=ordered, gives_token=ordered)
         extra = tuple(self._extra_parameters)
@@ -312,7 +308,7 @@ class Emitter(MultiPlatformEmitter):
             prim.lower_with_avals(self, avals, operands) if isinstance(prim, Lowerable) else self.expand(eqn, operands)
         )
 
-    def line(self, eqn: Eqn) -> runtime.Location:
+    def line(self, eqn: Eqn) -> mlir.Location:
         """Returns an equation's location: name, scopes and source line, which XLA passes to profilers as metadata."""
         source = eqn.source
         if type(source) is not LazySourceLocation:
@@ -323,10 +319,10 @@ class Emitter(MultiPlatformEmitter):
             cached = self._locations[key] = (self._location(eqn), source)
         return cached[0]
 
-    def _location(self, eqn: Eqn) -> runtime.Location:
+    def _location(self, eqn: Eqn) -> mlir.Location:
         line = None if eqn.source is None else eqn.source.resolve()
         name = self._prefix + scoped_name(eqn)
-        return runtime.location(name, line.file, line.line) if line and line.file else runtime.location(name, None, 0)
+        return mlir.location(name, line.file, line.line) if line and line.file else mlir.location(name, None, 0)
 
     def expand(self, eqn: Eqn, operands: Sequence[IrValue]) -> Sequence[IrValue]:
         prim = eqn.prim
@@ -351,7 +347,7 @@ class Emitter(MultiPlatformEmitter):
         name: str,
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
-        attrs: Mapping[str, Attr | runtime.Attribute] | None = None,
+        attrs: Mapping[str, Attr | mlir.Attribute] | None = None,
         regions: Sequence[Region] = (),
     ) -> list[IrValue]:
         values, types = [], []  # loops, since for one or two elements they take half the time of a comprehension
@@ -359,9 +355,9 @@ class Emitter(MultiPlatformEmitter):
             assert type(x) is EmittedValue
             values.append(x.value)
         for a in outs:
-            types.append(runtime.tensor_type(a.shape, a.dtype))
+            types.append(mlir.tensor_type(a.shape, a.dtype))
         attributes = {k: to_mlir_attribute(v) for k, v in attrs.items()} if attrs else None
-        operation = runtime.create(name, types, values, attributes, None, len(regions), self._line, self._block)
+        operation = mlir.create(name, types, values, attributes, None, len(regions), self._line, self._block)
         if regions:
             for region, space in zip(regions, operation.regions, strict=True):
                 self._fill(append_block(space, region.args), region)
@@ -372,7 +368,7 @@ class Emitter(MultiPlatformEmitter):
     @override
     def _fill(
         self,
-        block: runtime.Block,
+        block: mlir.Block,
         region: Region,
         end: str = "stablehlo.return",
         *,
@@ -382,21 +378,21 @@ class Emitter(MultiPlatformEmitter):
         """Builds a region in its block, and appends the terminator."""
         arguments = list(block.arguments)
         outer_block, outer_token = self._block, self._token
-        self._block = runtime.at_end(block)
+        self._block = mlir.at_end(block)
         if takes_token:
             self._token = arguments.pop(0)
         outs = region.build(self, list(map(EmittedValue, arguments, region.args)))
         values = unwrap_values(outs)
         if gives_token:
             values.insert(0, self._last_token())
-        runtime.create(end, (), values, None, None, 0, self._line, self._block)
+        mlir.create(end, (), values, None, None, 0, self._line, self._block)
         self._block, self._token = outer_block, outer_token
 
     @override
     def constant(self, value: Literal | NDArray) -> IrValue:
         array = value.numpy() if isinstance(value, Literal) else np.asarray(value)
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
-        return self.emit("stablehlo.constant", (), (aval,), {"value": runtime.dense_attr(array)})[0]
+        return self.emit("stablehlo.constant", (), (aval,), {"value": mlir.dense_attr(array)})[0]
 
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
         (value,) = unwrap_values([x])
@@ -429,7 +425,7 @@ class Emitter(MultiPlatformEmitter):
         return self.retype_keys(x, out)
 
     def reemit_broadcast(self, x: IrValue) -> IrValue:
-        broadcast = runtime.broadcast_of(*unwrap_values([x]))
+        broadcast = mlir.broadcast_of(*unwrap_values([x]))
         if broadcast is None:
             return x
         source, sizes = broadcast
@@ -451,10 +447,10 @@ class Emitter(MultiPlatformEmitter):
             self._functions[key] = (jaxpr, symbol, self.function(symbol, jaxpr))
         _, symbol, extra = self._functions[key]
         operands = [*operands, *self._extra_operands(extra)]
-        callee: dict[str, runtime.Attribute] = {"callee": runtime.symbol_attr(symbol)}
+        callee: dict[str, mlir.Attribute] = {"callee": mlir.symbol_attr(symbol)}
         may_inline = inlined or self.shares_blocks or (self.devices and not partitioned)
         if not may_inline and self._platforms == ("cpu",):
-            callee["mhlo.frontend_attributes"] = runtime.dict_attr({"inlineable": runtime.string_attr("false")})
+            callee["mhlo.frontend_attributes"] = mlir.dict_attr({"inlineable": mlir.string_attr("false")})
         if any_ordered(jaxpr.effects):
             values = [self._last_token(), *unwrap_values(operands)]
             return self._emit_ordered("func.call", values, jaxpr.out_avals, callee)[1]
@@ -470,11 +466,11 @@ class Emitter(MultiPlatformEmitter):
     ) -> list[IrValue]:
         symbol = self._unique_symbol(symbol_name(name))
         operands = [*operands, *self._extra_operands(self.function(symbol, jaxpr))]
-        attrs: dict[str, runtime.Attribute] = {
-            "name": runtime.string_attr(name),
-            "version": runtime.integer_attr(version, 32),
-            "decomposition": runtime.symbol_attr(symbol),
-            "composite_attributes": runtime.dict_attr({k: composite_attribute(v) for k, v in attributes.items()}),
+        attrs: dict[str, mlir.Attribute] = {
+            "name": mlir.string_attr(name),
+            "version": mlir.integer_attr(version, 32),
+            "decomposition": mlir.symbol_attr(symbol),
+            "composite_attributes": mlir.dict_attr({k: composite_attribute(v) for k, v in attributes.items()}),
         }
         return self.emit("stablehlo.composite", operands, jaxpr.out_avals, attrs)
 
@@ -527,10 +523,10 @@ class Emitter(MultiPlatformEmitter):
         """Whether the current equation has ordered effects."""
         return self._eqn is not None and any_ordered(self._eqn.prim.effects)
 
-    def _last_token(self) -> runtime.MlirValue:
+    def _last_token(self) -> mlir.MlirValue:
         if self._token is None:
-            types = [runtime.token_type()]
-            self._token = runtime.create(
+            types = [mlir.token_type()]
+            self._token = mlir.create(
                 "stablehlo.create_token", types, (), None, None, 0, self._line, self._block
             ).result
         return self._token
@@ -538,14 +534,14 @@ class Emitter(MultiPlatformEmitter):
     def _emit_ordered(
         self,
         name: str,
-        operands: Sequence[runtime.MlirValue],
+        operands: Sequence[mlir.MlirValue],
         outs: Sequence[ShapedArray],
-        attributes: dict[str, runtime.Attribute] | None = None,
+        attributes: dict[str, mlir.Attribute] | None = None,
         regions: int = 0,
-    ) -> tuple[runtime.MlirOperation, list[IrValue]]:
+    ) -> tuple[mlir.MlirOperation, list[IrValue]]:
         """Appends an operation whose first result is the next token."""
-        types = [runtime.token_type(), *map(aval_to_ir_type, outs)]
-        operation = runtime.create(name, types, operands, attributes, None, regions, self._line, self._block)
+        types = [mlir.token_type(), *map(aval_to_ir_type, outs)]
+        operation = mlir.create(name, types, operands, attributes, None, regions, self._line, self._block)
         self._token, *results = operation.results
         return operation, list(map(EmittedValue, results, outs))
 
@@ -558,14 +554,14 @@ class Emitter(MultiPlatformEmitter):
         has_side_effect: bool = False,
         layouts: KernelLayouts | None = None,
     ) -> list[IrValue]:
-        if runtime.is_lapack_kernel(target):
+        if executables.is_lapack_kernel(target):
             self.calls_kernels = True
             if "cpu" in self._platforms:
-                runtime.register_lapack_kernels()
-        elif runtime.is_hybrid_kernel(target):
+                executables.register_lapack_kernels()
+        elif gpu_kernels.is_hybrid_kernel(target):
             self.calls_kernels = True
-            runtime.initialize_hybrid_kernels()
-        elif not runtime.is_gpu_kernel(target):
+            gpu_kernels.initialize_hybrid_kernels()
+        elif not gpu_kernels.is_gpu_kernel(target):
             self.targets.add(target)
         attributes = custom_call_attributes(target, config or {}, has_side_effect)
         attributes |= layout_attributes(layouts or row_major_layouts([x.aval for x in operands], outs))
@@ -574,7 +570,7 @@ class Emitter(MultiPlatformEmitter):
         return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
     def has_custom_call_target(self, target: str) -> bool:
-        return runtime.is_kernel_available(target)
+        return gpu_kernels.is_kernel_available(target)
 
     def host_call(
         self,
@@ -595,13 +591,13 @@ class Emitter(MultiPlatformEmitter):
                 "or call it outside"
             )
         per_shard = partitioned and once and not self._is_ordered()
-        target = runtime.host_call_target(self.platform, per_shard)
+        target = callbacks.host_call_target(self.platform, per_shard)
         attributes = custom_call_attributes(target, config, has_side_effect)
         layouts = row_major_layouts([x.aval for x in operands], outs)
         attributes |= layout_attributes(layouts, ordered=self._is_ordered())
         self.targets.add(target)
         word_avals = map(key_data_aval, outs)
-        self.host_results.append(tuple([runtime.ArraySpec(a.shape, a.dtype) for a in word_avals]))
+        self.host_results.append(tuple([bindings.ArraySpec(a.shape, a.dtype) for a in word_avals]))
         if once and not per_shard:
             attributes["sdy.sharding"] = self._first_device_sharding(max(1, len(outs) + self._is_ordered()))
         if self._is_ordered():
@@ -620,12 +616,12 @@ class Emitter(MultiPlatformEmitter):
             name for mesh in meshes for name, size in mesh.shape.items() if size > 1 and name not in self._manual_axes
         ]
 
-    def _first_device_sharding(self, count: int) -> runtime.Attribute:
+    def _first_device_sharding(self, count: int) -> mlir.Attribute:
         """Returns the sharding of results that only the first device has."""
         if not self._first_device_mesh:
             self._first_device_mesh = self._unique_symbol("first_device")
             self._define_mesh(self._first_device_mesh, "#sdy.mesh<[], device_ids=[0]>")
-        return runtime.parse_attribute(
+        return mlir.parse_attribute(
             f"#sdy.sharding_per_value<[{', '.join([f'<@{self._first_device_mesh}, []>'] * count)}]>"
         )
 
@@ -639,5 +635,5 @@ class Emitter(MultiPlatformEmitter):
         return self.emit("sdy.sharding_constraint", [x], [x.aval], attrs)[0]
 
     def _define_mesh(self, symbol: str, mesh: str) -> None:
-        attributes = {"sym_name": runtime.string_attr(symbol), "mesh": runtime.parse_attribute(mesh)}
-        runtime.create("sdy.mesh", (), (), attributes, None, 0, self._line, runtime.at_end(self.module.body))
+        attributes = {"sym_name": mlir.string_attr(symbol), "mesh": mlir.parse_attribute(mesh)}
+        mlir.create("sdy.mesh", (), (), attributes, None, 0, self._line, mlir.at_end(self.module.body))

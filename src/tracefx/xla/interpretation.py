@@ -15,8 +15,8 @@ from tracefx.core.jaxpr import Atom, Jaxpr
 from tracefx.settings import REPEATS
 from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.xla import runtime
 from tracefx.xla.lower import ExecutionPlan, assemble_outputs
+from tracefx.xla.runtime import platforms
 from tracefx.xla.spmd import MayRunElsewhere, distinct
 
 LARGEST_VALUE: Final = 2**28
@@ -104,8 +104,8 @@ class PiecewiseProgram(MayRunElsewhere):
 
 def _values_on_host(plan: ExecutionPlan, args: Sequence[Value | NDArray]) -> list[Value] | None:
     """Returns the inputs as values on the host; None if they are elsewhere, or one is donated and passed twice."""
-    default = DEFAULT_DEVICE.value or runtime.default_device()
-    if default is not runtime.devices()[0] or any(type(x) is ShardedArray for x in args):
+    default = DEFAULT_DEVICE.value or platforms.default_device()
+    if default is not platforms.devices()[0] or any(type(x) is ShardedArray for x in args):
         return None
     if plan.donated and len({*map(id, args)}) < len(args):
         return None

@@ -17,9 +17,9 @@ from tracefx.passes.dce import prune
 from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.settings import RepeatsMode
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
-from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedModule, symbol_name
 from tracefx.xla.emitter import Emitter
+from tracefx.xla.runtime import bindings, executables, mlir, platforms
 
 X = TypeVar("X")
 
@@ -150,7 +150,7 @@ def plan(
 
 def lower(plan: ExecutionPlan, name: str, repeats: RepeatsMode) -> EmittedModule:
     """Lowers a plan for the host's first device; with `repeats="share"`, repeated blocks share functions."""
-    platform = runtime.lowering_platform(runtime.devices()[0])
+    platform = platforms.lowering_platform(platforms.devices()[0])
     emitter = Emitter(_new_module(name), platform)
     program = _share_repeats(plan.computed, platform, repeats)
     emitter.shares_blocks = bool(program.bodies)
@@ -162,7 +162,7 @@ _INLINED: Final = "repeated blocks are compiled each time: repeats='inline'"
 _OTHER_PLATFORM: Final = "repeated blocks are compiled each time: sharing them is supported on CPUs, except in exports"
 _NO_EFFECT: Final = (
     "repeated blocks are compiled each time: the compiler option that shares them has no effect in jaxlib "
-    + runtime.JAXLIB_VERSION
+    + bindings.JAXLIB_VERSION
 )
 
 
@@ -170,7 +170,7 @@ def _share_repeats(jaxpr: Jaxpr, platform: str, repeats: RepeatsMode, partitione
     if repeats == "inline" or platform != "cpu":
         return _unshared(jaxpr, _INLINED if repeats == "inline" else _OTHER_PLATFORM)
     program = share_repeats(jaxpr, partitioned=partitioned)
-    has_effect = partitioned or not program.bodies or runtime.compiles_functions_once()
+    has_effect = partitioned or not program.bodies or executables.compiles_functions_once()
     return program if has_effect else _unshared(jaxpr, _NO_EFFECT)
 
 
@@ -180,12 +180,12 @@ def _unshared(jaxpr: Jaxpr, reason: str) -> SharedProgram:
 
 def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment, repeats: RepeatsMode) -> EmittedModule:
     """Lowers a plan for several devices. Shardings of inputs and outputs become Shardy annotations where specified."""
-    platform = runtime.lowering_platform(runtime.native_device(assignment.devices[0]))
+    platform = platforms.lowering_platform(bindings.native_device(assignment.devices[0]))
     emitter = Emitter(_new_module(name), platform, assignment.devices)
     input_attributes, output_attributes = _sharding_attributes(emitter, plan, assignment)
     for attributes, i in zip(input_attributes, plan.kept_inputs, strict=True):
         if i in plan.donated:
-            attributes["jax.buffer_donor"] = runtime.bool_attr(True)
+            attributes["jax.buffer_donor"] = mlir.bool_attr(True)
     program = _share_repeats(plan.computed, platform, repeats, partitioned=True)
     emitter.function("main", program.jaxpr, input_attributes, output_attributes)
     return evolve(emitter.lowered(), repeats=program.report)
@@ -193,7 +193,7 @@ def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment, r
 
 def _sharding_attributes(
     emitter: Emitter, plan: ExecutionPlan, assignment: ShardingAssignment
-) -> tuple[list[dict[str, runtime.Attribute]], list[dict[str, runtime.Attribute]]]:
+) -> tuple[list[dict[str, mlir.Attribute]], list[dict[str, mlir.Attribute]]]:
     """Returns attributes of the parameters and the results, and sets the module's number of partitions."""
     input_attributes = [
         _sharding_attribute(emitter, assignment.inputs[i], v.aval)
@@ -204,16 +204,16 @@ def _sharding_attributes(
         for sharding, aval in zip(plan.select_results(assignment.outputs), plan.results, strict=True)
     ]
     module_attributes = emitter.module.operation.attributes
-    module_attributes["mhlo.num_partitions"] = runtime.integer_attr(len(assignment.devices), 32)
-    module_attributes["mhlo.num_replicas"] = runtime.integer_attr(1, 32)
+    module_attributes["mhlo.num_partitions"] = mlir.integer_attr(len(assignment.devices), 32)
+    module_attributes["mhlo.num_replicas"] = mlir.integer_attr(1, 32)
     return input_attributes, output_attributes
 
 
-def _sharding_attribute(emitter: Emitter, sharding: Sharding | None, aval: ShapedArray) -> dict[str, runtime.Attribute]:
+def _sharding_attribute(emitter: Emitter, sharding: Sharding | None, aval: ShapedArray) -> dict[str, mlir.Attribute]:
     """Returns the Shardy annotation of an input or output; none unless it has a `NamedSharding`."""
     if not isinstance(sharding, NamedSharding):
         return {}
-    return {"sdy.sharding": runtime.parse_attribute(emitter.sharding(sharding, aval))}
+    return {"sdy.sharding": mlir.parse_attribute(emitter.sharding(sharding, aval))}
 
 
 def plan_export(jaxpr: Jaxpr) -> ExecutionPlan:
@@ -230,31 +230,31 @@ def lower_for(
 ) -> EmittedModule:
     """Lowers a plan for given platforms. For several, `main` takes the platform index first, as in JAX's exports."""
     emitter = Emitter(_new_module(name), platforms, () if assignment is None else assignment.devices)
-    output_attributes: list[dict[str, runtime.Attribute]] | None = None
+    output_attributes: list[dict[str, mlir.Attribute]] | None = None
     if assignment is None:
-        input_attributes: list[dict[str, runtime.Attribute]] = [{} for _ in plan.computed.invars]
+        input_attributes: list[dict[str, mlir.Attribute]] = [{} for _ in plan.computed.invars]
     else:
         input_attributes, output_attributes = _sharding_attributes(emitter, plan, assignment)
     computed = plan.computed
     if len(platforms) > 1:
         index = Var(computed.var_count, ShapedArray((), np.dtype(np.int32)))
         computed = Jaxpr((), (index, *computed.invars), computed.eqns, computed.outs)
-        input_attributes.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})
+        input_attributes.insert(0, {"jax.global_constant": mlir.string_attr("_platform_index")})
     emitter.function("main", computed, input_attributes, output_attributes)
     return evolve(emitter.lowered(), repeats=RepeatedBlocks(reason=_OTHER_PLATFORM))
 
 
-def _new_module(name: str) -> runtime.Module:
-    return runtime.new_module("jit_" + symbol_name(name))
+def _new_module(name: str) -> mlir.Module:
+    return mlir.new_module("jit_" + symbol_name(name))
 
 
-def _donation_attributes(plan: ExecutionPlan) -> list[dict[str, runtime.Attribute]]:
+def _donation_attributes(plan: ExecutionPlan) -> list[dict[str, mlir.Attribute]]:
     """Returns attributes of the parameters: a donated one aliases a result, or else is a buffer donor for any use."""
-    attributes: list[dict[str, runtime.Attribute]] = [{} for _ in plan.kept_inputs]
+    attributes: list[dict[str, mlir.Attribute]] = [{} for _ in plan.kept_inputs]
     aliases = plan.aliases
     for i, index in enumerate(plan.kept_inputs):
         if i in aliases:
-            attributes[i]["tf.aliasing_output"] = runtime.integer_attr(aliases[i], 32)
+            attributes[i]["tf.aliasing_output"] = mlir.integer_attr(aliases[i], 32)
         elif index in plan.donated:
-            attributes[i]["jax.buffer_donor"] = runtime.bool_attr(True)
+            attributes[i]["jax.buffer_donor"] = mlir.bool_attr(True)
     return attributes

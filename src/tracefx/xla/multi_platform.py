@@ -15,8 +15,8 @@ from tracefx.core.jaxpr import Eqn
 from tracefx.core.primitive import Primitive
 from tracefx.lowering import Attr, Builder, IrValue, Region, RegionBuilder
 from tracefx.shardings.meshes import Mesh
-from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedValue, append_block, aval_to_ir_type, unwrap_values
+from tracefx.xla.runtime import mlir, mlir_blocks
 
 INDEX_TYPE: Final = ShapedArray((), np.dtype(np.int32))
 POSITION_TYPE: Final = ShapedArray((1,), np.dtype(np.int32))
@@ -38,13 +38,13 @@ class IndexUnavailableError(Exception):
 class EmitterState:
     """The state of an emitter: where it appends operations, and for which platforms."""
 
-    block: runtime.InsertionPoint
-    mark: runtime.MlirOperation
-    line: runtime.Location
+    block: mlir.InsertionPoint
+    mark: mlir.MlirOperation
+    line: mlir.Location
     eqn: Eqn | None
     prefix: str
     manual_axes: dict[Hashable, tuple[Mesh, IrValue | None]]
-    body: runtime.Block | None
+    body: mlir.Block | None
     index: EmittedValue | None
     platforms: tuple[str, ...]
 
@@ -76,13 +76,13 @@ class MultiPlatformEmitter:
         "module",
     )
 
-    def __init__(self, module: runtime.Module, platform: str | tuple[str, ...]) -> None:
+    def __init__(self, module: mlir.Module, platform: str | tuple[str, ...]) -> None:
         self.module = module
         self._all = self._platforms = (platform,) if isinstance(platform, str) else platform
         """All platforms of the module, and the platforms that operations are currently emitted for."""
         self._symbols: set[str] = set()
         """The symbols of functions and meshes."""
-        self._body: runtime.Block | None = None
+        self._body: mlir.Block | None = None
         """The body of the current function; None inside of an isolated region, which cannot reach it."""
         self._index: EmittedValue | None = None
         """The platform index, once the current function or isolated region has it."""
@@ -91,8 +91,8 @@ class MultiPlatformEmitter:
         self._platform_dependent: set[type[Primitive]] = set()
         """Primitives whose rules have read the platform."""
         # Passed to every operation explicitly, since MLIR takes longer to look up the current ones.
-        self._block = runtime.at_end(module.body)
-        self._line = runtime.unknown_location()
+        self._block = mlir.at_end(module.body)
+        self._line = mlir.unknown_location()
         self._eqn: Eqn | None = None
         self._prefix = ""
         """The name prefix of operations in sub-jaxprs: the names of the enclosing equations."""
@@ -107,7 +107,7 @@ class MultiPlatformEmitter:
         name: str,
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
-        attrs: Mapping[str, Attr | runtime.Attribute] | None = None,
+        attrs: Mapping[str, Attr | mlir.Attribute] | None = None,
         regions: Sequence[Region] = (),
     ) -> list[IrValue]:
         """Appends an operation; see `Builder.emit`."""
@@ -118,7 +118,7 @@ class MultiPlatformEmitter:
     @abstractmethod
     def _fill(
         self,
-        block: runtime.Block,
+        block: mlir.Block,
         region: Region,
         end: str = "stablehlo.return",
         *,
@@ -158,7 +158,7 @@ class MultiPlatformEmitter:
         if self._index is None:
             if self._body is None:
                 raise IndexUnavailableError
-            self._index = EmittedValue(runtime.add_parameter(self._body, aval_to_ir_type(INDEX_TYPE)), INDEX_TYPE)
+            self._index = EmittedValue(mlir_blocks.add_parameter(self._body, aval_to_ir_type(INDEX_TYPE)), INDEX_TYPE)
             self._extra_parameters.append(PLATFORM_INDEX)
         return self._index
 
@@ -168,7 +168,9 @@ class MultiPlatformEmitter:
         if position is None:
             if self._body is None:
                 raise IndexUnavailableError
-            position = EmittedValue(runtime.add_parameter(self._body, aval_to_ir_type(POSITION_TYPE)), POSITION_TYPE)
+            position = EmittedValue(
+                mlir_blocks.add_parameter(self._body, aval_to_ir_type(POSITION_TYPE)), POSITION_TYPE
+            )
             self._manual_axes[name] = mesh, position
             self._extra_parameters.append(name)
         return position
@@ -212,30 +214,32 @@ class MultiPlatformEmitter:
         """Emits the branch for each group of platforms, and selects the one for the runtime platform."""
         types, start, outer = list(map(aval_to_ir_type, outs)), self._block, self._platforms
         # The branches are first built in a `case` without an index, since an index may not be needed.
-        draft = runtime.create("stablehlo.case", types, (), None, None, len(branches), self._line, start)
+        draft = mlir.create("stablehlo.case", types, (), None, None, len(branches), self._line, start)
         blocks = [append_block(space, ()) for space in draft.regions]
         line, eqn, prefix = self._line, self._eqn, self._prefix
         for build, block, self._platforms in zip(branches, blocks, platforms, strict=True):
             self._fill(block, Region((), functools.partial(build_branch, build, operands)))
             self._line, self._eqn, self._prefix = line, eqn, prefix
         self._platforms = outer
-        representatives = [next(i for i, b in enumerate(blocks) if runtime.blocks_equal(b, block)) for block in blocks]
+        representatives = [
+            next(i for i, b in enumerate(blocks) if mlir_blocks.blocks_equal(b, block)) for block in blocks
+        ]
         distinct = sorted(set(representatives))
         if len(distinct) == 1:
-            return list(map(EmittedValue, runtime.inline_first_region(draft), outs))
+            return list(map(EmittedValue, mlir_blocks.inline_first_region(draft), outs))
         numbers = {
             p: distinct.index(representative)
             for representative, group in zip(representatives, platforms, strict=True)
             for p in group
         }
         index = unwrap_values([self._emit_platform_number(numbers)])
-        case = runtime.create("stablehlo.case", types, index, None, None, len(distinct), self._line, start)
-        runtime.move_regions(draft, case, distinct)
+        case = mlir.create("stablehlo.case", types, index, None, None, len(distinct), self._line, start)
+        mlir_blocks.move_regions(draft, case, distinct)
         return list(map(EmittedValue, case.results, outs))
 
     def _save_state(self) -> EmitterState:
         return EmitterState(
-            self._block, runtime.insert_marker(self._block), self._line, self._eqn, self._prefix, self._manual_axes,
+            self._block, mlir_blocks.insert_marker(self._block), self._line, self._eqn, self._prefix, self._manual_axes,
             self._body, self._index, self._platforms,
         )  # fmt: skip
 
@@ -248,7 +252,7 @@ class MultiPlatformEmitter:
             state.index,
             state.platforms,
         )
-        runtime.erase_from(state.mark)
+        mlir_blocks.erase_from(state.mark)
 
     def _unique_symbol(self, symbol: str) -> str:
         """Returns a symbol that the module does not have yet, derived from `symbol`."""

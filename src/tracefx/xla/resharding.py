@@ -20,7 +20,7 @@ from tracefx.core.host_memory import aligned_empty
 from tracefx.core.key_data import key_data_aval
 from tracefx.core.sharding import ShardIndex, Sharding, Tiling
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.xla import runtime
+from tracefx.xla.runtime import bindings, buffers, multi_device
 from tracefx.xla.spmd import tiling_of_words
 
 
@@ -85,7 +85,7 @@ class Resharder:
     old: Tiling
     sharding: Sharding
     new: Tiling = field(init=False)
-    _spec: runtime.ArraySpec = field(init=False)
+    _spec: bindings.ArraySpec = field(init=False)
     _tile: Shape = field(init=False)
     _copies: tuple[tuple[TileCopy, ...], ...] = field(init=False)
 
@@ -94,9 +94,9 @@ class Resharder:
         return tiling_of_words(self.sharding.tiling(self.aval.ndim), key_data_aval(self.aval).ndim)
 
     @_spec.default
-    def _type_of_words(self) -> runtime.ArraySpec:
+    def _type_of_words(self) -> bindings.ArraySpec:
         words_aval = key_data_aval(self.aval)
-        return runtime.ArraySpec(words_aval.shape, words_aval.dtype)
+        return bindings.ArraySpec(words_aval.shape, words_aval.dtype)
 
     @_tile.default
     def _shape_of_tiles(self) -> Shape:
@@ -118,7 +118,7 @@ class Resharder:
         host_tiles: dict[int, NDArray] = {}
         new_tiles = [self._assemble_tile(copies, tiles, host_tiles) for copies in self._copies]
         tiles_per_device = [new_tiles[number] for number in self.new.tile_indices]
-        return [ShardedArray(self.aval, runtime.put_tiles(self._spec, self.new, tiles_per_device), self.sharding)]
+        return [ShardedArray(self.aval, multi_device.put_tiles(self._spec, self.new, tiles_per_device), self.sharding)]
 
     def reshard_by_tile_copies(self, args: Sequence[Value]) -> list[ConcreteArray]:
         """Moves an array whose new tiles are old tiles, by copies between devices."""
@@ -131,18 +131,18 @@ class Resharder:
             tile_on[device] if tile_index_on.get(device) == number else tiles[self._copies[number][0].old]
             for device, number in zip(self.new.devices, self.new.tile_indices, strict=True)
         ]
-        return [ShardedArray(self.aval, runtime.put_tiles(self._spec, self.new, tiles_per_device), self.sharding)]
+        return [ShardedArray(self.aval, multi_device.put_tiles(self._spec, self.new, tiles_per_device), self.sharding)]
 
-    def _tiles_of(self, x: Value) -> list[runtime.Buffer]:
+    def _tiles_of(self, x: Value) -> list[bindings.Buffer]:
         assert isinstance(x, ShardedArray)
-        return runtime.tiles_of(runtime.native_buffer(x.buffer))
+        return multi_device.tiles_of(bindings.native_buffer(x.buffer))
 
     def _assemble_tile(
-        self, copies: Sequence[TileCopy], tiles: Sequence[runtime.Buffer], host_tiles: dict[int, NDArray]
+        self, copies: Sequence[TileCopy], tiles: Sequence[bindings.Buffer], host_tiles: dict[int, NDArray]
     ) -> NDArray:
         for piece in copies:
             if piece.old not in host_tiles:
-                host_tiles[piece.old] = runtime.buffer_to_numpy(tiles[piece.old])
+                host_tiles[piece.old] = buffers.buffer_to_numpy(tiles[piece.old])
         if len(copies) == 1:
             view = host_tiles[copies[0].old][copies[0].source_index]
             if view.flags.c_contiguous:

@@ -24,12 +24,12 @@ from tracefx.settings import RepeatsMode
 from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray
-from tracefx.xla import runtime
 from tracefx.xla.cache_keys import spmd_disk_cache_key
 from tracefx.xla.compile_job import CompileJob, InspectableProgram
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.hlo_collectives import parse_collectives
 from tracefx.xla.lower import ExecutionPlan, ForwardedInput, Result, lower_spmd
+from tracefx.xla.runtime import bindings, buffers, multi_device, platforms
 
 # ------------------------------------------------------------------ assignment of devices and shardings
 
@@ -131,7 +131,7 @@ class MayRunElsewhere:
 class SpmdProgram(InspectableProgram, MayRunElsewhere):
     """A program compiled for several devices."""
 
-    executable: runtime.SpmdExecutable
+    executable: multi_device.SpmdExecutable
     plan: ExecutionPlan
     assignment: ShardingAssignment
     mesh: Mesh | None
@@ -209,32 +209,34 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         for i in self.plan.donated:
             if isinstance(x := args[i], ShardedArray) and not x.is_deleted():
                 x.prepare_donation()
-        buffers = [
+        inputs = [
             x.buffer if type(x := args[i]) is ShardedArray and x.placed is expected else self._buffer(k, x)
             for k, (i, expected) in enumerate(self._expected_shardings)
         ]
         if self.plan.donated:
-            self._require_one_use(args, buffers)
+            self._require_one_use(args, inputs)
         try:
-            outs = self.executable.execute(buffers)
+            outs = self.executable.execute(inputs)
         except DeletedArrayError:
             raise_deleted(args)
             raise
         if self.plan.donated:
-            self._delete_donated(args, buffers)
+            self._delete_donated(args, inputs)
         if self._direct:
             return list(map(ShardedArray, self.results, outs, self._result_shardings))
         for k, tiling in self._reordered_results:
-            outs[k] = runtime.put_tiles(outs[k].aval, tiling, _tiles_in_order(outs[k], self.assignment.devices, tiling))
+            outs[k] = multi_device.put_tiles(
+                outs[k].aval, tiling, _tiles_in_order(outs[k], self.assignment.devices, tiling)
+            )
         arrays = list(map(ShardedArray, self.results, outs, self._result_shardings))
         return distinct([self._output(i, args, arrays) for i in range(len(self.plan.outputs))])
 
-    def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+    def _delete_donated(self, args: Sequence[Value | NDArray], inputs: Sequence[Buffer]) -> None:
         """Deletes the donated arrays: those whose memory was used, or would have been if nothing else viewed it."""
         aliases = self.plan.aliases
-        for k, (i, buffer) in enumerate(zip(self.plan.kept_inputs, buffers, strict=True)):
+        for k, (i, buffer) in enumerate(zip(self.plan.kept_inputs, inputs, strict=True)):
             x = args[i]
-            is_donated = i in self.plan.donated and (k in aliases or runtime.is_deleted(runtime.native_buffer(buffer)))
+            is_donated = i in self.plan.donated and (k in aliases or buffers.is_deleted(bindings.native_buffer(buffer)))
             if is_donated and isinstance(x, ConcreteArray):
                 x.delete_donated(f"an argument of {self.executable.name}")
 
@@ -248,7 +250,7 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
                 x = args[self.plan.kept_inputs[first]]
                 is_donated = any(self.plan.kept_inputs[k] in self.plan.donated for k in (first, *more))
                 if more and is_donated and isinstance(x, ConcreteArray):
-                    raise runtime.donation_error(self.executable.name, first, more[0], x.aval)
+                    raise bindings.donation_error(self.executable.name, first, more[0], x.aval)
 
     def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
         sharding, tiling = self._parameter_shardings[k]
@@ -274,9 +276,9 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
 
     def _reorder_tiles(self, x: ShardedArray, tiling: Tiling) -> Buffer:
         """Returns an array's buffer with the tiles in the order in which the program numbers the devices."""
-        ordered = _tiles_in_order(runtime.native_buffer(x.buffer), x.placed.devices, tiling)
+        ordered = _tiles_in_order(bindings.native_buffer(x.buffer), x.placed.devices, tiling)
         words_aval = key_data_aval(x.aval)
-        return runtime.put_tiles(runtime.ArraySpec(words_aval.shape, words_aval.dtype), tiling, ordered)
+        return multi_device.put_tiles(bindings.ArraySpec(words_aval.shape, words_aval.dtype), tiling, ordered)
 
     def _output(self, i: int, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]) -> ConcreteArray:
         output = self.plan.outputs[i]
@@ -331,11 +333,11 @@ class SpmdProgram(InspectableProgram, MayRunElsewhere):
         return parse_collectives(self.text(), [d.id for d in self.assignment.devices])
 
 
-def _tiles_in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[runtime.Buffer]:
+def _tiles_in_order(buffer: bindings.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[bindings.Buffer]:
     """Returns this process's tiles of an array on `devices`, in the order in which `tiling` numbers the devices."""
-    this_process = runtime.process_index()
+    this_process = platforms.process_index()
     local = [d for d in devices if d.process_index == this_process]
-    tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
+    tiles = dict(zip(local, multi_device.tiles_of(buffer), strict=True))
     return [tiles[d] for d in tiling.devices if d in tiles]
 
 
@@ -359,15 +361,17 @@ def put_tiled(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
     if isinstance(x, Tracer):
         raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
     host = to_key_data(x if isinstance(x, np.ndarray) else to_numpy(x))
-    this_process = runtime.process_index()
+    this_process = platforms.process_index()
     is_local = [device.process_index == this_process for device in tiling.devices]
     if is_local == [True]:
-        return runtime.buffer_from_numpy(host, runtime.native_device(tiling.devices[0]), copy=isinstance(x, np.ndarray))
+        return buffers.buffer_from_numpy(
+            host, bindings.native_device(tiling.devices[0]), copy=isinstance(x, np.ndarray)
+        )
     # NumPy arrays are copied: the caller may change them as soon as the program runs.
     tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.tile_indices).split_tiles(
         host, is_local, isinstance(x, np.ndarray)
     )
-    return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), tiling_of_words(tiling, host.ndim), tiles)
+    return multi_device.put_tiles(bindings.ArraySpec(host.shape, host.dtype), tiling_of_words(tiling, host.ndim), tiles)
 
 
 def tiling_of_words(tiling: Tiling, ndim: int) -> Tiling:
@@ -393,25 +397,25 @@ class SpmdCompileJob(CompileJob[SpmdProgram]):
         )
 
     @property
-    def _devices(self) -> tuple[runtime.Device, ...]:
-        return runtime.native_devices(self.assignment.devices)
+    def _devices(self) -> tuple[bindings.Device, ...]:
+        return bindings.native_devices(self.assignment.devices)
 
     @override
     def lower(self) -> EmittedModule:
         return lower_spmd(self.plan, self.name, self.assignment, self.repeats)
 
     @override
-    def _disk_key(self, options: Mapping[str, runtime.CompilerOption]) -> bytes | None:
+    def _disk_key(self, options: Mapping[str, bindings.CompilerOption]) -> bytes | None:
         parts = self.plan.donated, (self.keep_unused, self.repeats), self.assignment
         return spmd_disk_cache_key(self.jaxpr, *parts, self.free, options)
 
     @override
     def _load(self, data: bytes) -> SpmdProgram:
-        return self._program(runtime.SpmdExecutable.load(data, self._devices, self.free, self.name))
+        return self._program(multi_device.SpmdExecutable.load(data, self._devices, self.free, self.name))
 
     @override
-    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> SpmdProgram:
-        executable = runtime.compile_spmd(
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, bindings.CompilerOption]) -> SpmdProgram:
+        executable = multi_device.compile_spmd(
             lowered.module,
             lowered.host_functions,
             lowered.host_results,
@@ -422,7 +426,7 @@ class SpmdCompileJob(CompileJob[SpmdProgram]):
         )
         return self._program(executable)
 
-    def _program(self, executable: runtime.SpmdExecutable) -> SpmdProgram:
+    def _program(self, executable: multi_device.SpmdExecutable) -> SpmdProgram:
         return SpmdProgram(executable, self.plan, self.assignment, output_mesh(self.assignment, self.jaxpr))
 
 

@@ -37,7 +37,7 @@ def buffer_from_numpy(array: bindings.AnyArray, device: bindings.Device, *, copy
     Raises:
         TypeError: if XLA does not support the dtype (objects, strings, `float0`).
 
-    >>> from tracefx.xla.runtime import devices
+    >>> from tracefx.xla.runtime.platforms import devices
     >>> buffer_to_numpy(buffer_from_numpy(np.arange(3, dtype=np.int32), devices()[0]))
     array([0, 1, 2], dtype=int32)
     """
