@@ -48,12 +48,6 @@ CHECKS_SHAPES_OF_MATRICES: Final = SINCE_012
 HAS_LOG2_PRIMITIVE: Final = SINCE_0112
 """Whether JAX's `log2` is one primitive, weakly typed for weak operands; before, it divides by log(2)."""
 
-HYPOT_PROMOTES_WEAKLY: Final = SINCE_012
-"""Whether JAX's `hypot` of a weak float and an integer is weakly typed."""
-
-DIFFERENTIATES_COMPLEX_MAXIMA: Final = not SINCE_011
-"""Whether JAX differentiates `max` and `min` of complex numbers; since 0.11 its rule compares them, and fails."""
-
 OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     **(
         {
