@@ -118,6 +118,35 @@ def test_packages_in_terms_of_public_jax_run_unchanged() -> None:
     )
 
 
+def test_names_that_libraries_use() -> None:
+    run_installed(
+        """
+        import jax, jax.numpy as jnp
+        from jax.test_util import check_grads
+        assert (jax._src.xla_bridge._backends or {}).get("cpu") is None
+        x, device = jnp.ones(3), jax.devices("cpu")[0]
+        assert device in jax._src.xla_bridge._backends.get("cpu")
+        assert jax._src.xla_bridge._backends.get("tpu") is None
+        assert jax.typeof(x).sharding.is_fully_replicated
+        check_grads(jnp.sin, (x,), 1)
+        check_grads(jnp.sin, (x,), order=2, modes=("rev",), atol=1e-2, rtol=1e-2)
+
+        @jax.custom_jvp
+        def almost_sin(x):
+            return jnp.sin(x)
+
+        almost_sin.defjvp(lambda primals, tangents: (jnp.sin(*primals), 1.01 * jnp.cos(*primals) * tangents[0]))
+        check_grads(almost_sin, (x,), 1, atol=0.1)
+        try:
+            check_grads(almost_sin, (x,), 1, atol=1e-3)
+        except AssertionError:
+            pass
+        else:
+            raise ValueError
+        """
+    )
+
+
 # ------------------------------------------------------------------ the command and the plug-in
 
 

@@ -45,6 +45,7 @@ class TypeSharding:
     spec: tuple[None, ...]
     mesh = NoMesh()
     memory_kind = "device"
+    is_fully_replicated = True
 
     def update(self, *, spec: Iterable[object]) -> TypeSharding:
         """Returns the sharding of a type with another number of axes.

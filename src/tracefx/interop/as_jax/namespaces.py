@@ -151,7 +151,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
             "record_scalar=record_event"
         ),
         "jax.dlpack": _namespace("tracefx.numpy from_dlpack"),
-        "jax.test_util": _namespace("tracefx.testing check_grads"),
+        "jax.test_util": _namespace("~functions check_grads"),
         "jax.util": _namespace("~functions safe_map safe_zip unzip2 wraps"),
         "jax.lib": _namespace(),
         "jax.lib.xla_bridge": _namespace("tracefx.transforms.devices get_backend=default_backend"),
@@ -209,6 +209,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax._src.traceback_util": _namespace("~functions api_boundary include_frame register_exclusion"),
         "jax._src.tree_util": _namespace("~functions _registry=node_types", base=_TREES),
         "jax._src.typing": _namespace("tracefx Array", "~functions Shape", base="tracefx.typing"),
+        "jax._src.xla_bridge": _namespace("~functions _backends=started_platforms"),
         "jax._src.util": _namespace("~functions safe_map safe_zip unzip2 wraps"),
     }
 )
