@@ -301,6 +301,8 @@ for outs in (interpret(closed.jaxpr, closed.consts, *args), jaxpr_as_fun(closed)
 names = [eqn.primitive.name for eqn in closed.eqns]
 assert names[0] == "sin" and closed.eqns[0].primitive is lax.sin_p, names
 assert {v.aval.shape for v in closed.jaxpr.invars} == {(), (3,)}
+(eqn,) = jax.make_jaxpr(jax.named_scope("a")(jax.named_scope("b")(lax.sin)))(1.0).eqns
+assert str(eqn.source_info.name_stack) == "a/b", eqn.source_info
 looped = jax.make_jaxpr(lambda x: lax.scan(lambda c, y: (c * y, c), 1.0, x))(jnp.ones(3))
 (eqn,) = [e for e in looped.eqns if e.primitive is lax.scan_p]
 assert isinstance(eqn.params["jaxpr"], ClosedJaxpr) and eqn.params["length"] == 3
@@ -359,6 +361,63 @@ def test_options_are_settings() -> None:
     )
 
 
+OPTIONS = """
+import json
+import jax, jax.numpy as jnp, numpy as np
+
+def result(f):
+    try:
+        return np.asarray(f()).tolist()
+    except (FloatingPointError, TypeError, ValueError) as error:
+        return next(c.__name__ for c in (FloatingPointError, ValueError, TypeError) if isinstance(error, c))
+
+x, i, zeros, key = jnp.ones(3), jnp.arange(3), jnp.zeros(3), jax.random.key(7)
+results, multiply, draw = [], jax.jit(lambda x, i: x * i), jax.jit(lambda key: jax.random.uniform(key, (3,)))
+with jax.numpy_dtype_promotion("strict"):
+    for f in (
+        lambda: x + i, lambda: x + True, lambda: x + 1, lambda: i + 1.0, lambda: x + 1j, lambda: i + np.int8(1),
+        lambda: jnp.where(x > 0, x, 0), lambda: jnp.where(x > 0, x, i), lambda: multiply(x, i), lambda: i / 2,
+        lambda: x.mean() + x.std(), lambda: jax.nn.softmax(x), lambda: jnp.concatenate([x, i]), lambda: x @ i,
+        lambda: jax.grad(lambda x: jnp.sum(jnp.log(x) * x**2))(x), lambda: jax.random.normal(key, (2,)),
+    ):
+        results.append(result(f))
+results.append(result(lambda: multiply(x, i)))
+with jax.numpy_rank_promotion("raise"):
+    for f in (lambda: x + jnp.ones((2, 3)), lambda: x + 1, lambda: jax.jit(jnp.add)(x, jnp.ones((2, 3))),
+              lambda: jnp.var(jnp.ones((2, 3)), axis=1), lambda: jnp.add(x, np.ones((1, 3), np.float32))):
+        results.append(result(f))
+results.append(draw(key).tolist())
+jax.config.update("jax_threefry_partitionable", False)
+for shape in ((5,), (4, 3), ()):
+    results.append([jax.random.bits(key, shape, dtype).tolist() for dtype in ("uint8", "uint16", "uint32")])
+results += [draw(key).tolist(), jax.random.key_data(jax.random.split(key, (3, 2))).tolist()]
+results.append(jax.vmap(lambda key: jax.random.normal(key, (3,)))(jax.random.split(key)).tolist())
+jax.config.update("jax_threefry_partitionable", True)
+results.append(draw(key).tolist())
+with jax.default_prng_impl("rbg"):
+    results.append(list(jax.random.PRNGKey(0).shape))
+with jax.enable_custom_prng():
+    results.append(list(jax.random.PRNGKey(0).shape))
+with jax.debug_nans():
+    results.append(jax.config.jax_debug_nans)
+    results += [result(lambda: zeros / zeros), result(lambda: x + 1), result(lambda: jax.jit(lambda x: x / x)(zeros))]
+with jax.debug_infs(True):
+    results += [result(lambda: 1 / zeros), result(lambda: x + 1)]
+results.append(jax.config.jax_debug_nans)
+print(json.dumps(results))
+"""
+
+
+def test_options_mean_what_they_do_in_jax() -> None:
+    ours, theirs = (json.loads(out.splitlines()[-1]) for out in (run_installed(OPTIONS), run("-c", OPTIONS)))
+    assert len(ours) == len(theirs)
+    for mine, reference in zip(ours, theirs, strict=True):
+        if isinstance(reference, str | bool):
+            assert mine == reference
+        else:
+            assert_near(tree.map(np.float32, mine), tree.map(np.float32, reference))
+
+
 def test_unknown_option_raises() -> None:
     with pytest.raises(AttributeError, match="no option 'jax_enable_x46'; it has jax_enable_x64"):
         config.update("jax_enable_x46", True)
@@ -371,7 +430,7 @@ def test_unknown_option_raises() -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("jax.config.update('jax_debug_nans', True)", "jax_debug_nans=True (used at <string>:"),
+        ("jax.config.update('jax_debug_nans', True)", "jax_debug_nans=True for the whole process (used at <string>:"),
         (
             "from jax.experimental import pallas as pl\npl.pallas_call(None)",
             "jax.experimental.pallas.pallas_call (used",

@@ -17,7 +17,7 @@ from tracefx.core.device import Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
+from tracefx.core.settings import DISABLE_JIT, NUMERIC_OPTIONS, REPEATS, X64, RepeatsMode
 from tracefx.core.sharding import RequestedShardings, single_device_sharding
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import Value, jax_hint
@@ -191,7 +191,8 @@ class Jitted(RepeatedCall[P, R]):
             if not refs:
                 raise
             inputs, avals = to_inputs(leaves, dynamic, self._where)
-        key = TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value, (), tuple(refs))
+        options = NUMERIC_OPTIONS.value
+        key = TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value, (), tuple(refs), options)
         return inputs, key, tuple(refs.values())
 
     def _flatten(

@@ -14,7 +14,7 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.handler import ROOT, NamedAxis, Tracer, as_array, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.settings import X64
+from tracefx.core.settings import NUMERIC_OPTIONS, X64, NumericOptions
 from tracefx.core.source_location import SOURCE, here
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.errors import RefError
@@ -153,6 +153,7 @@ class TraceKey(NamedTuple):
     """The mesh axes of `spmd_axis_name` of each enclosing `vmap`, which `shard_map` reads."""
     refs: tuple[int, ...] = ()
     """The leaves that are references, whose contents have the types in `avals`."""
+    options: NumericOptions = NUMERIC_OPTIONS.default
 
     def without_weak_types(self) -> TraceKey:
         """Returns the key for strongly typed arguments."""
@@ -183,6 +184,8 @@ class TraceKey(NamedTuple):
             parts.append(f"the named axes in scope were {_show_axes(self.axes)} and are {_show_axes(new.axes)}")
         if self.spmd != new.spmd:
             parts.append(f"spmd_axis_name of the enclosing vmap was {self.spmd} and is {new.spmd}")
+        if self.options is not new.options:
+            parts.append(f"the options were {self.options} and are {new.options}")
         if self.mesh != new.mesh:
             parts.append(f"the mesh in use was {self.mesh} and is {new.mesh}")
         return "; ".join(parts)
@@ -204,11 +207,11 @@ def trace_key(
     refs: tuple[int, ...] = (),
 ) -> TraceKey:
     """Returns the key of a trace made here."""
-    handler = current()
+    handler, options = current(), NUMERIC_OPTIONS.value
     if handler is ROOT:
-        return TraceKey(in_tree, avals, statics, X64.value, (), MESH.value, (), refs)
+        return TraceKey(in_tree, avals, statics, X64.value, (), MESH.value, (), refs, options)
     axes = tuple(handler.axes.items())
-    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.value, spmd_axes(handler), refs)
+    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.value, spmd_axes(handler), refs, options)
 
 
 def trace(

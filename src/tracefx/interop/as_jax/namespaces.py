@@ -142,6 +142,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax.linear_util": _LINEAR_UTIL,
         "jax.api_util": _API_UTIL,
         "jax.tree_util": _namespace(base=_TREES),
+        "jax.sharding": _namespace("tracefx.sharding get_abstract_mesh=get_mesh", base="tracefx.sharding"),
         "jax.stages": _namespace(
             "tracefx.transforms.jit Wrapped=Jitted",
             "tracefx.transforms.stages Compiled=CompiledCall Lowered=LoweredCall Traced=TracedCall",
@@ -292,7 +293,6 @@ UNSUPPORTED_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "jax.stages.ArgInfo": "arguments are described by ShapeDtypeStruct",
         "jax.sharding.AbstractMesh": "meshes have devices",
         "jax.sharding.auto_axes": "all axes are automatic",
-        "jax.sharding.get_abstract_mesh": "use jax.sharding.get_mesh",
         "jax.sharding.reshard": "use jax.lax.with_sharding_constraint",
     }
 )
