@@ -127,7 +127,12 @@ def test_names_that_libraries_use() -> None:
         x, device = jnp.ones(3), jax.devices("cpu")[0]
         assert device in jax._src.xla_bridge._backends.get("cpu")
         assert jax._src.xla_bridge._backends.get("tpu") is None
-        assert jax.typeof(x).sharding.is_fully_replicated
+        assert jax.typeof(x).sharding.is_fully_replicated and jax.sharding.get_abstract_mesh().axis_sizes == ()
+        (error,) = jax._src.tree_util.prefix_errors({"y": [1.0]}, {"y": 1.0})
+        assert "in_axes['y']" in str(error("in_axes")) and not jax._src.tree_util.prefix_errors(0, (1, 2))
+        assert isinstance(jax.typeof(jax.new_ref(x)), jax._src.state.types.AbstractRef)
+        with jax.set_mesh(jax.make_mesh((1,), ("data",))):
+            assert jax.sharding.get_abstract_mesh().axis_names == ("data",)
         check_grads(jnp.sin, (x,), 1)
         check_grads(jnp.sin, (x,), order=2, modes=("rev",), atol=1e-2, rtol=1e-2)
 
@@ -404,6 +409,19 @@ with jax.debug_nans():
 with jax.debug_infs(True):
     results += [result(lambda: 1 / zeros), result(lambda: x + 1)]
 results.append(jax.config.jax_debug_nans)
+wide = np.float64
+results += [
+    str(jnp.dtype(dtype)) for dtype in (
+        jnp.zeros(3, wide).dtype, x.astype(wide).dtype, jnp.arange(3, dtype=np.int64).dtype, jnp.result_type(wide),
+        jax.random.normal(key, (2,), wide).dtype, jnp.promote_types(wide, np.float32),
+        jax.ShapeDtypeStruct((), wide).dtype,
+        jnp.sum(x, dtype=wide).dtype, jax.lax.full((), 1, np.int64).dtype, jnp.float64(1).dtype, jnp.finfo(wide).dtype,
+        jax.core.ShapedArray((), wide).dtype, jax.jit(lambda x: x.astype(wide))(x).dtype,
+    )
+]
+results.append(bool(jnp.can_cast(wide, np.float32)))
+with jax.enable_x64(True):
+    results.append(str(jnp.zeros(3, wide).dtype))
 print(json.dumps(results))
 """
 

@@ -29,6 +29,7 @@ class NoMesh:
 
     empty = True
     axis_names: tuple[str, ...] = ()
+    axis_sizes: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
     are_all_axes_explicit = False
 

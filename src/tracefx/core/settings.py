@@ -239,6 +239,7 @@ class NumericOptions:
         rank_promotion: What happens to operands of different ranks, scalars excepted.
         prng_impl: The generator of keys that are made without `impl`.
         typed_raw_keys: Whether `PRNGKey` returns the keys of `key`.
+        narrow_dtypes: Whether explicit dtypes of 64 bits mean 32 bits unless `enable_x64` is on.
         partitionable: Whether Threefry computes each element from its own index. JAX's older order draws other numbers.
     """
 
@@ -246,6 +247,7 @@ class NumericOptions:
     rank_promotion: RankPromotion = "allow"
     prng_impl: str = "threefry2x32"
     typed_raw_keys: bool = False
+    narrow_dtypes: bool = False
     partitionable: bool = True
 
     def replace(self, name: str, value: object) -> NumericOptions:

@@ -172,4 +172,4 @@ def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: CastingRule =
 
 
 def _dtype(x: Any) -> Any:
-    return dtypes.as_dtype(x) if not isinstance(x, bool | int | float | complex) else x
+    return dtypes.as_dtype(x, exact=True) if not isinstance(x, bool | int | float | complex) else x

@@ -198,6 +198,7 @@ _OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "jax_debug_nans": CheckOption(infinities=False),
         "jax_default_prng_impl": NumericOption(name="prng_impl", values={each: each for each in IMPLEMENTATIONS}),
         "jax_enable_custom_prng": NumericOption(name="typed_raw_keys", values=_BOOLS),
+        "jax_explicit_x64_dtypes": NumericOption(name="narrow_dtypes", values={"warn": True, "allow": False}),
         "jax_numpy_dtype_promotion": NumericOption(name="strict_dtypes", values={"standard": False, "strict": True}),
         "jax_numpy_rank_promotion": NumericOption(
             name="rank_promotion", values={each: each for each in ("allow", "warn", "raise")}

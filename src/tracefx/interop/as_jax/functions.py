@@ -12,6 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from tracefx.core.array import Array
+from tracefx.core.avals import NoMesh
 from tracefx.core.avals import ShapedArray as TracefxShapedArray
 from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike, as_dtype
@@ -22,6 +23,8 @@ from tracefx.interop.as_jax.primitive import make_shaped_array
 from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.numpy import finfo, zeros
 from tracefx.pytrees.registry import NODE_REGISTRY
+from tracefx.pytrees.trees import broadcast_prefix
+from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.testing.derivatives import MODES
 from tracefx.testing.derivatives import check_grads as _check_grads
 from tracefx.testing.tolerances import Ulps
@@ -106,7 +109,7 @@ def full_lower(x: Any) -> Any:
 def supports_inf(dtype: DTypeLike) -> bool:
     """Whether a floating-point dtype has infinities."""
     with np.errstate(all="ignore"):
-        return bool(np.isinf(np.asarray(np.inf).astype(as_dtype(dtype))))
+        return bool(np.isinf(np.asarray(np.inf).astype(as_dtype(dtype, exact=True))))
 
 
 # ------------------------------------------------------------------ the trace
@@ -249,6 +252,11 @@ def _process_count() -> int:
     return len({device.process_index for device in devices()})
 
 
+def get_abstract_mesh() -> Mesh | NoMesh:
+    """Returns the mesh of the innermost `set_mesh`, or one without axes if there is none."""
+    return NoMesh() if MESH.value.empty else MESH.value
+
+
 @final
 class StartedPlatforms(Mapping[str, Sequence[Device]]):
     """`jax._src.xla_bridge._backends`: the devices of the default platform, once it has been started."""
@@ -332,6 +340,16 @@ def flatten_axes(name: str, tree: Any, axes: Any, **options: object) -> list[Any
     found: list[Any] = []
     tree_map(lambda axis, below: found.extend([axis] * len(tree_leaves(below))), axes, from_structure, is_leaf=_is_none)
     return found
+
+
+def prefix_errors(prefix: Any, tree: Any, is_leaf: Any = None) -> list[Callable[[str], ValueError]]:
+    """Returns functions from the name of a prefix to the errors that say why it is no prefix of a tree."""
+    try:
+        broadcast_prefix(prefix, tree, is_leaf, what="<prefix>")
+    except ValueError as error:
+        message = str(error)
+        return [lambda name: ValueError(message.replace("<prefix>", name))]
+    return []
 
 
 def _is_none(x: object) -> bool:

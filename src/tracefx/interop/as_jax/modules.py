@@ -13,6 +13,7 @@ from typing import Any, Final, final
 
 from typing_extensions import override
 
+from tracefx.core.settings import NUMERIC_OPTIONS
 from tracefx.interop.as_jax.namespaces import (
     RUN_FROM_JAX,
     UNSUPPORTED_MODULES,
@@ -127,4 +128,5 @@ def install() -> None:
             "jax has been imported already: call tracefx.interop.as_jax.install() before anything imports jax, or run "
             "the program by `python -m tracefx.as_jax program.py`"
         )
+    NUMERIC_OPTIONS.set_default(NUMERIC_OPTIONS.default.replace("narrow_dtypes", True))
     sys.meta_path[:0] = [JaxFinder(), RealJaxFinder()]

@@ -264,7 +264,7 @@ def make_shaped_array(
     """
     if memory_space is not None or not (sharding is None or isinstance(sharding, TypeSharding)):
         raise unsupported("ShapedArray with sharding or memory_space", "types have a shape, a dtype and a weak type")
-    return ShapedArray(tuple(shape), dtypes.as_dtype(dtype), bool(weak_type), vma)
+    return ShapedArray(tuple(shape), dtypes.as_dtype(dtype, exact=True), bool(weak_type), vma)
 
 
 # ------------------------------------------------------------------ rule tables
