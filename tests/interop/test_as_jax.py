@@ -129,7 +129,7 @@ def test_names_that_libraries_use() -> None:
         assert jax._src.xla_bridge._backends.get("tpu") is None
         assert jax.typeof(x).sharding.is_fully_replicated and jax.sharding.get_abstract_mesh().axis_sizes == ()
         (error,) = jax._src.tree_util.prefix_errors({"y": [1.0]}, {"y": 1.0})
-        assert "in_axes['y']" in str(error("in_axes")) and not jax._src.tree_util.prefix_errors(0, (1, 2))
+        assert str(error("in_axes")).startswith("in_axes must have") and not jax._src.tree_util.prefix_errors(0, (1, 2))
         assert isinstance(jax.typeof(jax.new_ref(x)), jax._src.state.types.AbstractRef)
         with jax.set_mesh(jax.make_mesh((1,), ("data",))):
             assert jax.sharding.get_abstract_mesh().axis_names == ("data",)

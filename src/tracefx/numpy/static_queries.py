@@ -10,7 +10,7 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, AxisLike, is_convertible
-from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.numpy import operand_promotion
@@ -34,7 +34,7 @@ def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
     >>> shape(np.ones((2, 3)))
     (2, 3)
     """
-    return nested_aval(a, "shape: a").shape
+    return _nested_shape(a, "shape: a")
 
 
 def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
@@ -49,7 +49,7 @@ def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
     >>> ndim(np.zeros((2, 3)))
     2
     """
-    return nested_aval(a, "ndim: a").ndim
+    return len(_nested_shape(a, "ndim: a"))
 
 
 def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -> int:
@@ -65,13 +65,15 @@ def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -
     >>> size(np.zeros((2, 3)))
     6
     """
-    aval = nested_aval(a, "size: a")
-    return aval.size if axis is None else math.prod(aval.shape[i] for i in normalize_axes("size", axis, aval.ndim))
+    sizes = _nested_shape(a, "size: a")
+    return math.prod(sizes if axis is None else [sizes[i] for i in normalize_axes("size", axis, len(sizes))])
 
 
-def nested_aval(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> ShapedArray:
-    """Returns `typeof` of an array, or of the array that nested sequences make."""
-    return array_type(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # checked there
+def _nested_shape(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> Shape:
+    """Returns the shape of an array, also one of NumPy that is no array here, or of one that nested sequences make."""
+    if isinstance(x, np.ndarray):
+        return x.shape
+    return array_type(asarray(x) if isinstance(x, list | tuple) else x, what).shape  # type: ignore[arg-type]  # checked there
 
 
 def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:
