@@ -41,7 +41,8 @@ SUITES = (
         "optax",
         "optax",
         "_src/base_test _src/combine_test _src/lookahead_test _src/numerics_test _src/sharding_test "
-        "_src/transform_test _src/update_test _src/utils_test contrib/_privacy_test contrib/_reduce_on_plateau_test contrib/_sam_test "
+        "_src/transform_test _src/update_test _src/utils_test contrib/_privacy_test "
+        "contrib/_reduce_on_plateau_test contrib/_sam_test "
         "losses/_fenchel_young_test losses/_ranking_test losses/_regression_test losses/_self_supervised_test "
         "losses/_smoothing_test schedules/_inject_test schedules/_join_test transforms/_accumulation_test "
         "transforms/_adding_test transforms/_clipping_test transforms/_combining_test transforms/_conditionality_test "

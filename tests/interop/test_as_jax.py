@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 from tests.comparison import assert_near
+from tests.laws.samples import SAMPLES
 from tracefx import tree
+from tracefx.core.values import get_aval
 from tracefx.interop.as_jax.config import config
+from tracefx.interop.as_jax.primitive import BUILTIN_PRIMITIVES
 
 INSTALL = "from tracefx.interop.as_jax import install\ninstall()\n"
 
@@ -485,3 +488,11 @@ def test_unknown_names_are_attribute_errors() -> None:
             raise AssertionError
         """
     )
+
+
+def test_primitives_of_several_results_are_known() -> None:
+    samples = [sample for group in SAMPLES.values() for sample in group if sample.within is None]
+    for prim, operands in [(sample.prim, sample.operands[0]) for sample in samples]:
+        builtin = BUILTIN_PRIMITIVES.get(prim.name)
+        if builtin is not None and not builtin.multiple_results:
+            assert len(prim.abstract_eval(*map(get_aval, operands))) == 1, prim

@@ -17,7 +17,7 @@ from tracefx.core import dtypes, primitive
 from tracefx.core.array import Array
 from tracefx.core.avals import NOT_VARYING, ShapedArray, TypeSharding
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
@@ -459,13 +459,6 @@ def register_lowering(
 
 # ------------------------------------------------------------------ primitives of tracefx
 
-_MULTIPLE_RESULTS: Final = frozenset(
-    """approx_top_k checkpoint composite cond custom_jvp_call custom_linear_solve custom_vjp_call eig eigh ffi_call
-    hessenberg jit lu optimization_barrier qr reduce reduce_window rng_bit_generator scan schur shard_map sort split svd
-    top_k tridiagonal unstack while""".split()  # noqa: SIM905  # a list of strings has one line for each
-)
-"""The names of JAX's primitives whose `bind` returns a list."""
-
 
 @final
 class BuiltinPrimitive(Primitive):
@@ -478,7 +471,7 @@ class BuiltinPrimitive(Primitive):
     def __init__(self, primitive_class: type[primitive.Primitive]) -> None:
         super().__init__(primitive_class.name)
         self.primitive_class = primitive_class
-        self.multiple_results = self.name in _MULTIPLE_RESULTS
+        self.multiple_results = primitive_class.multiple_results or issubclass(primitive_class, HasSubjaxprs)
 
     @override
     def bind(self, *args: Any, **params: Any) -> Any:

@@ -89,6 +89,7 @@ class Svd(MatrixKernel, HasPushforward):
     """
 
     name = "svd"
+    multiple_results = True
     algorithm: SvdAlgorithm | None
     compute_uv: bool
     full_matrices: bool
