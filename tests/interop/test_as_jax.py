@@ -315,6 +315,8 @@ looped = jax.make_jaxpr(lambda x: lax.scan(lambda c, y: (c * y, c), 1.0, x))(jnp
 (eqn,) = [e for e in looped.eqns if e.primitive is lax.scan_p]
 assert isinstance(eqn.params["jaxpr"], ClosedJaxpr) and eqn.params["length"] == 3
 print(json.dumps([jnp.asarray(o).tolist() for o in interpret(looped.jaxpr, looped.consts, jnp.arange(3.0))]))
+relu = jax.make_jaxpr(lambda x: jax.nn.relu(x) + jax.nn.silu(x))(jnp.ones(3))
+print(json.dumps([jnp.asarray(o).tolist() for o in jax.core.eval_jaxpr(relu.jaxpr, relu.consts, jnp.arange(3.0) - 1)]))
 called = jax.make_jaxpr(jax.jit(lambda x: x + 1))(1.0)
 assert called.eqns[0].primitive is primitives.jit_p and called.eqns[0].params["jaxpr"].eqns[0].primitive is lax.add_p
 """

@@ -489,7 +489,7 @@ class BuiltinPrimitive(Primitive):
         made: primitive.Primitive = declared(**{n: as_parameter(x) for n, x in params.items() if n in names})
         others = made.jax_params() if isinstance(made, HasJaxParams) else {}
         for name, x in params.items():
-            if name not in names and not (x is None or x is False or _equal(x, ()) or _equal(x, others.get(name))):
+            if name not in names and not (x is None or x is False or _equal(x, ()) or _is_view(x, others.get(name))):
                 raise unsupported(
                     f"{self.name}_p.bind({name}={x!r})", f"its parameters are {', '.join(sorted(names)) or 'none'}"
                 )
@@ -500,6 +500,11 @@ BUILTIN_PRIMITIVES: Final[Mapping[str, BuiltinPrimitive]] = MappingProxyType(
     {name: BuiltinPrimitive(cls) for name, cls in vocabulary((CustomJVP, CustomVJP)).items()}
 )
 """The primitives of tracefx by name; each is one object, since libraries compare primitives by identity."""
+
+
+def _is_view(x: object, parameter: object) -> bool:
+    """Whether a parameter of an equation is equal to that of the primitive; programs are compared as text."""
+    return str(x.as_parameter()) == str(parameter) if isinstance(x, AsParameter) else _equal(x, parameter)
 
 
 class AsParameter:
