@@ -102,7 +102,7 @@ def test_bad_arguments() -> None:
     untyped_nn: Any = nn
     assert_errors(
         (lambda: untyped_nn.one_hot("a", 3), TypeError, "one_hot: x"),
-        (lambda: untyped_nn.one_hot(1.5, 3), TypeError, "integer"),
+        (lambda: untyped_nn.one_hot(1.5j, 3), TypeError, "integer"),
         (lambda: fx.jit(lambda n: nn.one_hot(1, n))(3), TypeError, "num_classes"),
         (lambda: untyped_nn.one_hot(1, 3, axis=2), ValueError, "axis 2"),
         (lambda: untyped_nn.relu("a"), TypeError, "relu: x"),

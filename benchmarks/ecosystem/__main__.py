@@ -1,4 +1,4 @@
-"""Runs programs of libraries written for JAX on JAX and on tracefx, and compares the numbers that they print."""
+"""Runs programs and test suites of libraries written for JAX on JAX and on tracefx, and compares the results."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.ecosystem.suites import SUITES, row
 
 HERE = Path(__file__).parent
 RESULT = HERE.parent / "results" / "ecosystem.md"
@@ -50,6 +52,19 @@ def main() -> None:
     ]
     for program in sorted((HERE / "samples").glob("*.py")):
         lines.append(f"| `{program.name}` | {difference(program)} |")
+        print(lines[-1], flush=True)
+    lines += [
+        "",
+        "## Test suites",
+        "",
+        "Tests of the libraries, from their source distributions on the registry: those of the files in",
+        "`benchmarks/ecosystem/suites.py` that pass on JAX, and how many of them pass on tracefx.",
+        "",
+        "| library | version | pass on JAX | pass on tracefx | share | the rest |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
+    ]
+    for suite in SUITES:
+        lines.append(row(suite))
         print(lines[-1], flush=True)
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -16,7 +16,9 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, final
 
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
+
+from tracefx.core.bounded_cache import memoize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,6 +188,8 @@ class Setting(Generic[T]):
     def set_default(self, value: T) -> None:
         """Replaces the process default: the value in all threads where no block overrides it."""
         object.__setattr__(self, "default", value)
+        for frame in _frames(SETTINGS.get()):
+            frame.values = {**frame.values}  # calls that are prepared for the old ones compare the object
 
     def innermost_override(self, value: T) -> Override[T] | None:
         """Returns the innermost active override of the setting with this very object as its value."""
@@ -219,6 +223,45 @@ def parse_bool(text: str) -> bool:
         raise ValueError(f"allowed are {', '.join(_BOOL_WORDS)} (in either case); unset it for the default")
     return word
 
+
+RankPromotion: TypeAlias = Literal["allow", "warn", "raise"]
+
+
+@final
+@frozen(eq=False)
+class NumericOptions:
+    """Options of JAX that decide which programs are valid and which random numbers are drawn. Compared by identity.
+
+    `tracefx.interop.as_jax` sets them; there are no functions for them, since the defaults are what tracefx means.
+
+    Args:
+        strict_dtypes: Whether operands of different strong dtypes are errors instead of being promoted.
+        rank_promotion: What happens to operands of different ranks, scalars excepted.
+        prng_impl: The generator of keys that are made without `impl`.
+        typed_raw_keys: Whether `PRNGKey` returns the keys of `key`.
+        narrow_dtypes: Whether explicit dtypes of 64 bits mean 32 bits unless `enable_x64` is on.
+        partitionable: Whether Threefry computes each element from its own index. JAX's older order draws other numbers.
+    """
+
+    strict_dtypes: bool = False
+    rank_promotion: RankPromotion = "allow"
+    prng_impl: str = "threefry2x32"
+    typed_raw_keys: bool = False
+    narrow_dtypes: bool = False
+    partitionable: bool = True
+
+    def replace(self, name: str, value: object) -> NumericOptions:
+        """Returns the options with another value of one of them; the same object for the same values."""
+        return _numeric_options(**{**asdict(self), name: value})
+
+
+@memoize(64)
+def _numeric_options(**values: Any) -> NumericOptions:
+    return NumericOptions(**values)
+
+
+NUMERIC_OPTIONS: Final = Setting("numeric_options", NumericOptions())
+"""Read by functions that users call, and part of the keys of traces."""
 
 X64: Final = Setting("enable_x64", False, "TRACEFX_ENABLE_X64", parse_bool)
 DISABLE_JIT: Final = Setting("disable_jit", False, "TRACEFX_DISABLE_JIT", parse_bool)

@@ -509,3 +509,29 @@ def test_jaxpr_keeps_no_reference_to_its_trace() -> None:
     ]
     assert len(jaxprs) == 6
     assert recordings() == before
+
+
+def test_cotangent_none_is_zeros_for_earlier_backward_passes() -> None:
+    """A backward pass that does not depend on its cotangent is called if a later one returns None."""
+
+    def gradients(lib: Any) -> list[float]:
+        @lib.custom_vjp
+        def seven(x: Any) -> Any:
+            return 1.0 * x
+
+        seven.defvjp(lambda x: (1.0 * x, None), lambda res, ct: (0 * ct + 7.0,))
+
+        @lib.custom_vjp
+        def blocked(x: Any) -> Any:
+            return 1.0 * x
+
+        blocked.defvjp(lambda x: (1.0 * x, None), lambda res, ct: (None,))
+
+        def f(x: Any) -> Any:
+            return blocked(seven(x)) + 2 * x
+
+        looped = partial(lib.lax.scan, lambda c, _: (f(c), None), xs=None, length=2)
+        functions = [f, lib.jit(f), lib.checkpoint(f), lambda x: looped(x)[0], lambda x: (seven(x), 2 * x)[1]]
+        return [float(lib.grad(g)(1.0)) for g in functions]
+
+    assert gradients(fx) == gradients(jax) == [9, 9, 9, 25, 2]

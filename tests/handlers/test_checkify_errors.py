@@ -520,3 +520,17 @@ def test_get_of_a_traced_error_says_where_to_call_it() -> None:
 def test_predicate_that_is_a_number_is_refused() -> None:
     with pytest.raises(TypeError, match=r"got 1.0; compare numbers, as in x > 0"):
         check(1.0, "no condition")
+
+
+def test_error_of_a_sharded_array_is_raised() -> None:
+    """The error is on several devices; a compiled program could not raise it."""
+
+    def f(x: fx.Array) -> fx.Array:
+        check(fnp.all(x > 0), "not positive: {s}", s=x.sum())
+        return x
+
+    mesh = fx.sharding.Mesh(np.array(fx.devices()[:2]), ("a",))
+    x = fx.device_put(np.ones(4, np.float32), fx.sharding.NamedSharding(mesh, fx.sharding.PartitionSpec("a")))
+    check_error(checkify(fx.jit(f))(x)[0])
+    with pytest.raises(CheckError, match=r"not positive: -4\.0"):
+        check_error(checkify(fx.jit(f))(-x)[0])

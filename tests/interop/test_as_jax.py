@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 from tests.comparison import assert_near
+from tests.laws.samples import SAMPLES
 from tracefx import tree
+from tracefx.core.values import get_aval
 from tracefx.interop.as_jax.config import config
+from tracefx.interop.as_jax.primitive import BUILTIN_PRIMITIVES
 
 INSTALL = "from tracefx.interop.as_jax import install\ninstall()\n"
 
@@ -114,6 +117,40 @@ def test_packages_in_terms_of_public_jax_run_unchanged() -> None:
         for i in range(100):
             state = update(i, jax.grad(lambda x: x * x)(get(state)), state)
         assert abs(float(get(state))) < 0.1
+        """
+    )
+
+
+def test_names_that_libraries_use() -> None:
+    run_installed(
+        """
+        import jax, jax.numpy as jnp
+        from jax.test_util import check_grads
+        assert (jax._src.xla_bridge._backends or {}).get("cpu") is None
+        x, device = jnp.ones(3), jax.devices("cpu")[0]
+        assert device in jax._src.xla_bridge._backends.get("cpu")
+        assert jax._src.xla_bridge._backends.get("tpu") is None
+        assert jax.typeof(x).sharding.is_fully_replicated and jax.sharding.get_abstract_mesh().axis_sizes == ()
+        (error,) = jax._src.tree_util.prefix_errors({"y": [1.0]}, {"y": 1.0})
+        assert str(error("in_axes")).startswith("in_axes must have") and not jax._src.tree_util.prefix_errors(0, (1, 2))
+        assert isinstance(jax.typeof(jax.new_ref(x)), jax._src.state.types.AbstractRef)
+        with jax.set_mesh(jax.make_mesh((1,), ("data",))):
+            assert jax.sharding.get_abstract_mesh().axis_names == ("data",)
+        check_grads(jnp.sin, (x,), 1)
+        check_grads(jnp.sin, (x,), order=2, modes=("rev",), atol=1e-2, rtol=1e-2)
+
+        @jax.custom_jvp
+        def almost_sin(x):
+            return jnp.sin(x)
+
+        almost_sin.defjvp(lambda primals, tangents: (jnp.sin(*primals), 1.01 * jnp.cos(*primals) * tangents[0]))
+        check_grads(almost_sin, (x,), 1, atol=0.1)
+        try:
+            check_grads(almost_sin, (x,), 1, atol=1e-3)
+        except AssertionError:
+            pass
+        else:
+            raise ValueError
         """
     )
 
@@ -272,10 +309,14 @@ for outs in (interpret(closed.jaxpr, closed.consts, *args), jaxpr_as_fun(closed)
 names = [eqn.primitive.name for eqn in closed.eqns]
 assert names[0] == "sin" and closed.eqns[0].primitive is lax.sin_p, names
 assert {v.aval.shape for v in closed.jaxpr.invars} == {(), (3,)}
+(eqn,) = jax.make_jaxpr(jax.named_scope("a")(jax.named_scope("b")(lax.sin)))(1.0).eqns
+assert str(eqn.source_info.name_stack) == "a/b", eqn.source_info
 looped = jax.make_jaxpr(lambda x: lax.scan(lambda c, y: (c * y, c), 1.0, x))(jnp.ones(3))
 (eqn,) = [e for e in looped.eqns if e.primitive is lax.scan_p]
 assert isinstance(eqn.params["jaxpr"], ClosedJaxpr) and eqn.params["length"] == 3
 print(json.dumps([jnp.asarray(o).tolist() for o in interpret(looped.jaxpr, looped.consts, jnp.arange(3.0))]))
+relu = jax.make_jaxpr(lambda x: jax.nn.relu(x) + jax.nn.silu(x))(jnp.ones(3))
+print(json.dumps([jnp.asarray(o).tolist() for o in jax.core.eval_jaxpr(relu.jaxpr, relu.consts, jnp.arange(3.0) - 1)]))
 called = jax.make_jaxpr(jax.jit(lambda x: x + 1))(1.0)
 assert called.eqns[0].primitive is primitives.jit_p and called.eqns[0].params["jaxpr"].eqns[0].primitive is lax.add_p
 """
@@ -330,6 +371,76 @@ def test_options_are_settings() -> None:
     )
 
 
+OPTIONS = """
+import json
+import jax, jax.numpy as jnp, numpy as np
+
+def result(f):
+    try:
+        return np.asarray(f()).tolist()
+    except (FloatingPointError, TypeError, ValueError) as error:
+        return next(c.__name__ for c in (FloatingPointError, ValueError, TypeError) if isinstance(error, c))
+
+x, i, zeros, key = jnp.ones(3), jnp.arange(3), jnp.zeros(3), jax.random.key(7)
+results, multiply, draw = [], jax.jit(lambda x, i: x * i), jax.jit(lambda key: jax.random.uniform(key, (3,)))
+with jax.numpy_dtype_promotion("strict"):
+    for f in (
+        lambda: x + i, lambda: x + True, lambda: x + 1, lambda: i + 1.0, lambda: x + 1j, lambda: i + np.int8(1),
+        lambda: jnp.where(x > 0, x, 0), lambda: jnp.where(x > 0, x, i), lambda: multiply(x, i), lambda: i / 2,
+        lambda: x.mean() + x.std(), lambda: jax.nn.softmax(x), lambda: jnp.concatenate([x, i]), lambda: x @ i,
+        lambda: jax.grad(lambda x: jnp.sum(jnp.log(x) * x**2))(x), lambda: jax.random.normal(key, (2,)),
+    ):
+        results.append(result(f))
+results.append(result(lambda: multiply(x, i)))
+with jax.numpy_rank_promotion("raise"):
+    for f in (lambda: x + jnp.ones((2, 3)), lambda: x + 1, lambda: jax.jit(jnp.add)(x, jnp.ones((2, 3))),
+              lambda: jnp.var(jnp.ones((2, 3)), axis=1), lambda: jnp.add(x, np.ones((1, 3), np.float32))):
+        results.append(result(f))
+results.append(draw(key).tolist())
+jax.config.update("jax_threefry_partitionable", False)
+for shape in ((5,), (4, 3), ()):
+    results.append([jax.random.bits(key, shape, dtype).tolist() for dtype in ("uint8", "uint16", "uint32")])
+results += [draw(key).tolist(), jax.random.key_data(jax.random.split(key, (3, 2))).tolist()]
+results.append(jax.vmap(lambda key: jax.random.normal(key, (3,)))(jax.random.split(key)).tolist())
+jax.config.update("jax_threefry_partitionable", True)
+results.append(draw(key).tolist())
+with jax.default_prng_impl("rbg"):
+    results.append(list(jax.random.PRNGKey(0).shape))
+with jax.enable_custom_prng():
+    results.append(list(jax.random.PRNGKey(0).shape))
+with jax.debug_nans():
+    results.append(jax.config.jax_debug_nans)
+    results += [result(lambda: zeros / zeros), result(lambda: x + 1), result(lambda: jax.jit(lambda x: x / x)(zeros))]
+with jax.debug_infs(True):
+    results += [result(lambda: 1 / zeros), result(lambda: x + 1)]
+results.append(jax.config.jax_debug_nans)
+wide = np.float64
+results += [
+    str(jnp.dtype(dtype)) for dtype in (
+        jnp.zeros(3, wide).dtype, x.astype(wide).dtype, jnp.arange(3, dtype=np.int64).dtype, jnp.result_type(wide),
+        jax.random.normal(key, (2,), wide).dtype, jnp.promote_types(wide, np.float32),
+        jax.ShapeDtypeStruct((), wide).dtype,
+        jnp.sum(x, dtype=wide).dtype, jax.lax.full((), 1, np.int64).dtype, jnp.float64(1).dtype, jnp.finfo(wide).dtype,
+        jax.core.ShapedArray((), wide).dtype, jax.jit(lambda x: x.astype(wide))(x).dtype,
+    )
+]
+results.append(bool(jnp.can_cast(wide, np.float32)))
+with jax.enable_x64(True):
+    results.append(str(jnp.zeros(3, wide).dtype))
+print(json.dumps(results))
+"""
+
+
+def test_options_mean_what_they_do_in_jax() -> None:
+    ours, theirs = (json.loads(out.splitlines()[-1]) for out in (run_installed(OPTIONS), run("-c", OPTIONS)))
+    assert len(ours) == len(theirs)
+    for mine, reference in zip(ours, theirs, strict=True):
+        if isinstance(reference, str | bool):
+            assert mine == reference
+        else:
+            assert_near(tree.map(np.float32, mine), tree.map(np.float32, reference))
+
+
 def test_unknown_option_raises() -> None:
     with pytest.raises(AttributeError, match="no option 'jax_enable_x46'; it has jax_enable_x64"):
         config.update("jax_enable_x46", True)
@@ -342,7 +453,7 @@ def test_unknown_option_raises() -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("jax.config.update('jax_debug_nans', True)", "jax_debug_nans=True (used at <string>:"),
+        ("jax.config.update('jax_debug_nans', True)", "jax_debug_nans=True for the whole process (used at <string>:"),
         (
             "from jax.experimental import pallas as pl\npl.pallas_call(None)",
             "jax.experimental.pallas.pallas_call (used",
@@ -379,3 +490,11 @@ def test_unknown_names_are_attribute_errors() -> None:
             raise AssertionError
         """
     )
+
+
+def test_primitives_of_several_results_are_known() -> None:
+    samples = [sample for group in SAMPLES.values() for sample in group if sample.within is None]
+    for prim, operands in [(sample.prim, sample.operands[0]) for sample in samples]:
+        builtin = BUILTIN_PRIMITIVES.get(prim.name)
+        if builtin is not None and not builtin.multiple_results:
+            assert len(prim.abstract_eval(*map(get_aval, operands))) == 1, prim

@@ -156,6 +156,7 @@ def test_traced_shape_error_names_source_and_remedy() -> None:
 
 
 def test_shape_functions_take_nested_sequences() -> None:
+    assert (fnp.shape(np.array(["a", "b"])), fnp.ndim(np.array("a")), fnp.size(np.array(["a"]))) == ((2,), 0, 1)
     assert (fnp.size([1, 2]), fnp.size([[1, 2]], 1), fnp.ndim([[1]]), fnp.shape([[1], [2]])) == (2, 2, 2, (2, 1))
     pairs: Any = (([1, 2], [1, 2]), ([1, 2], [1, 3]), ([1, 2], [1, 2, 3]), ([1, 2], np.array([1, 2])))
     for one, other in pairs:

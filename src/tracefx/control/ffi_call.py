@@ -126,6 +126,7 @@ class FfiCall(Primitive, Differentiable, Transposable, Batchable, Lowerable):
     """
 
     name = "ffi_call"
+    multiple_results = True
     target: str
     result_avals: tuple[ShapedArray, ...]
     attributes: tuple[tuple[str, str], ...] = ()

@@ -29,6 +29,7 @@ class NoMesh:
 
     empty = True
     axis_names: tuple[str, ...] = ()
+    axis_sizes: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
     are_all_axes_explicit = False
 
@@ -45,6 +46,7 @@ class TypeSharding:
     spec: tuple[None, ...]
     mesh = NoMesh()
     memory_kind = "device"
+    is_fully_replicated = True
 
     def update(self, *, spec: Iterable[object]) -> TypeSharding:
         """Returns the sharding of a type with another number of axes.

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracefx.core.bounded_cache import memoize
-from tracefx.settings import X64
+from tracefx.settings import NUMERIC_OPTIONS, X64
 
 DType: TypeAlias = np.dtype[Any]
 NDArray: TypeAlias = npt.NDArray[Any]
@@ -181,15 +181,16 @@ _BY_SPELLING: Final[dict[str, DType]] = {
 }
 
 
-def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
+def as_dtype(x: DTypeLike, argument: str = "dtype", exact: bool = False) -> DType:
     """Converts a dtype-like to a dtype.
 
     `int`, `float` and `complex` mean the default dtypes, with 32 bits per component unless `enable_x64` is on. All
-    other dtype-likes are explicit and keep their width.
+    other dtype-likes are explicit and keep their width, unless programs for JAX run, in which they are narrowed too.
 
     Args:
         x: A dtype, a NumPy scalar type, a name, a Python number type, or an object with a `dtype` attribute.
         argument: The name of the argument in errors.
+        exact: Whether the dtype keeps its width in programs for JAX, too, since it is not that of an array to make.
 
     Raises:
         TypeError: If `x` is not a supported dtype (strings, dates, objects, records, None).
@@ -203,7 +204,11 @@ def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
             result = (_SCALARS_64 if X64.value else _SCALARS_32).get(x)
     except TypeError:  # not hashable
         result = None
-    return _as_uncommon_dtype(x, argument) if result is None else result
+    if result is None:
+        result = _as_uncommon_dtype(x, argument)
+    if result in _NARROWED and not exact and NUMERIC_OPTIONS.value.narrow_dtypes:
+        return canonicalize(result)
+    return result
 
 
 def interned(dtype: DType) -> DType:

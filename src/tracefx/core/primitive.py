@@ -86,6 +86,8 @@ class Primitive:
 
     Attributes:
         name: The name of the primitive in jaxprs and messages.
+        multiple_results: Whether it may have other than one result, apart from those with sub-jaxprs, which all may. It
+            says only what `bind` returns to programs for JAX. False by default.
 
     >>> from tracefx.extend import Primitive, bind1
     >>> @frozen(eq=False)
@@ -103,6 +105,7 @@ class Primitive:
     """
 
     name: ClassVar[str]
+    multiple_results: ClassVar[bool] = False
 
     @override
     def __init_subclass__(cls) -> None:

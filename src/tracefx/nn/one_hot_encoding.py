@@ -26,7 +26,8 @@ def one_hot(
     """Encodes class indices as one-hot vectors: 1 at the index and 0 elsewhere, along a new axis.
 
     Args:
-        x: an array of integers. Indices outside of `0 <= x < num_classes` give vectors of zeros.
+        x: an array of integers, or of floats with their values. Indices outside of `0 <= x < num_classes` give vectors
+            of zeros.
         num_classes: the size of the vectors.
         dtype: the dtype of the result; the default float dtype by default.
         axis: the position of the new axis; or the name of a mapped axis of size `num_classes`, along which the vectors
@@ -36,15 +37,15 @@ def one_hot(
         `dtype[..., num_classes]`; for a named axis an array of the shape of `x`.
 
     Raises:
-        TypeError: if `x` has no integer dtype.
+        TypeError: if `x` has neither an integer nor a float dtype.
         ValueError: if `num_classes` is not the size of the named axis.
 
     >>> one_hot(fnp.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
     value = as_array(fnp.asarray(x) if isinstance(x, list | tuple) else as_value(x, "one_hot: x"))
-    if not dtypes.is_integer(value.aval.dtype):
-        raise TypeError(f"one_hot: x must have an integer dtype, got {value.aval}; convert it with astype")
+    if not dtypes.is_integer(value.aval.dtype) and not dtypes.is_float(value.aval.dtype):
+        raise TypeError(f"one_hot: x must have an integer or float dtype, got {value.aval}; convert it with astype")
     value = as_array(widen_indices(value))
     count = static_int("one_hot", num_classes, "num_classes")
     result_dtype = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "one_hot: dtype")

@@ -141,7 +141,7 @@ def _from_shared_memory(x: NestedArrayLike) -> Array:
     require_no_mask(x)
     shared = x.view()
     shared.flags.writeable = False
-    return ConcreteArray(ShapedArray(x.shape, dtypes.as_dtype(x.dtype, "asarray: the dtype of a")), shared)
+    return ConcreteArray(ShapedArray(x.shape, dtypes.as_dtype(x.dtype, "asarray: the dtype of a", exact=True)), shared)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:

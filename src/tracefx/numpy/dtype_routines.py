@@ -66,7 +66,7 @@ def resolve_dtype(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
     if has_jax_array_method(x):
         return dtype_and_weak_type(x, what)  # type: ignore[arg-type]  # converted there
     # Compared by identity: `float64` equals `float`, but is not weak.
-    return dtypes.as_dtype(x, what), x is int or x is float or x is complex
+    return dtypes.as_dtype(x, what, exact=True), x is int or x is float or x is complex
 
 
 @final
@@ -208,7 +208,7 @@ def issubdtype(arg1: DTypeLike | AbstractDType | type | None, arg2: DTypeLike | 
 def _as_supported_dtype(x: object) -> DType | None:
     """Returns the supported dtype that `x` names, or None."""
     try:
-        return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x)  # type: ignore[arg-type]  # checked there
+        return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x, exact=True)  # type: ignore[arg-type]  # checked there
     except TypeError:
         return None
 
@@ -251,7 +251,7 @@ def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...
     if isinstance(kind, str) and kind in _NAMES:
         return dtypes.kind(dtype_) in _NAMES[kind]
     try:
-        return dtype_ == dtypes.as_dtype(kind, "isdtype: kind")
+        return dtype_ == dtypes.as_dtype(kind, "isdtype: kind", exact=True)
     except TypeError as error:
         raise ValueError(f"isdtype: kind must be a dtype or of {', '.join(map(repr, _NAMES))}, got {kind!r}") from error
 
@@ -298,4 +298,5 @@ def lattice_result_type(*args: ArrayLike | DTypeLike | None) -> tuple[DType, boo
     if not args:
         raise ValueError("result_type takes at least one argument")
     operands = [dtypes.default_float() if a is None else a for a in args]
-    return promote([resolve_dtype(a, f"result_type: argument {i}") for i, a in enumerate(operands)])
+    dtype, weak = promote([resolve_dtype(a, f"result_type: argument {i}") for i, a in enumerate(operands)])
+    return dtypes.as_dtype(dtype), weak

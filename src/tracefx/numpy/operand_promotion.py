@@ -7,6 +7,7 @@ no program converts a constant.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeGuard, final
@@ -36,7 +37,7 @@ from tracefx.ops.casting import convert_host
 from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.promotion import promote
 from tracefx.ops.structural import broadcast_to, convert
-from tracefx.settings import X64
+from tracefx.settings import NUMERIC_OPTIONS, X64, RankPromotion
 
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 OperandType: TypeAlias = ShapedArray | type
@@ -82,7 +83,7 @@ def promote_pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
 @memoize(256)
 def _scalar_type_with_array(dtype: DType, number: type) -> tuple[type[Scalar], ShapedArray] | None:
     """Returns the literal type of a Python number next to an array of `dtype`, None if the array would be promoted."""
-    if dtypes.is_key(dtype):
+    if dtypes.is_key(dtype) or (number is bool and dtype != dtypes.bool_):  # a bool has a strong type
         return None
     kind = python_scalar_type(dtype)
     return (kind, ShapedArray((), dtype)) if RANK[number] <= RANK[kind] else None
@@ -100,7 +101,10 @@ def promote_args(name: str, *args: ArrayLike) -> list[Value]:
             value = as_value(a, f"{name}: x{i + 1}")
             values.append(value)
             keys.append(value.aval)
-    promoted = _promoted_type(name, tuple(keys), X64.value)
+    options = NUMERIC_OPTIONS.value
+    promoted = _promoted_type(name, tuple(keys), X64.value, options.strict_dtypes)
+    if options.rank_promotion != "allow":
+        check_ranks(name, [v.aval.shape for v in values if isinstance(v, Array)], options.rank_promotion)
     return [_apply_promotion(v, promoted) for v in values]
 
 
@@ -121,8 +125,8 @@ def promote_dtypes(name: str, *args: ArrayLike) -> list[Value]:
 
 
 @memoize(4096)
-def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool) -> PromotedType:
-    """Computes how operands of these types are promoted; cached."""
+def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool, strict: bool) -> PromotedType:
+    """Computes how operands of these types are promoted; cached for the settings, which `promote` reads."""
     types = [
         (key.dtype, key.weak_type) if isinstance(key, ShapedArray) else (dtypes.scalar_dtype(key), key is not bool)
         for key in keys
@@ -168,6 +172,16 @@ def python_scalar_type(dtype: DType) -> type[Scalar]:
     if kind is dtypes.DTypeKind.FLOAT:
         return float
     return bool if kind is dtypes.DTypeKind.BOOL else int
+
+
+def check_ranks(name: str, shapes: Sequence[Shape], mode: RankPromotion) -> None:
+    """Warns of operands of different ranks, scalars excepted, or raises a BroadcastError if the mode is `"raise"`."""
+    if len({len(shape) for shape in shapes if shape}) < 2:
+        return
+    message = f"{name}: {', '.join(map(str, shapes))} have different ranks, and jax_numpy_rank_promotion={mode!r}"
+    if mode == "raise":
+        raise BroadcastError(f"{message}: reshape them to the same rank")
+    warnings.warn(message, stacklevel=3)
 
 
 def broadcast_operand_shapes(name: str, *shapes: Shape) -> Shape:

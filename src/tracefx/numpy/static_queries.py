@@ -8,7 +8,7 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 
-from tracefx.core import Array, ArrayLike, AxisLike, DTypeLike, Shape, ShapedArray, dtypes, get_aval
+from tracefx.core import Array, ArrayLike, AxisLike, DTypeLike, Shape, dtypes, get_aval
 from tracefx.core.array import is_convertible
 from tracefx.numpy import operand_promotion
 from tracefx.numpy.creation import asarray
@@ -31,7 +31,7 @@ def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
     >>> shape(np.ones((2, 3)))
     (2, 3)
     """
-    return nested_aval(a, "shape: a").shape
+    return _nested_shape(a, "shape: a")
 
 
 def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
@@ -46,7 +46,7 @@ def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
     >>> ndim(np.zeros((2, 3)))
     2
     """
-    return nested_aval(a, "ndim: a").ndim
+    return len(_nested_shape(a, "ndim: a"))
 
 
 def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -> int:
@@ -62,13 +62,15 @@ def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -
     >>> size(np.zeros((2, 3)))
     6
     """
-    aval = nested_aval(a, "size: a")
-    return aval.size if axis is None else math.prod(aval.shape[i] for i in normalize_axes("size", axis, aval.ndim))
+    sizes = _nested_shape(a, "size: a")
+    return math.prod(sizes if axis is None else [sizes[i] for i in normalize_axes("size", axis, len(sizes))])
 
 
-def nested_aval(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> ShapedArray:
-    """Returns `typeof` of an array, or of the array that nested sequences make."""
-    return array_type(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # checked there
+def _nested_shape(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> Shape:
+    """Returns the shape of an array, also one of NumPy that is no array here, or of one that nested sequences make."""
+    if isinstance(x, np.ndarray):
+        return x.shape
+    return array_type(asarray(x) if isinstance(x, list | tuple) else x, what).shape  # type: ignore[arg-type]  # checked there
 
 
 def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:
@@ -169,4 +171,4 @@ def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: CastingRule =
 
 
 def _dtype(x: Any) -> Any:
-    return dtypes.as_dtype(x) if not isinstance(x, bool | int | float | complex) else x
+    return dtypes.as_dtype(x, exact=True) if not isinstance(x, bool | int | float | complex) else x

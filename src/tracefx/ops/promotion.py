@@ -15,7 +15,7 @@ from tracefx.core import DType, dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DTypeKind
 from tracefx.errors import TypePromotionError
-from tracefx.settings import X64
+from tracefx.settings import NUMERIC_OPTIONS, X64
 
 # The lattice as chains of short names, in which each type promotes to the next. Names with a star are weak types.
 _CHAINS: Final[tuple[tuple[str, ...], ...]] = (
@@ -71,7 +71,7 @@ def promote_types(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
-    return _promote(((a, False), (b, False)), X64.value)[0]
+    return _promote(((a, False), (b, False)), X64.value, NUMERIC_OPTIONS.value.strict_dtypes)[0]
 
 
 def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
@@ -97,22 +97,22 @@ def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
     first = types[0]
     for other in types:
         if other != first:
-            return _promote(tuple(types), X64.value)
+            return _promote(tuple(types), X64.value, NUMERIC_OPTIONS.value.strict_dtypes)
     dtype, weak = first
     return dtype, weak and dtype != dtypes.bool_
 
 
 @memoize(4096)
-def _promote(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, bool]:
-    """Computes `promote` for at least one operand. `x64` is part of the cache key."""
+def _promote(types: tuple[tuple[DType, bool], ...], x64: bool, strict: bool) -> tuple[DType, bool]:
+    """Computes `promote` for at least one operand. `x64` and `strict` are part of the cache key."""
     first = types[0][0]
     all_weak = all(weak for _, weak in types)
     if not all_weak and all(dtype == first for dtype, _ in types):
         return first, False
     # If all operands are weak, join their dtypes: weak int32 and weak int64 must keep their widths.
-    bound = _least_upper_bound((_node(dtype, weak and not all_weak) for dtype, weak in types), x64)
+    bound = _least_upper_bound((_node(dtype, weak and not all_weak) for dtype, weak in types), x64, strict)
     if bound is None:
-        raise TypePromotionError(_explain(types))
+        raise TypePromotionError(_explain(types, strict))
     default = _WEAK_DTYPES[x64].get(bound)
     dtype = dtypes.from_short_name(bound) if default is None else default
     return dtype, (all_weak or default is not None) and dtype != dtypes.bool_
@@ -126,22 +126,26 @@ def _node(dtype: DType, weak: bool) -> str | None:
     return _WEAK_TYPES[kind] if weak else dtypes.short_name(dtype)
 
 
-def _least_upper_bound(nodes: Iterable[str | None], x64: bool) -> str | None:
+def _least_upper_bound(nodes: Iterable[str | None], x64: bool, strict: bool) -> str | None:
     """Returns the least upper bound of the nodes; `None` if they have no common upper bound."""
-    above = [frozenset[str]() if node is None else _upper_bounds(node, x64) for node in nodes]
+    above = [frozenset[str]() if node is None else _upper_bounds(node, x64, strict) for node in nodes]
     common = frozenset.intersection(*above)
-    return next((bound for bound in common if common <= _upper_bounds(bound, x64)), None)
+    return next((bound for bound in common if common <= _upper_bounds(bound, x64, strict)), None)
 
 
 @memoize(256)
-def _upper_bounds(node: str, x64: bool) -> frozenset[str]:
-    """Returns all types to which a type can be promoted, itself included."""
-    links = [link for chain in _CHAINS for link in itertools.pairwise(chain)]
+def _upper_bounds(node: str, x64: bool, strict: bool) -> frozenset[str]:
+    """Returns all types to which a type can be promoted, itself included; `strict` leaves weak types only."""
+    links: list[tuple[str | None, str | None]] = [link for chain in _CHAINS for link in itertools.pairwise(chain)]
     links += [*_NARROW_TYPES, ("u32", _SIGNED_ABOVE_U32[x64])]
-    return frozenset([node]).union(*(_upper_bounds(above, x64) for below, above in links if below == node))
+    if strict:
+        links = [("int*", "float*"), ("float*", "complex*")]
+        links += [(_node(dtype, True), _node(dtype, False)) for dtype in dtypes.ALL_DTYPES if dtype != dtypes.bool_]
+    found = [_upper_bounds(above, x64, strict) for below, above in links if below == node and above is not None]
+    return frozenset([node]).union(*found)
 
 
-def _explain(types: tuple[tuple[DType, bool], ...]) -> str:
+def _explain(types: tuple[tuple[DType, bool], ...], strict: bool) -> str:
     """Returns the message of TypePromotionError."""
     names = list(dict.fromkeys(f"weak {_name(dtype)}" if weak else _name(dtype) for dtype, weak in types))
     what = f"{', '.join(names[:-1])} and {names[-1]} have no dtype in common to promote to."
@@ -149,6 +153,8 @@ def _explain(types: tuple[tuple[DType, bool], ...]) -> str:
         return f"{what} float0, the tangent dtype of integers and bools, has no arithmetic: leave this operand out"
     if any(dtypes.kind(dtype) is DTypeKind.KEY for dtype, _ in types):
         return f"{what} Random keys are not numbers: draw numbers with tracefx.random, or read random.key_data(key)"
+    if strict:
+        return f"{what} Under strict promotion only Python numbers adopt another dtype: convert explicitly with astype"
     widest = max((dtype for dtype, _ in types), key=dtypes.itemsize_bits)
     target = widest if dtypes.itemsize_bits(widest) > 8 else dtypes.float32
     return (

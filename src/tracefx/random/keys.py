@@ -22,6 +22,7 @@ from tracefx.ops.random.prng import (
     random_wrap,
 )
 from tracefx.ops.structural import convert
+from tracefx.settings import NUMERIC_OPTIONS
 
 IMPLEMENTATIONS: Final[Mapping[str, DType]] = MappingProxyType(
     {"threefry2x32": dtypes.key_fry, "rbg": dtypes.key_rbg, "unsafe_rbg": dtypes.key_urbg}
@@ -51,7 +52,7 @@ def key_dtype(impl_spec: str | DType | None = None) -> DType:
     True
     """
     if impl_spec is None:
-        return dtypes.key_fry
+        return IMPLEMENTATIONS[NUMERIC_OPTIONS.value.prng_impl]
     if isinstance(impl_spec, str):
         dtype = IMPLEMENTATIONS.get(impl_spec)
         if dtype is None:
@@ -114,7 +115,8 @@ def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
     >>> random.PRNGKey(0)
     Array([0, 0], dtype=uint32)
     """
-    return random_unwrap(_key_from_seed("PRNGKey", seed, key_dtype(impl)))
+    made = _key_from_seed("PRNGKey", seed, key_dtype(impl))
+    return made if NUMERIC_OPTIONS.value.typed_raw_keys else random_unwrap(made)
 
 
 def _key_from_seed(name: str, seed: int | ArrayLike, dtype: DType) -> Array:
@@ -193,7 +195,7 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
     """
     checked_key, as_words = check_key("split", key)
     shape = static_shape("split", tuple(num) if isinstance(num, Sequence) else (num,), "num")
-    return _wrap_like_input(bind1(RandomSplit(shape), checked_key), as_words)
+    return _wrap_like_input(bind1(RandomSplit(shape, NUMERIC_OPTIONS.value.partitionable), checked_key), as_words)
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
@@ -327,4 +329,4 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
 
 def random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     """Draws random bits as unsigned integers of `bit_width` bits."""
-    return bind1(RandomBits(bit_width, shape), key)
+    return bind1(RandomBits(bit_width, shape, NUMERIC_OPTIONS.value.partitionable), key)

@@ -19,6 +19,7 @@ from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.interpreters.masks import Mask
 from tracefx.ops.elementwise.elementwise import add_tangents
+from tracefx.ops.structural import instantiate
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef, keystr
 from tracefx.transforms.arguments import flatten_values, fun_label, leaf_value, require_callable, to_arrays
@@ -571,8 +572,10 @@ class _BackwardRule:
 
     def check_cotangent(self, entry: object, aval: ShapedArray, what: str) -> Tangent:
         """Returns a cotangent converted to the type `aval`; raises ValueError if it does not fit."""
-        if entry is None or aval.dtype == float0:
+        if aval.dtype == float0:
             return Zero(aval)
+        if entry is None:
+            return instantiate(Zero(aval))  # so that the backward passes of earlier functions are called, as in JAX
         ct = _leaf_tangent(entry, 0, entry, what)
         if isinstance(ct, Zero) and ct.aval.dtype == float0:
             return Zero(aval)

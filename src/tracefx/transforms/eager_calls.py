@@ -40,7 +40,7 @@ from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.interpreters.stage import stage
 from tracefx.ops.promotion import promote
 from tracefx.pytrees import trees
-from tracefx.settings import DISABLE_JIT, X64
+from tracefx.settings import DISABLE_JIT, NUMERIC_OPTIONS, SETTINGS, X64
 from tracefx.shardings.sharded_array import ShardedArray, without_placement
 from tracefx.transforms.arguments import flatten_values, fun_name, output_label, to_arrays
 from tracefx.transforms.jit import jit
@@ -160,14 +160,15 @@ def eager_cached(
 
     # A call reads these as closure variables, which are faster than globals and attributes.
     get_plan, make_plan = ROOT.eager_cache.get, planner.find_or_make
-    current, x64, disable_jit = CURRENT.get, X64, DISABLE_JIT
+    current, settings, x64, options, disable_jit = CURRENT.get, SETTINGS.get, X64, NUMERIC_OPTIONS, DISABLE_JIT
     concrete, number_types, static_types = ConcreteArray, frozenset(_ONES), _STATIC
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if not current().evaluates or (compiles and disable_jit.value):
                 return f(*args, **kwargs)
-            key: CacheKey = (f, x64.value)
+            key: CacheKey
+            key = (f, x64.value, options.value) if settings().values else (f, x64.default, options.default)
             operands: tuple[Any, ...] = ()
             for a in args:
                 kind = type(a)

@@ -24,7 +24,7 @@ from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
-from tracefx.settings import DISABLE_JIT, REPEATS, X64, RepeatsMode
+from tracefx.settings import DISABLE_JIT, NUMERIC_OPTIONS, REPEATS, X64, RepeatsMode
 from tracefx.shardings.meshes import MESH
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (
@@ -190,7 +190,8 @@ class Jitted(RepeatedCall[P, R]):
             if not refs:
                 raise
             inputs, avals = to_inputs(leaves, dynamic, self._where)
-        key = TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value, (), tuple(refs))
+        options = NUMERIC_OPTIONS.value
+        key = TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value, (), tuple(refs), options)
         return inputs, key, tuple(refs.values())
 
     def _flatten(

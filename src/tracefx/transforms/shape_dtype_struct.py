@@ -34,6 +34,10 @@ def _sharding(given: Format | Sharding | PartitionSpec | None) -> Sharding | Non
     return None if sharding is None else as_sharding(sharding, "ShapeDtypeStruct")
 
 
+def _exact_dtype(dtype: DTypeLike) -> DType:
+    return dtypes.as_dtype(dtype, exact=True)
+
+
 @final
 @frozen
 class ShapeDtypeStruct:
@@ -51,7 +55,7 @@ class ShapeDtypeStruct:
     """
 
     shape: Shape = field(converter=_shape)
-    dtype: DType = field(converter=dtypes.as_dtype)
+    dtype: DType = field(converter=_exact_dtype)
     weak_type: bool = field(default=False, kw_only=True)
     sharding: Sharding | None = field(default=None, kw_only=True, converter=_sharding)
     """The sharding of an array for which a program is compiled."""

@@ -20,7 +20,7 @@ from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.refs import Ref
 from tracefx.interpreters.stage import stage_with_refs
 from tracefx.pytrees.trees import TreeDef, show_structure
-from tracefx.settings import X64
+from tracefx.settings import NUMERIC_OPTIONS, X64, NumericOptions
 from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.transforms.arguments import flatten_values, output_label, to_arrays
 from tracefx.transforms.static_arguments import StaticArgument
@@ -152,6 +152,7 @@ class TraceKey(NamedTuple):
     """The mesh axes of `spmd_axis_name` of each enclosing `vmap`, which `shard_map` reads."""
     refs: tuple[int, ...] = ()
     """The leaves that are references, whose contents have the types in `avals`."""
+    options: NumericOptions = NUMERIC_OPTIONS.default
 
     def without_weak_types(self) -> TraceKey:
         """Returns the key for strongly typed arguments."""
@@ -182,6 +183,8 @@ class TraceKey(NamedTuple):
             parts.append(f"the named axes in scope were {_show_axes(self.axes)} and are {_show_axes(new.axes)}")
         if self.spmd != new.spmd:
             parts.append(f"spmd_axis_name of the enclosing vmap was {self.spmd} and is {new.spmd}")
+        if self.options is not new.options:
+            parts.append(f"the options were {self.options} and are {new.options}")
         if self.mesh != new.mesh:
             parts.append(f"the mesh in use was {self.mesh} and is {new.mesh}")
         return "; ".join(parts)
@@ -203,11 +206,11 @@ def trace_key(
     refs: tuple[int, ...] = (),
 ) -> TraceKey:
     """Returns the key of a trace made here."""
-    handler = current()
+    handler, options = current(), NUMERIC_OPTIONS.value
     if handler is ROOT:
-        return TraceKey(in_tree, avals, statics, X64.value, (), MESH.value, (), refs)
+        return TraceKey(in_tree, avals, statics, X64.value, (), MESH.value, (), refs, options)
     axes = tuple(handler.axes.items())
-    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.value, spmd_axes(handler), refs)
+    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.value, spmd_axes(handler), refs, options)
 
 
 def trace(

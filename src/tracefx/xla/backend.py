@@ -309,9 +309,9 @@ class XlaBackend:
         factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
     )
     disk: DiskCache = field(factory=DiskCache, init=False)
-    operations: BoundedCache[tuple[Primitive, tuple[ShapedArray, ...]], spmd.ShardingDispatcher] = field(
-        factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False
-    )
+    operations: BoundedCache[
+        tuple[Primitive, tuple[ShapedArray, ...]], Callable[[Sequence[Value]], Sequence[Value]]
+    ] = field(factory=lambda: BoundedCache(MAX_EXECUTABLES), init=False)
     """Programs of single operations, for eager evaluation on other or several devices."""
     resharders: BoundedCache[tuple[ShapedArray, Sharding, Sharding], ReshardFunction] = field(
         factory=lambda: BoundedCache(4096), init=False
@@ -450,8 +450,10 @@ class XlaBackend:
             return [ShardedArray.on_host(x, host, committed) for x in arrays]
         avals = tuple([x.aval for x in args])
 
-        def program() -> spmd.ShardingDispatcher:
-            return self._dispatcher(_operation_jaxpr(prim, avals), prim.name)
+        def program() -> Callable[[Sequence[Value]], Sequence[Value]]:
+            jaxpr = _operation_jaxpr(prim, avals)
+            # Without results there is nothing to place: a check raises its error here.
+            return self._dispatcher(jaxpr, prim.name) if jaxpr.outs else prim.evaluate
 
         return self.operations.compute_once((prim, avals), program)(args)
 

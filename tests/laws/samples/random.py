@@ -70,6 +70,8 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     *[make_sample(RandomSplit((3, 2)), (each,), reference=_random_split) for each in (FRY, RBG, URBG)],
     *[make_sample(RandomFoldIn(), (each, u32(5, 6)), reference=_random_fold_in) for each in (FRY, RBG, URBG)],
     *[make_sample(RandomBits(width, (3,)), (FRY,)) for width in (8, 32, 64)],
+    *[make_sample(RandomBits(width, (3,), partitionable=False), (FRY,)) for width in (8, 32, 64)],
+    make_sample(RandomSplit((3, 2), partitionable=False), (FRY,)),
     make_sample(
         RandomBits(16, (2, 2)),
         (RBG,),

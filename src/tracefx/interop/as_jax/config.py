@@ -10,11 +10,15 @@ from typing import Any, Final, NoReturn, final
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.core.handler import current, handling
+from tracefx.interop.as_jax.debugging import ResultChecker
 from tracefx.interop.as_jax.unsupported import unsupported
+from tracefx.random.keys import IMPLEMENTATIONS
 from tracefx.settings import (
     COMPILATION_CACHE,
     DISABLE_JIT,
     LOG_COMPILES,
+    NUMERIC_OPTIONS,
     TRACEBACK_FILTERING,
     X64,
     Setting,
@@ -51,6 +55,72 @@ class Option:
     def override(self, value: Any) -> AbstractContextManager[Any]:
         """Returns a context manager in which the option has a value."""
         return self.setting.override(self.to_tracefx(value))
+
+
+@final
+@frozen(eq=False)
+class NumericOption(Option):
+    """An option that is one of `NumericOptions`.
+
+    Args:
+        name: Its name there.
+        values: The values of the option, each with the value there.
+    """
+
+    setting: Setting[Any] = field(init=False, default=NUMERIC_OPTIONS)
+    to_tracefx: Callable[[Any], Any] = field(init=False, repr=False)
+    name: str = field(kw_only=True)
+    values: Mapping[Any, Any] = field(kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "to_tracefx", self._converted)
+
+    def _converted(self, value: Any) -> Any:
+        if value not in self.values:
+            raise ValueError(f"the option is one of {', '.join(map(repr, self.values))}, got {value!r}")
+        return self.values[value]
+
+    @override
+    def read(self) -> Any:
+        now = getattr(NUMERIC_OPTIONS.value, self.name)
+        return next(value for value, ours in self.values.items() if ours == now)
+
+    @override
+    def update(self, value: Any) -> None:
+        NUMERIC_OPTIONS.set_default(NUMERIC_OPTIONS.default.replace(self.name, self._converted(value)))
+
+    @override
+    def override(self, value: Any) -> AbstractContextManager[Any]:
+        return NUMERIC_OPTIONS.override(NUMERIC_OPTIONS.value.replace(self.name, self._converted(value)))
+
+
+@final
+@frozen(eq=False)
+class CheckOption(Option):
+    """An option that is a `ResultChecker` in a `with` block.
+
+    Args:
+        infinities: Whether it looks for infinities instead of NaN.
+    """
+
+    setting: Setting[Any] = field(init=False, repr=False)
+    infinities: bool = field(kw_only=True)
+
+    @override
+    def read(self) -> bool:
+        return any(isinstance(h, ResultChecker) and h.infinities == self.infinities for h in current().chain())
+
+    @override
+    def update(self, value: Any) -> None:
+        if bool(value) != self.read():
+            name = "debug_infs" if self.infinities else "debug_nans"
+            raise unsupported(f"jax_{name}={value!r} for the whole process", f"write `with jax.{name}(True):`")
+
+    @override
+    def override(self, value: Any) -> AbstractContextManager[Any]:
+        if not value:
+            self.update(value)
+        return handling(ResultChecker(current(), self.infinities))
 
 
 @final
@@ -97,28 +167,22 @@ def _filtering(value: Any) -> str:
 _FIXED: Final[tuple[tuple[str, Any, tuple[Any, ...], str], ...]] = (
     ("jax_check_tracer_leaks", False, (True,), "leaked tracers are always detected"),
     ("jax_cpu_enable_async_dispatch", True, (False,), "results are the same"),
-    ("jax_debug_infs", False, (), "`tracefx.handlers.explain(f)(x).first(lambda op: op.has_inf)` finds infinities"),
     ("jax_debug_key_reuse", False, (), "`tracefx.handlers.check_key_reuse` checks keys"),
-    ("jax_debug_nans", False, (), "`tracefx.handlers.checkify(f, errors=nan_checks)` and `explain` find NaNs"),
     ("jax_default_device", None, (), "`with jax.default_device(device)` sets it"),
     ("jax_default_matmul_precision", None, ("default",), "pass `precision` to the functions"),
-    ("jax_default_prng_impl", "threefry2x32", (), "pass `impl` to jax.random.key"),
     ("jax_enable_checks", False, (True,), "it changes no result"),
-    ("jax_enable_custom_prng", False, (), "use jax.random.key"),
     ("jax_explain_cache_misses", False, (), "`jax.jit(f).explain_retrace(x)` explains them"),
     ("jax_legacy_prng_key", "allow", (), "it restricts raw keys"),
     ("jax_no_tracing", False, (), _DEBUGGING),
-    ("jax_numpy_dtype_promotion", "standard", (), "dtypes are promoted as they are by default in JAX"),
-    ("jax_numpy_rank_promotion", "allow", (), "ranks are promoted as they are by default in JAX"),
     ("jax_platform_name", "", ("cpu",), "the environment variable TRACEFX_PLATFORM names the platform"),
     ("jax_platforms", None, ("cpu", ""), "the environment variable TRACEFX_PLATFORM names the platform"),
     ("jax_pmap_shmap_merge", True, (), "pmap is a shard_map"),
     ("jax_softmax_custom_jvp", True, (), "the derivative of softmax is its own"),
-    ("jax_threefry_partitionable", True, (), "random numbers are those of the partitionable generator"),
     ("jax_transfer_guard", None, ("allow",), "transfers are not guarded"),
     ("jax_use_shardy_partitioner", True, (), "programs are partitioned by Shardy"),
 )
 
+_BOOLS: Final = {False: False, True: True}
 _OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
     {
         "jax_enable_x64": Option(X64),
@@ -130,6 +194,16 @@ _OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
             lambda path: None if path is None else as_compilation_cache(path),
             lambda cache: None if cache is None else str(cache.path),
         ),
+        "jax_debug_infs": CheckOption(infinities=True),
+        "jax_debug_nans": CheckOption(infinities=False),
+        "jax_default_prng_impl": NumericOption(name="prng_impl", values={each: each for each in IMPLEMENTATIONS}),
+        "jax_enable_custom_prng": NumericOption(name="typed_raw_keys", values=_BOOLS),
+        "jax_explicit_x64_dtypes": NumericOption(name="narrow_dtypes", values={"warn": True, "allow": False}),
+        "jax_numpy_dtype_promotion": NumericOption(name="strict_dtypes", values={"standard": False, "strict": True}),
+        "jax_numpy_rank_promotion": NumericOption(
+            name="rank_promotion", values={each: each for each in ("allow", "warn", "raise")}
+        ),
+        "jax_threefry_partitionable": NumericOption(name="partitionable", values=_BOOLS),
         **{
             name: FixedOption(name=name, default=default, others=others, reason=reason)
             for name, default, others, reason in _FIXED

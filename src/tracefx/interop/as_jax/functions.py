@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias, final
@@ -13,16 +13,23 @@ from typing_extensions import override
 
 from tracefx.core import Array, DTypeLike, get_aval
 from tracefx.core import ShapedArray as TracefxShapedArray
+from tracefx.core.avals import NoMesh
 from tracefx.core.device import Device
 from tracefx.core.dtypes import as_dtype
 from tracefx.core.effects import NO_EFFECTS, Effect, Effects
 from tracefx.core.handler import ROOT, Handler, Tracer, as_array, current
 from tracefx.interop.as_jax.primitive import make_shaped_array
 from tracefx.interop.as_jax.unsupported import unsupported
-from tracefx.numpy import zeros
+from tracefx.numpy import finfo, zeros
 from tracefx.pytrees.registry import NODE_REGISTRY
+from tracefx.pytrees.trees import broadcast_prefix
+from tracefx.shardings.meshes import MESH, Mesh
+from tracefx.testing.derivatives import MODES
+from tracefx.testing.derivatives import check_grads as _check_grads
+from tracefx.testing.tolerances import Ulps
 from tracefx.transforms.devices import devices
 from tracefx.tree_util import tree_leaves, tree_map
+from tracefx.xla.runtime.bindings import CLIENT_STATE
 
 __version__: Final = version("jax")
 __version_info__: Final = tuple([int(part) for part in __version__.split(".")[:3]])
@@ -101,7 +108,7 @@ def full_lower(x: Any) -> Any:
 def supports_inf(dtype: DTypeLike) -> bool:
     """Whether a floating-point dtype has infinities."""
     with np.errstate(all="ignore"):
-        return bool(np.isinf(np.asarray(np.inf).astype(as_dtype(dtype))))
+        return bool(np.isinf(np.asarray(np.inf).astype(as_dtype(dtype, exact=True))))
 
 
 # ------------------------------------------------------------------ the trace
@@ -244,7 +251,65 @@ def _process_count() -> int:
     return len({device.process_index for device in devices()})
 
 
+def get_abstract_mesh() -> Mesh | NoMesh:
+    """Returns the mesh of the innermost `set_mesh`, or one without axes if there is none."""
+    return NoMesh() if MESH.value.empty else MESH.value
+
+
+@final
+class StartedPlatforms(Mapping[str, Sequence[Device]]):
+    """`jax._src.xla_bridge._backends`: the devices of the default platform, once it has been started."""
+
+    @override
+    def __getitem__(self, platform: str) -> Sequence[Device]:
+        if platform not in list(self):
+            raise KeyError(platform)
+        return devices(platform)
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter([devices()[0].platform] if CLIENT_STATE.started else [])
+
+    @override
+    def __len__(self) -> int:
+        return int(CLIENT_STATE.started)
+
+
+started_platforms: Final = StartedPlatforms()
+
+
 # ------------------------------------------------------------------ small helpers of JAX
+
+
+def check_grads(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int,
+    modes: Sequence[Any] = MODES,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Checks derivatives against finite differences, as `tracefx.testing.check_grads` does.
+
+    Args:
+        f: The function.
+        args: Its arguments.
+        order: The highest order of the derivatives.
+        modes: `"fwd"`, `"rev"`, or both, which is the default.
+        atol: The absolute tolerance; None, the default, means the relative one.
+        rtol: The relative tolerance; None, the default, means the absolute one, or that of tracefx if that is None too.
+        eps: Ignored: the step of the finite differences depends on the dtype.
+
+    Raises:
+        AssertionError: If a derivative is wrong.
+    """
+    relative, absolute = (atol if rtol is None else rtol), (rtol if atol is None else atol)
+    ulps = None
+    if relative and absolute is not None:
+        f64, f32, narrow = (relative / float(finfo(dtype).eps) for dtype in (np.float64, np.float32, np.float16))
+        ulps = Ulps(f64, f32, narrow, least=absolute / relative)
+    _check_grads(f, *args, order=order, modes=modes, ulps=ulps)
 
 
 def safe_map(f: Callable[..., Any], *sequences: Iterable[Any]) -> list[Any]:
@@ -274,6 +339,16 @@ def flatten_axes(name: str, tree: Any, axes: Any, **options: object) -> list[Any
     found: list[Any] = []
     tree_map(lambda axis, below: found.extend([axis] * len(tree_leaves(below))), axes, from_structure, is_leaf=_is_none)
     return found
+
+
+def prefix_errors(prefix: Any, tree: Any, is_leaf: Any = None) -> list[Callable[[str], ValueError]]:
+    """Returns functions from the name of a prefix to the errors that say why it is no prefix of a tree."""
+    try:
+        broadcast_prefix(prefix, tree, is_leaf, what="<prefix>")
+    except ValueError as error:
+        message = str(error)
+        return [lambda name: ValueError(message.replace("<prefix>", name))]
+    return []
 
 
 def _is_none(x: object) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, final
 
 import numpy as np
-from attrs import fields
+from attrs import fields, frozen
 from typing_extensions import override
 
 from tracefx.core import ShapedArray, Value, as_value, evaluation, jaxpr, literal, primitive
@@ -73,6 +73,27 @@ Atom: TypeAlias = Var | Literal
 
 
 @final
+@frozen
+class SourceInfo:
+    """The source location of an equation.
+
+    Args:
+        location: The line, and the scopes of `named_scope`; None if it is unknown.
+    """
+
+    location: Provenance | None = None
+
+    @property
+    def name_stack(self) -> str:
+        """The scopes, separated by slashes."""
+        return "" if self.location is None else "/".join(self.location.scope)
+
+    @override
+    def __str__(self) -> str:
+        return str(self.location)
+
+
+@final
 class JaxprEqn:
     """An equation of a jaxpr.
 
@@ -82,7 +103,7 @@ class JaxprEqn:
         primitive: The primitive.
         params: Its parameters.
         effects: Its effects; none by default.
-        source_info: Its source location; None if it has none, which is the default.
+        source_info: Its source location; unknown by default.
         ctx: Ignored: there are no settings that equations depend on.
     """
 
@@ -95,7 +116,7 @@ class JaxprEqn:
         primitive: Primitive,
         params: Mapping[str, Any],
         effects: Effects = NO_EFFECTS,
-        source_info: Provenance | None = None,
+        source_info: SourceInfo = SourceInfo(),  # immutable
         ctx: object = None,
     ) -> None:
         self.invars, self.outvars = list(invars), list(outvars)
@@ -243,7 +264,7 @@ def from_program(program: jaxpr.Jaxpr) -> Jaxpr:
     for eqn in program.eqns:
         inputs, (prim, params) = list(map(atom, eqn.inputs)), open_primitive(eqn.prim)
         outs = [define(v, droppable=True) for v in eqn.outs]
-        eqns.append(JaxprEqn(inputs, outs, prim, params, eqn.prim.effects, eqn.source))
+        eqns.append(JaxprEqn(inputs, outs, prim, params, eqn.prim.effects, SourceInfo(eqn.source)))
     return Jaxpr(constvars, invars, list(map(atom, program.outs)), eqns, program.effects)
 
 
@@ -279,7 +300,7 @@ def to_program(view: Jaxpr) -> jaxpr.Jaxpr:
     eqns = []
     for eqn in view.eqns:
         inputs = tuple(map(atom, eqn.invars))
-        eqns.append(jaxpr.Eqn(_close(eqn), inputs, tuple(map(define, eqn.outvars)), eqn.source_info))
+        eqns.append(jaxpr.Eqn(_close(eqn), inputs, tuple(map(define, eqn.outvars)), eqn.source_info.location))
     return jaxpr.Jaxpr(constvars, invars, tuple(eqns), tuple(map(atom, view.outvars)))
 
 

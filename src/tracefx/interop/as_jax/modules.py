@@ -24,6 +24,7 @@ from tracefx.interop.as_jax.namespaces import namespace as namespace_of
 from tracefx.interop.as_jax.primitive import BUILTIN_PRIMITIVES
 from tracefx.interop.as_jax.real_jax import RealJaxFinder, is_within
 from tracefx.interop.as_jax.unsupported import unsupported_name
+from tracefx.settings import NUMERIC_OPTIONS
 
 _EMPTY: Final = Namespace(None, {})
 _RENAMED_PRIMITIVES: Final[Mapping[str, str]] = {
@@ -127,4 +128,5 @@ def install() -> None:
             "jax has been imported already: call tracefx.interop.as_jax.install() before anything imports jax, or run "
             "the program by `python -m tracefx.as_jax program.py`"
         )
+    NUMERIC_OPTIONS.set_default(NUMERIC_OPTIONS.default.replace("narrow_dtypes", True))
     sys.meta_path[:0] = [JaxFinder(), RealJaxFinder()]

@@ -142,6 +142,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax.linear_util": _LINEAR_UTIL,
         "jax.api_util": _API_UTIL,
         "jax.tree_util": _namespace(base=_TREES),
+        "jax.sharding": _namespace("~functions get_abstract_mesh", base="tracefx.sharding"),
         "jax.stages": _namespace(
             "tracefx.transforms.jit Wrapped=Jitted",
             "tracefx.transforms.stages Compiled=CompiledCall Lowered=LoweredCall Traced=TracedCall",
@@ -151,7 +152,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
             "record_scalar=record_event"
         ),
         "jax.dlpack": _namespace("tracefx.numpy from_dlpack"),
-        "jax.test_util": _namespace("tracefx.testing check_grads"),
+        "jax.test_util": _namespace("~functions check_grads"),
         "jax.util": _namespace("~functions safe_map safe_zip unzip2 wraps"),
         "jax.lib": _namespace(),
         "jax.lib.xla_bridge": _namespace("tracefx.transforms.devices get_backend=default_backend"),
@@ -206,9 +207,12 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         # jaxlib imports this module for its own arrays.
         "jax._src.sharding_impls": _namespace(base="tracefx_real_jax._src.sharding_impls"),
         "jax._src.source_info_util": _SOURCE_INFO,
+        "jax._src.state": _namespace(),
+        "jax._src.state.types": _namespace("tracefx.core.avals AbstractRef=RefType"),
         "jax._src.traceback_util": _namespace("~functions api_boundary include_frame register_exclusion"),
-        "jax._src.tree_util": _namespace("~functions _registry=node_types", base=_TREES),
+        "jax._src.tree_util": _namespace("~functions _registry=node_types prefix_errors", base=_TREES),
         "jax._src.typing": _namespace("tracefx Array", "~functions Shape", base="tracefx.typing"),
+        "jax._src.xla_bridge": _namespace("~functions _backends=started_platforms"),
         "jax._src.util": _namespace("~functions safe_map safe_zip unzip2 wraps"),
     }
 )
@@ -291,7 +295,6 @@ UNSUPPORTED_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "jax.stages.ArgInfo": "arguments are described by ShapeDtypeStruct",
         "jax.sharding.AbstractMesh": "meshes have devices",
         "jax.sharding.auto_axes": "all axes are automatic",
-        "jax.sharding.get_abstract_mesh": "use jax.sharding.get_mesh",
         "jax.sharding.reshard": "use jax.lax.with_sharding_constraint",
     }
 )

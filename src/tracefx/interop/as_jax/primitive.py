@@ -16,7 +16,7 @@ from tracefx.control.vocabulary import vocabulary
 from tracefx.core import Array, ShapedArray, Value, as_value, dtypes, primitive
 from tracefx.core.avals import NOT_VARYING, TypeSharding
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
@@ -262,7 +262,7 @@ def make_shaped_array(
     """
     if memory_space is not None or not (sharding is None or isinstance(sharding, TypeSharding)):
         raise unsupported("ShapedArray with sharding or memory_space", "types have a shape, a dtype and a weak type")
-    return ShapedArray(tuple(shape), dtypes.as_dtype(dtype), bool(weak_type), vma)
+    return ShapedArray(tuple(shape), dtypes.as_dtype(dtype, exact=True), bool(weak_type), vma)
 
 
 # ------------------------------------------------------------------ rule tables
@@ -457,13 +457,6 @@ def register_lowering(
 
 # ------------------------------------------------------------------ primitives of tracefx
 
-_MULTIPLE_RESULTS: Final = frozenset(
-    """approx_top_k checkpoint composite cond custom_jvp_call custom_linear_solve custom_vjp_call eig eigh ffi_call
-    hessenberg jit lu optimization_barrier qr reduce reduce_window rng_bit_generator scan schur shard_map sort split svd
-    top_k tridiagonal unstack while""".split()  # noqa: SIM905  # a list of strings has one line for each
-)
-"""The names of JAX's primitives whose `bind` returns a list."""
-
 
 @final
 class BuiltinPrimitive(Primitive):
@@ -476,7 +469,7 @@ class BuiltinPrimitive(Primitive):
     def __init__(self, primitive_class: type[primitive.Primitive]) -> None:
         super().__init__(primitive_class.name)
         self.primitive_class = primitive_class
-        self.multiple_results = self.name in _MULTIPLE_RESULTS
+        self.multiple_results = primitive_class.multiple_results or issubclass(primitive_class, HasSubjaxprs)
 
     @override
     def bind(self, *args: Any, **params: Any) -> Any:
@@ -494,7 +487,7 @@ class BuiltinPrimitive(Primitive):
         made: primitive.Primitive = declared(**{n: as_parameter(x) for n, x in params.items() if n in names})
         others = made.jax_params() if isinstance(made, HasJaxParams) else {}
         for name, x in params.items():
-            if name not in names and not (x is None or x is False or _equal(x, ()) or _equal(x, others.get(name))):
+            if name not in names and not (x is None or x is False or _equal(x, ()) or _is_view(x, others.get(name))):
                 raise unsupported(
                     f"{self.name}_p.bind({name}={x!r})", f"its parameters are {', '.join(sorted(names)) or 'none'}"
                 )
@@ -505,6 +498,11 @@ BUILTIN_PRIMITIVES: Final[Mapping[str, BuiltinPrimitive]] = MappingProxyType(
     {name: BuiltinPrimitive(cls) for name, cls in vocabulary((CustomJVP, CustomVJP)).items()}
 )
 """The primitives of tracefx by name; each is one object, since libraries compare primitives by identity."""
+
+
+def _is_view(x: object, parameter: object) -> bool:
+    """Whether a parameter of an equation is equal to that of the primitive; programs are compared as text."""
+    return str(x.as_parameter()) == str(parameter) if isinstance(x, AsParameter) else _equal(x, parameter)
 
 
 class AsParameter:

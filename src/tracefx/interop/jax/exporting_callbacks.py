@@ -102,7 +102,7 @@ def _attribute_value(attribute: Any) -> FfiAttribute:
         return value
     name = str(attribute.type)
     kind = {"f": "float", "i": "int", "u": "uint", "b": "bfloat"}[name[0]]
-    scalar: np.generic = dtypes.as_dtype(kind + name.lstrip("buif")).type(attribute.value)
+    scalar: np.generic = dtypes.as_dtype(kind + name.lstrip("buif"), exact=True).type(attribute.value)
     return scalar
 
 

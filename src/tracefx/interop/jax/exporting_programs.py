@@ -206,7 +206,9 @@ def samples_differently(prim: Primitive, args: Sequence[jax.Array]) -> bool:
     if isinstance(prim, ops.RngBitGenerator):
         return args[0].ndim > 1
     if isinstance(prim, ops.RandomBits):
-        return dtype_from_jax(args[0].dtype) != dtypes.key_fry
+        return not prim.partitionable or dtype_from_jax(args[0].dtype) != dtypes.key_fry
+    if isinstance(prim, ops.RandomSplit) and not prim.partitionable:
+        return True
     return isinstance(prim, ops.RandomSplit | ops.RandomFoldIn) and dtype_from_jax(args[0].dtype) == dtypes.key_urbg
 
 

@@ -155,7 +155,7 @@ def value_from_jax(x: object) -> object:
     if isinstance(x, np.dtype) or str(x) in _KEY_DTYPE_NAMES:
         return dtype_from_jax(x)
     if isinstance(x, type) and issubclass(x, np.generic):
-        return dtypes.as_dtype(x)
+        return dtypes.as_dtype(x, exact=True)
     if isinstance(x, JaxPrimitive) and x in _OBJECT_FROM:
         return _OBJECT_FROM[x]
     for dtype, generator in PRNG_IMPLS:

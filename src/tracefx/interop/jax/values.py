@@ -71,7 +71,7 @@ def dtype_from_jax(dtype: object) -> DType:
     True
     """
     if isinstance(dtype, np.dtype):
-        return dtypes.as_dtype(dtype)
+        return dtypes.as_dtype(dtype, exact=True)
     key_dtype = _KEY_DTYPES.get(str(dtype))
     if key_dtype is None:
         raise TypeError(

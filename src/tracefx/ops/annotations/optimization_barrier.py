@@ -38,6 +38,7 @@ class OptimizationBarrier(Identity, Primitive, Differentiable, Transposable, Bat
     """
 
     name = "optimization_barrier"
+    multiple_results = True
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

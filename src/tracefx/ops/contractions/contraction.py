@@ -53,7 +53,11 @@ class Precision(Enum):
 
     @override
     def __repr__(self) -> str:
-        return str(self)
+        return f"Precision.{self.name}"
+
+    @override
+    def __str__(self) -> str:
+        return self.name
 
 
 _NAMES: Final[Mapping[str, Precision]] = {

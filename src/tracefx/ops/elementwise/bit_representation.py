@@ -308,7 +308,7 @@ def dtype(x: ArrayLike | DTypeLike | None) -> DType:
     if x is None:
         raise ValueError("dtype: None is neither an array nor a dtype")
     if isinstance(x, str | type | np.dtype):
-        return dtypes.as_dtype(x, "dtype: x")
+        return dtypes.as_dtype(x, "dtype: x", exact=True)
     return as_value(x).aval.dtype
 
 

@@ -113,6 +113,7 @@ class Unstack(UnaryLinear, Transposable, Batchable, Lowerable):
     """
 
     name = "unstack"
+    multiple_results = True
     axis: int
 
     @override

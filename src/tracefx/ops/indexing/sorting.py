@@ -137,6 +137,7 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
     """
 
     name = "sort"
+    multiple_results = True
     dimension: int
     is_stable: bool
     num_keys: int

@@ -34,6 +34,7 @@ class TopKOperation(Primitive, HasPushforward, Batchable, Lowerable):
     """The first elements of each row along an axis in some order, and their indices."""
 
     __slots__ = ()
+    multiple_results = True
 
     @abstractmethod
     def resolve_axis(self, ndim: int) -> int:

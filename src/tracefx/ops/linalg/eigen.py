@@ -79,6 +79,7 @@ class Eigh(MatrixKernel, HasPushforward):
     """
 
     name = "eigh"
+    multiple_results = True
     algorithm: EighImplementation | None
     is_lower: bool = field(alias="lower")
     sort_eigenvalues: bool
@@ -211,6 +212,7 @@ class Eig(MatrixKernel, HasPushforward):
     """
 
     name = "eig"
+    multiple_results = True
     compute_left_eigenvectors: bool
     compute_right_eigenvectors: bool
     enable_eigvec_derivs: bool = False

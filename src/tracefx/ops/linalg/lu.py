@@ -43,6 +43,7 @@ class Lu(MatrixKernel, HasPushforward):
     """
 
     name = "lu"
+    multiple_results = True
 
     @override
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:

@@ -42,6 +42,7 @@ class Geqrf(MatrixKernel):
     """
 
     name = "geqrf"
+    multiple_results = True
 
     @override
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
@@ -70,6 +71,7 @@ class Geqp3(MatrixKernel):
     """
 
     name = "geqp3"
+    multiple_results = True
     ranks: ClassVar[tuple[int, ...]] = (2, 1)
     use_magma: bool | None = None
 
@@ -250,6 +252,7 @@ class Qr(MatrixOperation, HasPushforward, Expandable):
     """
 
     name = "qr"
+    multiple_results = True
     full_matrices: bool
     pivoting: bool
     use_magma: bool | None = None

@@ -41,6 +41,7 @@ class Schur(MatrixKernel):
     """
 
     name = "schur"
+    multiple_results = True
     compute_schur_vectors: bool
     select_callable: None = None
     sort_eig_vals: bool = False
@@ -109,6 +110,7 @@ class Hessenberg(MatrixKernel):
     """
 
     name = "hessenberg"
+    multiple_results = True
 
     @override
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
@@ -171,6 +173,7 @@ class Tridiagonal(MatrixKernel):
     """
 
     name = "tridiagonal"
+    multiple_results = True
     is_lower: bool = field(alias="lower")
 
     @override

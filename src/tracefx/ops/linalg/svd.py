@@ -85,6 +85,7 @@ class Svd(MatrixKernel, HasPushforward):
     """
 
     name = "svd"
+    multiple_results = True
     algorithm: SvdAlgorithm | None
     compute_uv: bool
     full_matrices: bool

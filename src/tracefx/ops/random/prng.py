@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core import Array, DType, Shape, ShapedArray, Value, dtypes
@@ -20,6 +20,7 @@ from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable, SharedExpansion
+from tracefx.ops.collectives.collective import NOT_IN_JAX
 from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
 from tracefx.ops.operation import require_arity, run_compiled
 from tracefx.ops.random.rng_bit_generator import rng_bit_generator
@@ -198,12 +199,15 @@ class RandomSplit(KeyOperation, SharedExpansion):
 
     Args:
         shape: The shape of the array of new keys.
+        partitionable: Whether each new key is computed from its own index, which is the default; otherwise in the order
+            that JAX had before.
 
     `keys: key<fry>[...] -> key<fry>[..., *shape]`, keys of any generator. Bound by `random.split`.
     """
 
     name = "random_split"
     shape: Shape
+    partitionable: bool = field(default=True, metadata={**NOT_IN_JAX, "hide_default": True})
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
@@ -216,9 +220,9 @@ class RandomSplit(KeyOperation, SharedExpansion):
         (keys,) = args
         impl, words = keys.aval.dtype, random_unwrap(keys)
         if impl == dtypes.key_fry:
-            new = _threefry_split(words, self.shape)
+            new = _threefry_split(words, self.shape, self.partitionable)
         elif impl == dtypes.key_rbg:
-            halves = [_threefry_split(half, self.shape) for half in _halves(words)]
+            halves = [_threefry_split(half, self.shape, self.partitionable) for half in _halves(words)]
             new = concatenate(halves, halves[0].ndim - 1)
         else:
             new = _hash_words(words, math.prod(self.shape))
@@ -270,6 +274,8 @@ class RandomBits(KeyOperation, SharedExpansion):
     Args:
         bit_width: The number of bits of an integer: 8, 16, 32 or 64.
         shape: The shape of the array.
+        partitionable: Whether Threefry computes each integer from its own index, which is the default; otherwise in the
+            order that JAX had before.
 
     `keys: key<fry>[...] -> u32[..., *shape]` with `bit_width=32`; keys of any generator. Bound by `random.bits`.
     """
@@ -277,6 +283,7 @@ class RandomBits(KeyOperation, SharedExpansion):
     name = "random_bits"
     bit_width: int
     shape: Shape
+    partitionable: bool = field(default=True, metadata={**NOT_IN_JAX, "hide_default": True})
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
@@ -290,6 +297,9 @@ class RandomBits(KeyOperation, SharedExpansion):
         words, dtype = random_unwrap(keys), BIT_WIDTHS[self.bit_width]
         if keys.aval.dtype != dtypes.key_fry:
             return [rng_bit_generator(words, self.shape, dtype)[1]]
+        if not self.partitionable:
+            full = (*keys.aval.shape, *self.shape)
+            return [reshape(_threefry_sequence(words, math.prod(self.shape), self.bit_width), full)]
         high, low = _threefry_blocks(words, self.shape)
         if self.bit_width == 64:
             return [bitwise_or(shift_left(convert_element_type(high, dtype), 32), convert_element_type(low, dtype))]
@@ -341,8 +351,41 @@ def _threefry_blocks(words: Array, shape: Shape) -> tuple[Array, Array]:
     return threefry2x32(first, second, *[broadcast_in_dim(counter, full, axes) for counter in (high, low)])
 
 
-def _threefry_split(words: Array, shape: Shape) -> Array:
+def _threefry_words(words: Array, count: int) -> Array:
+    """Returns `count` words from each key: the first words of all Threefry blocks, then the second ones.
+
+    The counters of a block are its index and the index of its second word, which is 0 if that is not used.
+    """
+    if count >= 1 << 32:
+        raise ValueError(f"{count} words are too many for counters of 32 bits: use jax_threefry_partitionable=True")
+    lead, half = words.shape[:-1], (count + 1) // 2
+    index = iota(dtypes.uint32, half)
+    second = concatenate([slice(iota(dtypes.uint32, count), (half,), (count,)), iota(dtypes.uint32, count % 2)], 0)
+    axes, full = tuple(range(len(lead))), (*lead, half)
+    keys = [broadcast_in_dim(column, full, axes) for column in _columns(words)]
+    blocks = threefry2x32(*keys, *[broadcast_in_dim(x, full, (len(lead),)) for x in (index, second)])
+    return slice(concatenate(list(blocks), len(lead)), (0,) * len(full), (*lead, count))
+
+
+def _threefry_sequence(words: Array, size: int, bit_width: int) -> Array:
+    """Returns `size` integers from each key, made of words in a sequence."""
+    lead, dtype = words.shape[:-1], BIT_WIDTHS[bit_width]
+    drawn, axis = _threefry_words(words, -(-size * bit_width // 32)), len(lead)
+    starts = (0,) * len(lead)
+    if bit_width == 64:
+        high, low = [
+            convert_element_type(slice(drawn, (*starts, i * size), (*lead, (i + 1) * size)), dtype) for i in (0, 1)
+        ]
+        return bitwise_or(shift_left(high, 64 // 2), low)
+    per_word = 32 // bit_width
+    parts = [convert_element_type(shift_right_logical(drawn, i * bit_width), dtype) for i in range(per_word)]
+    return slice(reshape(stack(parts, axis + 1), (*lead, drawn.shape[-1] * per_word)), (*starts, 0), (*lead, size))
+
+
+def _threefry_split(words: Array, shape: Shape, partitionable: bool = True) -> Array:
     """Returns the words of new keys."""
+    if not partitionable:
+        return reshape(_threefry_words(words, 2 * math.prod(shape)), (*words.shape[:-1], *shape, 2))
     first, second = _threefry_blocks(words, shape)
     return stack([first, second], first.ndim)
 

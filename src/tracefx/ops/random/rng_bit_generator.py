@@ -58,6 +58,7 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
     """
 
     name = "rng_bit_generator"
+    multiple_results = True
     shape: Shape
     dtype: DType
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT

@@ -39,6 +39,7 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
     """
 
     name = "threefry2x32"
+    multiple_results = True
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

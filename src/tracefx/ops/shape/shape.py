@@ -481,6 +481,7 @@ class Split(UnaryLinear, Transposable, Batchable, Lowerable, HasNumpyKernel):
     """
 
     name = "split"
+    multiple_results = True
     sizes: tuple[int, ...]
     axis: int
 

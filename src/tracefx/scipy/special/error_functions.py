@@ -158,7 +158,7 @@ def wofz(z: ArrayLike) -> Array:
     value = to_inexact(z, "wofz: z")
     dtype = value.aval.dtype
     wide = np.result_type(dtype, np.complex64) if dtype.itemsize > 2 else dtypes.complex64
-    return _wofz(fnp.asarray(convert_dtype(value, dtypes.as_dtype(wide, "wofz"), value.aval.weak_type)))
+    return _wofz(fnp.asarray(convert_dtype(value, dtypes.as_dtype(wide, "wofz", exact=True), value.aval.weak_type)))
 
 
 @custom_jvp
