@@ -16,9 +16,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, final
 
-from attrs import asdict, define, field, frozen
-
-from tracefx.core.bounded_cache import memoize
+from attrs import define, field, frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -230,7 +228,7 @@ RankPromotion: TypeAlias = Literal["allow", "warn", "raise"]
 @final
 @frozen(eq=False)
 class NumericOptions:
-    """Options of JAX that decide which programs are valid and which random numbers are drawn. Compared by identity.
+    """Options of JAX that decide which programs are valid and which random numbers are drawn, compared by identity.
 
     `tracefx.interop.as_jax` sets them; there are no functions for them, since the defaults are what tracefx means.
 
@@ -249,15 +247,6 @@ class NumericOptions:
     typed_raw_keys: bool = False
     narrow_dtypes: bool = False
     partitionable: bool = True
-
-    def replace(self, name: str, value: object) -> NumericOptions:
-        """Returns the options with another value of one of them; the same object for the same values."""
-        return _numeric_options(**{**asdict(self), name: value})
-
-
-@memoize(64)
-def _numeric_options(**values: Any) -> NumericOptions:
-    return NumericOptions(**values)
 
 
 NUMERIC_OPTIONS: Final = Setting("numeric_options", NumericOptions())

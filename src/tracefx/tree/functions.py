@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.pytrees.trees import (
     MISSING,

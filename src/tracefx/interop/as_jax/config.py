@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, final
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 from typing_extensions import override
 
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import current, handling
 from tracefx.interop.as_jax.debugging import ResultChecker
 from tracefx.interop.as_jax.unsupported import unsupported
@@ -21,6 +22,7 @@ from tracefx.settings import (
     NUMERIC_OPTIONS,
     TRACEBACK_FILTERING,
     X64,
+    NumericOptions,
     Setting,
     as_compilation_cache,
 )
@@ -57,6 +59,16 @@ class Option:
         return self.setting.override(self.to_tracefx(value))
 
 
+def with_option(options: NumericOptions, name: str, value: object) -> NumericOptions:
+    """Returns numeric options with another value of one of them; the same object for the same values."""
+    return _numeric_options(**{**asdict(options), name: value})
+
+
+@memoize(64)
+def _numeric_options(**values: Any) -> NumericOptions:
+    return NumericOptions(**values)
+
+
 @final
 @frozen(eq=False)
 class NumericOption(Option):
@@ -87,11 +99,11 @@ class NumericOption(Option):
 
     @override
     def update(self, value: Any) -> None:
-        NUMERIC_OPTIONS.set_default(NUMERIC_OPTIONS.default.replace(self.name, self._converted(value)))
+        NUMERIC_OPTIONS.set_default(with_option(NUMERIC_OPTIONS.default, self.name, self._converted(value)))
 
     @override
     def override(self, value: Any) -> AbstractContextManager[Any]:
-        return NUMERIC_OPTIONS.override(NUMERIC_OPTIONS.value.replace(self.name, self._converted(value)))
+        return NUMERIC_OPTIONS.override(with_option(NUMERIC_OPTIONS.value, self.name, self._converted(value)))
 
 
 @final

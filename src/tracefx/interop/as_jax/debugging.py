@@ -9,10 +9,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes
+from tracefx.core import ConcreteArray, Value, dtypes, to_numpy
 from tracefx.core.handler import Handler
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, Value, to_numpy
 
 
 @final

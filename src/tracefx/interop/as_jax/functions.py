@@ -24,7 +24,6 @@ from tracefx.numpy import finfo, zeros
 from tracefx.pytrees.registry import NODE_REGISTRY
 from tracefx.pytrees.trees import broadcast_prefix
 from tracefx.shardings.meshes import MESH, Mesh
-from tracefx.testing.derivatives import MODES
 from tracefx.testing.derivatives import check_grads as _check_grads
 from tracefx.testing.tolerances import Ulps
 from tracefx.transforms.devices import devices
@@ -285,7 +284,7 @@ def check_grads(
     f: Callable[..., Any],
     args: Sequence[Any],
     order: int,
-    modes: Sequence[Any] = MODES,
+    modes: Sequence[Any] = ("fwd", "rev"),
     atol: float | None = None,
     rtol: float | None = None,
     eps: float | None = None,

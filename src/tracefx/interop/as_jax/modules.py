@@ -13,6 +13,7 @@ from typing import Any, Final, final
 
 from typing_extensions import override
 
+from tracefx.interop.as_jax.config import with_option
 from tracefx.interop.as_jax.namespaces import (
     RUN_FROM_JAX,
     UNSUPPORTED_MODULES,
@@ -128,5 +129,5 @@ def install() -> None:
             "jax has been imported already: call tracefx.interop.as_jax.install() before anything imports jax, or run "
             "the program by `python -m tracefx.as_jax program.py`"
         )
-    NUMERIC_OPTIONS.set_default(NUMERIC_OPTIONS.default.replace("narrow_dtypes", True))
+    NUMERIC_OPTIONS.set_default(with_option(NUMERIC_OPTIONS.default, "narrow_dtypes", True))
     sys.meta_path[:0] = [JaxFinder(), RealJaxFinder()]
