@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -103,10 +104,13 @@ def test_switch_with_one_or_no_branch() -> None:
             lib.lax.switch(0, [], 1.0)
 
 
-@pytest.mark.parametrize("pred", [True, False, 0, 2, -1, 0.0, 0.5, np.bool_(True), np.int8(0), np.float32(3)])
-def test_numeric_predicates(pred: Any) -> None:
-    assert_agree(lambda lib, np_: lib.lax.cond(pred, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))
-    assert_agree(lambda lib, np_: lib.jit(lambda p: lib.lax.cond(p, lambda x: x + 1.0, lambda x: x * 2.0, 3.0))(pred))
+@agrees_with_jax
+def test_numeric_predicates(lib: Any, np_: Any) -> Any:
+    def f(pred: Any) -> Any:
+        return lib.lax.cond(pred, lambda x: x + 1.0, lambda x: x * 2.0, 3.0)
+
+    predicates = (True, False, 0, 2, -1, 0.0, 0.5, np.bool_(True), np.int8(0), np.float32(3))
+    return [(f(pred), lib.jit(f)(pred)) for pred in predicates]
 
 
 FORMS: Final[dict[str, Callable[[Any], Any]]] = {
@@ -125,13 +129,14 @@ FORMS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("form", list(FORMS))
-def test_call_signatures(form: str) -> None:
-    assert_agree(lambda lib, np_: FORMS[form](lib.lax))
-    assert_agree(lambda lib, np_: lib.jit(lambda: FORMS[form](lib.lax))())
+def test_call_signatures() -> None:
+    def calls(lib: Any, np_: Any) -> Any:
+        return {name: form(lib.lax) for name, form in FORMS.items()}
+
+    assert_agree(lambda lib, np_: (calls(lib, np_), lib.jit(lambda: calls(lib, np_))()))
     with fx.disable_jit():
-        got: Any = fx.tree.map(fnp.asarray, FORMS[form](fx.lax))
-    assert_same(got, FORMS[form](jax.lax), JAX_TRANSFORM_TOLERANCE)
+        got: Any = fx.tree.map(fnp.asarray, calls(fx, fnp))
+    assert_same(got, calls(jax, jnp), JAX_TRANSFORM_TOLERANCE)
 
 
 @agrees_with_jax
@@ -448,14 +453,13 @@ def test_gradient_of_vmapped_cond_is_finite_where_the_other_branch_has_an_infini
         return lambda x, w: lib.vmap(f, in_axes=(0, None))(x, w).sum()
 
     function = batched(fx, fnp)
-    for transformed in (
-        lambda lib, f: lib.grad(f, argnums=(0, 1)),
-        lambda lib, f: lib.jit(lib.grad(f, argnums=(0, 1))),
-        lambda lib, f: lib.grad(lib.jit(f), argnums=(0, 1)),
-        lambda lib, f: lib.grad(lib.checkpoint(f), argnums=(0, 1)),
-        lambda lib, f: lib.jit(lib.hessian(f)),
-    ):
-        assert_agree(lambda lib, np_, transformed=transformed: transformed(lib, batched(lib, np_))(x, w))  # type: ignore[misc]
+
+    def derivatives(lib: Any, np_: Any) -> Any:
+        f, both = batched(lib, np_), partial(lib.grad, argnums=(0, 1))
+        slopes = [both(f), lib.jit(both(f)), both(lib.jit(f)), both(lib.checkpoint(f)), lib.jit(lib.hessian(f))]
+        return [slope(x, w) for slope in slopes]
+
+    assert_agree(derivatives)
     assert all(np.isfinite(np.asarray(g)).all() for g in fx.grad(function, argnums=(0, 1))(x, w))
 
 

@@ -146,9 +146,7 @@ def empty_trees(lib: Any, np_: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "bfloat16", "float16", "float64", "complex64"])
-@agrees_with_jax
-def test_carry_dtypes(lib: Any, np_: Any, dtype: str) -> Any:
+def carry_of_dtype(lib: Any, np_: Any, dtype: str) -> Any:
     def step(c: Any, x: Any) -> Any:
         c = c ^ x if dtype == "bool" else c * x + c
         return c, c
@@ -164,6 +162,11 @@ def test_carry_dtypes(lib: Any, np_: Any, dtype: str) -> Any:
         results.append(lib.jvp(f, (c, xs), (c, xs)))
         results.append(lib.grad(lambda c, xs: f(c, xs)[0], (0, 1), holomorphic=dtype == "complex64")(c, xs))
     return results
+
+
+def carry_dtypes(lib: Any, np_: Any) -> Any:
+    dtypes = ("bool", "int8", "uint32", "bfloat16", "float16", "float64", "complex64")
+    return {dtype: carry_of_dtype(lib, np_, dtype) for dtype in dtypes}
 
 
 def weakly_typed_carries(lib: Any, np_: Any) -> Any:
@@ -198,9 +201,7 @@ def closed_over_constants(lib: Any, np_: Any) -> Any:
     return f(H), lib.jit(f)(H), lib.vmap(f)(W), lib.jvp(f, (H,), (H,))
 
 
-@pytest.mark.parametrize("stack", ["grad", "jvp", "vmap", "linearize", "vmap of grad", "grad of vmap", "jit of grad"])
-@agrees_with_jax
-def test_closed_over_tracers_of_every_transformation(lib: Any, np_: Any, stack: str) -> Any:
+def closed_over_tracers_of_every_transformation(lib: Any, np_: Any) -> Any:
     def f(y: Any) -> Any:
         c, ys = lib.lax.scan(lambda c, x: (c * y + x, np_.sin(y)), np.float32(0.5), XS[:, 0])
         return c + np_.sum(ys)
@@ -208,14 +209,14 @@ def test_closed_over_tracers_of_every_transformation(lib: Any, np_: Any, stack: 
     y = np_.asarray([0.5, -1.5], "float32")
     one = np.float32(0.5)
     return {
-        "grad": lambda: lib.grad(f)(one),
-        "jvp": lambda: lib.jvp(f, (one,), (one,)),
-        "vmap": lambda: lib.vmap(f)(y),
-        "linearize": lambda: lib.linearize(f, one)[1](one),
-        "vmap of grad": lambda: lib.vmap(lib.grad(f))(y),
-        "grad of vmap": lambda: lib.grad(lambda y: np_.sum(lib.vmap(f)(y)))(y),
-        "jit of grad": lambda: lib.jit(lib.grad(f))(one),
-    }[stack]()
+        "grad": lib.grad(f)(one),
+        "jvp": lib.jvp(f, (one,), (one,)),
+        "vmap": lib.vmap(f)(y),
+        "linearize": lib.linearize(f, one)[1](one),
+        "vmap of grad": lib.vmap(lib.grad(f))(y),
+        "grad of vmap": lib.grad(lambda y: np_.sum(lib.vmap(f)(y)))(y),
+        "jit of grad": lib.jit(lib.grad(f))(one),
+    }
 
 
 def collectives_in_the_body(lib: Any, np_: Any) -> Any:
@@ -247,33 +248,33 @@ def test_checkpoint_eagerly() -> None:
     assert_agrees_with_jax(factory, (W, H, normal(5, 2)), eager=True, second=False)
 
 
-@pytest.mark.parametrize("length", [0, 1])
-@pytest.mark.parametrize("checkpoint", [1, 2, "binomial"])
 @agrees_with_jax
-def test_checkpoint_of_few_steps(lib: Any, np_: Any, checkpoint: Any, length: int) -> Any:
-    options = {"checkpoint": checkpoint} if lib is fx else {}
+def test_checkpoint_of_few_steps(lib: Any, np_: Any) -> Any:
+    def slope(length: int, checkpoint: Any) -> Any:
+        def f(w: Any) -> Any:
+            (_, h), ys = rnn(lib, np_, **({"checkpoint": checkpoint} if lib is fx else {}))(w, H, XS[:length])
+            return np_.sum(h) + np_.sum(ys["h"])
 
-    def f(w: Any) -> Any:
-        (_, h), ys = rnn(lib, np_, **options)(w, H, XS[:length])
-        return np_.sum(h) + np_.sum(ys["h"])
+        return lib.jit(lib.grad(f))(W)
 
-    return lib.jit(lib.grad(f))(W)
+    return [slope(length, checkpoint) for length in (0, 1) for checkpoint in (1, 2, "binomial")]
 
 
 # ------------------------------------------------------------------ map
 
 
-@pytest.mark.parametrize("batch_size", [None, 1, 2, 3, 4, 10])
-@agrees_with_jax
-def test_map(lib: Any, np_: Any, batch_size: int | None) -> Any:
+def maps(lib: Any, np_: Any) -> Any:
     def f(d: Any) -> Any:
         return {"y": np_.sin(d["x"]) @ d["x"], "n": d["n"] * 2}
 
-    def g(xs: Any) -> Any:
-        return lib.lax.map(f, {"x": xs, "n": np_.arange(4)}, batch_size=batch_size)
+    def of_batch_size(size: int | None) -> Any:
+        def g(xs: Any) -> Any:
+            return lib.lax.map(f, {"x": xs, "n": np_.arange(4)}, batch_size=size)
 
-    xs = np_.asarray(normal(4, 2))
-    return g(xs), lib.jit(lib.grad(lambda xs: np_.sum(g(xs)["y"])))(xs)
+        xs = np_.asarray(normal(4, 2))
+        return g(xs), lib.jit(lib.grad(lambda xs: np_.sum(g(xs)["y"])))(xs)
+
+    return {size: of_batch_size(size) for size in (None, 0, 1, 2, 3, 4, 10)}
 
 
 def map_edge_cases(lib: Any, np_: Any) -> Any:
@@ -287,7 +288,8 @@ def map_edge_cases(lib: Any, np_: Any) -> Any:
 
 PROGRAMS: Final = (
     *(hessians, linear_transpose, pytree_carries_and_slices, empty_trees, weakly_typed_carries),
-    *(closed_over_constants, collectives_in_the_body, map_edge_cases),
+    *(closed_over_constants, closed_over_tracers_of_every_transformation, carry_dtypes, collectives_in_the_body),
+    *(maps, map_edge_cases),
 )
 
 
@@ -302,13 +304,13 @@ def test_programs_agree_with_jax(program: Any) -> None:
 BOUNDS: Final = [(0, 3), (2, 5), (-2, 1), (5, 2), (0, 0), (np.int8(-1), np.int8(2)), (0, np.int8(3))]
 
 
-@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
 @agrees_with_jax
-def test_fori_loop_known_bounds(lib: Any, np_: Any, lower: Any, upper: Any) -> Any:
-    def f(x: Any) -> Any:
+def test_fori_loop_known_bounds(lib: Any, np_: Any) -> Any:
+    def f(lower: Any, upper: Any, x: Any) -> Any:
         return lib.lax.fori_loop(lower, upper, lambda i, c: c * x + i, x)
 
-    return f(np.float32(0.5)), lib.jit(lib.grad(f))(np.float32(0.5))
+    functions = [partial(f, *bounds) for bounds in BOUNDS]
+    return [(f(np.float32(0.5)), lib.jit(lib.grad(f))(np.float32(0.5))) for f in functions]
 
 
 @pytest.mark.parametrize("unroll", [1, 2, True, False, None])
@@ -319,16 +321,18 @@ def test_fori_loop_unrolled(unroll: Any) -> None:
     assert_agrees_with_jax(factory, (np.float32(0.5),), second=False)
 
 
-@pytest.mark.parametrize(("lower", "upper"), BOUNDS)
 @agrees_with_jax
-def test_fori_loop_traced_bounds(lib: Any, np_: Any, lower: Any, upper: Any) -> Any:
+def test_fori_loop_traced_bounds(lib: Any, np_: Any) -> Any:
     def f(a: Any, b: Any, x: Any) -> Any:
         return lib.lax.fori_loop(a, b, lambda i, c: c * x + i, x)
 
-    x = np.float32(0.5)
-    by = np.array([0, 1, 2], np.asarray(upper).dtype)
-    tangents = lib.jit(lambda a, b: lib.jvp(lambda x: f(a, b, x), (x,), (x,)))(lower, upper)
-    return lib.jit(f)(lower, upper, x), tangents, lib.vmap(f, (None, 0, None))(lower, by, x)
+    def results(lower: Any, upper: Any) -> Any:
+        x = np.float32(0.5)
+        by = np.array([0, 1, 2], np.asarray(upper).dtype)
+        tangents = lib.jit(lambda a, b: lib.jvp(lambda x: f(a, b, x), (x,), (x,)))(lower, upper)
+        return lib.jit(f)(lower, upper, x), tangents, lib.vmap(f, (None, 0, None))(lower, by, x)
+
+    return [results(*bounds) for bounds in BOUNDS]
 
 
 # ------------------------------------------------------------------ with jit disabled; number of traces
@@ -469,15 +473,12 @@ def test_exception_in_the_body_restores_the_context() -> None:
     assert error_message(lambda: fx.vmap(fx.grad(lambda c: lax.scan(bad, c, XS)[0]))(H), KeyError) == "'mine'"
 
 
-@pytest.mark.parametrize("unroll", [0, True, False, 8])
-@pytest.mark.parametrize("n", [0, 4])
-def test_unroll_agrees_with_jax(unroll: int | bool, n: int) -> None:
-    assert_agree(lambda F, N: F.lax.scan(lambda c, x: (c + x, c * x), 0.0, N.arange(float(n)), unroll=unroll))
+@agrees_with_jax
+def test_unroll(lib: Any, np_: Any) -> Any:
+    def scan(n: int, unroll: int | bool) -> Any:
+        return lib.lax.scan(lambda c, x: (c + x, c * x), 0.0, np_.arange(float(n)), unroll=unroll)
 
-
-@pytest.mark.parametrize("batch_size", [0, 3, 10])
-def test_batch_size_agrees_with_jax(batch_size: int) -> None:
-    assert_agree(lambda F, N: F.lax.map(lambda x: x * 2, N.arange(4.0), batch_size=batch_size))
+    return [scan(n, unroll) for n in (0, 4) for unroll in (0, True, False, 8)]
 
 
 @pytest.mark.parametrize(("options", "error"), [({"unroll": -1}, ValueError), ({"unroll": 1.5}, TypeError)], ids=str)
