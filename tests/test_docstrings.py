@@ -186,7 +186,7 @@ def test_docstrings_are_complete(module: str) -> None:
         ("tracefx.core.array", "Array"),
         ("tracefx.core.array_reductions", "ArrayReductions"),
         ("tracefx.core.abstract_array", "AbstractArray"),
-        ("tracefx.core.array_placement", "ArrayPlacement"),
+        ("tracefx.core.abstract_array", "ArrayPlacement"),
         ("tracefx.interpreters.interpreter_hooks", "InterpreterHooks"),
     ],
 )

@@ -22,7 +22,7 @@ from tracefx.ops.collectives.pvary import PVary
 from tracefx.ops.elementwise.arithmetic import Mul
 from tracefx.ops.elementwise.transcendental import Sin
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.erasing_vma import erase_vma
+from tracefx.passes.rebuilding import erase_vma
 from tracefx.programs import deserialize, parse_jaxpr, serialize
 
 F32: Final = np.dtype("float32")

@@ -44,7 +44,7 @@ from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.structural import reshape
-from tracefx.passes.erasing_vma import erase_vma
+from tracefx.passes.rebuilding import erase_vma
 from tracefx.shardings.meshes import Mesh, MeshEffect, PartitionEntry, PartitionSpec, entry_axis_names
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.text.printer import HasJaxParams

@@ -16,8 +16,8 @@ from tracefx.handlers.checking.api import user_checks as user_checks
 from tracefx.handlers.checking.check_sites import ErrorKind as ErrorKind
 from tracefx.handlers.checking.errors import Error as Error
 from tracefx.handlers.checking.errors import check_error as check_error
-from tracefx.handlers.cost_analysis.api import count as count
-from tracefx.handlers.cost_analysis.api import count_jaxpr as count_jaxpr
+from tracefx.handlers.cost_analysis.analysis import count as count
+from tracefx.handlers.cost_analysis.analysis import count_jaxpr as count_jaxpr
 from tracefx.handlers.cost_analysis.cost import Cost as Cost
 from tracefx.handlers.cost_analysis.cost import Work as Work
 from tracefx.handlers.cost_analysis.peak_memory import LiveBuffer as LiveBuffer
@@ -35,9 +35,9 @@ from tracefx.handlers.harvest import plant as plant
 from tracefx.handlers.harvest import reap as reap
 from tracefx.handlers.harvest import sow as sow
 from tracefx.handlers.instrumentation import OperationInfo as OperationInfo
-from tracefx.handlers.intervals.api import around as around
-from tracefx.handlers.intervals.api import bounds as bounds
 from tracefx.handlers.intervals.handler import BoundsRule as BoundsRule
+from tracefx.handlers.intervals.handler import around as around
+from tracefx.handlers.intervals.handler import bounds as bounds
 from tracefx.handlers.intervals.interval import Interval as Interval
 from tracefx.handlers.key_reuse import check_key_reuse as check_key_reuse
 from tracefx.handlers.laplacians.api import Derivatives as Derivatives

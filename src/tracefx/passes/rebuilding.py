@@ -1,4 +1,4 @@
-"""Rebuilding a jaxpr: what passes share, and the renumbering of variables.
+"""Rebuilding a jaxpr: what passes share, the renumbering of variables, and types without varying mesh axes.
 
 The variables of a result are numbered in the order of their binding: constants, inputs, outputs of equations. A pass
 that changes nothing returns the same object, together with its cache of derived results.
@@ -10,9 +10,11 @@ import operator
 from collections.abc import Callable, Sequence
 
 from tracefx.core import Literal
+from tracefx.core.avals import NOT_VARYING
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
+from tracefx.core.varying import HasVmaRule
 
 
 class JaxprRebuilder:
@@ -121,3 +123,21 @@ def is_observable(prim: Primitive) -> bool:
 def drop_outputs(jaxpr: Jaxpr, count: int) -> Jaxpr:
     """Returns the jaxpr without its first `count` outputs."""
     return Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outs[count:])
+
+
+@memoize_on_object
+def erase_vma(jaxpr: Jaxpr) -> Jaxpr:
+    """Returns the same program without varying mesh axes in its types, and without casts between them."""
+
+    def plain(v: Var) -> Var:
+        new.changed |= bool(v.aval.vma)
+        return Var(v.index, v.aval.with_vma(NOT_VARYING)) if v.aval.vma else v
+
+    new = JaxprRebuilder(jaxpr)
+    constvars, invars = new.binders(list(map(plain, jaxpr.constvars))), new.binders(list(map(plain, jaxpr.invars)))
+    for eqn in jaxpr.eqns:
+        if isinstance(eqn.prim, HasVmaRule) and eqn.prim.is_vma_cast:
+            new.replace(eqn.outs, new.reads(eqn.inputs))
+        else:
+            new.add(eqn, map_subjaxprs(eqn.prim, erase_vma), new.reads(eqn.inputs), list(map(plain, eqn.outs)))
+    return new.finish(constvars, invars, jaxpr.outs)

@@ -13,10 +13,9 @@ from tracefx.core import Array, ArrayLike, Shape, dtypes, get_aval
 from tracefx.core.handler import as_array
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis, static_int
-from tracefx.random.arguments import check_parameter_shapes
 from tracefx.random.continuous import gumbel
 from tracefx.random.keys import bits, check_key, split
-from tracefx.random.samplers import jit_sampler
+from tracefx.random.samplers import check_parameter_shapes, jit_sampler
 from tracefx.random.uniforms import randint, uniform
 
 

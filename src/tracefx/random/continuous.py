@@ -10,9 +10,8 @@ from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.random.arguments import broadcast_parameter, float_dtype, sample_shape, scalar_literal
 from tracefx.random.keys import bits, split
-from tracefx.random.samplers import jit_sampler
+from tracefx.random.samplers import broadcast_parameter, float_dtype, jit_sampler, sample_shape, scalar_literal
 from tracefx.random.uniforms import rademacher, uniform
 
 # ------------------------------------------------------------------ normal

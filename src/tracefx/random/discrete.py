@@ -11,9 +11,15 @@ from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.random.arguments import broadcast_parameter, check_parameter_shapes, float_dtype, int_dtype, sample_shape
 from tracefx.random.keys import check_key, split
-from tracefx.random.samplers import jit_sampler
+from tracefx.random.samplers import (
+    broadcast_parameter,
+    check_parameter_shapes,
+    float_dtype,
+    int_dtype,
+    jit_sampler,
+    sample_shape,
+)
 from tracefx.random.uniforms import uniform
 
 # ------------------------------------------------------------------ geometric

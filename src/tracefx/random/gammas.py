@@ -7,10 +7,9 @@ from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
-from tracefx.random.arguments import broadcast_parameter, check_parameter_shapes, float_dtype, sample_shape
 from tracefx.random.continuous import exponential, normal
 from tracefx.random.keys import check_key, split
-from tracefx.random.samplers import jit_sampler
+from tracefx.random.samplers import broadcast_parameter, check_parameter_shapes, float_dtype, jit_sampler, sample_shape
 from tracefx.random.uniforms import rademacher, uniform
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap

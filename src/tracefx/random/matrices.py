@@ -9,9 +9,8 @@ from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes
 from tracefx.lax import linalg
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
-from tracefx.random.arguments import check_parameter_shapes, float_dtype
 from tracefx.random.continuous import normal
-from tracefx.random.samplers import jit_sampler
+from tracefx.random.samplers import check_parameter_shapes, float_dtype, jit_sampler
 
 
 def multivariate_normal(

@@ -10,9 +10,8 @@ from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_
 from tracefx.core.handler import as_array
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.random.prng import BIT_WIDTHS
-from tracefx.random.arguments import check_parameter_shapes, float_dtype, int_dtype, scalar_literal
 from tracefx.random.keys import random_bits, split
-from tracefx.random.samplers import jit_sampler
+from tracefx.random.samplers import check_parameter_shapes, float_dtype, int_dtype, jit_sampler, scalar_literal
 
 
 def uniform(

@@ -1,16 +1,20 @@
-"""The pipeline of all optimization passes."""
+"""The public passes that simplify and inline, and the pipeline of all optimization passes."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce
+from tracefx.rewriting.algebraic_rules import ALGEBRAIC_RULES
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 from tracefx.rewriting.constant_folding import fold_constants
+from tracefx.rewriting.engine import rewrite
+from tracefx.rewriting.fast_math_rules import FAST_MATH_RULES
 from tracefx.rewriting.hoisting import hoist_loop_invariants
-from tracefx.rewriting.inlining import inline
-from tracefx.rewriting.simplification import simplify
+from tracefx.rewriting.rules import RewriteRule
+from tracefx.rewriting.shape_rules import SHAPE_RULES
 
 _ROUNDS: Final = 8
 
@@ -46,3 +50,52 @@ def optimize(jaxpr: J, *, fast_math: bool = False) -> J:
             break
         jaxpr = new
     return jaxpr
+
+
+def inline(jaxpr: J, *, max_eqns: int | None = None, checkpoints: bool = False, custom_rules: bool = False) -> J:
+    """Replaces calls by the equations of the jaxprs that they call, in sub-jaxprs too.
+
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+        max_eqns: inline only bodies of at most this many equations, counted after inlining inside them; None inlines
+            bodies of any length.
+        checkpoints: whether to inline checkpointed functions too. They stay by default, because without the call a
+            backward pass would save the residuals that it should recompute.
+        custom_rules: whether to inline functions with user-defined rules (`custom_jvp`, `custom_vjp`, `custom_vmap`)
+            too. They stay by default, because inlining drops the rules.
+
+    Returns:
+        The program with calls inlined, of the same type as `jaxpr`; the same object if there is nothing to inline.
+
+    >>> import tracefx as fx
+    >>> inline(fx.make_jaxpr(fx.jit(lambda x: fx.lax.sin(x)))(1.0))
+    { lambda ; a:f32[]*. let b:f32[]* = sin a in (b,) }
+    """
+    return map_jaxpr(jaxpr, lambda j: inline_calls(j, InlineOptions(max_eqns, checkpoints, custom_rules)))
+
+
+EXACT_RULES: Final[tuple[RewriteRule, ...]] = ALGEBRAIC_RULES + SHAPE_RULES
+"""Rules that preserve results bit for bit."""
+_ALL_RULES: Final = EXACT_RULES + FAST_MATH_RULES
+
+
+def simplify(jaxpr: J, *, fast_math: bool = False) -> J:
+    """Simplifies a jaxpr and its sub-jaxprs by applying `EXACT_RULES` with `rewrite`.
+
+    Eager evaluation of the simplified program gives the same results bit for bit, including NaN, infinities and the
+    signs of zeros (but not the payload bits of a NaN).
+
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+        fast_math: whether to apply `FAST_MATH_RULES` as well. They hold for real numbers; for floats they change the
+            rounding and the treatment of NaN, infinities and zeros.
+
+    Returns:
+        The simplified program, of the same type as `jaxpr`; the same object if no rule applies.
+
+    >>> import tracefx as fx
+    >>> program = fx.make_jaxpr(lambda x: -(-x.T.T * 1.0).reshape(6).reshape(2, 3))(fx.numpy.ones((2, 3)))
+    >>> simplify(program)
+    { lambda ; a:f32[2,3]. let in (a,) }
+    """
+    return rewrite(jaxpr, _ALL_RULES if fast_math else EXACT_RULES)

@@ -32,9 +32,9 @@ from tracefx.serialization.program_format import (
     SIZE_LIMIT,
     Tag,
     packed_bits,
+    read_scalar,
     unpack,
 )
-from tracefx.serialization.scalars import read_scalar
 from tracefx.serialization.trees import read_tree
 from tracefx.text.custom_text import CustomText
 from tracefx.text.field_annotations import AnnotationResolver, matches_annotation

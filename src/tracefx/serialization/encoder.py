@@ -32,8 +32,8 @@ from tracefx.serialization.program_format import (
     Tag,
     pack,
     packed_bits,
+    put_scalar,
 )
-from tracefx.serialization.scalars import put_scalar
 from tracefx.serialization.trees import put_tree
 from tracefx.text.custom_text import CustomText, class_text_name
 from tracefx.text.field_annotations import AnnotationResolver, matches_annotation

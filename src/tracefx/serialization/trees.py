@@ -11,8 +11,7 @@ from tracefx.errors import SerializationError
 from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef, namedtuple_fields, type_name
 from tracefx.pytrees.structures import NodeKind, TreeDescription, describe
 from tracefx.serialization.byte_format import ByteReader, put_string, put_uint
-from tracefx.serialization.program_format import MAX_VALUE_DEPTH, Tag
-from tracefx.serialization.scalars import put_scalar, read_scalar
+from tracefx.serialization.program_format import MAX_VALUE_DEPTH, Tag, put_scalar, read_scalar
 
 _NODE_KINDS: Final[tuple[NodeKind, ...]] = ("leaf", "none", "tuple", "list", "dict", "namedtuple", "custom")
 """The node kinds by their number in the format."""

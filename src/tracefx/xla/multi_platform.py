@@ -16,7 +16,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.lowering import Attr, Builder, IrValue, Region, RegionBuilder
 from tracefx.shardings.meshes import Mesh
 from tracefx.xla.emitted_module import EmittedValue, append_block, aval_to_ir_type, unwrap_values
-from tracefx.xla.runtime import mlir, mlir_blocks
+from tracefx.xla.runtime import mlir
 
 INDEX_TYPE: Final = ShapedArray((), np.dtype(np.int32))
 POSITION_TYPE: Final = ShapedArray((1,), np.dtype(np.int32))
@@ -158,7 +158,7 @@ class MultiPlatformEmitter:
         if self._index is None:
             if self._body is None:
                 raise IndexUnavailableError
-            self._index = EmittedValue(mlir_blocks.add_parameter(self._body, aval_to_ir_type(INDEX_TYPE)), INDEX_TYPE)
+            self._index = EmittedValue(mlir.add_parameter(self._body, aval_to_ir_type(INDEX_TYPE)), INDEX_TYPE)
             self._extra_parameters.append(PLATFORM_INDEX)
         return self._index
 
@@ -168,9 +168,7 @@ class MultiPlatformEmitter:
         if position is None:
             if self._body is None:
                 raise IndexUnavailableError
-            position = EmittedValue(
-                mlir_blocks.add_parameter(self._body, aval_to_ir_type(POSITION_TYPE)), POSITION_TYPE
-            )
+            position = EmittedValue(mlir.add_parameter(self._body, aval_to_ir_type(POSITION_TYPE)), POSITION_TYPE)
             self._manual_axes[name] = mesh, position
             self._extra_parameters.append(name)
         return position
@@ -221,12 +219,10 @@ class MultiPlatformEmitter:
             self._fill(block, Region((), functools.partial(build_branch, build, operands)))
             self._line, self._eqn, self._prefix = line, eqn, prefix
         self._platforms = outer
-        representatives = [
-            next(i for i, b in enumerate(blocks) if mlir_blocks.blocks_equal(b, block)) for block in blocks
-        ]
+        representatives = [next(i for i, b in enumerate(blocks) if mlir.blocks_equal(b, block)) for block in blocks]
         distinct = sorted(set(representatives))
         if len(distinct) == 1:
-            return list(map(EmittedValue, mlir_blocks.inline_first_region(draft), outs))
+            return list(map(EmittedValue, mlir.inline_first_region(draft), outs))
         numbers = {
             p: distinct.index(representative)
             for representative, group in zip(representatives, platforms, strict=True)
@@ -234,12 +230,12 @@ class MultiPlatformEmitter:
         }
         index = unwrap_values([self._emit_platform_number(numbers)])
         case = mlir.create("stablehlo.case", types, index, None, None, len(distinct), self._line, start)
-        mlir_blocks.move_regions(draft, case, distinct)
+        mlir.move_regions(draft, case, distinct)
         return list(map(EmittedValue, case.results, outs))
 
     def _save_state(self) -> EmitterState:
         return EmitterState(
-            self._block, mlir_blocks.insert_marker(self._block), self._line, self._eqn, self._prefix, self._manual_axes,
+            self._block, mlir.insert_marker(self._block), self._line, self._eqn, self._prefix, self._manual_axes,
             self._body, self._index, self._platforms,
         )  # fmt: skip
 
@@ -252,7 +248,7 @@ class MultiPlatformEmitter:
             state.index,
             state.platforms,
         )
-        mlir_blocks.erase_from(state.mark)
+        mlir.erase_from(state.mark)
 
     def _unique_symbol(self, symbol: str) -> str:
         """Returns a symbol that the module does not have yet, derived from `symbol`."""

@@ -29,8 +29,8 @@ from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import Provenance
 from tracefx.errors import EscapedTracerError
-from tracefx.interop.jax.exporting_source_info import jax_user_context
 from tracefx.interop.jax.parameters import parameters_to_jax
+from tracefx.interop.jax.source_info import jax_user_context
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.interpreters.stage import stage

@@ -23,8 +23,8 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.source_location import SOURCE, LazySourceLocation, at_location, equation_location
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax.checked_shard_map import CheckedShardMap, varying_axes
-from tracefx.interop.jax.importing_source_info import equation_source, own_source
 from tracefx.interop.jax.parameters import operation_from_jax
+from tracefx.interop.jax.source_info import equation_source, own_source
 from tracefx.interop.jax.values import as_tracefx, type_from_jax, type_to_jax
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import Elementwise

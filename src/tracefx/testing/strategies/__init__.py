@@ -20,10 +20,16 @@ except ModuleNotFoundError as error:
         "tracefx.testing.strategies needs Hypothesis, which is not installed: pip install hypothesis", name="hypothesis"
     ) from error
 
+from tracefx.testing.strategies.arrays import DTYPES as DTYPES
 from tracefx.testing.strategies.arrays import arrays as arrays
+from tracefx.testing.strategies.arrays import axes as axes
+from tracefx.testing.strategies.arrays import axis_tuples as axis_tuples
 from tracefx.testing.strategies.arrays import broadcastable_arrays as broadcastable_arrays
+from tracefx.testing.strategies.arrays import broadcastable_shapes as broadcastable_shapes
+from tracefx.testing.strategies.arrays import dtypes as dtypes
 from tracefx.testing.strategies.arrays import edge_values as edge_values
 from tracefx.testing.strategies.arrays import scalars as scalars
+from tracefx.testing.strategies.arrays import shapes as shapes
 from tracefx.testing.strategies.einsums import Einsum as Einsum
 from tracefx.testing.strategies.einsums import einsums as einsums
 from tracefx.testing.strategies.indices import ADVANCED_INDEXING as ADVANCED_INDEXING
@@ -34,12 +40,6 @@ from tracefx.testing.strategies.programs import programs as programs
 from tracefx.testing.strategies.programs import transform_stacks as transform_stacks
 from tracefx.testing.strategies.programs import transformed_control_flow_programs as transformed_control_flow_programs
 from tracefx.testing.strategies.programs import transformed_programs as transformed_programs
-from tracefx.testing.strategies.shapes_and_dtypes import DTYPES as DTYPES
-from tracefx.testing.strategies.shapes_and_dtypes import axes as axes
-from tracefx.testing.strategies.shapes_and_dtypes import axis_tuples as axis_tuples
-from tracefx.testing.strategies.shapes_and_dtypes import broadcastable_shapes as broadcastable_shapes
-from tracefx.testing.strategies.shapes_and_dtypes import dtypes as dtypes
-from tracefx.testing.strategies.shapes_and_dtypes import shapes as shapes
 from tracefx.testing.strategies.trees import NamedPair as NamedPair
 from tracefx.testing.strategies.trees import TaggedNode as TaggedNode
 from tracefx.testing.strategies.trees import containers as containers
