@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from tests.differential.records import (
@@ -260,7 +261,10 @@ RECORDS: Final[tuple[Record, ...]] = (
         "det",
         call(well_conditioned(2, 2)),
         call(well_conditioned(4, 4)),
-        values=(call(STACK), call(SQUARE), call(i32([1, 2], [3, 4])), call(singular(4)), *EMPTY),
+        values=(
+            *(call(STACK), call(SQUARE), call(i32([1, 2], [3, 4])), call(singular(4)), *EMPTY),
+            call(np.full((1, 1), 2, ml_dtypes.bfloat16)),
+        ),
         refused=NOT_SQUARE,
     ),
     numpy(

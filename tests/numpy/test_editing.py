@@ -73,6 +73,8 @@ def test_einsum_path() -> None:
     assert "Complete contraction:  ij,jk,kl->il" in text
     assert fnp.einsum_path("ij,jk,kl->il", x, y, z, optimize=[(0, 1), (0, 1)])[0] == [(0, 1), (0, 1)]
     assert fnp.einsum_path(x, [0, 1], y, [1, 2])[0] == [(0, 1)]
+    with pytest.raises(ValueError, match="einsum_path: optimize must be 'auto', .*, got 'fast'"):
+        fnp.einsum_path("ij,jk,kl->il", x, y, z, optimize="fast")
 
 
 def test_trim_leading_zeros_needs_concrete_coefficients() -> None:

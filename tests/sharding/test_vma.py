@@ -473,3 +473,16 @@ def check_gradient_inside(loss: Callable[[Any, Any], Any]) -> None:
     got = fx.jit(TRACEFX.shard_map(lambda w, x: fx.grad(whole, (0, 1))(w, x), specs, specs))(W, X)
     want = fx.jit(fx.grad(TRACEFX.shard_map(whole, specs, P()), (0, 1)))(W, X)
     assert_near(got, want, DERIVATIVE)
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "full_like", "empty_like"])
+def test_arrays_like_a_varying_one_vary(name: str) -> None:
+    def f(x: Any) -> Any:
+        fill = [3.0] if name == "full_like" else []
+        like = getattr(fnp, name)(x, *fill)
+        assert fx.typeof(like).vma == fx.typeof(x).vma == {"x"}
+        accumulator = fx.new_ref(like)
+        accumulator[...] = x
+        return accumulator[...]
+
+    np.testing.assert_array_equal(TRACEFX.shard_map(f, P("x"), P("x"))(X), X)

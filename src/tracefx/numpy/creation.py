@@ -37,6 +37,7 @@ from tracefx.numpy.operand_promotion import as_operand, convert_ndarray, convert
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops import structural
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
+from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.promotion import promote
 from tracefx.ops.shape import shape
@@ -419,9 +420,10 @@ def _full_like(
         value = _fill_operand(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
     if device is None and not value.aval.shape:
         device = sharding_like(like, sizes)
-    return place_on_device(
+    out = place_on_device(
         structural.broadcast_to(value, sizes) if value.aval.shape else _broadcast_scalar(value, sizes), device
     )
+    return as_array(varying(out, aval.vma)) if aval.vma else out
 
 
 @eager_cached

@@ -244,6 +244,14 @@ def _make_factor(value: Value, labels: Labels, sizes: Mapping[str, int]) -> Fact
     return Factor(value, tuple(names))
 
 
+def check_strategy(function: str, optimize: bool | str) -> None:
+    """Raises ValueError for a method that does not exist."""
+    if optimize not in (True, False, "auto", "optimal", "greedy"):
+        raise ValueError(
+            f"{function}: optimize must be 'auto', 'optimal', 'greedy', a bool or a path, got {optimize!r}"
+        )
+
+
 def _contraction_order(
     terms: Sequence[Labels], sizes: Mapping[str, int], result: Labels, optimize: bool | str | ContractionPathLike | None
 ) -> list[tuple[int, ...]]:
@@ -260,8 +268,7 @@ def _contraction_order(
         if left != 1:
             raise ValueError(f"einsum: optimize {optimize!r} leaves {left} operands")
         return steps
-    if optimize not in (True, False, "auto", "optimal", "greedy"):
-        raise ValueError(f"einsum: optimize must be 'auto', 'optimal', 'greedy', a bool or a path, got {optimize!r}")
+    check_strategy("einsum", optimize)
     if count <= 2 or optimize is False:
         return [(0, 1), *[(0, count - 1 - i) for i in range(1, count - 1)]] if count > 1 else []
     strategy = (

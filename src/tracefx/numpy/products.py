@@ -12,6 +12,7 @@ from tracefx.core.handler import as_array
 from tracefx.errors import ShapeError
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.dot_products import matmul
+from tracefx.numpy.einstein_summation import check_strategy
 from tracefx.numpy.joining import stack
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes
@@ -201,8 +202,13 @@ def einsum_path(
     [(1, 2), (0, 1)]
     """
     shapes = [_shape_only_array(x) for x in (subscripts, *operands)]
-    strategy: Any = optimize if isinstance(optimize, bool | str) else ["einsum_path", *optimize]
-    path, text = np.einsum_path(*shapes, optimize="optimal" if strategy == "auto" else strategy)
+    strategy: Any
+    if isinstance(optimize, bool | str):
+        check_strategy("einsum_path", optimize)
+        strategy = "optimal" if optimize == "auto" else optimize
+    else:
+        strategy = ["einsum_path", *optimize]
+    path, text = np.einsum_path(*shapes, optimize=strategy)
     return [tuple(each) for each in path[1:]], text
 
 

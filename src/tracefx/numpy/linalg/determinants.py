@@ -54,6 +54,8 @@ def det(a: ArrayLike) -> Array:
     """
     x = as_square_matrices("det", a)
     n = x.shape[-1]
+    if n == 1:
+        return x[..., 0, 0]
     if n == 2:
         return x[..., 0, 0] * x[..., 1, 1] - x[..., 0, 1] * x[..., 1, 0]
     if n == 3:
