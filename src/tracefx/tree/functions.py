@@ -1,4 +1,4 @@
-"""Functions of pytrees that are made of the basic ones: of paths, of all leaves, of prefixes."""
+"""Functions of pytrees: the fast entry points of `flatten` and `map`, and functions of paths, leaves and prefixes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.pytrees.trees import (
     MISSING,
