@@ -355,3 +355,12 @@ def test_parameters_of_rules_of_handlers() -> None:
     assert message.startswith(f"{start}OfOne.one ({__file__}:")
     assert f" for add at {__file__}:" in message
     assert message.endswith("has the parameters (self, op, x), expected one(self, op, *operands), for 2 operands")
+
+
+def test_wrong_attributes_are_errors() -> None:
+    def emit(builder: Any, x: Any) -> Any:
+        return builder.emit("stablehlo.reverse", [x], [x.aval], {"dimensions": [0]})
+
+    prim = type("Wrong", (Same,), {"lower": lambda self, builder, x: emit(builder, x)})()
+    with pytest.raises(TypeError, match=r"an attribute is a bool, an int, a DenseI64Array or an MlirText, got \[0\]"):
+        fx.jit(lambda x: bind1(prim, x))(X)

@@ -486,5 +486,6 @@ def test_invalid_arguments_are_refused() -> None:
     assert_errors(
         (lambda: untyped(testing.check_primitive)(np.sin, [X]), TypeError, "check_primitive takes a primitive"),
         (lambda: testing.check_primitive(Scale()), ValueError, "needs samples of the operands of scale"),
+        (lambda: untyped(testing.check_primitive)(Scale(), X), TypeError, "a sample is a list of the operands, e.g. "),
         (lambda: untyped(testing.vmap_is_a_loop)(3, X), TypeError, "a law is about a function or a primitive, got 3"),
     )

@@ -96,7 +96,7 @@ def check_primitive(
 
     Raises:
         LawError: for the first law that is violated.
-        TypeError: if `prim` is not a primitive.
+        TypeError: if `prim` is not a primitive, or a sample is not a sequence of operands.
         ValueError: if there are no samples.
 
     >>> import numpy as np
@@ -111,6 +111,9 @@ def check_primitive(
         raise ValueError(
             f"check_primitive needs samples of the operands of {prim.name}: a sequence of them, or several"
         )
+    for sample in samples:
+        if not isinstance(sample, list | tuple):
+            raise TypeError(f"check_primitive: a sample is a list of the operands, e.g. [x], got {sample!r}")
     return _check_all(laws, [Subject.of(prim, sample, ulps) for sample in samples])
 
 

@@ -1,4 +1,4 @@
-"""Functions of pytrees that are made of the basic ones: of paths, of all leaves, of prefixes."""
+"""Functions of pytrees: the fast entry points of `flatten` and `map`, and functions of paths, leaves and prefixes."""
 
 from __future__ import annotations
 

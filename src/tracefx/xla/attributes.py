@@ -20,7 +20,11 @@ def to_mlir_attribute(attr: Attr | mlir.Attribute) -> mlir.Attribute:
         return mlir.parse_attribute(attr.mlir)
     if isinstance(attr, bool):
         return mlir.bool_attr(attr)
-    return mlir.integer_attr(attr) if isinstance(attr, int) else attr
+    if isinstance(attr, int):
+        return mlir.integer_attr(attr)
+    if isinstance(attr, mlir.Attribute):
+        return attr
+    raise TypeError(f"an attribute is a bool, an int, a DenseI64Array or an MlirText, got {attr!r}")
 
 
 def custom_call_attributes(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> dict[str, mlir.Attribute]:
