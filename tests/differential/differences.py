@@ -371,13 +371,6 @@ KNOWN_DIFFERENCES: Final[tuple[KnownDifference, ...]] = (
         "lax.clamp",
         "error (complex64[1]",
     ),
-    known_difference(
-        "classes must be integers; JAX compares floats with integers",
-        "nn.one_hot",
-        "dtype all float32",
-        "error (float32[1], 3)",
-        in_long_profile=("value all float32",),
-    ),
     known_difference("sequences are not accepted as arrays, in any function", "nn.one_hot", "error ([1], 3)"),
     known_difference("None is not a dtype", "numpy.result_type", "error (None, None)"),
     known_difference("Python numbers have a dtype, as in `result_type`", "numpy.promote_types", "error ('int8', 1)"),

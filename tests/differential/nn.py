@@ -122,11 +122,11 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(i32(1, 2), 3, dtype=bool),
             call(i32(), 2),
             call(i32(1, 0), 0),
+            call(f32(1.5, 2.0), 3),
             call(i32(1), 2, dtype="complex64"),
         ],
         refused=[
             call([1], 3),
-            call(f32(1.5), 3),
             call(i32(1), "a"),
             call(i32(1), 3, axis=2),
             call(i32(1), 3, dtype="other"),

@@ -131,6 +131,7 @@ def test_names_that_libraries_use() -> None:
         assert device in jax._src.xla_bridge._backends.get("cpu")
         assert jax._src.xla_bridge._backends.get("tpu") is None
         assert jax.typeof(x).sharding.is_fully_replicated and jax.sharding.get_abstract_mesh().axis_sizes == ()
+        assert jax.typeof(x).str_short() == "float32[3]" and jax.typeof(x).str_short(short_dtypes=True) == "f32[3]"
         (error,) = jax._src.tree_util.prefix_errors({"y": [1.0]}, {"y": 1.0})
         assert str(error("in_axes")).startswith("in_axes must have") and not jax._src.tree_util.prefix_errors(0, (1, 2))
         assert isinstance(jax.typeof(jax.new_ref(x)), jax._src.state.types.AbstractRef)

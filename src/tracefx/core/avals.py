@@ -161,6 +161,22 @@ class ShapedArray:
         """
         return self if vma == self.vma else _with_vma(self, vma)
 
+    def str_short(self, short_dtypes: bool = False, **options: object) -> str:
+        """Returns the dtype and shape as text, as JAX's method does.
+
+        Args:
+            short_dtypes: Whether the dtype is abbreviated, as in jaxprs. False by default.
+            **options: Ignored.
+
+        Returns:
+            A string.
+
+        >>> ShapedArray((3,), dtypes.float32).str_short()
+        'float32[3]'
+        """
+        name = dtypes.short_name(self.dtype) if short_dtypes else dtypes.name(self.dtype)
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
     def strong(self) -> ShapedArray:
         """Returns the aval without `weak_type`."""
         return ShapedArray(self.shape, self.dtype, False, self.vma) if self.weak_type else self

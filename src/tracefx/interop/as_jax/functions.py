@@ -20,12 +20,10 @@ from tracefx.core.effects import NO_EFFECTS, Effect, Effects
 from tracefx.core.handler import ROOT, Handler, Tracer, as_array, current
 from tracefx.interop.as_jax.primitive import make_shaped_array
 from tracefx.interop.as_jax.unsupported import unsupported
-from tracefx.numpy import finfo, zeros
+from tracefx.numpy import zeros
 from tracefx.pytrees.registry import NODE_REGISTRY
 from tracefx.pytrees.trees import broadcast_prefix
 from tracefx.shardings.meshes import MESH, Mesh
-from tracefx.testing.derivatives import check_grads as _check_grads
-from tracefx.testing.tolerances import Ulps
 from tracefx.transforms.devices import devices
 from tracefx.tree_util import tree_leaves, tree_map
 from tracefx.xla.runtime.bindings import CLIENT_STATE
@@ -278,37 +276,6 @@ started_platforms: Final = StartedPlatforms()
 
 
 # ------------------------------------------------------------------ small helpers of JAX
-
-
-def check_grads(
-    f: Callable[..., Any],
-    args: Sequence[Any],
-    order: int,
-    modes: Sequence[Any] = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
-    eps: float | None = None,
-) -> None:
-    """Checks derivatives against finite differences, as `tracefx.testing.check_grads` does.
-
-    Args:
-        f: The function.
-        args: Its arguments.
-        order: The highest order of the derivatives.
-        modes: `"fwd"`, `"rev"`, or both, which is the default.
-        atol: The absolute tolerance; None, the default, means the relative one.
-        rtol: The relative tolerance; None, the default, means the absolute one, or that of tracefx if that is None too.
-        eps: Ignored: the step of the finite differences depends on the dtype.
-
-    Raises:
-        AssertionError: If a derivative is wrong.
-    """
-    relative, absolute = (atol if rtol is None else rtol), (rtol if atol is None else atol)
-    ulps = None
-    if relative and absolute is not None:
-        f64, f32, narrow = (relative / float(finfo(dtype).eps) for dtype in (np.float64, np.float32, np.float16))
-        ulps = Ulps(f64, f32, narrow, least=absolute / relative)
-    _check_grads(f, *args, order=order, modes=modes, ulps=ulps)
 
 
 def safe_map(f: Callable[..., Any], *sequences: Iterable[Any]) -> list[Any]:

@@ -152,7 +152,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
             "record_scalar=record_event"
         ),
         "jax.dlpack": _namespace("tracefx.numpy from_dlpack"),
-        "jax.test_util": _namespace("~functions check_grads"),
+        "jax.test_util": _namespace("tracefx.testing.jax_check_grads check_grads"),
         "jax.util": _namespace("~functions safe_map safe_zip unzip2 wraps"),
         "jax.lib": _namespace(),
         "jax.lib.xla_bridge": _namespace("tracefx.transforms.devices get_backend=default_backend"),
