@@ -89,7 +89,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page("Indexing and updates", "indexing index_tricks updates mask_selection selection editing", "where"),
             Page("Arithmetic", "ufuncs rounding complex_parts float_parts integers"),
             Page("Functions", "transcendentals special_functions window_functions"),
-            Page("Logic", "logic static_queries"),
+            Page("Logic", "logic closeness static_queries"),
             Page("Reductions", "reductions moments nan_reductions differences"),
             Page("Statistics", "quantiles histograms covariance"),
             Page("Products", "dot_products products einstein_summation convolution"),

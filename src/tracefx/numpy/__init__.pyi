@@ -7,6 +7,10 @@ from numpy.exceptions import ComplexWarning as ComplexWarning
 from tracefx.numpy import fft as fft
 from tracefx.numpy import linalg as linalg
 from tracefx.numpy.array_api_info import __array_namespace_info__ as __array_namespace_info__
+from tracefx.numpy.closeness import allclose as allclose
+from tracefx.numpy.closeness import array_equal as array_equal
+from tracefx.numpy.closeness import array_equiv as array_equiv
+from tracefx.numpy.closeness import isclose as isclose
 from tracefx.numpy.complex_parts import conj as conj
 from tracefx.numpy.complex_parts import conjugate as conjugate
 from tracefx.numpy.complex_parts import imag as imag
@@ -138,9 +142,6 @@ from tracefx.numpy.joining import stack as stack
 from tracefx.numpy.joining import unstack as unstack
 from tracefx.numpy.joining import vsplit as vsplit
 from tracefx.numpy.joining import vstack as vstack
-from tracefx.numpy.logic import allclose as allclose
-from tracefx.numpy.logic import array_equal as array_equal
-from tracefx.numpy.logic import array_equiv as array_equiv
 from tracefx.numpy.logic import bitwise_and as bitwise_and
 from tracefx.numpy.logic import bitwise_invert as bitwise_invert
 from tracefx.numpy.logic import bitwise_left_shift as bitwise_left_shift
@@ -152,7 +153,6 @@ from tracefx.numpy.logic import equal as equal
 from tracefx.numpy.logic import greater as greater
 from tracefx.numpy.logic import greater_equal as greater_equal
 from tracefx.numpy.logic import invert as invert
-from tracefx.numpy.logic import isclose as isclose
 from tracefx.numpy.logic import isfinite as isfinite
 from tracefx.numpy.logic import isinf as isinf
 from tracefx.numpy.logic import isnan as isnan
