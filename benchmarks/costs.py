@@ -16,8 +16,8 @@ from attrs import frozen
 import tracefx as fx
 from tracefx import lax
 from tracefx.control.call import Call
+from tracefx.core import ConcreteArray, Value, from_numpy
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, Value, from_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.elementwise.transcendental import Sin

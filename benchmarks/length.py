@@ -19,9 +19,9 @@ import numpy as np
 
 import tracefx as fx
 from tracefx import lax
+from tracefx.core import as_value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.values import as_value
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce

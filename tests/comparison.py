@@ -27,12 +27,8 @@ import numpy as np
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.compiling import compile_with_fallback
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, Literal, NDArray, ShapedArray, dtypes, to_numpy
 from tracefx.core.handler import as_array
-from tracefx.core.literal import Literal
-from tracefx.core.values import to_numpy
 from tracefx.testing.tolerances import EXACT, SUMMED, Ulps, ulp_distance
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")

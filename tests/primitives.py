@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.primitive import Primitive, Tangent
-from tracefx.core.values import Value
 
 Values: TypeAlias = Sequence[Value]
 Tangents: TypeAlias = Sequence[Tangent]

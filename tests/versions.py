@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, dtypes
 from tracefx.testing.tolerances import Ulps
 
 

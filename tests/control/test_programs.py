@@ -21,8 +21,7 @@ from tests.laws.examples import SECONDS, limit_examples
 from tracefx.control import while_loop
 from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
-from tracefx.core import dtypes
-from tracefx.core.values import ConcreteArray, from_numpy
+from tracefx.core import ConcreteArray, dtypes, from_numpy
 from tracefx.interpreters.masks import Mask
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse

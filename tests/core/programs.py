@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.primitives import SameTypes
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, Literal, ShapedArray, dtypes
 from tracefx.core.effects import Effect, Effects
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 
 F32: Final = np.dtype("float32")

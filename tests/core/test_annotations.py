@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attrs import field, frozen
 
-from tracefx.core.dtypes import DType
+from tracefx.core import DType
 from tracefx.text.field_annotations import AnnotationResolver, matches_annotation
 from tracefx.text.fields import FieldInfo
 

@@ -17,7 +17,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.tolerances import ELEMENTARY
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")

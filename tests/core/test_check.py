@@ -13,14 +13,11 @@ from hypothesis import given
 from typing_extensions import override
 
 from tests.core import programs as examples
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import Scalar
+from tracefx.core import Literal, Scalar, ShapedArray, from_numpy
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation, current_provenance
-from tracefx.core.values import from_numpy
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
 

@@ -36,9 +36,8 @@ from tests.core.programs import (
     programs,
 )
 from tests.subprocesses import output_of
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs_postorder
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation
 from tracefx.passes.rebuilding import renumber

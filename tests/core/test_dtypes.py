@@ -22,8 +22,8 @@ from jax._src import dtypes as jax_dtypes
 
 import tracefx as fx
 from tests.subprocesses import run_python
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, DTypeKind, as_dtype
+from tracefx.core import DType, dtypes
+from tracefx.core.dtypes import DTypeKind, as_dtype
 from tracefx.settings import DISABLE_JIT, X64, Setting, disable_jit, enable_x64, parse_bool
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")

@@ -31,8 +31,8 @@ from tests.core.programs import (
     permuted_programs,
     programs,
 )
+from tracefx.core import Literal
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.errors import ParseError
 from tracefx.passes.check import check_jaxpr

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from tests.core import programs as examples
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse

@@ -13,11 +13,9 @@ from hypothesis import given
 from typing_extensions import override
 
 from tests.core import programs as examples
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray, from_numpy
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import from_numpy
 from tracefx.text.pretty_printer import Break, Doc, Group, Nest, concat, join, render
 from tracefx.text.printer import HasJaxParams, format_eqn, format_jaxpr, letters, variable_name
 

@@ -39,14 +39,10 @@ from tests.core.programs import (
 from tests.errors import untyped
 from tests.primitives import SameTypes
 from tests.subprocesses import output_of
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import ConcreteArray, DType, Literal, ShapedArray, dtypes
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation
-from tracefx.core.values import ConcreteArray
 from tracefx.errors import JaxprTypeError, ParseError, SerializationError
 from tracefx.pytrees.trees import structure
 from tracefx.serialization import deserialize, serialize

@@ -13,8 +13,8 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tracefx.core import Literal
 from tracefx.core.jaxpr import ClosedJaxpr, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.programs import deserialize, serialize
 
 T = TypeVar("T")

@@ -19,8 +19,7 @@ import tracefx.numpy as fnp
 from tests.core.programs import VECTOR, VOCABULARY, Program, Scale, chain, programs
 from tests.core.test_serialization import closed, program_with
 from tests.laws.samples import SAMPLES
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, dtypes
 from tracefx.core.effects import Effects
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.primitive import Primitive

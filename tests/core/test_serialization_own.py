@@ -16,9 +16,8 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.laws.examples import limit_examples
 from tests.laws.samples import SAMPLES, Sample
-from tracefx.core import dtypes
+from tracefx.core import dtypes, from_numpy
 from tracefx.core.effects import NamedAxisEffect
-from tracefx.core.values import from_numpy
 from tracefx.errors import SerializationError
 from tracefx.programs import VOCABULARY, deserialize, executable_key, parse_jaxpr, serialize
 from tracefx.testing.generated_programs import TransformedProgram

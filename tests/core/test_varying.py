@@ -12,7 +12,8 @@ import pytest
 import tracefx as fx
 from tracefx import lax
 from tracefx.control.call import Call
-from tracefx.core.avals import ShapedArray, accepts, join_vma, without_vma
+from tracefx.core import ShapedArray, accepts
+from tracefx.core.avals import join_vma, without_vma
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.varying import TYPES, infer_types
 from tracefx.errors import JaxprTypeError, ParseError

@@ -23,7 +23,7 @@ from tests.differential.records import (
     with_same_weak_type,
 )
 from tests.laws.examples import is_long_profile
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.laws import all_batch_axes
 from tracefx.testing.tolerances import Ulps
 

@@ -21,7 +21,7 @@ from tests.differential.records import (
     operand_values,
     record,
 )
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.tolerances import PROGRAM
 
 DTYPES: Final = ("int32", "float64", "complex64")

@@ -45,8 +45,7 @@ from tests.differential.references import ExpectedResult
 from tests.jaxprs import primitive_names
 from tests.laws.examples import is_long_profile
 from tests.versions import RETURN_LISTS
-from tracefx.core.dtypes import NDArray
-from tracefx.core.values import ConcreteArray
+from tracefx.core import ConcreteArray, NDArray
 from tracefx.testing.tolerances import DERIVATIVE, SECOND_DERIVATIVE, Ulps
 
 DEFAULT_DTYPES: Final = ("int32", "bfloat16", "complex64")

@@ -31,7 +31,7 @@ import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
 from tests.comparison import to_jax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.ops.structural import convert
 from tracefx.testing.tolerances import Ulps, ulps_of
 

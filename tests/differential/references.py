@@ -25,7 +25,7 @@ from tests.differential.records import (
     operand_values,
 )
 from tests.laws.examples import is_long_profile
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.tolerances import FINITE_DIFFERENCES, Ulps
 
 

@@ -12,7 +12,7 @@ import scipy.special
 from tests.comparison import JAX_TOLERANCE
 from tests.differential.records import INF, NAN, Call, Record, Weak, c64, c_grid, call, f32, grid, i32, reference
 from tests.differential.scipy_others import scipy as scipy_record
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.tolerances import PROGRAM, SUMMED, Ulps
 
 FINITE: Final = f32(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, NAN)

@@ -28,7 +28,7 @@ from tests.differential.records import (
     reference,
 )
 from tests.differential.scipy_others import scipy as scipy_record
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.tolerances import PROGRAM, Ulps
 
 DENSITIES: Final = ("pdf", "logpdf", "pmf", "logpmf")

@@ -21,7 +21,7 @@ from tests.differential.records import (
     i32,
     record,
 )
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.tolerances import PROGRAM, SUMMED, ULPS, Ulps
 
 X: Final = grid(2, 3, 2, low=-1.0, high=2.0)

@@ -35,7 +35,7 @@ from tests.differential.records import (
 from tests.differential.table import RECORDS
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.array_reductions import ArrayReductions
 from tracefx.core.handler import Tracer
 from tracefx.core.indexed_updates import A

@@ -21,7 +21,7 @@ from tests.sharding.test_collectives import ALL as COLLECTIVES
 from tests.sharding.test_collectives import X
 from tests.xla.test_gpu_kernels import CASES, in_library
 from tracefx import P, lax
-from tracefx.core.dtypes import DType
+from tracefx.core import DType
 from tracefx.lax import linalg
 from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.lower import lower_for, plan_export

@@ -12,8 +12,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.errors import untyped
 from tracefx import NamedSharding, P
+from tracefx.core import ConcreteArray
 from tracefx.core.device import Device
-from tracefx.core.values import ConcreteArray
 from tracefx.errors import DeletedArrayError
 from tracefx.xla.runtime import bindings, buffers
 from tracefx.xla.runtime.bindings import MLIR_NAME

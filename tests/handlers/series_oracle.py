@@ -12,7 +12,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tracefx import Array
-from tracefx.core.dtypes import float0
+from tracefx.core import float0
 from tracefx.handlers import jet
 from tracefx.testing.tolerances import DERIVATIVE, Ulps
 

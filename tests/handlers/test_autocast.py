@@ -18,7 +18,8 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.errors import assert_errors, untyped
 from tracefx import lax, nn
-from tracefx.core.dtypes import DType, is_inexact
+from tracefx.core import DType
+from tracefx.core.dtypes import is_inexact
 from tracefx.custom_batching import custom_vmap
 from tracefx.handlers import (
     DynamicLossScale,

@@ -23,9 +23,7 @@ from benchmarks.libraries import OURS
 from tests.laws.examples import sampled
 from tests.laws.samples import SAMPLES, Sample
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.dtypes import NDArray
-from tracefx.core.values import ConcreteArray
+from tracefx.core import ConcreteArray, NDArray, dtypes
 from tracefx.extend import Handler, Jaxpr, Literal, Primitive, ShapedArray, Value, bind, current, eval_jaxpr, handling
 from tracefx.handlers import Cost, count, count_jaxpr
 from tracefx.interpreters.stage import stage

@@ -16,7 +16,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.errors import assert_errors, untyped
 from tests.handlers.series_oracle import assert_same_dtype_and_values, directional_derivatives, nested_jvp_series
-from tracefx.core.dtypes import float0
+from tracefx.core import float0
 from tracefx.handlers import derivatives, jet
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY
 

@@ -15,7 +15,7 @@ import pytest
 from tests.comparison import assert_near
 from tests.laws.samples import SAMPLES
 from tracefx import tree
-from tracefx.core.values import get_aval
+from tracefx.core import get_aval
 from tracefx.interop.as_jax.config import config
 from tracefx.interop.as_jax.primitive import BUILTIN_PRIMITIVES
 

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 import tracefx as fx
 from tests.comparison import assert_near
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.handlers import (
     around,
     autocast,

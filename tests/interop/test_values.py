@@ -14,11 +14,9 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.errors import untyped
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ConcreteArray, ShapedArray, dtypes, to_numpy
 from tracefx.core.host_memory import aligned_empty
 from tracefx.core.key_data import to_key_data
-from tracefx.core.values import ConcreteArray, to_numpy
 from tracefx.errors import TracerArrayConversionError
 from tracefx.interop.jax.values import (
     as_jax,

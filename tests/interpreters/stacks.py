@@ -12,9 +12,9 @@ from typing_extensions import override
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tracefx.core import Value
 from tracefx.core.handler import Handler
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value
 
 Stack: TypeAlias = Callable[[Callable[[Any], Any]], Callable[[Any], object]]
 

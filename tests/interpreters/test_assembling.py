@@ -16,8 +16,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.primitives import Tangents, Values
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, ShapedArray
 from tracefx.core.handler import bind, bind1
 from tracefx.core.primitive import Differentiable, ExtractsWindow, Primitive
 from tracefx.ops.shape.shape import Concatenate

@@ -20,7 +20,7 @@ from tests.comparison import assert_same
 from tests.errors import untyped
 from tests.interpreters.stacks import STACKS, CountingHandler, X, wave
 from tests.primitives import BatchAxes, Tangents, Values
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, Value
 from tracefx.core.handler import ROOT, Handler, bind1, current, handling
 from tracefx.core.primitive import (
     Batchable,
@@ -32,7 +32,6 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
 )
 from tracefx.core.source_location import SourceLocation
-from tracefx.core.values import Value
 from tracefx.errors import HandlerStateError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.testing import FaultInjector, IdentityHandler

@@ -20,8 +20,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.laws.examples import limit_examples
 from tracefx.control.while_loop import While
-from tracefx.core import dtypes
-from tracefx.core.values import ConcreteArray, from_numpy
+from tracefx.core import ConcreteArray, dtypes, from_numpy
 from tracefx.extend import Array, Interpreter, Primitive, ShapedArray, Value, as_array, bind, rule
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_control_flow_programs

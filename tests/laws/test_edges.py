@@ -24,13 +24,9 @@ from tests.laws.samples import SAMPLES, jax_function
 from tests.ops.harness import edges
 from tests.versions import ulps_beside_jax
 from tracefx import testing
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import Array, DType, NDArray, ShapedArray, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import from_numpy, to_numpy
 from tracefx.ops.elementwise.bit_representation import ReducePrecision
 from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.ops.operation import CompiledOperation

@@ -10,8 +10,8 @@ import pytest
 from tests.compiling import default_compile_options
 from tests.laws.examples import is_long_profile, sampled
 from tests.laws.samples import SAMPLES, Operands, Sample
+from tracefx.core import Value, as_value, from_numpy
 from tracefx.core.primitive import Differentiable, Expandable, Primitive
-from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.ops.vocabulary import OPERATIONS
 from tracefx.testing import (
     LAWS,

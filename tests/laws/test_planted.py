@@ -15,8 +15,7 @@ import tracefx.numpy as fnp
 from tests.errors import assert_errors, untyped
 from tests.primitives import BatchAxes, SameTypes, Tangents, Values
 from tracefx import extend, testing
-from tracefx.core import dtypes
-from tracefx.core.values import ConcreteArray, to_numpy
+from tracefx.core import ConcreteArray, dtypes, to_numpy
 from tracefx.interpreters.jvp import JVPTracer
 from tracefx.ops.elementwise.arithmetic import Neg
 from tracefx.ops.structural import ConvertElementType

@@ -12,8 +12,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.laws.examples import limit_examples
 from tracefx import testing
-from tracefx.core import dtypes
-from tracefx.core.values import from_numpy
+from tracefx.core import dtypes, from_numpy
 from tracefx.testing.generated_programs import GeneratedProgram, TransformedProgram, TransformLayer, unary_step
 from tracefx.testing.strategies import transformed_programs
 from tracefx.testing.tolerances import PROGRAM

@@ -16,8 +16,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.laws import test_planted as planted
 from tests.laws.examples import sampled
+from tracefx.core import Value
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent
-from tracefx.core.values import Value
 from tracefx.extend import as_array, bind1, instantiate
 from tracefx.ops.elementwise.arithmetic import Mul
 from tracefx.ops.elementwise.hyperbolic import Tanh

@@ -21,10 +21,9 @@ from tests.laws.examples import is_long_profile, limit_examples
 from tests.laws.samples import SAMPLES
 from tests.laws.test_operations import is_first_with_its_bases, values
 from tracefx import testing
-from tracefx.core.array import Array
+from tracefx.core import Array, ConcreteArray, as_value
 from tracefx.core.handler import CURRENT, ROOT, Eval, as_array, bind1, handling
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, as_value
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_programs
 from tracefx.transforms.fast_path import FastPathProgram

@@ -17,10 +17,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.laws.examples import sampled
 from tests.test_imports import run
+from tracefx.core import Array, DType, Shape
 from tracefx.core import dtypes as kinds
-from tracefx.core.array import Array
-from tracefx.core.avals import Shape
-from tracefx.core.dtypes import DType
 from tracefx.testing import strategies
 from tracefx.testing.generated_programs import GeneratedProgram, TransformedProgram
 

@@ -22,12 +22,9 @@ from tests.laws.examples import sampled
 from tests.laws.samples import SAMPLES, Sample, jax_function
 from tests.laws.test_operations import has_derivative, is_differentiable, values
 from tests.versions import CHECKS_DTYPES_OF_MATRICES, CHECKS_SHAPES_OF_MATRICES, ulps_beside_jax
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, ShapedArray, Value, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.errors import JaxprTypeError
 from tracefx.interpreters.stage import stage
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import tracefx.numpy as fnp
 from tests.comparison import JAX_TOLERANCE, assert_same
-from tracefx.core.array import Array
+from tracefx.core import Array
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 

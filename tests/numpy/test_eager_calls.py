@@ -16,10 +16,7 @@ import tracefx.numpy as fnp
 from tests.comparison import difference
 from tests.compiling import compile_with_fallback
 from tests.errors import untyped
-from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike
-from tracefx.core.avals import ShapedArray
-from tracefx.core.values import ConcreteArray
+from tracefx.core import Array, ArrayLike, ConcreteArray, ShapedArray, dtypes
 from tracefx.numpy.padding import pad_by_mode
 from tracefx.transforms.eager_calls import MAX_REPLAY_SIZE, NumpyKernel, eager_cached
 from tracefx.transforms.kernel_replay import Kernel

@@ -15,7 +15,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.errors import assert_errors
 from tests.numpy.agreement import both, check, i32, numbers
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.testing.strategies import index_expressions, shapes
 
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, as_value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array
-from tracefx.core.values import as_value
 from tracefx.testing.strategies import index_expressions, shapes
 
 UPDATES: Final = ("set", "add", "subtract", "multiply", "min", "max")

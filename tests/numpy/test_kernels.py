@@ -13,8 +13,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.compiling import compile_with_fallback
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, dtypes
 from tracefx.core.handler import ROOT
 from tracefx.numpy.kernels import KERNELS
 from tracefx.testing.tolerances import ELEMENTARY, EXACT, SUMMED, Ulps

@@ -14,7 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tracefx import lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 
 V: Final = np.arange(12, dtype=np.float32)
 X: Final = V.reshape(3, 4)

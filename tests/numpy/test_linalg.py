@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.numpy import linalg
 from tracefx.numpy.linalg.decompositions import EigResult
 from tracefx.testing.tolerances import DERIVATIVE, FINITE_DIFFERENCES

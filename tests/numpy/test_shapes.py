@@ -15,8 +15,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.numpy.agreement import both, check, f32
 from tests.versions import HAS_LOG2_PRIMITIVE
-from tracefx.core.array import Array
-from tracefx.core.literal import Literal
+from tracefx.core import Array, Literal
 
 Function = Callable[[Any, Any], Any]
 

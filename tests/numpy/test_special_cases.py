@@ -18,7 +18,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.versions import NUMPY_CALLS_THE_C_LIBRARY
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing.tolerances import ELEMENTARY, Ulps, ulp_distance
 
 INF: Final = np.inf

@@ -24,7 +24,7 @@ from tests.comparison import (
     assert_same,
 )
 from tests.numpy.agreement import DTYPES, both, check, f32, numbers
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.testing.tolerances import ELEMENTARY
 
 UNARY: Final = (

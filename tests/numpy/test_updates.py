@@ -18,7 +18,7 @@ from tests.comparison import assert_agree, assert_same
 from tests.numpy.agreement import both, check, f32, i32, numbers
 from tests.numpy.test_indexing import INDICES, X
 from tracefx import lax
-from tracefx.core.array import Array
+from tracefx.core import Array
 
 METHODS: Final = ("set", "add", "subtract", "multiply", "divide", "power", "min", "max")
 

@@ -19,8 +19,7 @@ import pytest
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, dtypes
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 

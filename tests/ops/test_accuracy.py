@@ -17,7 +17,7 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.vocabulary import OPERATIONS
 from tracefx.programs import deserialize, parse_jaxpr, serialize

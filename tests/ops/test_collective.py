@@ -15,9 +15,8 @@ import tracefx as fx
 from tests.comparison import assert_near, assert_same
 from tests.ops.harness import error_tests
 from tracefx import lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, from_numpy, to_numpy
 from tracefx.core.effects import NamedAxisEffect
-from tracefx.core.values import from_numpy, to_numpy
 from tracefx.errors import MissingRuleError
 from tracefx.ops.collectives.collective import PSum
 

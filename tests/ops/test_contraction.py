@@ -20,7 +20,7 @@ from tests.ops.harness import (
 )
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core.values import ConcreteArray, to_numpy
+from tracefx.core import ConcreteArray, to_numpy
 from tracefx.ops.contractions.contraction import DotDimensionNumbers, Precision
 from tracefx.testing.tolerances import Ulps
 

@@ -17,9 +17,7 @@ from tests.ops.harness import (
     edges,
 )
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.values import from_numpy
+from tracefx.core import DType, NDArray, dtypes, from_numpy
 from tracefx.testing.tolerances import EXACT
 
 NUMBERS: Final = tuple(d for d in dtypes.ALL_DTYPES if d != dtypes.float0)

@@ -22,8 +22,7 @@ from benchmarks.libraries import JAX, OURS
 from tests.comparison import assert_near
 from tests.errors import untyped
 from tracefx import lax
-from tracefx.core.array import Array
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, NDArray
 from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 

@@ -19,8 +19,7 @@ from tests.ops.harness import (
     printing_tests,
 )
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.values import to_numpy
+from tracefx.core import dtypes, to_numpy
 from tracefx.testing import check_grads
 from tracefx.testing.tolerances import ELEMENTARY, Ulps
 

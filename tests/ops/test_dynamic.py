@@ -16,7 +16,7 @@ from tests.ops.harness import (
     printing_tests,
 )
 from tracefx import lax, nn
-from tracefx.core.values import to_numpy
+from tracefx.core import to_numpy
 
 X: Final = np.arange(12, dtype=np.float32).reshape(3, 4)
 ALONG_ONE_AXIS: Final[tuple[Callable[[Any, Any], Any], ...]] = (

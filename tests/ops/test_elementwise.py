@@ -11,8 +11,7 @@ import pytest
 
 import tracefx as fx
 from tests.comparison import JAX_TOLERANCE, JAX_TRANSFORM_TOLERANCE, assert_agree, assert_calls_agree, assert_near
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, dtypes
 
 BROADCAST_SHAPES: Final[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]] = (
     ((3, 4), (3, 1)),

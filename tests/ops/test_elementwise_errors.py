@@ -12,9 +12,8 @@ from jax import lax as jax_lax
 from tests.compiling import default_compile_options
 from tests.ops.harness import check_raises
 from tracefx import lax
-from tracefx.core import dtypes
+from tracefx.core import dtypes, from_numpy
 from tracefx.core.handler import current
-from tracefx.core.values import from_numpy
 from tracefx.ops.elementwise.rounding import RoundingMethod
 
 F3: Final = np.zeros(3, np.float32)

@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 from tests.comparison import assert_near
 from tracefx import lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.ops.fourier import Fft, FftType
 from tracefx.testing.tolerances import ulps_of
 

@@ -18,8 +18,7 @@ import tracefx as fx
 from tests.errors import untyped
 from tests.ops.harness import error_tests
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.values import from_numpy, to_numpy
+from tracefx.core import dtypes, from_numpy, to_numpy
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, ScatterDimensionNumbers
 
 Axes = tuple[int, ...]

@@ -14,7 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.subprocesses import output_of
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.lax import linalg
 from tracefx.testing.tolerances import FINITE_DIFFERENCES
 from tracefx.xla.backend import XlaBackend

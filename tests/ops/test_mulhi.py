@@ -9,8 +9,7 @@ import pytest
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, dtypes
 
 INTEGERS: Final = [dtype for dtype in dtypes.ALL_DTYPES if dtypes.is_integer(dtype)]
 

@@ -17,8 +17,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, dtypes
 from tracefx.ops.contractions.dot_algorithms import gpu_dot_dtypes
 
 

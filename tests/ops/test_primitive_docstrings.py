@@ -16,9 +16,8 @@ from typing_extensions import TypeIs
 
 import tracefx as fx
 from tests.laws.samples import SAMPLES
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, as_value
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import as_value
 from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.ops.vocabulary import OPERATIONS
 

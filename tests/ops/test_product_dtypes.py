@@ -19,9 +19,7 @@ import tracefx.numpy as fnp
 from tests.compiling import compile_with_fallback
 from tests.versions import PAIRS_MULTIPLIED_IN_32_BITS
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, NDArray, dtypes
 from tracefx.ops.casting import cast
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")

@@ -17,8 +17,7 @@ import pytest
 from jax._src import dtypes as jax_dtypes
 from jax._src.lax.lax import _convert_element_type
 
-from tracefx.core import dtypes
-from tracefx.core.dtypes import DType
+from tracefx.core import DType, dtypes
 from tracefx.errors import TypePromotionError
 from tracefx.ops.promotion import promote, promote_types
 from tracefx.settings import enable_x64

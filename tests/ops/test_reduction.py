@@ -20,10 +20,7 @@ from tests.ops.harness import (
 )
 from tests.versions import PRINTS_SHARDINGS_OF_REDUCTIONS
 from tracefx import lax
-from tracefx.core import dtypes
-from tracefx.core.array import Array
-from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.values import to_numpy
+from tracefx.core import Array, DType, NDArray, dtypes, to_numpy
 from tracefx.testing.tolerances import EXACT
 
 Axes = tuple[int, ...]

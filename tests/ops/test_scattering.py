@@ -15,8 +15,7 @@ from tests.comparison import assert_near
 from tests.errors import untyped
 from tests.ops.harness import error_tests
 from tracefx import lax
-from tracefx.core.dtypes import NDArray
-from tracefx.core.values import to_numpy
+from tracefx.core import NDArray, to_numpy
 from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
 from tracefx.testing.tolerances import ELEMENTARY
 

@@ -23,7 +23,7 @@ from tests.ops.harness import (
     printing_tests,
 )
 from tracefx import lax
-from tracefx.core.values import to_numpy
+from tracefx.core import to_numpy
 
 
 @limit_examples(100)

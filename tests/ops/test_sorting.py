@@ -13,8 +13,7 @@ from jaxlib import _jax
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType, NDArray
+from tracefx.core import DType, NDArray, ShapedArray
 from tracefx.ops.indexing.top_k import ApproxTopK, TopK
 
 SIZES = (1, 129, 384, 897, 1025, 5000, 100_000)

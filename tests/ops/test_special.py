@@ -15,9 +15,8 @@ from tests.ops.harness import (
     error_tests,
 )
 from tracefx import lax
-from tracefx.core import dtypes
+from tracefx.core import dtypes, to_numpy
 from tracefx.core.backend import BACKEND
-from tracefx.core.values import to_numpy
 from tracefx.xla.backend import XlaBackend
 
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Primitive
 from tracefx.lowering import Builder, IrValue, Lowerable

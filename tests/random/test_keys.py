@@ -18,8 +18,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near, host_of
 from tests.errors import assert_errors, untyped
 from tracefx import lax, random
-from tracefx.core.array import Array
-from tracefx.core.values import as_value, to_numpy
+from tracefx.core import Array, as_value, to_numpy
 from tracefx.errors import TypePromotionError
 from tracefx.programs import parse_jaxpr
 from tracefx.testing.tolerances import ELEMENTARY

@@ -16,9 +16,8 @@ from tests.repeated_blocks.programs import deep_network, generated_program, trac
 from tests.rewriting.evaluation import results
 from tracefx.control.call import Call
 from tracefx.control.inlining import InlineOptions, inline_calls
+from tracefx.core import Literal, from_numpy
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
-from tracefx.core.literal import Literal
-from tracefx.core.values import from_numpy
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
 from tracefx.repeated_blocks.pieces import divide_into_pieces

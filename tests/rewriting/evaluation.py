@@ -17,10 +17,9 @@ from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
+from tracefx.core import ConcreteArray, Literal, Value, to_numpy
 from tracefx.core.jaxpr import Atom, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.rebuilding import is_observable
 

@@ -13,14 +13,10 @@ from typing_extensions import override
 from tracefx.control.call import Call
 from tracefx.control.cond import INDEX_AVAL, Cond
 from tracefx.control.scan import Scan
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
-from tracefx.core.dtypes import DType
+from tracefx.core import ConcreteArray, DType, Literal, ShapedArray, Value, dtypes
 from tracefx.core.effects import Effects, IOEffect
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops.elementwise.abs_sign import Abs
 from tracefx.ops.elementwise.arithmetic import Div, Max, Min, Mul, Neg, Sub
 from tracefx.ops.elementwise.bitwise import And, Not, Or, Xor

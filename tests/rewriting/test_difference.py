@@ -17,7 +17,7 @@ import tracefx.numpy as fnp
 from tests.errors import untyped
 from tests.laws.examples import limit_examples
 from tests.rewriting.peepholes import WRAPPERS, peepholes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.ops.elementwise.arithmetic import Mul, Neg
 from tracefx.ops.elementwise.transcendental import Cos, Sin

@@ -12,8 +12,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near, assert_same
 from tests.rewriting.evaluation import assert_pass_is_sound, results
+from tracefx.core import Value, from_numpy
 from tracefx.core.jaxpr import ClosedJaxpr, HasSubjaxprs, Jaxpr
-from tracefx.core.values import Value, from_numpy
 from tracefx.passes.check import check_jaxpr
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import fold_constants, hoist_loop_invariants, inline, optimize

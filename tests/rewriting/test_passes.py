@@ -16,9 +16,8 @@ from tests.comparison import assert_near, assert_same
 from tests.laws.examples import limit_examples
 from tests.rewriting.evaluation import Pass, assert_pass_is_sound, results
 from tests.rewriting.peepholes import WRAPPERS, operands, peepholes
-from tracefx.core import dtypes
+from tracefx.core import Value, dtypes, from_numpy
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.values import Value, from_numpy
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce

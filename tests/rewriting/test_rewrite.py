@@ -16,10 +16,8 @@ from tests.errors import untyped
 from tests.laws.examples import limit_examples
 from tests.rewriting.evaluation import assert_pass_is_sound, results
 from tests.rewriting.peepholes import operands, peepholes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import Literal, ShapedArray, Value, from_numpy
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
-from tracefx.core.values import Value, from_numpy
 from tracefx.extend import Interpreter, bind, bind1
 from tracefx.ops.elementwise.arithmetic import Mul, Neg, Sub
 from tracefx.ops.elementwise.elementwise import Add

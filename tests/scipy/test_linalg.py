@@ -15,7 +15,7 @@ import scipy.linalg as reference
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.scipy import linalg
 from tracefx.testing.tolerances import Ulps
 

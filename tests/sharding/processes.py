@@ -19,8 +19,7 @@ from tests.comparison import assert_near
 from tests.sharding.processes_that_end import DONE as DONE
 from tests.sharding.processes_that_end import initialize, run
 from tracefx import NamedSharding, P, lax, random
-from tracefx.core.array import Array
-from tracefx.core.dtypes import NDArray
+from tracefx.core import Array, NDArray
 from tracefx.testing.tolerances import DERIVATIVE, ulps_of
 
 

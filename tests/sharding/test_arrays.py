@@ -16,7 +16,7 @@ import tracefx.numpy as fnp
 from tests.sharding.both import JAX, TRACEFX, Library
 from tests.sharding.test_meshes import SPECS, on
 from tracefx import P
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.errors import ConcretizationError, DeletedArrayError
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.shardings.sharded_array import ShardedArray

@@ -15,7 +15,7 @@ from tests.ops.test_collective import EXTREME, SIZE, Collective
 from tests.ops.test_collective import LINEAR as LINEAR_UNDER_VMAP
 from tests.sharding.both import JAX, TRACEFX, Library, assert_agrees_with_jax
 from tracefx import P, lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.testing import check_grads
 from tracefx.testing.tolerances import EXACT, SUMMED, Ulps
 

@@ -13,7 +13,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.sharding.both import JAX, TRACEFX, Library, assert_agrees_with_jax
 from tracefx import P, lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 
 X: Final[NDArray] = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 Body: TypeAlias = Callable[[Library, Any], Any]

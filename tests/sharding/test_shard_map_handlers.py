@@ -14,9 +14,9 @@ from tests.comparison import assert_near
 from tests.sharding.both import TRACEFX
 from tracefx import P, handlers, lax
 from tracefx.control.shard_map import ShardMapPrimitive
+from tracefx.core import from_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array
-from tracefx.core.values import from_numpy
 from tracefx.testing.tolerances import ELEMENTARY, ulps_of
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10

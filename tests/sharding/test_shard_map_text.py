@@ -13,10 +13,10 @@ import pytest
 import tracefx as fx
 from tests.sharding.both import JAX, TRACEFX, Library, assert_agrees_with_jax
 from tracefx import NamedSharding, P
+from tracefx.core import from_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array
 from tracefx.core.jaxpr import ClosedJaxpr
-from tracefx.core.values import from_numpy
 from tracefx.errors import ParseError
 from tracefx.programs import deserialize, parse_jaxpr, serialize
 from tracefx.testing import check_function

@@ -13,8 +13,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.laws.examples import limit_examples
 from tracefx import NamedSharding, P
-from tracefx.core import dtypes
-from tracefx.core.values import from_numpy
+from tracefx.core import dtypes, from_numpy
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_control_flow_programs
 from tracefx.testing.tolerances import PROGRAM

@@ -18,7 +18,7 @@ from tests.comparison import assert_near
 from tests.errors import assert_errors
 from tests.sharding.both import TRACEFX, Library, Program, assert_agrees_with_jax, assert_both_raise
 from tracefx import P, lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.programs import deserialize, parse_jaxpr, serialize
 from tracefx.testing.tolerances import DERIVATIVE

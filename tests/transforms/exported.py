@@ -9,7 +9,7 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx.core.array import ArrayLike
+from tracefx.core import ArrayLike
 
 
 class Pair(NamedTuple):

@@ -12,8 +12,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import Case, assert_agree, assert_same
-from tracefx.core.dtypes import float0
-from tracefx.core.values import ConcreteArray
+from tracefx.core import ConcreteArray, float0
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.errors import untyped
-from tracefx.core.values import ConcreteArray
+from tracefx.core import ConcreteArray
 from tracefx.transforms.fast_path import MAX_RECENT
 
 Host = np.ndarray[Any, np.dtype[Any]]

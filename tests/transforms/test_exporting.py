@@ -25,7 +25,7 @@ from tests.errors import untyped
 from tests.subprocesses import output_of, run_python
 from tests.transforms.exported import PARAMS, Pair, Scaled, X, exported, model
 from tracefx import handlers
-from tracefx.core.array import ArrayLike
+from tracefx.core import ArrayLike
 from tracefx.errors import ParseError, SerializationError
 from tracefx.programs import deserialize
 from tracefx.testing.tolerances import ELEMENTARY

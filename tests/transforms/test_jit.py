@@ -15,7 +15,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import Case, assert_agree, assert_near
-from tracefx.core.dtypes import float0
+from tracefx.core import float0
 from tracefx.errors import PlatformError
 from tracefx.serialization.digest import executable_key
 from tracefx.settings import RepeatsMode

@@ -17,11 +17,10 @@ import tracefx as fx
 from benchmarks.length import STAGES
 from tests.primitives import SameTypes
 from tracefx import lax
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray, as_value, to_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Primitive
-from tracefx.core.values import as_value, to_numpy
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce

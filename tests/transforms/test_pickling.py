@@ -16,8 +16,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near, assert_same
-from tracefx.core.array import Array
-from tracefx.core.literal import Literal
+from tracefx.core import Array, Literal
 from tracefx.testing.laws import IdentityHandler
 from tracefx.testing.tolerances import ELEMENTARY
 

@@ -15,8 +15,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.subprocesses import output_of
+from tracefx.core import as_value
 from tracefx.core.handler import ROOT, Eval, NamedAxis
-from tracefx.core.values import as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.pytrees import trees

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import assert_type
 
 from tracefx import Array
-from tracefx.core.array import ArrayLike
+from tracefx.core import ArrayLike
 from tracefx.scipy import stats
 from tracefx.scipy.stats import beta, norm, poisson
 

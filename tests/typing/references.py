@@ -6,7 +6,7 @@ from typing import assert_type
 
 import tracefx as fx
 from tracefx import Array, lax
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray
 from tracefx.ref import Ref, RefType, RefView
 
 

@@ -18,7 +18,7 @@ from tests.comparison import assert_near
 from tests.laws.examples import sampled
 from tests.versions import LARGER_PROGRAMS
 from tracefx import image, nn, random
-from tracefx.core.values import ConcreteArray
+from tracefx.core import ConcreteArray
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 from tracefx.xla.runtime import bindings, buffers
 

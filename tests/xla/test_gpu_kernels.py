@@ -22,7 +22,7 @@ from typing_extensions import override
 import tracefx as fx
 from tests.comparison import JAX_TOLERANCE, assert_near
 from tests.laws.examples import sampled
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.lax import linalg
 from tracefx.ops.linalg.eigen import unpack_eigenvectors
 from tracefx.xla.emitter import Emitter

@@ -29,8 +29,7 @@ from tests.laws.samples.making import (
     with_false_derivative,
 )
 from tracefx import NamedSharding, P, make_mesh
-from tracefx.core import dtypes
-from tracefx.core.avals import ShapedArray
+from tracefx.core import ShapedArray, dtypes
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.meshes import mesh_to_jax, spec_to_jax
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier

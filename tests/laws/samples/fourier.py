@@ -10,7 +10,7 @@ from jax._src.lax.fft import FftType as JaxFftType
 from jax._src.lax.fft import fft_p
 
 from tests.laws.samples.making import Function, Sample, grid, make_sample
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.ops.fourier import Fft, FftType
 
 

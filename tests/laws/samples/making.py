@@ -9,7 +9,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 import tracefx as fx
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.core.primitive import Primitive
 from tracefx.testing import Law, jvp_is_the_derivative, transpose_is_adjoint
 

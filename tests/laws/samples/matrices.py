@@ -9,7 +9,7 @@ from jax._src.lax import linalg as jax_linalg
 from jax.lax import linalg
 
 from tests.laws.samples.making import Function, Sample, f32, grid, i32, make_sample
-from tracefx.core.dtypes import NDArray
+from tracefx.core import NDArray
 from tracefx.ops.linalg.cholesky import Cholesky, CholeskyUpdate, SymmetricProduct
 from tracefx.ops.linalg.eigen import Eig, Eigh
 from tracefx.ops.linalg.lu import Lu, LuPivotsToPermutation
