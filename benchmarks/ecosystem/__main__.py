@@ -68,8 +68,8 @@ def main() -> None:
         print(lines[-1], flush=True)
     lines += [
         "",
-        "The suites of Equinox, Lineax, Optimistix, Diffrax, jaxopt and jaxtyping are not in source distributions. Clone",
-        "their repositories, install the requirements of their tests, and run them by",
+        "The suites of Equinox, Lineax, Optimistix, Diffrax, jaxopt and jaxtyping are not in source distributions.",
+        "Clone their repositories, install the requirements of their tests, and run them by",
         "`python -m pytest -p tracefx.interop.as_jax.pytest_plugin tests`.",
     ]
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
