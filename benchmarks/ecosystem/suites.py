@@ -100,7 +100,7 @@ SUITES = (
         "filtering_test initializers_test jaxpr_info_test layer_norm_test lift_test mixed_precision_test module_test "
         "moving_averages_test multi_transform_test pad_test random_test rms_norm_test spectral_norm_test stateful_test "
         "typing_test utils_test",
-        "words of messages; random generators by jax.extend.random",
+        "words of messages; the operations that programs consist of; random generators by jax.extend.random",
     ),
     Suite("mctx", "mctx/_src/tests", "mctx_test policies_test qtransforms_test seq_halving_test tree_test"),
     Suite(
