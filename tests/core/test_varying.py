@@ -15,7 +15,6 @@ from tracefx.control.call import Call
 from tracefx.core import ShapedArray, accepts
 from tracefx.core.avals import join_vma, without_vma
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.varying import TYPES, infer_types
 from tracefx.errors import JaxprTypeError, ParseError
 from tracefx.interpreters.stage import stage
 from tracefx.ops.collectives.collective import PSum
@@ -24,6 +23,7 @@ from tracefx.ops.elementwise.arithmetic import Mul
 from tracefx.ops.elementwise.transcendental import Sin
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.rebuilding import erase_vma
+from tracefx.passes.varying import TYPES, infer_types
 from tracefx.programs import deserialize, parse_jaxpr, serialize
 
 F32: Final = np.dtype("float32")

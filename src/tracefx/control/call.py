@@ -24,7 +24,6 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyName,
@@ -47,6 +46,7 @@ from tracefx.interpreters.masks import (
 )
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.passes.dce import Prunable, prune
+from tracefx.passes.varying import HasTypedBodies
 
 
 @frozen(eq=False)

@@ -18,9 +18,9 @@ from tracefx.core import DType, NDArray, Scalar, Shape, ShapedArray, Value, dtyp
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.body_transform import BodyInterpreter, BodyTransformable
 from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.passes.varying import HasTypedBodies
 
 
 @final

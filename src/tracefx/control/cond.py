@@ -23,7 +23,6 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyKind,
@@ -60,6 +59,7 @@ from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.selection import select_n, stop_gradient
 from tracefx.ops.structural import batch_first, broadcast_in_dim, constant_like_aval
 from tracefx.passes.dce import dce
+from tracefx.passes.varying import Retype
 
 INDEX_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 

@@ -15,13 +15,13 @@ from tracefx.core.bounded_cache import Memo, memoize_on_object
 from tracefx.core.effects import Effects
 from tracefx.core.jaxpr import Jaxpr, Var, single_eqn_jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, Primitive, Transposable
-from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.body_transform import BodyTransformable
 from tracefx.interpreters.jaxpr_transforms import Consts
 from tracefx.interpreters.masks import Mask
 from tracefx.lowering import Lowerable
 from tracefx.passes.dce import Prunable
 from tracefx.passes.rebuilding import renumber
+from tracefx.passes.varying import HasTypedBodies
 
 X = TypeVar("X")
 InputSource: TypeAlias = int | ShapedArray

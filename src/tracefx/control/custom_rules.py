@@ -25,7 +25,6 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.varying import HasTypedBodies
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
@@ -39,6 +38,7 @@ from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.passes.dce import Prunable, dce
+from tracefx.passes.varying import HasTypedBodies
 from tracefx.text.printer import HasJaxParams
 
 X = TypeVar("X")

@@ -21,7 +21,6 @@ from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import BodyInterpreter, BodyName, TransformedBody, unpack_results
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.masks import Mask, drop_zeros, insert_zeros, known_values, linear_mask, nonzero_mask
@@ -32,6 +31,7 @@ from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.ops.structural import batch_first, instantiate, match_aval
 from tracefx.passes.dce import dce
+from tracefx.passes.varying import Retype
 
 _HIDDEN: Final = {"hide_default": True, "erased": True, "jax": False}
 

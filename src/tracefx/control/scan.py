@@ -21,7 +21,6 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyKind,
@@ -48,6 +47,7 @@ from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.structural import BroadcastInDim, Reshape, batch_first, constant_like_aval, instantiate, move_axis
 from tracefx.passes.dce import dce
+from tracefx.passes.varying import Retype
 
 X = TypeVar("X")
 COUNTER_AVAL: Final = ShapedArray((), np.dtype(np.int32))

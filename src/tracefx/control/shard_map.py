@@ -17,7 +17,6 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.varying import Retype
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.body_transform import (
@@ -45,6 +44,7 @@ from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.structural import reshape
 from tracefx.passes.rebuilding import erase_vma
+from tracefx.passes.varying import Retype
 from tracefx.shardings.meshes import Mesh, MeshEffect, PartitionEntry, PartitionSpec, entry_axis_names
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.text.printer import HasJaxParams

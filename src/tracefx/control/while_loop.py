@@ -25,7 +25,6 @@ from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.source_location import at_location, current_provenance
-from tracefx.core.varying import Retype
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyKind,
@@ -52,6 +51,7 @@ from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, instantiate
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import renumber
+from tracefx.passes.varying import Retype
 
 X = TypeVar("X")
 BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))

@@ -40,8 +40,6 @@ from tracefx.core.values import Value as Value
 from tracefx.core.values import as_value as as_value
 from tracefx.core.values import get_aval as get_aval
 from tracefx.core.values import to_numpy as to_numpy
-from tracefx.core.varying import HasTypedBodies as HasTypedBodies
-from tracefx.core.varying import HasVmaRule as HasVmaRule
 from tracefx.errors import EscapedTracerError as EscapedTracerError
 from tracefx.errors import HandlerStateError as HandlerStateError
 from tracefx.errors import JaxprTypeError as JaxprTypeError
@@ -81,4 +79,6 @@ from tracefx.ops.structural import batch_first as batch_first
 from tracefx.ops.structural import instantiate as instantiate
 from tracefx.ops.structural import match_aval as match_aval
 from tracefx.passes.check import check_jaxpr as check_jaxpr
+from tracefx.passes.varying import HasTypedBodies as HasTypedBodies
+from tracefx.passes.varying import HasVmaRule as HasVmaRule
 from tracefx.text.printer import HasJaxParams as HasJaxParams

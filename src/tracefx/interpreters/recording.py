@@ -16,8 +16,8 @@ from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escape
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
-from tracefx.core.varying import TYPES
 from tracefx.interpreters.callables import HasCallables
+from tracefx.passes.varying import TYPES
 
 
 @final

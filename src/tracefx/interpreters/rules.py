@@ -12,8 +12,8 @@ from tracefx.core import ShapedArray, Value, show_avals
 from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.primitive import Primitive, missing_rule_error
 from tracefx.core.rule_checks import wrong_results_error
-from tracefx.core.varying import infer_types
 from tracefx.errors import MissingRuleError
+from tracefx.passes.varying import infer_types
 
 H = TypeVar("H")
 X = TypeVar("X")

@@ -14,7 +14,7 @@ from tracefx.core.avals import NOT_VARYING
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.varying import HasVmaRule
+from tracefx.passes.varying import HasVmaRule
 
 
 class JaxprRebuilder:

@@ -22,9 +22,9 @@ from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_
 from tracefx.core.jaxpr import Var
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import Provenance, equation_location
-from tracefx.core.varying import infer_types
 from tracefx.errors import RewriteError
 from tracefx.interpreters.callables import HasCallables
+from tracefx.passes.varying import infer_types
 from tracefx.text.printer import variable_name
 
 

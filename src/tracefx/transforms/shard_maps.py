@@ -19,13 +19,13 @@ from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.handler import CURRENT, AxisEnvironment, Handler, NamedAxis, as_array, bind, current
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.varying import VmaInference
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.ops.collectives.collective import AllReduce, Collective, from_unreduced, to_unreduced
 from tracefx.ops.collectives.exchange import AllGather
 from tracefx.ops.shape.shape import expand_dims, squeeze
 from tracefx.ops.structural import move_axis
+from tracefx.passes.varying import VmaInference
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, Mesh, PartitionSpec, Unconstrained

@@ -22,7 +22,6 @@ from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.equality import attrs_fields
 from tracefx.core.handler import as_array, bind1, current
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal
-from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops.collectives.pvary import replicated_axes, varying
 from tracefx.ops.elementwise.arithmetic import div, mul
@@ -32,6 +31,7 @@ from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 from tracefx.ops.shape.shape import iota
 from tracefx.ops.static_integers import canonicalize_axes
 from tracefx.ops.structural import convert, match_aval, reduce_sum
+from tracefx.passes.varying import HasVmaRule
 from tracefx.text.printer import HasJaxParams
 
 AxisNameTuple = tuple[Hashable, ...]

@@ -14,7 +14,6 @@ from tracefx.core import Array, ArrayLike, ShapedArray, Value, as_value
 from tracefx.core.avals import MeshAxes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.varying import HasVmaRule
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.collectives.collective import (
     NOT_IN_JAX,
@@ -43,6 +42,7 @@ from tracefx.ops.operation import DataMovement
 from tracefx.ops.shape.shape import batch_at
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.ops.structural import batch_first, reduce_sum, reshape, transpose
+from tracefx.passes.varying import HasVmaRule
 
 # ------------------------------------------------------------------ all_gather, psum_scatter
 

@@ -17,9 +17,9 @@ from tracefx.core import ShapedArray, Value
 from tracefx.core.avals import MeshAxes
 from tracefx.core.handler import Tracer, bind, bind1, current
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Tangent, Transposable, UndefinedPrimal
-from tracefx.core.varying import HasVmaRule
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.operation import UnaryLinear
+from tracefx.passes.varying import HasVmaRule
 
 
 @final

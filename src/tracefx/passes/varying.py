@@ -14,10 +14,10 @@ from typing import ClassVar, Final, Self, TypeAlias, final
 
 from attrs import evolve, frozen
 
-from tracefx.core.avals import MeshAxes, ShapedArray, join_vma, without_vma
+from tracefx.core import Literal, ShapedArray
+from tracefx.core.avals import MeshAxes, join_vma, without_vma
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 
 VmaRule: TypeAlias = Callable[[Primitive, MeshAxes], MeshAxes]
