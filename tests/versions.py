@@ -38,7 +38,7 @@ RETURN_LISTS: Final[tuple[str, ...]] = (
 )
 """Functions of JAX that return a list of arrays where tracefx and NumPy 2 return a tuple."""
 
-CHECKS_DTYPES_OF_MATRICES: Final = SINCE_011
+CHECKS_DTYPES_OF_MATRICES: Final = SINCE_0111
 """Whether JAX refuses dtypes that LAPACK lacks when it traces a decomposition; before, when it compiles."""
 
 CHECKS_SHAPES_OF_MATRICES: Final = SINCE_012
@@ -121,7 +121,7 @@ PRINTS_TREES_OF_SCANS: Final = SINCE_011
 PRINTS_SHARDINGS_OF_REDUCTIONS: Final = SINCE_011
 """Whether JAX prints `out_sharding=None` among the parameters of reductions such as `reduce_max`."""
 
-EXPORTS_SAY_HAS_NAMED_SHARDINGS: Final = not SINCE_011
+EXPORTS_SAY_HAS_NAMED_SHARDINGS: Final = not SINCE_0111
 """Whether the constructor of `jax.export.Exported` takes `_has_named_shardings`."""
 
 LOG_OF_DEVICE_ORDERS: Final = re.compile(r"W\d+ .*This branch is not expected as JAX is not known to use device .*\n")
