@@ -93,8 +93,11 @@ def test_tables_name_existing_parameters() -> None:
 
 
 def _plain(sample: Sample) -> bool:
-    """Whether the parameters convert one to one: no sub-jaxprs and no shardings, which are converted separately."""
-    return not isinstance(sample.prim, HasSubjaxprs | ShardingConstraint)
+    """Whether the parameters convert one to one: no sub-jaxprs and no shardings, which are converted separately.
+
+    The order of Threefry is a setting in JAX.
+    """
+    return not isinstance(sample.prim, HasSubjaxprs | ShardingConstraint) and sample.partitionable
 
 
 @pytest.mark.parametrize("name", sorted(name for name, samples in SAMPLES.items() if any(map(_plain, samples))))

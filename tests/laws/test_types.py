@@ -64,7 +64,7 @@ def evaluate_in_jax(sample: Sample, args: Sequence[Any]) -> list[jax.Array]:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples_match_jax(name: str) -> None:
     for partitionable in (True, False):  # a parameter of tracefx's generators and a setting of JAX
-        samples = [s for s in SAMPLES[name] if getattr(s.prim, "partitionable", True) == partitionable]
+        samples = [s for s in SAMPLES[name] if s.partitionable == partitionable]
         with jax.threefry_partitionable(partitionable):
             check_samples(name, [(sample, values(operands)) for sample in samples for operands in sample.operands])
 

@@ -37,6 +37,11 @@ class Sample:
     interval: tuple[float, float] | None = None
     """For a smooth function of one number: an open interval in its domain, from which other tests draw operands."""
 
+    @property
+    def partitionable(self) -> bool:
+        """Whether JAX computes the same under its default settings: one is a parameter of random generators here."""
+        return getattr(self.prim, "partitionable", True)
+
 
 def f32(*numbers: Any) -> NDArray:
     return np.array(numbers, np.float32)
