@@ -25,6 +25,7 @@ _BOOSTS: Final[Mapping[str, int]] = MappingProxyType(
     {
         **dict.fromkeys([guide for guide in GUIDES.values() if "/" not in guide and guide != "design.md"], 4),
         f"{FOLDER}/tracefx/": 8,
+        f"{FOLDER}/numpy/": 2,
         "debugging.md": 32,  # where most searches for a problem should end
     }
 )
