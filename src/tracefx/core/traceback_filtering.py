@@ -91,12 +91,12 @@ def api_boundary(f: Callable[P, R]) -> Callable[P, R]:
     Functions whose calls take only microseconds have the `except` clause in their own code instead.
     """
 
+    without_keywords: Callable[..., R] = f
+
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if kwargs:
-                return f(*args, **kwargs)
-            return f(*args)  # type: ignore[call-arg]  # the keywords are empty; saves 0.05 µs
+            return f(*args, **kwargs) if kwargs else without_keywords(*args)  # saves 0.05 µs
         except Exception as error:
             filter_traceback(error)
             raise
