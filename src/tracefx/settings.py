@@ -238,7 +238,7 @@ class NumericOptions:
         prng_impl: The generator of keys that are made without `impl`.
         typed_raw_keys: Whether `PRNGKey` returns the keys of `key`.
         narrow_dtypes: Whether explicit dtypes of 64 bits mean 32 bits unless `enable_x64` is on.
-        partitionable: Whether Threefry computes each element from its own index. JAX's older order draws other numbers.
+        partitionable: Whether Threefry computes each element from its own index. If not, it draws other numbers.
     """
 
     strict_dtypes: bool = False

@@ -12,11 +12,14 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+import tracefx as fx
 from tests.comparison import assert_near
 from tests.laws.samples import SAMPLES
 from tracefx import tree
 from tracefx.core import get_aval
+from tracefx.core.handler import ROOT, handling
 from tracefx.interop.as_jax.config import config
+from tracefx.interop.as_jax.debugging import ResultChecker
 from tracefx.interop.as_jax.primitive import BUILTIN_PRIMITIVES
 
 INSTALL = "from tracefx.interop.as_jax import install\ninstall()\n"
@@ -440,6 +443,15 @@ def test_options_mean_what_they_do_in_jax() -> None:
             assert mine == reference
         else:
             assert_near(tree.map(np.float32, mine), tree.map(np.float32, reference))
+
+
+def test_error_about_nan_names_operation_and_line() -> None:
+    checker = ResultChecker(ROOT, infinities=False)
+    with (
+        handling(checker),
+        pytest.raises(FloatingPointError, match=r"log at .*test_as_jax\.py:\d+.* returned nan in f32"),
+    ):
+        fx.lax.log(fx.numpy.float32(-1.0))
 
 
 def test_unknown_option_raises() -> None:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from tracefx.core import ConcreteArray, Value, dtypes, to_numpy
 from tracefx.core.handler import Handler
 from tracefx.core.primitive import Primitive
+from tracefx.core.source_location import here
 
 
 @final
@@ -36,5 +37,5 @@ class ResultChecker(Handler):
                 x = to_numpy(out)
                 if (np.isinf(x) if self.infinities else np.isnan(x)).any():
                     found = "inf" if self.infinities else "nan"
-                    raise FloatingPointError(f"invalid value ({found}) encountered in {prim.name}")
+                    raise FloatingPointError(f"{prim.name} at {here()} returned {found} in {out.aval}")
         return outs

@@ -199,8 +199,8 @@ class RandomSplit(KeyOperation, SharedExpansion):
 
     Args:
         shape: The shape of the array of new keys.
-        partitionable: Whether each new key is computed from its own index, which is the default; otherwise in the order
-            that JAX had before.
+        partitionable: Whether each new key is computed from its own index, which is the default; otherwise as in JAX
+            with `jax_threefry_partitionable=False`.
 
     `keys: key<fry>[...] -> key<fry>[..., *shape]`, keys of any generator. Bound by `random.split`.
     """
@@ -274,8 +274,8 @@ class RandomBits(KeyOperation, SharedExpansion):
     Args:
         bit_width: The number of bits of an integer: 8, 16, 32 or 64.
         shape: The shape of the array.
-        partitionable: Whether Threefry computes each integer from its own index, which is the default; otherwise in the
-            order that JAX had before.
+        partitionable: Whether Threefry computes each integer from its own index, which is the default; otherwise as in
+            JAX with `jax_threefry_partitionable=False`.
 
     `keys: key<fry>[...] -> u32[..., *shape]` with `bit_width=32`; keys of any generator. Bound by `random.bits`.
     """
