@@ -21,6 +21,7 @@ from benchmarks import (
     jet,
     laplacian,
     loops,
+    memory,
     repeats,
     sharding,
     sparsity,
@@ -32,7 +33,7 @@ from benchmarks.report import as_json, machine, table
 
 _MODULES: Final = (
     *(eager, eager_numpy, eager_large, tracing, dispatch, training, compiled, compiled_speed, breadth),
-    *(loops, repeats, jet, laplacian, sparsity, disk, imports, sharding),
+    *(loops, repeats, jet, laplacian, sparsity, disk, imports, memory, sharding),
 )
 GROUPS: Final[Mapping[str, Callable[[], Iterator[Subject]]]] = {module.GROUP: module.subjects for module in _MODULES}
 

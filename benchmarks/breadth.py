@@ -1,4 +1,4 @@
-"""Programs of many kinds, each traced, called for the first time, and run."""
+"""Programs of many kinds: time of tracing, of the first call, and of a run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ GROUP = "breadth"
 @final
 @frozen
 class Program:
-    """A program, written for any library around a small number, and what it is called with.
+    """A program for either library, and its arguments.
 
-    With another number it is another program, whose executable no cache has.
+    The program depends on a small number, so that a new number makes a program that no cache contains.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Program:
 
 
 def gradient_of(loss_of: Callable[[Library, float], Callable[..., Any]]) -> Callable[[Library, float], Any]:
-    """The value of a loss and its gradient."""
+    """Returns a function that makes the function of the value and the gradient of a loss."""
     return lambda library, number: library.core.value_and_grad(loss_of(library, number))
 
 
@@ -42,9 +42,13 @@ PROGRAMS: Final = (
         "ResNet-18, loss and gradient", gradient_of(resnet.loss_of), lambda: (resnet.parameters(), *resnet.batch())
     ),
     Program("GPT of 6 blocks, loss and gradient", gradient_of(gpt.loss_of), lambda: (gpt.parameters(), *gpt.text())),
-    Program("Gaussian process, likelihood and gradient", gradient_of(science.surprise_of), science.gaussian_process),
-    Program("FFT convolution", science.echo_of, science.signals),
-    Program("N-body in 2 dimensions, gradient", gradient_of(science.spread_of), science.bodies),
+    Program(
+        "Gaussian process, likelihood and gradient",
+        gradient_of(science.marginal_likelihood_of),
+        science.gaussian_process,
+    ),
+    Program("FFT convolution", science.convolution_of, science.signals),
+    Program("N-body in 2 dimensions, gradient", gradient_of(science.n_body_of), science.bodies),
     Program("one million normals", science.normals_of, science.seeds),
 )
 
@@ -64,7 +68,7 @@ def of(program: Program) -> Iterator[Subject]:
         return lambda: wait(library.core.jit(program.function_of(library, next(numbers)))(*arguments))
 
     def traced(library: Library) -> Callable[[], object]:
-        """Under `jit`, as the first call traces it."""
+        """Returns a function that traces the program under `jit`."""
         return lambda: library.core.jit(program.function_of(library, program.number)).trace(*host)
 
     def run(library: Library, wait: Callable[[object], object], arguments: tuple[Any, ...]) -> Callable[[], object]:

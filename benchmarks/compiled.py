@@ -1,4 +1,4 @@
-"""What XLA makes of programs of either library: how long they run, of how many kernels, in how much memory."""
+"""Compiled programs of both libraries: run time, number of kernels, operations, memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FREE: Final = frozenset({"parameter", "constant", "bitcast", "tuple", "get-tuple
 @final
 @frozen
 class Case:
-    """A program, written for any library, and what it is called with."""
+    """A program for either library, and its arguments."""
 
     name: str
     function_of: Callable[[Library], Function]
@@ -39,7 +39,7 @@ class Case:
 @final
 @frozen
 class Counts:
-    """What XLA says of a program it has compiled. A kernel is a fusion, or an operation that is in none."""
+    """XLA's analysis of a compiled program. A kernel is a fusion, or an operation outside of fusions."""
 
     kernels: int
     flops: int
@@ -50,7 +50,7 @@ class Counts:
 
 
 def compiled_by(library: Library, case: Case) -> Any:
-    """The program compiled: ready to be called, and to tell what XLA knows of it."""
+    """Compiles a program with one of the libraries."""
     return library.core.jit(case.function_of(library)).lower(*case.arguments).compile()
 
 
@@ -61,7 +61,7 @@ def counts(compiled: Any) -> Counts:
 
 
 def kernels(text: str) -> int:
-    """How many instructions of an optimized program are work of their own: those of its entry, and of loops' bodies."""
+    """Counts the kernels of an optimized program, in its entry computation and in the bodies of loops."""
     fused = set(re.findall(r"(?:calls|to_apply)=%?([\w.-]+)", text))
     count = 0
     inside = ""
@@ -74,7 +74,7 @@ def kernels(text: str) -> int:
 
 
 def memory(analysis: Any) -> int:
-    """Of XLA's analysis as JAX shows it, or as we do."""
+    """Returns the bytes of arguments, results and temporaries in the memory analysis of either library."""
     if hasattr(analysis, "temp_bytes"):
         return int(analysis.argument_bytes + analysis.output_bytes + analysis.temp_bytes)
     return int(analysis.argument_size_in_bytes + analysis.output_size_in_bytes + analysis.temp_size_in_bytes)
@@ -92,7 +92,7 @@ def below(count: int, *shape: int) -> Any:
 
 
 def summed_sines(write: Callable[[Library], Function], argnums: int | tuple[int, ...] = 0) -> Callable[[Library], Any]:
-    """The gradient of a function of arrays, made a function to a number that is linear in none of them."""
+    """Returns a function that makes the gradient of the sum of sines of the results of a function of arrays."""
 
     def function_of(library: Library) -> Any:
         function, numpy = write(library), library.numpy
@@ -150,7 +150,7 @@ def gated(library: Library) -> Function:
 
 
 def convolution(library: Library) -> Function:
-    """Of images, features last, in groups and steps."""
+    """Makes a grouped convolution of images with stride 2; the features are the last axis."""
     layout = ("NHWC", "HWIO", "NHWC")
     return lambda x, kernel: library.core.lax.conv_general_dilated(
         x, kernel, (2, 1), "SAME", dimension_numbers=layout, feature_group_count=2
@@ -258,19 +258,19 @@ EVERYDAY: Final = (
 
 
 def models(blocks: int) -> tuple[Case, Case]:
-    """A transformer with this many blocks: its scores, and the gradient of its loss."""
-    params, (words, following) = transformer.parameters(blocks), transformer.text()
+    """Returns the forward pass of a transformer and the gradient of its loss."""
+    params, (tokens, targets) = transformer.parameters(blocks), transformer.text()
     return (
-        Case(f"{blocks}-block transformer", transformer.forward_of, (params, words)),
+        Case(f"{blocks}-block transformer", transformer.forward_of, (params, tokens)),
         Case(
             f"{blocks}-block transformer, gradient",
             lambda m: m.core.grad(transformer.loss_of(m)),
-            (params, words, following),
+            (params, tokens, targets),
         ),
     )
 
 
-# ------------------------------------------------------------------ how long they run
+# ------------------------------------------------------------------ run times
 
 
 def subjects() -> Iterator[Subject]:
@@ -283,20 +283,20 @@ def subjects() -> Iterator[Subject]:
         yield Subject(
             GROUP,
             f"{case.name}, compiled",
-            functools.partial(_ended, fx.block_until_ready, ours),
-            functools.partial(_ended, wait_for_jax, theirs),
+            functools.partial(_wait, fx.block_until_ready, ours),
+            functools.partial(_wait, wait_for_jax, theirs),
             1.05,
             blocks=61,
         )
     yield large_array()
 
 
-def _ended(wait: Callable[[object], object], run: Function) -> object:
+def _wait(wait: Callable[[object], object], run: Function) -> object:
     return wait(run())
 
 
 def large_array() -> Subject:
-    """A step that reads little of 100 MB, of which a copy would be most of its time."""
+    """Returns a program that reads a small part of an argument of 100 MB. A copy would take most of its time."""
     host = np.ones(LARGE // 4, np.float32)
 
     def beginning(x: Any) -> Any:
@@ -311,7 +311,7 @@ def large_array() -> Subject:
 
 
 def rows(cases: Iterable[Case]) -> Iterator[tuple[str, ...]]:
-    """For each program our figure and JAX's of everything counted."""
+    """Returns a header, and for each program the figures of `Counts` of both libraries."""
     yield "ours / JAX", "kernels", "flops", "transcendentals", "bytes accessed", "memory, bytes"
     for case in cases:
         ours, theirs = [astuple(counts(compiled_by(library, case))) for library in (OURS, JAX)]

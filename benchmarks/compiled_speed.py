@@ -1,4 +1,4 @@
-"""Compiled programs of many kinds: how long they run, how long they take to compile."""
+"""Compiled programs of many kinds: run times and compile times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def positive_definite(*shape: int) -> Any:
 
 
 def convolutional(activation: str) -> Callable[[Library], Any]:
-    """The gradient of a network of two convolutions."""
+    """Returns a function that makes the gradient of a network with two convolutions."""
 
     def function_of(library: Library) -> Any:
         act = getattr(library.nn, activation)
@@ -58,7 +58,7 @@ def eigh_sum(library: Library) -> Any:
 
 
 def runge_kutta(library: Library) -> Any:
-    """The gradient of 50 steps of the Runge-Kutta method with a matrix that the step closes over."""
+    """Returns the gradient of 50 steps of the Runge-Kutta method; the step closes over a matrix."""
     matrix = f32(16, 16) / 10
 
     def step(y: Any) -> Any:
@@ -110,7 +110,7 @@ CASES: Final = (
 
 
 def samples(library: Library, number: float) -> Callable[[Any], Any]:
-    """A function of two kinds of draws; with another number it is another program."""
+    """Returns a function with two kinds of draws; it is a new program for each number."""
     random = library.core.random
     return lambda x: (
         random.bernoulli(random.key(0), x * number, (1000,)),
@@ -119,7 +119,7 @@ def samples(library: Library, number: float) -> Callable[[Any], Any]:
 
 
 def gamma_samples(library: Library, number: float) -> Callable[[Any], Any]:
-    """A function of draws that are made in loops; with another number it is another program."""
+    """Returns a function with draws that need loops; it is a new program for each number."""
     random = library.core.random
     return lambda x: (
         random.beta(random.key(0), x, x + number),
@@ -135,8 +135,8 @@ def subjects() -> Iterator[Subject]:
         yield Subject(
             GROUP,
             case.name,
-            functools.partial(_finish, fx.block_until_ready, functools.partial(fx.jit(case.function_of(OURS)), *x)),
-            functools.partial(_finish, wait_for_jax, functools.partial(jax.jit(case.function_of(JAX)), *y)),
+            functools.partial(_wait, fx.block_until_ready, functools.partial(fx.jit(case.function_of(OURS)), *x)),
+            functools.partial(_wait, wait_for_jax, functools.partial(jax.jit(case.function_of(JAX)), *y)),
             1.05,
             blocks=BLOCKS,
         )
@@ -157,5 +157,5 @@ def _compile(library: Library, function: Callable[[Any], Any]) -> object:
     return library.core.jit(function).lower(np.float32(0.5)).compile()
 
 
-def _finish(wait: Callable[[object], object], run: Callable[[], object]) -> object:
+def _wait(wait: Callable[[object], object], run: Callable[[], object]) -> object:
     return wait(run())

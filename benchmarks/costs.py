@@ -1,4 +1,4 @@
-"""What one operation of each kind costs: lines of code, time to evaluate, time to stage, time to import.
+"""Costs of one operation of each kind: lines of code, time of evaluation, time of tracing.
 
 `python -m benchmarks.costs`
 """
@@ -52,7 +52,7 @@ def microseconds(f: Callable[[], object], number: int) -> float:
 
 
 def staging(subject: Subject) -> float:
-    """Microseconds to record one application, from traces that differ in their number alone."""
+    """Returns the microseconds that tracing an operation takes, from traces of different lengths."""
     avals = [a.aval for a in subject.args]
 
     def traced(times: int) -> float:

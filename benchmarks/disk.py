@@ -1,4 +1,4 @@
-"""The first call of a training step in a process that finds its executable on disk."""
+"""The first call of a training step whose executable is in the compilation cache on disk."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ import jax.numpy as jnp
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from benchmarks.harness import Subject, returned_seconds
+from benchmarks.harness import Subject, returned_value
 from benchmarks.training import batch, parameters, step_of
 
 GROUP = "disk"
 
 
 def first_call(library: str) -> float:
-    """The seconds of the first call in this process."""
+    """Returns the seconds of the first call in this process."""
     if library == "tracefx":
         return seconds(fx.jit(step_of(fnp, fx.value_and_grad, 0.1)), fx.device_put, fx.block_until_ready)
     return seconds(jax.jit(step_of(jnp, jax.value_and_grad, 0.1)), jax.device_put, jax.block_until_ready)
 
 
 def seconds(step: Callable[..., object], put: Callable[[Any], Any], wait: Callable[[Any], Any]) -> float:
-    x = wait(put((parameters(), *batch())))  # which loads XLA, on either side
+    x = wait(put((parameters(), *batch())))  # loads XLA
     gc.collect()
-    gc.disable()  # as the harness has it
+    gc.disable()  # as in the harness
     start = time.perf_counter()
     wait(step(*x))
     return time.perf_counter() - start
@@ -51,12 +51,12 @@ def subjects() -> Iterator[Subject]:
             **os.environ,
             "TRACEFX_COMPILATION_CACHE_DIR": ours,
             "JAX_COMPILATION_CACHE_DIR": theirs,
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # or JAX would keep nothing so small
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",  # otherwise JAX does not store such small programs
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
 
         def run(library: str) -> Callable[[], float]:
-            in_new_process(library, environment)  # which fills the cache
+            in_new_process(library, environment)  # fills the cache
             return lambda: in_new_process(library, environment)
 
         yield Subject(
@@ -67,7 +67,7 @@ def subjects() -> Iterator[Subject]:
             0.8,
             blocks=9,
             calls=1,
-            clock=returned_seconds,
+            clock=returned_value,
         )
 
 

@@ -1,4 +1,4 @@
-"""What a call of a compiled function costs beside the computation."""
+"""Dispatch: the time of a call of a compiled function besides its computation."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def subjects() -> Iterator[Subject]:
 
 
 def _donated(host: Any) -> Subject:
-    """Each call donates the result of the one before, as training steps do."""
+    """Returns a function whose calls donate the result of the previous call, as training steps do."""
     ours, theirs = fx.jit(double, donate_argnums=0), jax.jit(double, donate_argnums=0)
     state: dict[str, Any] = {"ours": ours(fnp.asarray(host)), "jax": theirs(jnp.asarray(host))}
 

@@ -1,4 +1,4 @@
-"""Operations and transformations that run at once, with nothing compiled."""
+"""Eager operations and transformations, without `jit`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def subjects() -> Iterator[Subject]:
     ours_rows, jax_rows = fnp.asarray([1, 2, 3]), jnp.asarray([1, 2, 3])
     yield Subject(GROUP, "m[i], i32[3] of f32[8,8]", lambda: ours_table[ours_rows], lambda: jax_table[jax_rows], 0.10)
     ours_high, jax_high = x > 0.5, y > 0.5
-    # np.where alone takes 0.7 µs, which is 0.15 of JAX's time for the first line.
+    # np.where alone takes 0.7 µs, 0.15 of JAX's time for the first row.
     yield Subject(GROUP, "where(c, x, x)", lambda: fnp.where(ours_high, x, x), lambda: jnp.where(jax_high, y, y), 0.15)
     yield Subject(
         GROUP, "where(c, x, 0.0)", lambda: fnp.where(ours_high, x, 0.0), lambda: jnp.where(jax_high, y, 0.0), 0.15
@@ -79,10 +79,10 @@ def subjects() -> Iterator[Subject]:
 
 
 def _slope_by_autograd() -> Any:
-    """The gradient of `sin(x)**2` by HIPS autograd, if it is installed."""
+    """Returns the gradient of `sin(x)**2` by HIPS autograd, or None if it is not installed."""
     try:
         autograd, anp = [importlib.import_module(name) for name in ("autograd", "autograd.numpy")]
     except ImportError:
-        print("autograd is not installed: the line beside it is left out (pip install '.[bench]')", file=sys.stderr)
+        print("autograd is not installed: its row is omitted (pip install '.[bench]')", file=sys.stderr)
         return None
     return autograd.grad(lambda x: anp.sin(x) ** 2)

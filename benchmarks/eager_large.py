@@ -1,4 +1,4 @@
-"""Eager functions on large arrays, of one million elements where nothing else is said."""
+"""Eager functions on large arrays, of one million elements by default."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDTHS: Final = (784, 256, 256, 10)
 @final
 @frozen(eq=False)
 class Large:
-    """A library, and large arrays of its kind."""
+    """A library, and large arrays of its type."""
 
     library: Library
     host: Any  # f32[1000, 1000], a NumPy array
@@ -78,7 +78,7 @@ def large(library: Library) -> Large:
 
 
 def mlp_gradient(library: Library) -> Callable[[], object]:
-    """The gradient of a perceptron's loss, not jitted."""
+    """Returns the gradient of the loss of a perceptron, without `jit`."""
     numpy, rng = library.numpy, np.random.default_rng(0)
     params = [numpy.asarray(rng.normal(0, n**-0.5, (n, m)).astype(np.float32)) for n, m in itertools.pairwise(WIDTHS)]
     images = numpy.asarray(rng.normal(size=(128, WIDTHS[0])).astype(np.float32))

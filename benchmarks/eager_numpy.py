@@ -1,4 +1,4 @@
-"""Functions of `tracefx.numpy` on small arrays beside those of `jax.numpy`: one call each, nothing compiled around."""
+"""Eager functions of `tracefx.numpy` and `jax.numpy` on small arrays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.harness import Subject
 
 GROUP = "eager_numpy"
 BOUND: Final = 0.30
-BLOCKS: Final = 51  # of each side: there are many lines
+BLOCKS: Final = 51  # fewer than the default, because there are many rows
 
 
 @final
 @frozen(eq=False)
 class Small:
-    """The namespace, and small arrays of its kind."""
+    """A namespace, and small arrays of its type."""
 
     np: Any  # the namespaces of tracefx and JAX share no type
     x: Any  # f32[10]
@@ -53,7 +53,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "allclose(x, y)": lambda a: a.np.allclose(a.x, a.y),
     "divmod(x, 0.3)": lambda a: a.np.divmod(a.x, 0.3),
     "astype(x, int32)": lambda a: a.x.astype("int32"),
-    # choosing
+    # selection
     "where(c, x, y)": lambda a: a.np.where(a.c, a.x, a.y),
     "clip(x, 0.2, 0.8)": lambda a: a.np.clip(a.x, 0.2, 0.8),
     "select([c], [x], 0)": lambda a: a.np.select([a.c], [a.x], 0.0),
@@ -72,7 +72,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "count_nonzero(x)": lambda a: a.np.count_nonzero(a.x),
     "cumsum(x)": lambda a: a.np.cumsum(a.x),
     "cumprod(m, 1)": lambda a: a.np.cumprod(a.m, 1),
-    # leaving out NaN
+    # functions that ignore NaN
     "nansum(n)": lambda a: a.np.nansum(a.n),
     "nanmax(n, 0)": lambda a: a.np.nanmax(a.n, 0),
     "nanargmin(n, 0)": lambda a: a.np.nanargmin(a.n, 0),
@@ -171,8 +171,8 @@ def small(namespace: Any) -> Small:
     table = np.linspace(-1, 2, 12, dtype=np.float32).reshape(3, 4)
     square = np.eye(4, dtype=np.float32) * 3 + 1
     holes = np.where(table > 1.5, np.float32(np.nan), table)
-    places = np.array([2, 0, 1], np.int32)
-    hosts = (line, line[::-1] * 3 - 1, table, square, places, line > 0.4, holes, square.astype(np.complex64))
+    positions = np.array([2, 0, 1], np.int32)
+    hosts = (line, line[::-1] * 3 - 1, table, square, positions, line > 0.4, holes, square.astype(np.complex64))
     return Small(namespace, *[namespace.asarray(host) for host in hosts])
 
 

@@ -1,4 +1,4 @@
-"""A language model of six blocks, from tokens to the surprise at the next ones, with one library or the other."""
+"""A GPT of six blocks for either library: tokens to the cross-entropy loss of the next tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parameters() -> dict[str, Any]:
 
     return {
         "tokens": matrix(TOKENS, WIDTH),
-        "places": matrix(LENGTH, WIDTH),
+        "positions": matrix(LENGTH, WIDTH),
         "blocks": [
             {
                 "first": normalizing(),
@@ -45,7 +45,7 @@ def parameters() -> dict[str, Any]:
 
 
 def text() -> tuple[Any]:
-    """Tokens, of which each is to be foretold from those before it."""
+    """Returns a batch of token sequences: `i32[BATCH, LENGTH + 1]`."""
     return (np.random.default_rng(1).integers(0, TOKENS, (BATCH, LENGTH + 1)).astype(np.int32),)
 
 
@@ -61,16 +61,16 @@ def loss_of(library: Library, epsilon: float = 1e-5) -> Callable[..., Any]:
     def block(x: Any, params: dict[str, Any]) -> Any:
         parts = numpy.split(normalized(x, params["first"]) @ params["attention"], 3, axis=-1)
         query, key, value = [each.reshape(*x.shape[:-1], HEADS, WIDTH // HEADS) for each in parts]
-        seen = nn.dot_product_attention(query, key, value, is_causal=True)
-        x = x + seen.reshape(x.shape) @ params["out"]
+        attended = nn.dot_product_attention(query, key, value, is_causal=True)
+        x = x + attended.reshape(x.shape) @ params["out"]
         return x + nn.gelu(normalized(x, params["second"]) @ params["up"]) @ params["down"]
 
     def loss(params: dict[str, Any], tokens: Any) -> Any:
-        given, wanted = tokens[:, :-1], tokens[:, 1:]
-        x = params["tokens"][given] + params["places"]
+        inputs, targets = tokens[:, :-1], tokens[:, 1:]
+        x = params["tokens"][inputs] + params["positions"]
         for each in params["blocks"]:
             x = block(x, each)
         scores = nn.log_softmax(normalized(x, params["last"]) @ params["tokens"].T)
-        return -numpy.mean(numpy.take_along_axis(scores, wanted[..., None], axis=-1))
+        return -numpy.mean(numpy.take_along_axis(scores, targets[..., None], axis=-1))
 
     return loss

@@ -1,7 +1,7 @@
 """Ratios of tracefx to JAX on a GPU: `make bench-gpu`, or `python -m benchmarks.gpu [--platform P] [--only GROUP ...]`.
 
-Both run on one client of the GPU, in turns. The figures are written to `benchmarks/results/gpu-<kind>.md`, or to where
-`--to` says.
+Both libraries use one client of the GPU, in alternating blocks. The figures are written to
+`benchmarks/results/gpu-<kind>.md` by default.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DTYPES: Final[Mapping[str, str]] = {
     "float8_e5m2": "bfloat16",
     "int8": "int32",
 }
-"""What is multiplied, and the dtype of the result."""
+"""The dtype of the result for each dtype of the operands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=int, default=SIZE, help="of the matrices that are multiplied")
     parser.add_argument("--to", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    # Both libraries read these when they are asked for devices.
+    # Both libraries read these when they create their client.
     os.environ["TRACEFX_PLATFORM"] = options.platform
     os.environ["JAX_PLATFORMS"] = ""
 
@@ -70,7 +70,7 @@ def subjects(groups: Sequence[str], size: int) -> Iterator[Subject]:
 
 
 def products(size: int) -> Iterator[Subject]:
-    """Products of matrices, as fast as the hardware has them."""
+    """Returns products of square matrices with the operand and result dtypes that the hardware supports."""
     import jax
 
     import tracefx as fx
@@ -90,7 +90,7 @@ def products(size: int) -> Iterator[Subject]:
 
 
 def page(figures: Sequence[Figure], device: Any, size: int) -> str:
-    """The figures as a page."""
+    """Returns the figures as a page in Markdown."""
     client = device.client
     stats = device.memory_stats() or {}
     memory = f", {stats['bytes_limit'] / 2**30:.0f} GiB for XLA" if "bytes_limit" in stats else ""
@@ -102,11 +102,11 @@ def page(figures: Sequence[Figure], device: Any, size: int) -> str:
     head = (
         f"# tracefx and JAX on {device.device_kind}\n\n{date.today()}; {client.platform_version.strip()}{memory}.  \n"
     )
-    told = f"{head}{machine()}.\n\n{table(figures)}\n"
+    text = f"{head}{machine()}.\n\n{table(figures)}\n"
     if not speeds:
-        return told
+        return text
     title = f"Products of matrices of {size} rows and columns, in 10¹² operations a second:"
-    return f"{told}\n{title}\n\n{aligned_table([('', 'ours', 'JAX'), *speeds])}\n"
+    return f"{text}\n{title}\n\n{aligned_table([('', 'ours', 'JAX'), *speeds])}\n"
 
 
 def _slug(kind: str) -> str:

@@ -1,8 +1,8 @@
-"""How tracefx and JAX are timed against each other.
+"""Measurements of tracefx beside JAX.
 
-Both run in one process, in blocks that take turns, so that whatever slows the machine down for a while slows down
-both. A block is as many calls as fill a millisecond. Compared are the medians of the blocks; the spread of a ratio
-is the middle half of the ratios of neighbouring blocks.
+Both run in one process, in alternating blocks of calls, so that other load on the machine affects both. A block takes
+about a millisecond. The result is the ratio of the medians of the blocks, with the interquartile range of the ratios of
+neighbouring blocks.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Final, Literal, TypeAlias, final
 from attrs import frozen
 
 Run: TypeAlias = Callable[[], object]
+Unit: TypeAlias = Literal["s", "B"]
+"""The unit of a figure: seconds or bytes."""
 Clock: TypeAlias = Callable[[Run, int], float]
-"""The seconds that so many calls take."""
+"""Returns what a number of calls takes, in the unit of the subject."""
 
 BLOCK: Final = 0.001  # seconds: shorter than what a busy machine gives to other processes at a time
 BLOCKS: Final = 201
@@ -26,10 +28,18 @@ BLOCKS: Final = 201
 @final
 @frozen
 class Subject:
-    """One thing to compare: what each side calls, and the ratio that is wanted.
+    """A function of each library to measure, and the target of their ratio.
 
-    `blocks` is how often a block of each side runs; `calls` how many calls one block has, where they must not be
-    chosen by the time they take.
+    Args:
+        group: The group of benchmarks that it belongs to.
+        name: The name of its row.
+        ours: A call of tracefx.
+        jax: The same call of JAX.
+        bound: The target of the ratio tracefx / JAX. None, the default, means that there is none.
+        blocks: The number of blocks of each library.
+        calls: The number of calls in a block. None, the default, means as many as take a millisecond.
+        clock: Measures a block. None, the default, means by the wall time.
+        unit: The unit of the measurements.
     """
 
     group: str
@@ -40,12 +50,13 @@ class Subject:
     blocks: int = BLOCKS
     calls: int | None = None
     clock: Clock | None = None
+    unit: Unit = "s"
 
 
 @final
 @frozen
 class Figure:
-    """The outcome for one subject, in seconds a call."""
+    """The result for one subject, per call."""
 
     group: str
     name: str
@@ -54,6 +65,7 @@ class Figure:
     low: float  # of the ratio: a quarter of the pairs of blocks lie below
     high: float
     bound: float | None
+    unit: Unit = "s"
 
     @property
     def ratio(self) -> float:
@@ -72,18 +84,18 @@ def wall_clock(run: Run, calls: int) -> float:
     return time.perf_counter() - start
 
 
-def returned_seconds(run: Run, calls: int) -> float:
-    """For what takes place in another process, and tells how long it took."""
-    return sum(_seconds(run()) for _ in range(calls))
+def returned_value(run: Run, calls: int) -> float:
+    """Returns the sum of the results of the calls, which measure themselves, in another process for example."""
+    return sum(_number(run()) for _ in range(calls))
 
 
-def _seconds(told: object) -> float:
-    assert isinstance(told, float)
-    return told
+def _number(result: object) -> float:
+    assert isinstance(result, float)
+    return result
 
 
 def measure(subject: Subject) -> Figure:
-    """Time both sides of a subject, in turns."""
+    """Measures a subject."""
     clock = subject.clock or wall_clock
     if subject.calls is None:
         counts = _calls(subject.ours), _calls(subject.jax)
@@ -101,13 +113,12 @@ def measure(subject: Subject) -> Figure:
     finally:
         gc.enable()
     low, high = _quartiles([a / b for a, b in zip(ours, theirs, strict=True)])
-    return Figure(
-        subject.group, subject.name, statistics.median(ours), statistics.median(theirs), low, high, subject.bound
-    )
+    medians = statistics.median(ours), statistics.median(theirs)
+    return Figure(subject.group, subject.name, *medians, low, high, subject.bound, subject.unit)
 
 
 def _calls(run: Run) -> int:
-    """How many calls fill a block; the first ones, which compile, don't count."""
+    """Returns the number of calls in a block, after two calls, which compile."""
     run()
     run()
     calls = 1

@@ -1,4 +1,4 @@
-"""What a new process needs for `import tracefx` and for its first lowering, in seconds of CPU time."""
+"""CPU time of `import` and of the first lowering, each in a new process."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 
-from benchmarks.harness import Subject, returned_seconds
+from benchmarks.harness import Subject, returned_value
 
 GROUP = "import"
 FIRST_LOWERING = "lowered = {module}.jit({module}.grad(lambda x: ({module}.numpy.sin(x) ** 2).sum())).lower(x)"
 
 
 def cpu_seconds(setup: str, statement: str, environment: Mapping[str, str]) -> float:
-    """The CPU time of a statement in a new process, after `setup`."""
+    """Returns the CPU time of a statement in a new process, after `setup`."""
     program = f"{setup}\nimport time; start = time.process_time()\n{statement}\nprint(time.process_time() - start)"
     command = [sys.executable, "-c", program]
     return float(subprocess.run(command, capture_output=True, check=True, text=True, env=environment).stdout)
@@ -27,20 +27,20 @@ def import_seconds(module: str, environment: Mapping[str, str]) -> float:
 
 
 def lowering_seconds(module: str, environment: Mapping[str, str]) -> float:
-    """The first lowering of a process, without the imports of the library and of its array functions."""
+    """Returns the CPU time of the first lowering in a process, without imports."""
     setup = f"import numpy as np, {module}, {module}.numpy; x = np.ones(8, np.float32)"
     return cpu_seconds(setup, FIRST_LOWERING.format(module=module), environment)
 
 
 def process_seconds(module: str, environment: Mapping[str, str]) -> float:
-    """Imports and the first lowering together."""
+    """Returns the CPU time of the imports and the first lowering."""
     statement = f"import numpy as np, {module}, {module}.numpy; x = np.ones(8, np.float32)"
     return cpu_seconds("", f"{statement}\n{FIRST_LOWERING.format(module=module)}", environment)
 
 
 def subjects() -> Iterator[Subject]:
     with tempfile.TemporaryDirectory() as cache:
-        # Both sides from bytecode, which an installed package has and an editable one may not have yet.
+        # Both libraries are imported from bytecode, which an editable installation may lack.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}
         for module in ("tracefx", "jax"):
             import_seconds(module, environment)
@@ -58,5 +58,5 @@ def subjects() -> Iterator[Subject]:
                 bound,
                 blocks=9,
                 calls=1,
-                clock=returned_seconds,
+                clock=returned_value,
             )

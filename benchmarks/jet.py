@@ -1,4 +1,4 @@
-"""Derivatives of high order: `jet` against `jvp` nested."""
+"""Derivatives of high order: `jet` and nested `jvp`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from benchmarks.harness import Run, Subject
 from benchmarks.libraries import JAX, OURS, Library
-from benchmarks.report import aligned_table, duration
+from benchmarks.report import aligned_table, quantity
 from tracefx.handlers import jet
 
 GROUP = "jet"
@@ -26,7 +26,7 @@ Function: TypeAlias = Callable[[Any], Any]
 
 
 def flow(library: Library) -> Function:
-    """Where an autonomous equation takes a point: ten steps of Runge and Kutta's method."""
+    """Returns the flow of an autonomous differential equation: ten steps of the Runge-Kutta method."""
 
     def slope(y: Any) -> Any:
         return y * (1 - y * y)
@@ -42,7 +42,7 @@ def flow(library: Library) -> Function:
 
 
 def iterated(library: Library) -> Function:
-    """A map applied sixteen times."""
+    """Returns the sixteenth iterate of a function."""
     numpy = library.numpy
 
     def step(x: Any, _: Any) -> tuple[Any, None]:
@@ -52,7 +52,7 @@ def iterated(library: Library) -> Function:
 
 
 def composed(library: Library) -> Function:
-    """A formula: products, quotients and functions of each other."""
+    """Returns a formula of products, quotients and compositions."""
     numpy = library.numpy
 
     def f(x: Any) -> Any:
@@ -75,7 +75,7 @@ def network(library: Library) -> Function:
 
 
 def by_jet(f: Function, order: int) -> Function:
-    """The derivative of the highest order alone."""
+    """Returns the derivative of the given order."""
     return lambda x: jet(f, (x,), ([fnp.ones_like(x), *[None] * (order - 1)],))[1][-1]
 
 
@@ -91,7 +91,7 @@ def _derivative(f: Function) -> Function:
 
 CASES: Final[Mapping[str, tuple[Callable[[Library], Function], float | None]]] = MappingProxyType(
     {
-        "steps of Runge and Kutta's method": (flow, 0.2),
+        "steps of the Runge-Kutta method": (flow, 0.2),
         "a map applied in a scan": (iterated, None),
         "a formula": (composed, None),
         "a network of 4 layers": (network, None),
@@ -145,7 +145,7 @@ def _measured(f: Any, x: Any) -> tuple[str, str, str]:
         start = time.perf_counter()
         f(x).block_until_ready()
         times.append(time.perf_counter() - start)
-    return f"{lowered.as_text().count(chr(10)):,}", duration(first), duration(sorted(times)[len(times) // 2])
+    return f"{lowered.as_text().count(chr(10)):,}", quantity(first), quantity(sorted(times)[len(times) // 2])
 
 
 def report() -> str:

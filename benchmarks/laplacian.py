@@ -1,4 +1,4 @@
-"""Laplacians of functions of 100 inputs: forwards in one pass, against the trace of `jax.hessian`."""
+"""Laplacians of functions of 100 inputs: in one forward pass, and as the trace of `jax.hessian`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 def network(library: Library) -> Function:
-    """One number, by layers with `tanh` between them."""
+    """Returns a perceptron with scalar output and the activation `tanh`."""
 
     def f(weights: Sequence[Any], x: Any) -> Any:
         for w in weights[:-1]:
@@ -32,7 +32,7 @@ def network(library: Library) -> Function:
 
 
 def attention(library: Library) -> Function:
-    """50 points of a plane, which attend to each other once: the logarithm of a wave function."""
+    """Returns the logarithm of a wave function of 50 points of a plane, with one layer of attention."""
     numpy = library.numpy
 
     def f(weights: Sequence[Any], x: Any) -> Any:

@@ -1,10 +1,9 @@
-"""What an equation costs in programs of 10,000, 50,000 and 100,000 of them: the same, or walks are not linear.
+"""Time per equation in programs of 10,000, 50,000 and 100,000 equations; it is constant where a stage is linear.
 
 `python -m benchmarks.length [EQUATIONS ...]`
 
-Python's garbage collector is on, as it is for users. It looks at all that is alive whenever that has grown by a
-quarter, so what a stage keeps costs time in proportion to it, from the first full collection on. Each stage starts
-from a heap without garbage. What the stages are given is made before and alive meanwhile.
+Python's garbage collector is enabled, as for users. A full collection visits all live objects and occurs whenever their
+number has grown by a quarter. Each stage starts after a collection; its argument is made before.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ X = np.float32(0.5)
 
 
 def orbit(length: int) -> Callable[[Any], Any]:
-    """A function of so many operations, half multiplications and half additions, of numbers that stay between 0 and 1.
+    """Returns a new function of `length` operations, multiplications and additions of numbers between 0 and 1.
 
-    It is new each time, since traces are kept by function.
+    Traces are cached by function, so each measurement needs a new one.
     """
 
     def f(x: Any) -> Any:
@@ -54,7 +53,7 @@ def _evaluate(jaxpr: Jaxpr) -> object:
 
 
 Stage = tuple[Callable[[int], Any], Callable[[Any], object]]
-"""What makes, from a length, what the stage takes; the stage."""
+"""A function that makes the argument of the stage from a length, and the stage."""
 
 STAGES: dict[str, Stage] = {
     "trace": (orbit, lambda f: fx.make_jaxpr(f)(X)),
@@ -77,17 +76,17 @@ STAGES: dict[str, Stage] = {
 
 
 def microseconds(name: str, length: int) -> float:
-    """CPU time of a stage for each equation of the program it is given or traces."""
+    """Returns the CPU time of a stage per equation, in microseconds."""
     make, run = STAGES[name]
-    given = make(length)
+    argument = make(length)
     gc.collect()
     start = time.process_time()
-    run(given)
+    run(argument)
     return (time.process_time() - start) / length * 1e6
 
 
 def main(lengths: tuple[int, ...] = LENGTHS) -> None:
-    print(f"{'µs an equation of':24}" + "".join(f"{n:>12,}" for n in lengths))
+    print(f"{'µs per equation':24}" + "".join(f"{n:>12,}" for n in lengths))
     for name in STAGES:
         microseconds(name, 1000)
         print(f"{name:24}" + "".join(f"{microseconds(name, n):12.2f}" for n in lengths), flush=True)

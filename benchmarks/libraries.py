@@ -1,4 +1,4 @@
-"""The two libraries that are compared, behind one type: a program is written once and made with either."""
+"""The two libraries under one type, so that one program runs with either."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tracefx.numpy as fnp
 @final
 @frozen
 class Library:
-    """A library's transformations, its functions on arrays, and those of neural networks."""
+    """The namespaces of a library: transformations, array functions, functions of neural networks."""
 
     core: ModuleType
     numpy: ModuleType

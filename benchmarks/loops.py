@@ -1,4 +1,4 @@
-"""Programs with loops: how long they are traced and run, and in how much memory."""
+"""Programs with loops: times of tracing and of runs, and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP = "loops"
 Function: TypeAlias = Callable[..., Any]
 BODY: Final = 300  # equations of a body that is traced
 LSTM_SIZES: Final = ((256, 1, 32), (256, 8, 128), (512, 32, 64), (1024, 1, 64), (1024, 32, 128))
-"""Steps, examples, width."""
+"""The numbers of steps, of examples and of units."""
 
 
 def f32(*shape: int, scale: float = 1.0) -> Any:
@@ -30,22 +30,22 @@ def f32(*shape: int, scale: float = 1.0) -> Any:
 
 
 def lstm(library: Library) -> Function:
-    """The mean square of the states of a long short-term memory."""
+    """Returns the mean square of the states of an LSTM."""
     numpy = library.numpy
 
     def sigmoid(x: Any) -> Any:
         return 1 / (1 + numpy.exp(-x))
 
     def loss(params: tuple[Any, Any, Any], xs: Any) -> Any:
-        inwards, onwards, shift = params
-        width = onwards.shape[0]
+        input_weights, state_weights, bias = params
+        width = state_weights.shape[0]
 
         def step(carry: tuple[Any, Any], x: Any) -> tuple[tuple[Any, Any], Any]:
             state, cell = carry
-            gates = x @ inwards + state @ onwards + shift
-            write, keep, show, new = [gates[:, k * width : (k + 1) * width] for k in range(4)]
-            cell = sigmoid(keep) * cell + sigmoid(write) * numpy.tanh(new)
-            state = sigmoid(show) * numpy.tanh(cell)
+            gates = x @ input_weights + state @ state_weights + bias
+            input_gate, forget_gate, output_gate, new = [gates[:, k * width : (k + 1) * width] for k in range(4)]
+            cell = sigmoid(forget_gate) * cell + sigmoid(input_gate) * numpy.tanh(new)
+            state = sigmoid(output_gate) * numpy.tanh(cell)
             return (state, cell), state
 
         zeros = numpy.zeros((xs.shape[1], width), numpy.float32)
@@ -61,7 +61,7 @@ def lstm_arguments(steps: int, examples: int, width: int) -> tuple[Any, ...]:
 
 
 def times_vector(library: Library) -> Function:
-    """The Hessian of the memory's loss with respect to its weights, times a vector: forward over reverse."""
+    """Returns the product of a vector and the Hessian of the loss of the LSTM, forward over reverse."""
 
     def product(params: Any, xs: Any) -> Any:
         gradient = library.core.grad(lambda p: lstm(library)(p, xs))
@@ -71,20 +71,21 @@ def times_vector(library: Library) -> Function:
 
 
 def kalman(library: Library) -> Function:
-    """The log-likelihood of a series under a linear model with two states, up to a constant."""
+    """Returns the log-likelihood, up to a constant, of a series under a linear model with two states."""
     numpy = library.numpy
 
     def likelihood(noise: Any, series: Any) -> Any:
-        move = numpy.array([[1.0, 0.1], [-0.1, 0.99]], dtype=numpy.float32)
-        look = numpy.array([1.0, 0.0], dtype=numpy.float32)
+        transition = numpy.array([[1.0, 0.1], [-0.1, 0.99]], dtype=numpy.float32)
+        observation = numpy.array([1.0, 0.0], dtype=numpy.float32)
 
         def step(carry: tuple[Any, Any], y: Any) -> tuple[tuple[Any, Any], Any]:
-            mean, spread = carry
-            mean, spread = move @ mean, move @ spread @ move.T + noise[0] * numpy.eye(2)
-            error, size = y - look @ mean, look @ spread @ look + noise[1]
-            gain = spread @ look / size
-            spread = spread - numpy.outer(gain, look @ spread)
-            return (mean + gain * error, spread), -0.5 * (error * error / size + numpy.log(size))
+            mean, covariance = carry
+            mean, covariance = transition @ mean, transition @ covariance @ transition.T + noise[0] * numpy.eye(2)
+            error = y - observation @ mean
+            variance = observation @ covariance @ observation + noise[1]
+            gain = covariance @ observation / variance
+            covariance = covariance - numpy.outer(gain, observation @ covariance)
+            return (mean + gain * error, covariance), -0.5 * (error * error / variance + numpy.log(variance))
 
         start = numpy.zeros(2, numpy.float32), numpy.eye(2, dtype=numpy.float32)
         return numpy.sum(library.core.lax.scan(step, start, series)[1])
@@ -93,7 +94,7 @@ def kalman(library: Library) -> Function:
 
 
 def neural_ode(library: Library) -> Function:
-    """Where a field given by a network takes a batch of points, by the classical Runge-Kutta method."""
+    """Returns the flow of a neural vector field, by the classical Runge-Kutta method, summed over squares."""
     numpy = library.numpy
 
     def end(weights: tuple[Any, Any], points: Any) -> Any:
@@ -113,11 +114,11 @@ def neural_ode(library: Library) -> Function:
 
 
 def newton(library: Library) -> Function:
-    """Cube roots, each by as many steps as it needs."""
+    """Returns the cube root by Newton's method, batched; each element takes its own number of steps."""
 
     def root(a: Any) -> Any:
-        far = lambda x: library.numpy.abs(x * x * x - a) > 1e-4 * a  # noqa: E731
-        return library.core.lax.while_loop(far, lambda x: x - (x * x * x - a) / (3 * x * x), a)
+        not_converged = lambda x: library.numpy.abs(x * x * x - a) > 1e-4 * a  # noqa: E731
+        return library.core.lax.while_loop(not_converged, lambda x: x - (x * x * x - a) / (3 * x * x), a)
 
     function: Function = library.core.vmap(root)
     return function
@@ -144,7 +145,7 @@ CASES: Final = (
     (Case("LSTM, Hessian times vector", times_vector, lstm_arguments(512, 8, 64)), 0.7),
 )
 
-# ------------------------------------------------------------------ how long
+# ------------------------------------------------------------------ times
 
 
 def subjects() -> Iterator[Subject]:
@@ -158,19 +159,19 @@ def subjects() -> Iterator[Subject]:
         yield Subject(
             GROUP,
             case.name,
-            functools.partial(_ended, fx.block_until_ready, ours),
-            functools.partial(_ended, wait_for_jax, theirs),
+            functools.partial(_wait, fx.block_until_ready, ours),
+            functools.partial(_wait, wait_for_jax, theirs),
             bound,
             blocks=61,
         )
 
 
-def _ended(wait: Callable[[object], object], run: Function) -> object:
+def _wait(wait: Callable[[object], object], run: Function) -> object:
     return wait(run())
 
 
 def tracing() -> Subject:
-    """A scan that is new each time, as is what it is differentiated by."""
+    """Returns the tracing of the gradient of a scan, which is a new function at each call."""
 
     def traced(library: Library) -> Callable[[], object]:
         def run() -> object:
@@ -193,11 +194,11 @@ def tracing() -> Subject:
     )
 
 
-# ------------------------------------------------------------------ how much memory
+# ------------------------------------------------------------------ memory
 
 
 def chain(**options: Any) -> Function:
-    """A long chain of steps with nothing to read but the weight."""
+    """Returns the gradient of a scan of 2,000 steps that reads only the weight."""
 
     def total(weight: Any) -> Any:
         step = lambda h, _: (fx.numpy.tanh(h @ weight), None)  # noqa: E731

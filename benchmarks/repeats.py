@@ -1,4 +1,4 @@
-"""Programs of repeated blocks: the time that compiling them takes, and the time of a run."""
+"""Programs of repeated blocks: compile times and run times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from benchmarks import resnet, science, training, transformer
-from benchmarks.harness import Run, Subject, returned_seconds
+from benchmarks.harness import Run, Subject, returned_value
 from benchmarks.libraries import JAX, OURS, Library
 from tracefx.transforms.async_compilation import THREAD_NAME
 
@@ -20,13 +20,13 @@ COMPILATIONS: Final = 3
 RUNS: Final = 31
 
 Make: TypeAlias = Callable[[Library, float], Callable[..., Any]]
-"""Makes a function with one library or the other. Functions with other numbers are other programs."""
+"""Makes a function with either library. It is a new program for each number."""
 Program: TypeAlias = tuple[str, Make, tuple[Any, ...], float]
-"""A name, a function, its arguments and the wanted ratio of compile times."""
+"""A name, a function, its arguments, and the target of the ratio of compile times."""
 
 
 def runge_kutta(library: Library) -> Callable[..., Any]:
-    """50 steps of the Runge-Kutta method with a perceptron as the slope."""
+    """Returns the sum of squares after 50 steps of the Runge-Kutta method; the slope is a perceptron."""
     numpy = library.numpy
 
     def loss(weights: Any, x: Any) -> Any:
@@ -44,7 +44,7 @@ def runge_kutta(library: Library) -> Callable[..., Any]:
 
 
 def recurrent(library: Library) -> Callable[..., Any]:
-    """A recurrent network whose 64 steps are not a loop of the program."""
+    """Returns the loss of a recurrent network of 64 steps without `scan`."""
     numpy = library.numpy
 
     def loss(weights: Any, xs: Any) -> Any:
@@ -61,7 +61,7 @@ def f32(*shape: int) -> Any:
 
 
 def gradient_of(loss_of: Callable[[Library], Callable[..., Any]]) -> Make:
-    """The gradient of a loss times a number."""
+    """Returns a function that makes the gradient of a loss times a number."""
 
     def made(library: Library, number: float) -> Callable[..., Any]:
         loss = loss_of(library)
@@ -71,7 +71,7 @@ def gradient_of(loss_of: Callable[[Library], Callable[..., Any]]) -> Make:
 
 
 def programs() -> Iterator[Program]:
-    """Programs with repeated blocks, and three without."""
+    """Returns programs with repeated blocks, and three without."""
     for blocks, bound in ((6, 0.5), (12, 0.3)):
         arguments = transformer.parameters(blocks), *transformer.text()
         yield f"transformer, {blocks} blocks", gradient_of(transformer.loss_of), arguments, bound
@@ -89,7 +89,7 @@ def perceptron_step(library: Library, number: float) -> Callable[..., Any]:
 
 
 def gaussian_process(library: Library, number: float) -> Callable[..., Any]:
-    return library.core.grad(science.surprise_of(library, number))  # type: ignore[no-any-return]  # untyped library
+    return library.core.grad(science.marginal_likelihood_of(library, number))  # type: ignore[no-any-return]  # untyped library
 
 
 def options(library: Library) -> dict[str, str]:
@@ -97,7 +97,7 @@ def options(library: Library) -> dict[str, str]:
 
 
 def compiling(library: Library, make: Make, arguments: tuple[Any, ...]) -> Run:
-    """A function that compiles a program, another one at each call. Tracing is not measured."""
+    """Returns a function that compiles a new program at each call and returns the CPU seconds, without tracing."""
 
     def lowered(number: int) -> Any:
         return library.core.jit(make(library, 1.0 + number), **options(library)).lower(*arguments)
@@ -119,7 +119,7 @@ def running(library: Library, make: Make, arguments: tuple[Any, ...]) -> Run:
 
 
 def first_result(library: Library, arguments: tuple[Any, ...]) -> Run:
-    """A function that returns the seconds from the Python function to the first gradient, of another loss each time."""
+    """Returns a function that returns the seconds to the first gradient of a new loss at each call."""
     numbers = itertools.count(1)
     chosen = {"async_compile": True, **options(library)} if library is OURS else {}
     make = gradient_of(transformer.loss_of)
@@ -129,7 +129,7 @@ def first_result(library: Library, arguments: tuple[Any, ...]) -> Run:
         start = time.perf_counter()
         library.core.block_until_ready(function(*arguments))
         seconds = time.perf_counter() - start
-        for thread in threading.enumerate():  # the compilation would slow down the other side
+        for thread in threading.enumerate():  # the compilation would slow down the next measurement
             if thread.name == THREAD_NAME:
                 thread.join()
         return seconds
@@ -141,8 +141,8 @@ def subjects() -> Iterator[Subject]:
     for name, make, arguments, bound in programs():
         ours, jax = [(library, make, arguments) for library in (OURS, JAX)]
         compilations = compiling(*ours), compiling(*jax)
-        yield Subject(GROUP, f"{name}: compile, CPU", *compilations, bound, COMPILATIONS, 1, returned_seconds)
+        yield Subject(GROUP, f"{name}: compile, CPU", *compilations, bound, COMPILATIONS, 1, returned_value)
         yield Subject(GROUP, f"{name}: run", running(*ours), running(*jax), 1.0, RUNS)
     arguments = transformer.parameters(12), *transformer.text()
     results = first_result(OURS, arguments), first_result(JAX, arguments)
-    yield Subject(GROUP, "transformer, 12 blocks: first result", *results, 0.15, COMPILATIONS, 1, returned_seconds)
+    yield Subject(GROUP, "transformer, 12 blocks: first result", *results, 0.15, COMPILATIONS, 1, returned_value)

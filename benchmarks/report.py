@@ -1,37 +1,43 @@
-"""Figures as a table, and the machine they come from."""
+"""Tables of figures, and the description of the machine."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from benchmarks.harness import Figure
+from benchmarks.harness import Figure, Unit
 
 COLUMNS: Final = ("", "ours", "JAX", "ours / JAX", "middle half", "at most", "")
-UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+UNITS: Final[Mapping[Unit, Sequence[tuple[float, str]]]] = MappingProxyType(
+    {
+        "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+        "B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
+    }
+)
 
 
-def duration(seconds: float) -> str:
-    """Three digits with a unit.
+def quantity(value: float, unit: Unit = "s") -> str:
+    """Returns a value with three digits and a unit.
 
-    >>> duration(0.0000123), duration(1.5)
-    ('12.3 µs', '1.50 s')
+    >>> quantity(0.0000123), quantity(1.5), quantity(123456.0, "B")
+    ('12.3 µs', '1.50 s', '123 kB')
     """
-    size, unit = next((u for u in UNITS if seconds >= u[0]), UNITS[-1])
-    value = seconds / size
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+    size, name = next((u for u in UNITS[unit] if value >= u[0]), UNITS[unit][-1])
+    scaled = value / size
+    return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {name}"
 
 
 def row(figure: Figure) -> tuple[str, ...]:
     return (
         figure.name,
-        duration(figure.ours),
-        duration(figure.jax),
+        quantity(figure.ours, figure.unit),
+        quantity(figure.jax, figure.unit),
         f"{figure.ratio:.2f}",
         f"{figure.low:.2f}-{figure.high:.2f}",
         "" if figure.bound is None else f"{figure.bound:.2f}",
@@ -40,12 +46,12 @@ def row(figure: Figure) -> tuple[str, ...]:
 
 
 def table(figures: Iterable[Figure]) -> str:
-    """A table that reads well as text and as Markdown."""
+    """Returns a table in Markdown, with aligned columns."""
     return aligned_table([COLUMNS, *map(row, figures)])
 
 
 def aligned_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first row is its head."""
+    """Returns a table of rows, of which the first is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
     head, *body = ["| " + " | ".join(_aligned(r, widths)) + " |" for r in rows]
@@ -58,7 +64,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def machine() -> str:
-    """The processor and the versions, in a line."""
+    """Returns the processor and the versions in one line."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "jaxlib", "numpy"))
     return f"{_processor()}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}"
 
@@ -80,6 +86,7 @@ def as_json(figures: Iterable[Figure]) -> str:
                 {
                     "group": f.group,
                     "name": f.name,
+                    "unit": f.unit,
                     "ours": f.ours,
                     "jax": f.jax,
                     "ratio": f.ratio,

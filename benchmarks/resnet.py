@@ -1,4 +1,4 @@
-"""ResNet-18, normalized by the statistics of the batch, written with one library or the other."""
+"""ResNet-18 with batch normalization, for either library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAYOUT: Final = ("NHWC", "HWIO", "NHWC")
 
 
 def parameters(widths: Sequence[int] = WIDTHS) -> dict[str, Any]:
-    """Kernels, each with the scale and shift after it, and the weights of the classes: two blocks of each width."""
+    """Returns kernels with the scale and shift of their normalization, two blocks per width, and the last layer."""
     random = np.random.default_rng(0)
 
     def layer(size: int, ins: int, outs: int) -> tuple[Any, Any, Any]:
@@ -25,8 +25,8 @@ def parameters(widths: Sequence[int] = WIDTHS) -> dict[str, Any]:
         return kernel.astype(np.float32), np.ones(outs, np.float32), np.zeros(outs, np.float32)
 
     def block(ins: int, outs: int) -> dict[str, Any]:
-        found = {"first": layer(3, ins, outs), "second": layer(3, outs, outs)}
-        return found if ins == outs else {**found, "beside": layer(1, ins, outs)}
+        layers = {"first": layer(3, ins, outs), "second": layer(3, outs, outs)}
+        return layers if ins == outs else {**layers, "shortcut": layer(1, ins, outs)}
 
     return {
         "stem": layer(7, 3, widths[0]),
@@ -43,14 +43,14 @@ def parameters(widths: Sequence[int] = WIDTHS) -> dict[str, Any]:
 
 
 def batch(size: int = SIZE) -> tuple[Any, Any]:
-    """Images, and the class of each by number."""
+    """Returns images and their labels."""
     random = np.random.default_rng(1)
     images = random.normal(size=(BATCH, size, size, 3)).astype(np.float32)
     return images, random.integers(0, CLASSES, BATCH).astype(np.int32)
 
 
 def forward_of(library: Library, epsilon: float = 1e-5) -> Callable[..., Any]:
-    """The scores of every class: `f32[batch, classes]`."""
+    """Returns the function of the logits: `f32[batch, classes]`."""
     lax, numpy, nn = library.core.lax, library.numpy, library.nn
 
     def layer(x: Any, params: tuple[Any, Any, Any], stride: int = 1) -> Any:
@@ -60,15 +60,15 @@ def forward_of(library: Library, epsilon: float = 1e-5) -> Callable[..., Any]:
         return (x - mean) / numpy.sqrt(variance + epsilon) * scale + shift
 
     def block(x: Any, params: Mapping[str, Any], stride: int) -> Any:
-        beside = layer(x, params["beside"], stride) if "beside" in params else x
+        shortcut = layer(x, params["shortcut"], stride) if "shortcut" in params else x
         x = nn.relu(layer(x, params["first"], stride))
-        return nn.relu(layer(x, params["second"]) + beside)
+        return nn.relu(layer(x, params["second"]) + shortcut)
 
     def forward(params: Mapping[str, Any], images: Any) -> Any:
         x = nn.relu(layer(images, params["stem"], 2))
         x = lax.reduce_window(x, -numpy.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
         for each in params["blocks"]:
-            x = block(x, each, 2 if "beside" in each else 1)
+            x = block(x, each, 2 if "shortcut" in each else 1)
         weights, shift = params["classes"]
         return numpy.mean(x, axis=(1, 2)) @ weights + shift
 
@@ -76,7 +76,7 @@ def forward_of(library: Library, epsilon: float = 1e-5) -> Callable[..., Any]:
 
 
 def loss_of(library: Library, epsilon: float = 1e-5) -> Callable[..., Any]:
-    """How surprising the classes are, on average."""
+    """Returns the cross-entropy loss."""
     numpy, nn, forward = library.numpy, library.nn, forward_of(library, epsilon)
 
     def loss(params: Mapping[str, Any], images: Any, labels: Any) -> Any:

@@ -1,7 +1,7 @@
-"""A small GPT on 1 to 8 host devices: how long a step takes and what devices send, `python -m benchmarks.scaling`.
+"""A small GPT on 1 to 8 host devices: time per step and bytes sent, `python -m benchmarks.scaling`.
 
 *Strong* scaling divides one batch among the devices, *weak* scaling gives each device a batch of its own. The devices
-are pretended: they share the cores of this machine, so times tell what cutting a program up costs, not what it gains.
+are simulated and share the cores of the machine, so the times show the overhead of partitioning, not its gain.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ SIZES: Final = Sizes(blocks=4, heads=8, head=16, hidden=512, context=64)
 ROWS_EACH: Final = 8
 REPEATS: Final = 7
 
-Where: TypeAlias = Callable[[fx.PartitionSpec], fx.PartitionSpec]
+SpecChange: TypeAlias = Callable[[fx.PartitionSpec], fx.PartitionSpec]
 
 
-def whole(spec: fx.PartitionSpec) -> fx.PartitionSpec:
+def replicated(spec: fx.PartitionSpec) -> fx.PartitionSpec:
     return P()
 
 
-def cut(spec: fx.PartitionSpec) -> fx.PartitionSpec:
+def partitioned(spec: fx.PartitionSpec) -> fx.PartitionSpec:
     return spec
 
 
-def spread(spec: fx.PartitionSpec) -> fx.PartitionSpec:
-    """The axis that `model` would cut is cut along `data`: a device keeps a part of all weights, and gathers them."""
+def fully_sharded(spec: fx.PartitionSpec) -> fx.PartitionSpec:
+    """Shards weights over `data` instead of `model`: each device stores a part of all weights and gathers them."""
     return P(*["data" if part == "model" else part for part in spec])
 
 
-STRATEGIES: Final[Mapping[str, tuple[Callable[[int], tuple[int, int]], Where]]] = {
-    "data": (lambda n: (n, 1), whole),
-    "tensors": (lambda n: (1, n), cut),
-    "both": (lambda n: (n // 2, 2) if n > 1 else (1, 1), cut),
-    "fully sharded": (lambda n: (n, 1), spread),
+STRATEGIES: Final[Mapping[str, tuple[Callable[[int], tuple[int, int]], SpecChange]]] = {
+    "data": (lambda n: (n, 1), replicated),
+    "tensors": (lambda n: (1, n), partitioned),
+    "both": (lambda n: (n // 2, 2) if n > 1 else (1, 1), partitioned),
+    "fully sharded": (lambda n: (n, 1), fully_sharded),
 }
-"""The shape of the mesh for so many devices, and how weights lie on it."""
+"""The mesh shape for a number of devices, and the partition spec of weights, by strategy."""
 
 
 def step_on(devices: int, strategy: str, rows: int) -> tuple[float, int]:
-    """Seconds a step, and the bytes that each device sends in one."""
-    shape, where = STRATEGIES[strategy]
+    """Returns the seconds per step, and the bytes that each device sends in a step."""
+    shape, change = STRATEGIES[strategy]
     mesh = fx.make_mesh(shape(devices), ("data", "model"))
-    of_params = tree.map(lambda spec: NamedSharding(mesh, where(spec)), SPECS)
-    alike = NamedSharding(mesh, P())
-    state = fx.device_put(new_state(SIZES, 0), State(of_params, of_params, of_params, alike))  # type: ignore[arg-type]  # where arrays lie
+    param_shardings = tree.map(lambda spec: NamedSharding(mesh, change(spec)), SPECS)
+    replication = NamedSharding(mesh, P())
+    state = fx.device_put(new_state(SIZES, 0), State(param_shardings, param_shardings, param_shardings, replication))  # type: ignore[arg-type]  # shardings in place of arrays
     batch = fx.device_put(next(batches(SIZES, rows, 0)), NamedSharding(mesh, ROWS))
 
     def gathered(params: Params[fx.Array], text: fx.Array) -> fx.Array:
-        return loss(lax.with_sharding_constraint(params, alike), text)
+        return loss(lax.with_sharding_constraint(params, replication), text)
 
-    step = fx.jit(step_of(gathered if where is spread else loss))
+    step = fx.jit(step_of(gathered if change is fully_sharded else loss))
     sent = sum(
         [each.bytes_sent * (each.execution_count or 1) for each in step.lower(state, batch).compile().collectives()]
     )

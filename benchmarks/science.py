@@ -1,4 +1,4 @@
-"""Programs of the sciences, written with one library or the other, around a small number that makes them differ."""
+"""Scientific programs for either library. Each depends on a small number, which makes new programs."""
 
 from __future__ import annotations
 
@@ -23,73 +23,73 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 
 
 def gaussian_process() -> tuple[Any, ...]:
-    """The logarithms of length, height and noise; places and what was seen there."""
+    """Returns the logarithms of length scale, amplitude and noise; inputs and observations."""
     return numbers(3) * np.float32(0.1), numbers(POINTS, 4, seed=1), numbers(POINTS, seed=2)
 
 
-def surprise_of(library: Library, jitter: float) -> Callable[..., Any]:
-    """The negative logarithm of the marginal likelihood, by Cholesky's decomposition."""
+def marginal_likelihood_of(library: Library, jitter: float) -> Callable[..., Any]:
+    """Returns the negative log marginal likelihood of a Gaussian process, by a Cholesky decomposition."""
     numpy, linalg = library.numpy, library.core.scipy.linalg
 
-    def surprise(logs: Any, places: Any, seen: Any) -> Any:
-        length, height, noise = numpy.exp(logs)
-        squares = numpy.sum((places[:, None] - places[None]) ** 2, axis=-1)
-        covariance = height * numpy.exp(-0.5 * squares / length**2) + (noise + jitter) * numpy.eye(POINTS)
+    def negative_log_likelihood(logs: Any, inputs: Any, observations: Any) -> Any:
+        length, amplitude, noise = numpy.exp(logs)
+        squares = numpy.sum((inputs[:, None] - inputs[None]) ** 2, axis=-1)
+        covariance = amplitude * numpy.exp(-0.5 * squares / length**2) + (noise + jitter) * numpy.eye(POINTS)
         root = numpy.linalg.cholesky(covariance)
-        fit = linalg.cho_solve((root, True), seen)
-        return 0.5 * seen @ fit + numpy.sum(numpy.log(numpy.diagonal(root)))
+        fit = linalg.cho_solve((root, True), observations)
+        return 0.5 * observations @ fit + numpy.sum(numpy.log(numpy.diagonal(root)))
 
-    return surprise
+    return negative_log_likelihood
 
 
 # ------------------------------------------------------------------ a convolution by Fourier transforms
 
 
 def signals() -> tuple[Any, ...]:
-    """Sounds and what a room makes of a click."""
+    """Returns signals and an impulse response."""
     return numbers(8, 1 << 14), numbers(1 << 12, seed=1)
 
 
-def echo_of(library: Library, floor: float) -> Callable[..., Any]:
+def convolution_of(library: Library, floor: float) -> Callable[..., Any]:
     numpy = library.numpy
 
-    def echo(sounds: Any, room: Any) -> Any:
-        size = sounds.shape[-1] + room.shape[-1] - 1
+    def convolved(signals: Any, response: Any) -> Any:
+        size = signals.shape[-1] + response.shape[-1] - 1
         length = 1 << (size - 1).bit_length()
-        both = numpy.fft.rfft(sounds, length) * (numpy.fft.rfft(room, length) + floor)
-        return numpy.fft.irfft(both, length)[..., :size]
+        product = numpy.fft.rfft(signals, length) * (numpy.fft.rfft(response, length) + floor)
+        return numpy.fft.irfft(product, length)[..., :size]
 
-    return echo
+    return convolved
 
 
-# ------------------------------------------------------------------ bodies that attract each other
+# ------------------------------------------------------------------ N bodies
 
 
 def bodies() -> tuple[Any, ...]:
-    """Places and velocities in two dimensions, and masses."""
+    """Returns positions and velocities in two dimensions, and masses."""
     return numbers(BODIES, 2), numbers(BODIES, 2, seed=1) * np.float32(0.1), np.abs(numbers(BODIES, seed=2))
 
 
-def spread_of(library: Library, softening: float) -> Callable[..., Any]:
-    """How far bodies are from the centre after some steps of the leapfrog method."""
+def n_body_of(library: Library, softening: float) -> Callable[..., Any]:
+    """Returns the mean squared distance from the origin after `STEPS` steps of the leapfrog method."""
     numpy, lax = library.numpy, library.core.lax
 
-    def pull(places: Any, masses: Any) -> Any:
-        apart = places[None] - places[:, None]
-        squares = numpy.sum(apart**2, axis=-1) + softening
-        return numpy.sum(apart * (masses / squares**1.5)[..., None], axis=1)
+    def acceleration(positions: Any, masses: Any) -> Any:
+        differences = positions[None] - positions[:, None]
+        squares = numpy.sum(differences**2, axis=-1) + softening
+        return numpy.sum(differences * (masses / squares**1.5)[..., None], axis=1)
 
-    def spread(places: Any, velocities: Any, masses: Any) -> Any:
+    def mean_square(positions: Any, velocities: Any, masses: Any) -> Any:
         def step(carry: Any, _: Any) -> Any:
-            here, speed = carry
-            speed = speed + 0.005 * pull(here, masses)
-            here = here + 0.01 * speed
-            return (here, speed + 0.005 * pull(here, masses)), None
+            position, velocity = carry
+            velocity = velocity + 0.005 * acceleration(position, masses)
+            position = position + 0.01 * velocity
+            return (position, velocity + 0.005 * acceleration(position, masses)), None
 
-        (last, _), _ = lax.scan(step, (places, velocities), None, length=STEPS)
+        (last, _), _ = lax.scan(step, (positions, velocities), None, length=STEPS)
         return numpy.mean(numpy.sum(last**2, axis=-1))
 
-    return spread
+    return mean_square
 
 
 # ------------------------------------------------------------------ random numbers
@@ -100,10 +100,10 @@ def seeds() -> tuple[Any, ...]:
 
 
 def normals_of(library: Library, scale: float) -> Callable[..., Any]:
-    """A million normal numbers, and a little more or less."""
+    """Returns a function that draws a million normal numbers and scales them."""
     random = library.core.random
 
-    def normals(words: Any) -> Any:
-        return random.normal(random.wrap_key_data(words), (NORMALS,)) * (1 + scale)
+    def normals(key_data: Any) -> Any:
+        return random.normal(random.wrap_key_data(key_data), (NORMALS,)) * (1 + scale)
 
     return normals

@@ -1,4 +1,4 @@
-"""Programs on eight host devices: calling them, running a training step, tracing one that is written for each device.
+"""Programs on eight host devices: dispatch, `device_put`, a training step, and tracing of `shard_map`.
 
 `python -m benchmarks --only sharding` runs it with eight devices; the other groups have one.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from benchmarks.harness import Subject, returned_seconds
+from benchmarks.harness import Subject, returned_value
 
 GROUP: Final = "sharding"
 DEVICES: Final = 8
@@ -25,7 +25,7 @@ LAYERS: Final = 4
 
 
 def set_devices() -> None:
-    """Have the host pretend to have so many devices: before the first program runs."""
+    """Makes XLA simulate `DEVICES` devices on the host. Call it before the first program runs."""
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
 
 
@@ -47,46 +47,45 @@ def _step(lib: Any, np_: Any) -> Any:
     return step
 
 
-def _by_hand(lib: Any, np_: Any, mesh: Any, spec: Any) -> Any:
-    """The step with data in parallel, written for each device."""
+def _shard_map_step(lib: Any, np_: Any, mesh: Any, spec: Any) -> Any:
+    """Returns a data-parallel training step with `shard_map`."""
 
     def loss(ws: Any, x: Any) -> Any:
         for w in ws:
             x = np_.tanh(x @ w)
         return lib.lax.pmean(np_.mean(x**2), "data")
 
-    apart = lib.shard_map(loss, mesh=mesh, in_specs=(spec(), spec("data")), out_specs=spec())
+    mapped = lib.shard_map(loss, mesh=mesh, in_specs=(spec(), spec("data")), out_specs=spec())
 
     def step(ws: Any, x: Any) -> Any:
-        value, slopes = lib.value_and_grad(apart)(ws, x)
+        value, slopes = lib.value_and_grad(mapped)(ws, x)
         return value, [w - 0.1 * g for w, g in zip(ws, slopes, strict=True)]
 
     return step
 
 
-MOVES: Final = (
+TRANSFERS: Final = (
     ("from the host", None, (0, "data")),
     ("from one device", "one", (0, "data")),
     ("to all devices", (0, "data"), (0,)),
     ("along another axis", (0, "data"), (0, None, "model")),
     ("to devices in another order", (0, "data"), (1, "data")),
 )
-"""What moves, from where and to where: along which axes of which of two meshes."""
+"""Name, source and destination of a transfer: the index of a mesh and the entries of a partition spec."""
 
 
-def _moves(meshes: Sequence[fx.Mesh], theirs: Sequence[Any]) -> Iterator[Subject]:
-    """`device_put` of arrays that weren't moved or read before."""
+def _transfers(meshes: Sequence[fx.Mesh], theirs: Sequence[Any]) -> Iterator[Subject]:
+    """Returns transfers by `device_put` of arrays that were not transferred or read before."""
     peer = cast(Any, jax)
 
-    def sharding(said: Any) -> tuple[Any, Any]:
-        k, *axes = said
+    def sharding(description: Any) -> tuple[Any, Any]:
+        k, *axes = description
         return fx.NamedSharding(meshes[k], fx.P(*axes)), peer.NamedSharding(theirs[k], peer.P(*axes))
 
     for rows in (64, 2048):
-        # Memory that JAX can't take as it is, as it does if it happens to lie at a multiple of 64 bytes: then what is
-        # written to it later is written to JAX's array. Ours has its own in any case.
+        # Unaligned memory, which JAX has to copy. It uses memory that is aligned to 64 bytes without a copy.
         x = np.ones(rows * 1024 + 1, np.float32)[1:].reshape(rows, 1024)
-        for name, start, end in MOVES:
+        for name, start, end in TRANSFERS:
             a: Any = x
             b: Any = x
             if start is not None:
@@ -96,28 +95,27 @@ def _moves(meshes: Sequence[fx.Mesh], theirs: Sequence[Any]) -> Iterator[Subject
             yield Subject(
                 GROUP,
                 f"{x.nbytes >> 10} KiB moved {name}",
-                partial(_moved, fx.device_put, partial(_as_it_is, a), ours),
-                partial(_moved, jax.device_put, partial(_anew, b), jaxs),
+                partial(_transfer_seconds, fx.device_put, partial(_identity, a), ours),
+                partial(_transfer_seconds, jax.device_put, partial(_without_host_copy, b), jaxs),
                 1.2,
                 calls=4,
-                clock=returned_seconds,
+                clock=returned_value,
             )
 
 
-def _moved(put: Any, made: Callable[[], Any], where: Any) -> float:
-    x = made()
+def _transfer_seconds(put: Any, make: Callable[[], Any], sharding: Any) -> float:
+    x = make()
     start = time.perf_counter()
-    put(x, where).block_until_ready()
+    put(x, sharding).block_until_ready()
     return time.perf_counter() - start
 
 
-def _as_it_is(x: Any) -> Any:
-    """Moving ours leaves nothing with it."""
+def _identity(x: Any) -> Any:
     return x
 
 
-def _anew(x: Any) -> Any:
-    """The array without what JAX keeps, for as long as it lives, of what it brought together on the host."""
+def _without_host_copy(x: Any) -> Any:
+    """Returns the array without the copy on the host that a JAX array caches."""
     if not isinstance(x, jax.Array):
         return x
     parts = [shard.data for shard in x.addressable_shards]
@@ -130,29 +128,29 @@ def subjects() -> Iterator[Subject]:
     mesh, peer = fx.make_mesh((4, 2), ("data", "model")), cast(Any, jax)
     theirs = peer.sharding.Mesh(np.array(jax.devices()[:DEVICES]).reshape(4, 2), ("data", "model"))
     x = np.ones((512, 256), np.float32)
-    places: Mapping[str, tuple[Any, Any]] = {
+    shardings: Mapping[str, tuple[Any, Any]] = {
         name: (fx.NamedSharding(mesh, fx.P(*axes)), peer.NamedSharding(theirs, peer.P(*axes)))
         for name, axes in {"rows": ("data",), "columns": (None, "model"), "both": ("data", "model")}.items()
     }
 
     small = np.ones((8, 8), np.float32)
-    a, b = fx.device_put(small, places["both"][0]), peer.device_put(small, places["both"][1])
+    a, b = fx.device_put(small, shardings["both"][0]), peer.device_put(small, shardings["both"][1])
     ours, jaxs = fx.jit(lambda x: x + 1.0), jax.jit(lambda x: x + 1.0)
     yield Subject(
         GROUP, "call of a small program", lambda: ours(a).block_until_ready(), lambda: jaxs(b).block_until_ready(), 1.2
     )
 
-    yield from _moves(
+    yield from _transfers(
         (mesh, fx.Mesh(mesh.devices[::-1], mesh.axis_names)),
         (theirs, peer.sharding.Mesh(theirs.devices[::-1], theirs.axis_names)),
     )
 
     ws = weights(256)
     args = [
-        ([put(w, place[1]) for w in ws], put(x, place[0]))
-        for put, place in (
-            (fx.device_put, (places["rows"][0], places["columns"][0])),
-            (jax.device_put, (places["rows"][1], places["columns"][1])),
+        ([put(w, sharding[1]) for w in ws], put(x, sharding[0]))
+        for put, sharding in (
+            (fx.device_put, (shardings["rows"][0], shardings["columns"][0])),
+            (jax.device_put, (shardings["rows"][1], shardings["columns"][1])),
         )
     ]
     step, jax_step = fx.jit(_step(fx, fnp)), jax.jit(_step(jax, jnp))
@@ -167,7 +165,7 @@ def subjects() -> Iterator[Subject]:
     yield Subject(
         GROUP,
         "shard_map of a training step, traced",
-        lambda: fx.make_jaxpr(_by_hand(fx, fnp, mesh, fx.P))(ws, x),  # made anew, since traces are remembered
-        lambda: jax.make_jaxpr(_by_hand(jax, jnp, theirs, jax.P))(ws, x),
+        lambda: fx.make_jaxpr(_shard_map_step(fx, fnp, mesh, fx.P))(ws, x),  # a new function, because traces are cached
+        lambda: jax.make_jaxpr(_shard_map_step(jax, jnp, theirs, jax.P))(ws, x),
         0.35,
     )

@@ -1,4 +1,4 @@
-"""The Jacobian of a banded system: by its sparsity, against a whole one."""
+"""The Jacobian of a banded system: sparse and dense."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.libraries import JAX, OURS, Library
 from tracefx.handlers import sparse_jacobian
 
 GROUP = "sparsity"
-SIZE: Final = 10_000  # a whole Jacobian has 400 MB
+SIZE: Final = 10_000  # a dense Jacobian has 400 MB
 
 
 def reaction(library: Library) -> Callable[[Any], Any]:
-    """Diffusion on a line, and a reaction: three entries a row."""
+    """Returns a reaction-diffusion equation on a line, whose Jacobian has three entries per row."""
     numpy = library.numpy
 
     def f(u: Any) -> Any:

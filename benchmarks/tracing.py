@@ -1,4 +1,4 @@
-"""Staging a program of 2,000 operations, alone and differentiated. Each repetition traces a new function."""
+"""Tracing of a program of 2,000 operations and of its gradient. Each repetition traces a new function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracefx import lax
 GROUP = "tracing"
 ROUNDS: Final = 500
 FEW_ROUNDS: Final = 50
-"""For second derivatives, which take JAX a thousand times as long as the program itself."""
+"""For second derivatives, for which JAX takes a thousand times as long as for the program itself."""
 
 LOWERINGS: Final = 15
 
@@ -29,7 +29,7 @@ JAX_NUMPY: Final[Operations] = jnp.sin, jnp.multiply, jnp.add, jnp.negative
 
 
 def chain(operations: Operations, rounds: int = ROUNDS) -> Callable[[Any], Any]:
-    """A function of four operations a round. It is new each time, since traces are kept by function."""
+    """Returns a new function of four operations per round; traces are cached by function."""
     sin, multiply, add, negative = operations
 
     def f(x: Any) -> Any:
@@ -76,7 +76,7 @@ def subjects() -> Iterator[Subject]:
     our_jaxpr, jax_jaxpr = fx.make_jaxpr(chain(OUR_LAX, 750))(x), jax.make_jaxpr(chain(JAX_LAX, 750))(x)
     yield Subject(GROUP, "printing 3,000 equations", lambda: str(our_jaxpr), lambda: str(jax_jaxpr), 0.70, blocks=15)
 
-    # What has been lowered once is remembered, so each repetition has a program of its own, traced beforehand.
+    # Lowered programs are cached, so each repetition has its own program, which is traced before.
     our_programs = iter([fx.jit(chain(OUR_LAX)).trace(x) for _ in range(LOWERINGS)])
     jax_programs = iter([jax.jit(chain(JAX_LAX)).trace(x) for _ in range(LOWERINGS)])
     yield Subject(

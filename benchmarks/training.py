@@ -1,4 +1,4 @@
-"""A training step of a perceptron with three layers: its first call, and the calls after that."""
+"""A training step of a perceptron with three layers: its first call and later calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parameters() -> list[tuple[Any, Any]]:
 
 
 def batch() -> tuple[Any, Any]:
-    """Images and their labels."""
+    """Returns images and their one-hot labels."""
     random = np.random.default_rng(1)
     return (
         random.normal(size=(BATCH, SIZES[0])).astype(np.float32),
@@ -37,12 +37,12 @@ def batch() -> tuple[Any, Any]:
 
 
 def arguments() -> tuple[Any, ...]:
-    """What a step is called with."""
+    """Returns the arguments of a step."""
     return (parameters(), *batch())
 
 
 def step_of(numpy: Any, value_and_grad: Any, rate: float) -> Callable[..., Any]:
-    """One step of gradient descent, written with one library or the other."""
+    """Returns a step of gradient descent for either library."""
 
     def loss(params: Sequence[tuple[Any, Any]], images: Any, labels: Any) -> Any:
         *hidden, (weights, biases) = params
@@ -55,8 +55,8 @@ def step_of(numpy: Any, value_and_grad: Any, rate: float) -> Callable[..., Any]:
 
     def step(params: Sequence[tuple[Any, Any]], images: Any, labels: Any) -> Any:
         value, gradient = value_and_grad(loss)(params, images, labels)
-        moved = [(w - rate * dw, b - rate * db) for (w, b), (dw, db) in zip(params, gradient, strict=True)]
-        return moved, value
+        updated = [(w - rate * dw, b - rate * db) for (w, b), (dw, db) in zip(params, gradient, strict=True)]
+        return updated, value
 
     return step
 
@@ -66,7 +66,7 @@ def subjects() -> Iterator[Subject]:
     x: Any = fx.device_put(host)
     y: Any = jax.device_put(host)
     wait_for_jax: Callable[[object], object] = jax.block_until_ready
-    # A rate that no program had before, or the executable of the repetition before would be found by its content.
+    # Each repetition has a new rate, because executables are cached by the content of the program.
     rates = (0.1 / n for n in itertools.count(1))
 
     def our_first() -> object:

@@ -1,4 +1,4 @@
-"""A small language model, blocks of attention and perceptron, written with one library or the other."""
+"""A small transformer language model for either library."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BATCH: Final = 4
 LENGTH: Final = 64
 WIDTH: Final = 128
 HEADS: Final = 4
-WORDS: Final = 96
+TOKENS: Final = 96
 
 
 def parameters(blocks: int = BLOCKS) -> dict[str, Any]:
-    """Weights of every block, the embeddings of words and places, and the scale and shift before the last product."""
+    """Returns the weights of the blocks, the embeddings of tokens and positions, and the last normalization."""
     random = np.random.default_rng(0)
 
     def weights(*shape: int) -> Any:
@@ -39,21 +39,21 @@ def parameters(blocks: int = BLOCKS) -> dict[str, Any]:
         }
 
     return {
-        "words": weights(WORDS, WIDTH),
-        "places": weights(LENGTH, WIDTH),
+        "tokens": weights(TOKENS, WIDTH),
+        "positions": weights(LENGTH, WIDTH),
         "blocks": [block() for _ in range(blocks)],
         "last": norm(),
     }
 
 
 def text() -> tuple[Any, Any]:
-    """Words by number, and the word after each."""
-    words = np.random.default_rng(1).integers(0, WORDS, (BATCH, LENGTH + 1)).astype(np.int32)
-    return words[:, :-1], words[:, 1:]
+    """Returns tokens and the token after each."""
+    tokens = np.random.default_rng(1).integers(0, TOKENS, (BATCH, LENGTH + 1)).astype(np.int32)
+    return tokens[:, :-1], tokens[:, 1:]
 
 
 def forward_of(library: Library, dropout: float = 0.0) -> Callable[..., Any]:
-    """The scores of every word at every place: `f32[batch, length, words]`. With dropout it takes a random key."""
+    """Returns the function of the logits: `f32[batch, length, tokens]`. With dropout it takes a random key."""
     numpy, nn, random = library.numpy, library.nn, library.core.random
 
     def dropped(x: Any, key: Any, number: int) -> Any:
@@ -71,42 +71,42 @@ def forward_of(library: Library, dropout: float = 0.0) -> Callable[..., Any]:
         heads = (x @ params["queries, keys, values"]).reshape(*x.shape[:2], 3, HEADS, WIDTH // HEADS)
         q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
         scores = numpy.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(WIDTH // HEADS)
-        earlier = numpy.tril(numpy.ones((LENGTH, LENGTH), bool))
-        shares = nn.softmax(numpy.where(earlier, scores, -1e9), axis=-1)
-        return numpy.einsum("bhqk,bkhd->bqhd", shares, v).reshape(x.shape) @ params["attended"]
+        causal = numpy.tril(numpy.ones((LENGTH, LENGTH), bool))
+        weights = nn.softmax(numpy.where(causal, scores, -1e9), axis=-1)
+        return numpy.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape) @ params["attended"]
 
     def perceptron(x: Any, params: Mapping[str, Any]) -> Any:
         (wide, wide_shift), (narrow, narrow_shift) = params["wide"], params["narrow"]
         return nn.gelu(x @ wide + wide_shift) @ narrow + narrow_shift
 
-    def forward(params: Mapping[str, Any], words: Any, key: Any = None) -> Any:
-        x = params["words"][words] + params["places"]
+    def forward(params: Mapping[str, Any], tokens: Any, key: Any = None) -> Any:
+        x = params["tokens"][tokens] + params["positions"]
         for i, block in enumerate(params["blocks"]):
             x = x + dropped(attention(normalized(x, *block["before attention"]), block), key, 2 * i)
             x = x + dropped(perceptron(normalized(x, *block["before perceptron"]), block), key, 2 * i + 1)
-        return normalized(x, *params["last"]) @ params["words"].T
+        return normalized(x, *params["last"]) @ params["tokens"].T
 
     return forward
 
 
 def loss_of(library: Library, dropout: float = 0.0) -> Callable[..., Any]:
-    """How surprising the next words are, on average. With dropout it takes a random key."""
+    """Returns the cross-entropy loss of the next tokens. With dropout it takes a random key."""
     numpy, nn, forward = library.numpy, library.nn, forward_of(library, dropout)
 
-    def loss(params: Mapping[str, Any], words: Any, following: Any, key: Any = None) -> Any:
-        log_probabilities = nn.log_softmax(forward(params, words, key), axis=-1)
-        return -numpy.mean(numpy.take_along_axis(log_probabilities, following[..., None], axis=-1))
+    def loss(params: Mapping[str, Any], tokens: Any, targets: Any, key: Any = None) -> Any:
+        log_probabilities = nn.log_softmax(forward(params, tokens, key), axis=-1)
+        return -numpy.mean(numpy.take_along_axis(log_probabilities, targets[..., None], axis=-1))
 
     return loss
 
 
 def adam_step_of(library: Library, rate: float) -> Callable[..., Any]:
-    """A step of Adam with dropout: `step(state, words, following, seed) -> state`, of parameters and two moments."""
+    """Returns a step of Adam with dropout: `step(state, tokens, targets, seed) -> state` of parameters and moments."""
     numpy, map_leaves, loss = library.numpy, library.core.tree_util.tree_map, loss_of(library, 0.1)
 
-    def step(state: Any, words: Any, following: Any, seed: Any) -> Any:
+    def step(state: Any, tokens: Any, targets: Any, seed: Any) -> Any:
         params, means, squares = state
-        gradient = library.core.grad(loss)(params, words, following, library.core.random.key(seed))
+        gradient = library.core.grad(loss)(params, tokens, targets, library.core.random.key(seed))
         means = map_leaves(lambda m, g: 0.9 * m + 0.1 * g, means, gradient)
         squares = map_leaves(lambda v, g: 0.999 * v + 0.001 * g * g, squares, gradient)
         params = map_leaves(lambda p, m, v: p - rate * m / (numpy.sqrt(v) + 1e-8), params, means, squares)
@@ -116,5 +116,5 @@ def adam_step_of(library: Library, rate: float) -> Callable[..., Any]:
 
 
 def adam_arguments(blocks: int) -> tuple[Any, ...]:
-    """The arguments of `adam_step_of`."""
+    """Returns the arguments of `adam_step_of`."""
     return tuple([parameters(blocks) for _ in range(3)]), *text(), 0

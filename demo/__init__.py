@@ -1,1 +1,1 @@
-"""Programs that show tracefx at work: `make demo`."""
+"""Example programs: `make demo` and `make parallel`."""

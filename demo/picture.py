@@ -1,4 +1,4 @@
-"""The demo's picture: how the loss fell, and the digits that are still misread."""
+"""The picture of the demo: the losses during training, and the misclassified digits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INK: Final = "#22313f"
 STEPS: Final = "#c3d3e8"
 TRAINING: Final = "#2166ac"
 TEST: Final = "#d6604d"
-MOST: Final = 25  # so many misread digits have room
+MAX_DIGITS: Final = 25
 
 
 def draw(
@@ -30,12 +30,12 @@ def draw(
     labels: ArrayLike,
     predicted: ArrayLike,
 ) -> None:
-    """Write a PNG with the losses of all steps, the test's after each epoch, and the images that are misread."""
+    """Writes a PNG with the losses of all steps, the test losses of all epochs, and the misclassified images."""
     with mpl.rc_context({"text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK}):
         figure = Figure(figsize=(11, 5), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15))
         ((left, right),) = figure.subfigures(1, 2, width_ratios=(1.3, 1), wspace=0.05, squeeze=False)
         _draw_losses(left.subplots(), np.asarray(losses), np.asarray(test_losses))
-        _draw_misread(right, np.asarray(images), np.asarray(labels), np.asarray(predicted))
+        _draw_misclassified(right, np.asarray(images), np.asarray(labels), np.asarray(predicted))
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
 
@@ -49,7 +49,7 @@ def _draw_losses(axes: Axes, losses: np.ndarray, test_losses: np.ndarray) -> Non
     axes.semilogy(np.arange(1, epochs + 1), test_losses, color=TEST, linewidth=2)
     axes.set_title("Negative log-likelihood", loc="left", fontweight="bold")
     axes.set_xlabel("epoch")
-    axes.set_xlim(0, epochs * 1.13)  # leaves room for the names at the curves' ends
+    axes.set_xlim(0, epochs * 1.13)  # space for the labels of the curves
     axes.spines["bottom"].set_bounds(0, epochs)
     axes.spines[["top", "right"]].set_visible(False)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
@@ -58,14 +58,14 @@ def _draw_losses(axes: Axes, losses: np.ndarray, test_losses: np.ndarray) -> Non
         axes.annotate(name, (epochs, end), (6, 0), textcoords="offset points", color=color, va="center", weight="bold")
 
 
-def _draw_misread(figure: SubFigure, images: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> None:
+def _draw_misclassified(figure: SubFigure, images: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> None:
     (wrong,) = np.nonzero(labels != predicted)
-    title = f"{len(wrong)} of {len(labels)} test digits are misread"
-    figure.suptitle(title if len(wrong) <= MOST else f"{title}, {MOST} of them:", fontweight="bold")
-    shown = wrong[:MOST]
+    title = f"{len(wrong)} of {len(labels)} test digits are misclassified"
+    figure.suptitle(title if len(wrong) <= MAX_DIGITS else f"{title}, {MAX_DIGITS} of them:", fontweight="bold")
+    shown = wrong[:MAX_DIGITS]
     side = max(2, math.ceil(math.sqrt(len(shown))))
     for axes in figure.subplots(side, side, squeeze=False).flat:
         axes.set_axis_off()
     for n, axes in zip(shown, figure.axes, strict=False):
         axes.imshow(images[n].reshape(8, 8), cmap="Greys", vmin=0, vmax=1)
-        axes.set_title(f"{labels[n]} read as {predicted[n]}", fontsize=9)
+        axes.set_title(f"{labels[n]} classified as {predicted[n]}", fontsize=9)

@@ -1,4 +1,4 @@
-"""One line on the terminal that tells how far a long computation is."""
+"""A progress bar on the terminal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, Self, TextIO, final
 
 WIDTH: Final = 28
 PLAIN_LINES: Final = 8
-"""How many lines a file or pipe gets, in which no line can be written over."""
+"""The number of lines written to a file or pipe."""
 
 
 @final
 class Progress:
-    """A bar that grows in place on a terminal; elsewhere a few plain lines.
+    """A bar that is redrawn on a terminal; plain lines elsewhere.
 
     with Progress("training", steps=40) as progress:
         progress.show(3, "loss 0.12")
@@ -26,13 +26,13 @@ class Progress:
         self._stream = sys.stdout if stream is None else stream
         self._live = self._stream.isatty()
         self._every = max(1, steps // PLAIN_LINES)
-        self._drawn = 0  # how long the line is that stands on the terminal
+        self._drawn = 0  # the length of the line on the terminal
 
     def show(self, done: int, text: str) -> None:
-        """`done` steps of all are done, and there is this to say."""
+        """Shows the number of finished steps, and a text."""
         if self._live:
             line = f"{self._title} {self._bar(done)} {done}/{self._steps}  {text}"
-            line = line[: shutil.get_terminal_size().columns - 1]  # a line that wraps can't be written over
+            line = line[: shutil.get_terminal_size().columns - 1]  # a wrapped line cannot be overwritten
             self._write("\r" + line.ljust(self._drawn))
             self._drawn = len(line)
         elif done % self._every == 0 or done == self._steps:
@@ -58,4 +58,4 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._drawn:
-            self._write("\n")  # also when something went wrong, so that the message starts on a line of its own
+            self._write("\n")  # an error message starts on a new line

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks.harness import Figure, Run, Subject, measure, returned_seconds
-from benchmarks.report import as_json, duration, machine, table
+from benchmarks.harness import Figure, Run, Subject, measure, returned_value
+from benchmarks.report import as_json, machine, quantity, table
 
 
 def fake_clock(times: dict[Run, list[float]]) -> Callable[[Run, int], float]:
@@ -67,12 +67,12 @@ def test_failure_reenables_the_garbage_collector() -> None:
 
 
 def test_clock_with_returned_seconds() -> None:
-    figure = measure(Subject("g", "n", lambda: 0.5, lambda: 2.0, blocks=3, calls=1, clock=returned_seconds))
+    figure = measure(Subject("g", "n", lambda: 0.5, lambda: 2.0, blocks=3, calls=1, clock=returned_value))
     assert (figure.ours, figure.jax) == (0.5, 2.0)
 
 
 def test_durations_have_three_significant_digits() -> None:
-    shown = [duration(s) for s in (2.0, 0.123456, 0.0012345, 99.94e-6, 3.2e-9)]
+    shown = [quantity(s) for s in (2.0, 0.123456, 0.0012345, 99.94e-6, 3.2e-9)]
     assert shown == ["2.00 s", "123 ms", "1.23 ms", "99.9 µs", "3.20 ns"]
 
 

@@ -57,16 +57,16 @@ def test_gradient_checks_accept_gradients_and_reject_wrong_ones(data: tuple[digi
     params = digits.new_params(digits.SIZES, np.random.default_rng(1))
     batch = data[0].take(slice(8))
     _, gradient = digits.loss_and_gradient(params, *batch)
-    assert difference_from_jax(gradient, params, *batch) < digits.CLOSE
-    by_example = digits.gradients_by_example(params, *batch)
-    assert difference_from_loop(by_example, fx.grad(digits.loss), params, *batch) < digits.CLOSE
+    assert difference_from_jax(gradient, params, *batch) < digits.TOLERANCE
+    per_example = digits.per_example_gradients(params, *batch)
+    assert difference_from_loop(per_example, fx.grad(digits.loss), params, *batch) < digits.TOLERANCE
 
     wrong = tree.map(lambda g: g * 1.01, gradient)
-    assert difference_from_jax(wrong, params, *batch) > digits.CLOSE
+    assert difference_from_jax(wrong, params, *batch) > digits.TOLERANCE
     broken = tree.map(lambda g: g * np.float32("nan"), gradient)
-    assert not difference_from_jax(broken, params, *batch) <= digits.CLOSE
-    shuffled = tree.map(lambda g: fnp.flip(g, axis=0), by_example)
-    assert difference_from_loop(shuffled, fx.grad(digits.loss), params, *batch) > digits.CLOSE
+    assert not difference_from_jax(broken, params, *batch) <= digits.TOLERANCE
+    shuffled = tree.map(lambda g: fnp.flip(g, axis=0), per_example)
+    assert difference_from_loop(shuffled, fx.grad(digits.loss), params, *batch) > digits.TOLERANCE
 
 
 def test_picture_is_written(tmp_path: Path, data: tuple[digits.Examples, digits.Examples]) -> None:
@@ -113,6 +113,6 @@ def test_failed_check_sets_the_exit_status(
     assert digits.main() == 1
     out = capsys.readouterr().out
     assert "FAIL  test accuracy" in out
-    assert "ok    gradient against JAX's" in out
+    assert "ok    gradient beside JAX's" in out
     assert "reduce_max" in out  # the program
     assert (tmp_path / "out" / "digits.png").exists()

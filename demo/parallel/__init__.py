@@ -1,1 +1,1 @@
-"""A small GPT, trained on many devices with the data and the weights in parallel."""
+"""Training of a small GPT on several devices, with data and tensor parallelism."""

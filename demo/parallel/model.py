@@ -1,4 +1,4 @@
-"""A small GPT over bytes: an ordinary function of a tree of weights, which knows nothing of devices."""
+"""A small GPT over bytes: functions of a pytree of weights, independent of devices."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tracefx import nn, random
 
 Array: TypeAlias = fx.Array
 T = TypeVar("T")
-"""What there is for each of the weights: an array, or where it lies."""
+"""The type of the leaves: an array, or its partition spec."""
 
 
 class Sizes(NamedTuple):
-    """How large the model is; `heads` and `hidden` are cut by the axis of the mesh along which weights lie."""
+    """The sizes of the model. The mesh axis of the weights divides `heads` and `hidden`."""
 
     blocks: int = 2
     heads: int = 4
     head: int = 16
     hidden: int = 128
     context: int = 32
-    letters: int = 128
+    tokens: int = 128
 
     @property
     def width(self) -> int:
@@ -30,7 +30,7 @@ class Sizes(NamedTuple):
 
 
 class Block(NamedTuple, Generic[T]):
-    """The weights of one block; those of several are stacked along a first axis."""
+    """The weights of a block; those of several blocks are stacked along a first axis."""
 
     qkv: T  # f32[width, 3, heads, head]
     out: T  # f32[heads, head, width]
@@ -39,64 +39,64 @@ class Block(NamedTuple, Generic[T]):
 
 
 class Params(NamedTuple, Generic[T]):
-    letters: T  # f32[letters, width]
-    places: T  # f32[context, width]
+    tokens: T  # f32[tokens, width]
+    positions: T  # f32[context, width]
     blocks: Block[T]
 
 
 def new_params(sizes: Sizes, key: Array) -> Params[Array]:
-    """Random weights, scaled so that what leaves a product is about as large as what enters it."""
+    """Returns random weights, scaled by the square root of the number of inputs."""
     keys = iter(random.split(key, 6))
 
-    def drawn(inputs: int, *shape: int) -> Array:
+    def normal(inputs: int, *shape: int) -> Array:
         return random.normal(next(keys), shape) / math.sqrt(inputs)
 
     n, width = sizes.blocks, sizes.width
     return Params(
-        drawn(1, sizes.letters, width) * 0.1,
-        drawn(1, sizes.context, width) * 0.1,
+        normal(1, sizes.tokens, width) * 0.1,
+        normal(1, sizes.context, width) * 0.1,
         Block(
-            drawn(width, n, width, 3, sizes.heads, sizes.head),
-            drawn(width, n, sizes.heads, sizes.head, width),
-            drawn(width, n, width, sizes.hidden),
-            drawn(sizes.hidden, n, sizes.hidden, width),
+            normal(width, n, width, 3, sizes.heads, sizes.head),
+            normal(width, n, sizes.heads, sizes.head, width),
+            normal(width, n, width, sizes.hidden),
+            normal(sizes.hidden, n, sizes.hidden, width),
         ),
     )
 
 
-def normalized(x: Array) -> Array:
+def normalize(x: Array) -> Array:
     centred = x - fnp.mean(x, axis=-1, keepdims=True)
     return centred / fnp.sqrt(fnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
 
 
-def attended(block: Block[Array], x: Array) -> Array:
-    """What the heads at hand make of it, of which each letter sees those before it: f32[batch, context, width]."""
+def attention(block: Block[Array], x: Array) -> Array:
+    """Returns causal self-attention with the heads that `block` contains: f32[batch, context, width]."""
     queries, keys, values = fnp.moveaxis(fnp.einsum("bsw,wchd->bschd", x, block.qkv), 2, 0)
     scores = fnp.einsum("bqhd,bkhd->bhqk", queries, keys) / block.qkv.shape[-1] ** 0.5
-    seen = fnp.tril(fnp.ones((x.shape[1], x.shape[1]), bool))
-    shares = nn.softmax(fnp.where(seen, scores, -1e9))
-    return fnp.einsum("bhqk,bkhd,hdw->bqw", shares, values, block.out)
+    causal = fnp.tril(fnp.ones((x.shape[1], x.shape[1]), bool))
+    weights = nn.softmax(fnp.where(causal, scores, -1e9))
+    return fnp.einsum("bhqk,bkhd,hdw->bqw", weights, values, block.out)
 
 
-def thought(block: Block[Array], x: Array) -> Array:
-    """What the part of the hidden layer at hand makes of it."""
+def feed_forward(block: Block[Array], x: Array) -> Array:
+    """Returns the output of the hidden units that `block` contains: f32[batch, context, width]."""
     return nn.gelu(x @ block.up) @ block.down
 
 
 def loss(params: Params[Array], text: Array) -> Array:
-    """The mean surprise at the next letter, in nats: i32[batch, context + 1] to f32[]."""
+    """Returns the mean cross-entropy of the next tokens, in nats: i32[batch, context + 1] to f32[]."""
 
     def step(x: Array, block: Block[Array]) -> tuple[Array, None]:
-        x = x + attended(block, normalized(x))
-        return x + thought(block, normalized(x)), None
+        x = x + attention(block, normalize(x))
+        return x + feed_forward(block, normalize(x)), None
 
-    return surprise(params, fx.lax.scan(step, embedded(params, text), params.blocks)[0], text)
-
-
-def embedded(params: Params[Array], text: Array) -> Array:
-    return params.letters[text[:, :-1]] + params.places
+    return cross_entropy(params, fx.lax.scan(step, embed(params, text), params.blocks)[0], text)
 
 
-def surprise(params: Params[Array], x: Array, text: Array) -> Array:
-    logits = normalized(x) @ params.letters.T
+def embed(params: Params[Array], text: Array) -> Array:
+    return params.tokens[text[:, :-1]] + params.positions
+
+
+def cross_entropy(params: Params[Array], x: Array, text: Array) -> Array:
+    logits = normalize(x) @ params.tokens.T
     return -fnp.mean(fnp.take_along_axis(nn.log_softmax(logits), text[:, 1:, None], axis=-1))

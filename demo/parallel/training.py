@@ -1,4 +1,4 @@
-"""Training on a mesh: where weights and data lie, the step, and the same step written for each device."""
+"""Training on a mesh: the partition specs of weights and data, the step, and the loss with `shard_map`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from demo.parallel.model import (
     Block,
     Params,
     Sizes,
-    attended,
-    embedded,
+    attention,
+    cross_entropy,
+    embed,
+    feed_forward,
     loss,
     new_params,
-    normalized,
-    surprise,
-    thought,
+    normalize,
 )
 from tracefx import NamedSharding, P, lax, random, tree
 
@@ -30,11 +30,11 @@ TEXT = Path(__file__).parents[2] / "LICENSE"
 RATE = 3e-3
 Loss: TypeAlias = Callable[[Params[Array], Array], Array]
 
-# Products in pairs: the first of each is cut along its columns, the second along its rows, so that between the two
-# nothing has to be sent. What is small is the same on all devices.
+# Products come in pairs. The weights of the first are sharded along columns and those of the second along rows, so no
+# communication is needed between them. Small arrays are replicated.
 SPECS: Params[fx.PartitionSpec] = Params(
-    letters=P(),
-    places=P(),
+    tokens=P(),
+    positions=P(),
     blocks=Block(
         qkv=P(None, None, None, "model", None),
         out=P(None, "model", None, None),
@@ -46,7 +46,7 @@ ROWS = P("data")
 
 
 class State(NamedTuple):
-    """What a step takes and gives: weights, and Adam's means of slopes and of their squares."""
+    """The weights, and the moving averages of Adam: of gradients and of their squares."""
 
     params: Params[Array]
     mean: Params[Array]
@@ -56,50 +56,50 @@ class State(NamedTuple):
 
 def new_state(sizes: Sizes, seed: int) -> State:
     params = new_params(sizes, random.key(seed))
-    mean, square = [tree.map(fnp.zeros_like, params) for _ in range(2)]  # arrays of their own, since they are donated
+    mean, square = [tree.map(fnp.zeros_like, params) for _ in range(2)]  # separate arrays, because they are donated
     return State(params, mean, square, fnp.zeros((), int))
 
 
-def updated(state: State, slopes: Params[Array]) -> State:
-    """One step of Adam (Kingma and Ba, 2015, algorithm 1)."""
+def adam(state: State, gradient: Params[Array]) -> State:
+    """Takes a step of Adam (Kingma and Ba, 2015, algorithm 1)."""
     steps = state.steps + 1
-    mean = tree.map(lambda m, g: 0.9 * m + 0.1 * g, state.mean, slopes)
-    square = tree.map(lambda s, g: 0.99 * s + 0.01 * g**2, state.square, slopes)
+    mean = tree.map(lambda m, g: 0.9 * m + 0.1 * g, state.mean, gradient)
+    square = tree.map(lambda s, g: 0.99 * s + 0.01 * g**2, state.square, gradient)
 
-    def moved(p: Array, m: Array, s: Array) -> Array:
+    def update(p: Array, m: Array, s: Array) -> Array:
         return p - RATE * (m / (1 - 0.9**steps)) / (fnp.sqrt(s / (1 - 0.99**steps)) + 1e-8)
 
-    return State(tree.map(moved, state.params, mean, square), mean, square, steps)
+    return State(tree.map(update, state.params, mean, square), mean, square, steps)
 
 
 def step_of(loss: Loss) -> Callable[[State, Array], tuple[State, Array]]:
     def step(state: State, text: Array) -> tuple[State, Array]:
-        value, slopes = fx.value_and_grad(loss)(state.params, text)
-        return updated(state, slopes), value
+        value, gradient = fx.value_and_grad(loss)(state.params, text)
+        return adam(state, gradient), value
 
     return step
 
 
-def by_hand(mesh: fx.Mesh) -> Loss:
-    """`loss`, written for each device: it has a part of the batch, of the heads and of the hidden layers.
+def mapped_loss(mesh: fx.Mesh) -> Loss:
+    """Returns `loss` as a `shard_map`: each device has a part of the batch, of the heads and of the hidden units.
 
-    What a pair of products gives is a part of a sum over the devices along `model`.
+    The result of a pair of products is a partial sum over the devices along `model`.
     """
 
-    def of_parts(params: Params[Array], text: Array) -> Array:
+    def local_loss(params: Params[Array], text: Array) -> Array:
         def step(x: Array, block: Block[Array]) -> tuple[Array, None]:
-            x = x + lax.psum(attended(block, normalized(x)), "model")
-            return x + lax.psum(thought(block, normalized(x)), "model"), None
+            x = x + lax.psum(attention(block, normalize(x)), "model")
+            return x + lax.psum(feed_forward(block, normalize(x)), "model"), None
 
-        x, _ = lax.scan(step, embedded(params, text), params.blocks)
-        return fnp.asarray(lax.pmean(surprise(params, x, text), "data"))
+        x, _ = lax.scan(step, embed(params, text), params.blocks)
+        return fnp.asarray(lax.pmean(cross_entropy(params, x, text), "data"))
 
-    return fx.shard_map(of_parts, mesh=mesh, in_specs=(SPECS, ROWS), out_specs=P())
+    return fx.shard_map(local_loss, mesh=mesh, in_specs=(SPECS, ROWS), out_specs=P())
 
 
 def batches(sizes: Sizes, rows: int, seed: int) -> Iterator[NDArray[np.int32]]:
-    """Pieces of the text, the same in every process: i32[rows, context + 1]."""
-    text = np.frombuffer(TEXT.read_bytes(), np.uint8).astype(np.int32) % sizes.letters
+    """Yields random pieces of the text, the same in every process: i32[rows, context + 1]."""
+    text = np.frombuffer(TEXT.read_bytes(), np.uint8).astype(np.int32) % sizes.tokens
     rng = np.random.default_rng(seed)
     while True:
         starts = rng.integers(0, len(text) - sizes.context - 1, rows)
@@ -107,12 +107,12 @@ def batches(sizes: Sizes, rows: int, seed: int) -> Iterator[NDArray[np.int32]]:
 
 
 def train(sizes: Sizes, rows: int, steps: int, mesh: fx.Mesh | None, loss: Loss = loss, seed: int = 0) -> list[float]:
-    """The losses of so many steps: on a mesh, or, without one, on the first device."""
+    """Trains for some steps, on a mesh or on the first device; returns the losses."""
     state, text = new_state(sizes, seed), batches(sizes, rows, seed)
     if mesh is not None:
-        of_params = tree.map(lambda spec: NamedSharding(mesh, spec), SPECS)
-        whole = NamedSharding(mesh, P())
-        state = fx.device_put(state, State(of_params, of_params, of_params, whole))  # type: ignore[arg-type]  # where arrays lie
+        shardings = tree.map(lambda spec: NamedSharding(mesh, spec), SPECS)
+        replicated = NamedSharding(mesh, P())
+        state = fx.device_put(state, State(shardings, shardings, shardings, replicated))  # type: ignore[arg-type]  # shardings in place of arrays
     step = fx.jit(step_of(loss), donate_argnums=0)
     losses = []
     for _ in range(steps):

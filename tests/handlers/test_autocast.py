@@ -415,7 +415,7 @@ def test_training_a_perceptron_matches_float32() -> None:
 
 def transformer(params: Any, tokens: Any) -> Any:
     """A transformer with one causal layer that predicts the next token."""
-    x = params["embedding"][tokens[:, :-1]] + params["places"]
+    x = params["embedding"][tokens[:, :-1]] + params["positions"]
 
     def normed(x: Any) -> Any:
         centered = x - fnp.mean(x, -1, keepdims=True)
@@ -438,7 +438,7 @@ def test_training_a_transformer_matches_float32() -> None:
     tokens = fnp.asarray((np.arange(length) * rng.integers(1, 4, (16, 1)) + rng.integers(0, 8, (16, 1))) % vocabulary)
     params = {
         "embedding": fnp.asarray(rng.normal(size=(vocabulary, d)).astype(np.float32)),
-        "places": fnp.asarray(0.1 * rng.normal(size=(length - 1, d)).astype(np.float32)),
+        "positions": fnp.asarray(0.1 * rng.normal(size=(length - 1, d)).astype(np.float32)),
         **{name: fnp.asarray((rng.normal(size=(d, d)) / d**0.5).astype(np.float32)) for name in "qkv"},
         "mlp": layers(d, 32, d),
     }

@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 from demo.parallel.__main__ import main
 from demo.parallel.model import Sizes, loss
-from demo.parallel.training import by_hand, new_state, step_of, train
+from demo.parallel.training import mapped_loss, new_state, step_of, train
 from tests.comparison import assert_near
 from tests.laws.examples import is_long_profile
 from tests.subprocesses import run_python
@@ -28,10 +28,10 @@ def single_device_losses() -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("style", ["jit", "by hand"])
+@pytest.mark.parametrize("style", ["jit", "shard_map"])
 def test_losses_on_a_mesh_match_one_device(style: str, single_device_losses: list[float]) -> None:
     mesh = fx.make_mesh((4, 2), ("data", "model"))
-    mesh_losses = train(SMALL, 8, 6, mesh, loss if style == "jit" else by_hand(mesh))
+    mesh_losses = train(SMALL, 8, 6, mesh, loss if style == "jit" else mapped_loss(mesh))
     # The losses are float32, after several gradient steps.
     assert_near(np.asarray(mesh_losses, np.float32), single_device_losses, DERIVATIVE)
 
@@ -43,8 +43,8 @@ def test_training_step_keeps_weights_sharded() -> None:
     up = fx.device_put(state.params.blocks.up, part)
     params = state.params._replace(blocks=state.params.blocks._replace(up=up))
     text = fx.device_put(np.ones((8, SMALL.context + 1), np.int32), fx.NamedSharding(mesh, fx.P("data")))
-    moved, _ = fx.jit(step_of(loss))(state._replace(params=params), text)
-    assert moved.params.blocks.up.sharding.is_equivalent_to(part, 3)
+    updated, _ = fx.jit(step_of(loss))(state._replace(params=params), text)
+    assert updated.params.blocks.up.sharding.is_equivalent_to(part, 3)
 
 
 def losses(output: str) -> list[int]:
@@ -59,9 +59,9 @@ def test_losses_in_two_processes_match_one_process(
 ) -> None:
     flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
     monkeypatch.setenv("XLA_FLAGS", " ".join(flags))  # the program adds its own flags
-    main(["--steps", "2", "--alone"])
+    main(["--steps", "2", "--one-device"])
     expected = losses(capsys.readouterr().out)
-    run = run_python("-m", "demo.parallel", "--steps", "2", "--processes", "2", "--by-hand", cwd=PROJECT)
+    run = run_python("-m", "demo.parallel", "--steps", "2", "--processes", "2", "--shard-map", cwd=PROJECT)
     assert run.returncode == 0, run.stderr
     actual = losses(run.stdout)
     assert len(expected) == len(actual) == 3

@@ -81,5 +81,5 @@ def canonicalize_axes(name: str, axes: object, ndim: int, argument: str = "dimen
         return ints
     canonical = tuple([canonicalize_axis(name, a, ndim, argument) for a in ints])
     if len(set(canonical)) != len(canonical):
-        raise AxisError(f"{name}: {argument} {ints} contain an axis twice")
+        raise AxisError(f"{name}: {argument}={ints} names an axis twice")
     return canonical

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final, TypeAlias, final
@@ -130,7 +131,7 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str | LeafNames) -> Val
         return leaf
     if is_arraylike(leaf):
         return as_value(leaf)
-    name = f"{what}{keystr(trees.flatten_with_path(tree)[0][i][0])}" if isinstance(what, str) else what(i)
+    name = element_name(what, tree, i) if isinstance(what, str) else what(i)
     if isinstance(leaf, RefLike):
         kind = "a reference to an array" if isinstance(leaf, Ref) else "a view of a reference"
         raise RefError(
@@ -138,6 +139,12 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str | LeafNames) -> Val
             "references that are made outside"
         )
     raise TypeError(f"{name} must be an array or a number, got {show_object(leaf)}{jax_hint(leaf)}")
+
+
+def element_name(what: str, tree: PyTree, i: int) -> str:
+    """Names leaf number `i` of a pytree: `output[1]` if `what` is `the output`, which is the name of a single leaf."""
+    path = keystr(trees.flatten_with_path(tree)[0][i][0])
+    return re.sub(r"\bthe (\w+)$", r"\1", what) + path if path else what
 
 
 def to_arrays(values: Sequence[ArrayLike]) -> list[object]:

@@ -13,7 +13,7 @@ from tracefx.errors import TangentError
 from tracefx.ops.structural import convert_value, instantiate
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.transforms.arguments import AnyFunction, fun_label, leaf_value
+from tracefx.transforms.arguments import AnyFunction, element_name, fun_label, leaf_value
 
 # ------------------------------------------------------------------ tangents and cotangents of users
 
@@ -40,10 +40,12 @@ def convert_tangents(
     """
     for i, (tangent, aval) in enumerate(zip(tangents, avals, strict=True)):
         if not is_valid_tangent(tangent.aval, aval):
-            path = trees.keystr(trees.flatten_with_path(tree.unflatten(range(tree.num_leaves)))[0][i][0])
-            is_integer = aval.dtype == float0
-            why = f"since {like}{path} is an integer or boolean" if is_integer else f"the type of {like}{path}"
-            raise TangentError(f"{what}{path} must be of type {aval}, {why}, but it is of type {tangent.aval}")
+            leaves = tree.unflatten(range(tree.num_leaves))
+            primal = element_name(like, leaves, i)
+            why = f"since {primal} is an integer or boolean" if aval.dtype == float0 else f"the type of {primal}"
+            raise TangentError(
+                f"{element_name(what, leaves, i)} must be of type {aval}, {why}, but it is of type {tangent.aval}"
+            )
     return [convert_tangent(t, a) for t, a in zip(tangents, avals, strict=True)]
 
 

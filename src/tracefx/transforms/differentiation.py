@@ -329,10 +329,10 @@ class Pushforward(LinearFunction):
 
     @api_boundary
     def __call__(self, *tangents: Any) -> Any:
-        what = "the function of linearize: the tangents"
+        what = "the function of linearize: tangents"
         flat, tree = flatten_tangents(tangents, what)
-        trees.require_same_structure(what, self.in_tree, tree, "the primals", "the tangents")
-        checked = convert_tangents(what, flat, "the primals", [a.tangent() for a in self.in_avals], tree)
+        trees.require_same_structure(what, self.in_tree, tree, "primals", "tangents")
+        checked = convert_tangents(what, flat, "primals", [a.tangent() for a in self.in_avals], tree)
         return self.out_tree.unflatten([tangent_to_array(t) for t in self.push(checked)])
 
 
