@@ -15,6 +15,9 @@ SLOW := tests/test_site.py tests/pictures/test_browser.py tests/gpu/test_platfor
 	tests/interop/test_array_libraries.py tests/interop/test_as_jax_libraries.py \
 	tests/sharding/test_example.py tests/sharding/test_processes.py
 
+# The tests of control flow that try all combinations of batch axes in `make slow`.
+BATCHED := $(addprefix tests/control/test_,cond.py while.py checkpoint.py solvers.py scan.py)
+
 # The tests that generate examples or omit the costly ones by default.
 LONG := tests/laws tests/differential tests/ops \
 	tests/control/test_programs.py tests/control/test_custom_laws.py tests/control/test_models.py \
@@ -32,7 +35,7 @@ help:
 	@echo "make test             lint, formatting, types and tests"
 	@echo "                      (its parts: make lint, make types, make unit)"
 	@echo "make slow             the tests that need a browser, several processes or libraries; basedpyright; and every function"
-	@echo "                      beside JAX, of which make test compares one half"
+	@echo "                      beside JAX, of which make test compares a third"
 	@echo "make test-latest      the tests with the newest Python and jaxlib"
 	@echo "make test-processors  the numeric tests with the instruction sets of three other x86-64 processors"
 	@echo "make test-repeats     the tests of control flow with all repeated blocks shared, however small"
@@ -56,7 +59,7 @@ test:
 # The script selects the Python and installs one if necessary.
 slow: $(VENV)/.test $(VENV)/.browser
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(SLOW) --hypothesis-profile=long
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/differential/test_functions.py -k "not errors" --hypothesis-profile=every-case
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/differential/test_functions.py $(BATCHED) -k "not errors" --hypothesis-profile=every-case
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 test-latest:

@@ -94,8 +94,9 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
 
 MORE_MAPPINGS: Final = 20_000
 MOST_MAPPINGS: Final = 45_000
+FEWEST_NEW_MAPPINGS: Final = 4_000
 """The numbers of new and of all memory mappings after which the tests drop all compiled programs, which have several
-each.
+each; above the number for all, programs are dropped after the last number of new ones, since dropping takes seconds.
 
 Linux allows 65,530 in a process, and XLA aborts the process if it cannot get one.
 """
@@ -129,7 +130,8 @@ class Heap:
         yield
         if nextitem is None or nextitem.path == item.path:
             return
-        grown = mappings() > min(self._mappings + MORE_MAPPINGS, MOST_MAPPINGS)
+        most = max(MOST_MAPPINGS, self._mappings + FEWEST_NEW_MAPPINGS)
+        grown = mappings() > min(self._mappings + MORE_MAPPINGS, most)
         if grown:
             self._drop_programs()
         self._freeze()

@@ -56,7 +56,7 @@ def layers(lib: Any, np_: Any, **options: Any) -> Any:
 
 
 def test_all_transformations_agree_with_jax() -> None:
-    assert_agrees_with_jax(layers, (W, X), list(batch_axes_choices((W, X))), second=False)
+    assert_agrees_with_jax(layers, (W, X), batch_axes_choices((W, X)), second=False)
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))

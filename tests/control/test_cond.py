@@ -66,7 +66,7 @@ def nested(lib: Any, np_: Any) -> Any:
 
 def test_all_transformations_agree_with_jax() -> None:
     args = np.float32(0.5), X, W
-    assert_agrees_with_jax(two, args, list(batch_axes_choices(args)))
+    assert_agrees_with_jax(two, args, batch_axes_choices(args))
 
 
 @pytest.mark.parametrize("p", [0.5, -0.5])

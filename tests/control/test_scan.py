@@ -76,7 +76,7 @@ def integer_and_boolean_carries(lib: Any, np_: Any) -> Any:
 ARGS: Final = W, H, XS
 WITHOUT_JIT: Final[dict[str, Any]] = {"eager": True, "second": False}
 TRANSFORMED: Final[dict[str, tuple[Any, Any, Any, dict[str, Any]]]] = {
-    "rnn": (rnn, ARGS, sampled(batch_axes_choices(ARGS), 3), {}),
+    "rnn": (rnn, ARGS, batch_axes_choices(ARGS), {}),
     "rnn, without jit": (rnn, ARGS, [(0, None, 1)], WITHOUT_JIT),
     "affine, without jit": (affine, ARGS, [(0, None, 1)], WITHOUT_JIT),
     "unroll=2": (partial(rnn, unroll=2), ARGS, (), {"second": False}),

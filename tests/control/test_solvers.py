@@ -83,7 +83,7 @@ def solved(lib: Any, np_: Any, **options: Any) -> Any:
 
 
 def test_linear_solve_agrees_with_jax() -> None:
-    assert_agrees_with_jax(solved, (M, B), list(batch_axes_choices((M, B))), eager=False)
+    assert_agrees_with_jax(solved, (M, B), batch_axes_choices((M, B)), eager=False)
 
 
 def test_linear_solve_eagerly() -> None:

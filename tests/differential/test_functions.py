@@ -46,7 +46,7 @@ def split_by_known(
     return unexpected, [prefix for prefix in expected if not any(each.startswith(prefix) for each in mismatches)]
 
 
-@each_of(RECORDS, every=2)
+@each_of(RECORDS, every=3)
 def test_values_and_types(record: Record) -> None:
     check_record(record, ("value", "compiled", "dtype"), lambda record: harness.values(record) + harness.types(record))
 
@@ -56,11 +56,11 @@ def test_errors_and_names(record: Record) -> None:
     check_record(record, ("error", "name"), lambda record: harness.refusals(record) + harness.other_names(record))
 
 
-@each_of([r for r in COMPARED if r.derivatives or r.reference], every=4)
+@each_of([r for r in COMPARED if r.derivatives or r.reference], every=6)
 def test_derivatives(record: Record) -> None:
     check_record(record, ("jvp", "grad", "second"), harness.derivatives)
 
 
-@each_of([r for r in COMPARED if r.batched or r.reference], every=4)
+@each_of([r for r in COMPARED if r.batched or r.reference], every=6)
 def test_batches(record: Record) -> None:
     check_record(record, ("vmap",), harness.batches)
