@@ -30,6 +30,16 @@ def product(a: Any, b: Any) -> Any:
     return a * b + 0.0
 
 
+def add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def push_each(F: Any, f: Callable[..., Any], starts: Any) -> Any:
+    """Returns the results for all initial values, and their tangents."""
+    pairs = [F.jvp(functools.partial(f, start=start), (X,), (XS[1],)) for start in starts]
+    return [F.numpy.stack(each) for each in zip(*pairs, strict=True)]
+
+
 @pytest.mark.parametrize("n", range(8))
 def test_noncommutative_reduction_combines_elements_in_order(n: int) -> None:
     """Composition of affine maps doesn't commute; an initial value other than the identity is applied once."""
@@ -108,6 +118,34 @@ def test_windows_have_gradients() -> None:
     assert_near(fx.jacrev(windowed)(X), jacobian)
     assert_near(fx.jit(fx.jacfwd(windowed))(X), jacobian)
     assert_near(fx.hessian(lambda x: (windowed(x) * weights).sum())(X), hessian)
+
+
+WINDOWS: Final = {
+    "plain": ((2, 2), (1, 1), "VALID"),
+    "padded": ((3, 2), (1, 2), ((2, 1), (0, 1))),
+    "removed": ((2, 2), (1, 1), ((-1, 0), (0, 1))),
+    "dilated": ((2, 3), (2, 1), "SAME", (2, 3), (1, 2)),
+    "only padding": ((2, 1), (1, 1), ((2, 2), (0, 0))),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_padding_is_not_combined_with_initial_values(name: str) -> None:
+    """Neither by derivatives nor by batched calls; JAX has only the forward mode, and no batches of initial values."""
+
+    def windowed(F: Any, function: Callable[[Any, Any], Any], x: Any, start: Any) -> Any:
+        return F.lax.reduce_window(x, start, function, *WINDOWS[name])
+
+    starts = np.array([0.0, 1.0, 2.5], np.float32)
+    functions: list[Callable[[Any, Any], Any]] = [add, product]
+    for function in functions:
+        pushed = jax.jit(functools.partial(push_each, jax, functools.partial(windowed, jax, function)))
+        primals, tangents = pushed(starts)
+        assert_near(push_each(fx, functools.partial(windowed, fx, function), starts), [primals, tangents])
+        assert_near(fx.vmap(functools.partial(windowed, fx, function, X))(starts), primals)
+        for start, primal, tangent in zip(starts, primals, tangents, strict=True):
+            pull = fx.vjp(functools.partial(windowed, fx, function, start=start), X)[1]
+            assert_near((pull(primal)[0] * XS[1]).sum(), (primal * tangent).sum())
 
 
 def test_vmap_over_initial_values() -> None:

@@ -121,6 +121,11 @@ def test_frompyfunc_results_compare_by_their_arguments() -> None:
     assert fnp.frompyfunc(abs, 1, 1) != fnp.frompyfunc(abs, 1, 1, identity=0)
     assert repr(fnp.frompyfunc(abs, 1, 1)) == "<tracefx.numpy.ufunc 'abs'>"
     assert not isinstance(3, fnp.ufunc)
+    made = untyped(fnp.frompyfunc(abs, 1, 1))
+    for name in ("nin", "nout", "nargs", "identity", "reduce"):
+        with pytest.raises(AttributeError, match=f"<tracefx.numpy.ufunc .abs.>: the attribute .{name}. is read-only"):
+            setattr(made, name, None)
+    assert pickle.loads(pickle.dumps(made)) == made
 
 
 # ------------------------------------------------------------------ vectorize

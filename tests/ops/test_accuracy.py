@@ -16,6 +16,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
+from tests.comparison import assert_agree, assert_near
 from tracefx import lax
 from tracefx.core import NDArray
 from tracefx.ops.contractions.contraction import DotGeneral
@@ -95,6 +96,17 @@ def test_cpu_dot_algorithms_match_jax(preset: str, dtype: Any) -> None:
     for got in (f(x, x.T), fx.jit(f)(x, x.T)):
         assert got.dtype == want.dtype
         assert (ulp_distance(np.asarray(got), np.asarray(want)) <= SUMMED.of(got.dtype)).all()
+
+
+@pytest.mark.parametrize("preset", ["F32_F32_F32", "BF16_BF16_F32", "BF16_BF16_F32_X3"])
+def test_algorithms_of_ragged_products(preset: str) -> None:
+    """JAX has no derivatives of these; they use the same algorithm."""
+    sizes = np.array([1, 2], np.int32)
+    matrices = np.stack([X.T, -X.T])
+    assert_agree(lambda F, N: F.lax.ragged_dot(X[:3], matrices, sizes, precision=preset), SUMMED)
+    product, pull = fx.vjp(lambda x: lax.ragged_dot(x, matrices, sizes, precision=preset), X[:3])
+    each = [lax.dot(product[:1], X, precision=preset), lax.dot(product[1:], -X, precision=preset)]
+    assert_near(pull(product)[0], np.concatenate(each))
 
 
 def test_unsupported_dot_algorithms_raise_on_the_cpu() -> None:

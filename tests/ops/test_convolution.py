@@ -19,10 +19,10 @@ import tracefx.image
 import tracefx.numpy as fnp
 from benchmarks import resnet
 from benchmarks.libraries import JAX, OURS
-from tests.comparison import assert_near
+from tests.comparison import assert_agree, assert_near
 from tests.errors import untyped
 from tracefx import lax
-from tracefx.core import Array, NDArray
+from tracefx.core import Array, NDArray, dtypes
 from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 
@@ -165,3 +165,16 @@ def test_vmap_of_ragged_dot() -> None:
         got = batched(*args)
         batch_indices = [[n if axis == 0 else 1 for axis in axes] for n in range(3)]
         np.testing.assert_array_equal(got, np.stack([expected(*batch_index) for batch_index in batch_indices]))
+
+
+@pytest.mark.parametrize("preferred", ["float8_e4m3fn", "int8", "float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "int8", "bool", "bfloat16", "float16"])
+def test_narrow_results_of_narrow_operands(dtype: str, preferred: str) -> None:
+    """NumPy's sums are wider than the requested dtype."""
+    x, y = [np.rint(a).astype(dtypes.as_dtype(dtype)) for a in (IMAGES, KERNEL)]  # sums are exact
+    assert_agree(
+        lambda F, N: F.lax.conv_general_dilated(
+            x, y, (1, 1), "SAME", None, None, LAST, 2, preferred_element_type=preferred
+        ),
+        may_raise=True,
+    )

@@ -72,6 +72,18 @@ CASES: Final[dict[str, Case]] = {
         ]
         for args, kwargs in [((X, 123), {}), ((X,), {"n": X})]
     ],
+    "static_argnums and static_argnames, one empty": lambda F, N: [
+        F.jit(lambda x, n: x * 2 if isinstance(n, int) else x + n, static_argnums=numbers, static_argnames=names)(
+            X, *args, **kwargs
+        )
+        for numbers, names in [(1, ()), ((), "n"), (1, None), (None, "n"), ((), None), (None, ()), ((), ())]
+        for args, kwargs in [((3,), {}), ((), {"n": 3})]
+    ],
+    "donate_argnums and donate_argnames, one empty": lambda F, N: [
+        (F.jit(lambda x, n: (x + 1, n + 1), donate_argnums=numbers, donate_argnames=names)(X, n=n), n.is_deleted())[1]
+        for numbers, names in [(1, ()), (1, None), ((), "n")]
+        for n in [N.asarray(X) + 0]
+    ],
     "static_argnums by keyword": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnums=1)(X, n=3),
     "static_argnames": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames="n")(X, n=1),
     "static_argnames by position": lambda F, N: F.jit(lambda x, n: x * (n if n > 2 else -n), static_argnames=("n",))(

@@ -15,7 +15,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.core import Array, Shape, ShapedArray, Value, show_avals
+from tracefx.core import Array, Shape, ShapedArray, Value, dtypes, show_avals
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
@@ -24,12 +24,14 @@ from tracefx.interpreters.body_transform import BodyInterpreter, BodyTransformab
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, Region
+from tracefx.ops.elementwise.bitwise import bitwise_or
+from tracefx.ops.elementwise.selection import select_n
 from tracefx.ops.operation import require_axes, run_compiled
 from tracefx.ops.padding_types import Pads
 from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.shape.slicing import pad, slice, slice_axis
-from tracefx.ops.structural import batch_first, broadcast_to, convert, move_axis, reshape, transpose
+from tracefx.ops.structural import batch_first, broadcast_to, convert, full_like_aval, move_axis, reshape, transpose
 from tracefx.text.printer import HasJaxParams
 
 
@@ -51,9 +53,14 @@ class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batc
         """Returns the shape of the results; raises for arrays that the reduction does not apply to."""
         raise NotImplementedError
 
+    @property
+    def has_padding(self) -> bool:
+        """Whether rows contain elements that are not of the arrays."""
+        return False
+
     @abstractmethod
     def as_rows(self, x: Value, start: Value) -> Array:
-        """Returns an array of shape `[reduced elements, result elements]`."""
+        """Returns an array of shape `[reduced elements, result elements]`, padded with `start`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -100,11 +107,13 @@ class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batc
         weak = [x.aval.weak_type and start.aval.weak_type for x, start in zip(arrays, starts, strict=True)]
         size = math.prod(shape)
         rows = [self.as_rows(x, start) for x, start in zip(arrays, starts, strict=True)]
+        if self.has_padding:
+            rows.append(self.as_rows(_full_mask(arrays[0].aval.shape, True), _full_mask((), False)))
         count = rows[0].shape[0]
         while count > 1:
             half = count // 2
-            pairs = [_alternate_rows(x, first, half) for first in (0, 1) for x in rows]
-            merged = self._apply_pairwise(consts, pairs, half * size)
+            firsts, seconds = [[_alternate_rows(x, first, half) for x in rows] for first in (0, 1)]
+            merged = self._apply_pairwise(consts, firsts, seconds, half * size)
             unpaired = [slice_axis(x, 2 * half, count, 0) for x in rows]
             rows = [reshape(x, (half, size)) for x in merged]
             if count % 2:
@@ -112,15 +121,33 @@ class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batc
             count -= half
         outs = [broadcast_to(start, (size,)) for start in starts]
         if count:
-            outs = self._apply_pairwise(consts, [*outs, *[reshape(x, (size,)) for x in rows]], size)
+            firsts = [*outs, *[_full_mask((size,), True) for _ in rows[n:]]]
+            outs = self._apply_pairwise(consts, firsts, [reshape(x, (size,)) for x in rows], size)[:n]
         return [convert(reshape(x, shape), x.aval.dtype, w) for x, w in zip(outs, weak, strict=True)]
 
-    def _apply_pairwise(self, consts: Sequence[Value], pairs: Sequence[Array], size: int) -> list[Array]:
-        """Applies the function to each of `size` pairs."""
+    def _apply_pairwise(
+        self, consts: Sequence[Value], firsts: Sequence[Array], seconds: Sequence[Array], size: int
+    ) -> list[Array]:
+        """Applies the function to each of `size` pairs of elements.
+
+        With padding, the last operands are masks of the elements that are not padding. A pair with padding gives its
+        other element, as in XLA, which skips padding.
+        """
         n = len(self.jaxpr.outs)
+        pairs = [*firsts[:n], *seconds[:n]]
         dims = (*[None for _ in consts], *[0 for _ in pairs])
         derived = batch_jaxpr(self.jaxpr, MappedAxis(size), dims, (True,) * n)
-        return [as_array(x) for x in eval_jaxpr(derived.jaxpr, (), [*derived.consts, *consts, *pairs])]
+        outs = [as_array(x) for x in eval_jaxpr(derived.jaxpr, (), [*derived.consts, *consts, *pairs])]
+        if not self.has_padding:
+            return outs
+        has_first, has_second = firsts[n], seconds[n]
+        return [
+            *[
+                select_n(has_first, second, select_n(has_second, first, out))
+                for out, first, second in zip(outs, firsts[:n], seconds[:n], strict=True)
+            ],
+            bitwise_or(has_first, has_second),
+        ]
 
     @override
     def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
@@ -149,6 +176,10 @@ class ReductionPrimitive(HasBody, Primitive, BodyTransformable, Expandable, Batc
 
 class ReductionError(TypeError, ValueError):
     """Arrays or initial values do not fit. JAX raises either of its base classes, depending on the function."""
+
+
+def _full_mask(shape: Shape, value: bool) -> Array:
+    return full_like_aval(ShapedArray(shape, dtypes.bool_), value)
 
 
 def _alternate_rows(x: Array, first: int, count: int) -> Array:
@@ -228,6 +259,11 @@ class ReduceWindow(ReductionPrimitive):
     def from_windows(jaxpr: Jaxpr, windows: SlidingWindows) -> ReduceWindow:
         w = windows
         return ReduceWindow(jaxpr, w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
+
+    @property
+    @override
+    def has_padding(self) -> bool:
+        return any(low > 0 or high > 0 or inner for low, high, inner in self.windows.padding_config)
 
     @override
     def jax_params(self) -> Mapping[str, object]:

@@ -285,6 +285,17 @@ class ufunc(metaclass=UfuncMeta):
         self.reduce, self.accumulate, self.at = methods.reduce, methods.accumulate, methods.at
         self.reduceat, self.outer = methods.reduceat, methods.outer
 
+    @override
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self) and not name.startswith("__"):
+            raise AttributeError(f"{self!r}: the attribute {name!r} is read-only")
+        super().__setattr__(name, value)
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        make = functools.partial(ufunc, name=self.__name__, identity=self.identity)
+        return make, (self._function, self.nin, self.nout)
+
     def __call__(self, *args: ArrayLike, out: None = None) -> Any:
         reject_out(self.__name__, out)
         if len(args) != self.nin:

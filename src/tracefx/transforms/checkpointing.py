@@ -78,7 +78,7 @@ class Checkpoint(TransformOf[Preserving]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("checkpoint", fun)
-        static = StaticArguments.of(fun, self.static_argnums, self.static_argnames, "static")
+        static = StaticArguments.of(fun, self.static_argnums or None, self.static_argnames or None, "static")
         where = f"checkpoint of {fun_label(fun)}: arguments"
         traces = TRACES.of(fun)
 

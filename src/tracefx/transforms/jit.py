@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Generic, Self, final, overload
 
-from attrs import field, frozen
+from attrs import converters, field, frozen, validators
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.control.call import Call
@@ -81,10 +81,18 @@ class Jit(TransformOf[Preserving]):
     """
 
     title: ClassVar[str] = "jit"
-    static_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
-    static_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
-    donate_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
-    donate_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
+    static_argnums: tuple[int, ...] | None = field(
+        default=None, converter=converters.optional(to_positions), validator=validators.optional(validate_argnums)
+    )
+    static_argnames: tuple[str, ...] | None = field(
+        default=None, converter=converters.optional(to_argnames), validator=validators.optional(validate_argnames)
+    )
+    donate_argnums: tuple[int, ...] | None = field(
+        default=None, converter=converters.optional(to_positions), validator=validators.optional(validate_argnums)
+    )
+    donate_argnames: tuple[str, ...] | None = field(
+        default=None, converter=converters.optional(to_argnames), validator=validators.optional(validate_argnames)
+    )
     keep_unused: bool = field(default=False, validator=validate_flag)
     inline: bool = field(default=False, validator=validate_flag)
     in_shardings: PyTree = None
@@ -567,7 +575,8 @@ def jit(
         static_argnums: Positions of arguments that are not traced. They keep their concrete values, must be hashable,
             and each new value is traced and compiled separately. For the `self` of a method, use 0. None by default.
         static_argnames: Names of such arguments. If only one of `static_argnums` and `static_argnames` is given and the
-            signature of `fun` is known, positions imply names and names imply positions. None by default.
+            signature of `fun` is known, positions imply names and names imply positions; `()` names none. None by
+            default.
         donate_argnums: Positions of arguments whose buffers the program may reuse for results of the same shape and
             dtype, which saves memory. The call deletes these arrays: they cannot be used afterwards. A warning names
             those that no result can reuse. None by default.

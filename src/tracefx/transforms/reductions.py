@@ -154,14 +154,14 @@ def reduce_window(
 
     Args:
         operand: An array, or a pytree of arrays of the same shape, which are reduced together.
-        init_value: The identity element of `computation`, as for `reduce`.
+        init_value: The identity element of `computation`, as for `reduce`; another one is combined with every window.
         computation: An associative function, as for `reduce`.
         window_dimensions: The shape of the windows: one size per axis.
         window_strides: The distances between windows, one per axis. None, the default, means 1.
-        padding: How many elements `init_value` are added before and after each axis: `"VALID"` (none, the default),
-            `"SAME"` or `"SAME_LOWER"` (see `padtype_to_pads`), or one pair of integers per axis.
-        base_dilation: The distances between the elements of `operand`, which are filled with `init_value` before
-            padding. None, the default, means 1.
+        padding: How many positions are added before and after each axis, which windows skip: `"VALID"` (none, the
+            default), `"SAME"` or `"SAME_LOWER"` (see `padtype_to_pads`), or one pair of integers per axis.
+        base_dilation: The distances between the elements of `operand` before padding; windows skip the positions
+            between them. None, the default, means 1.
         window_dilation: The distances between the elements of a window. None, the default, means 1.
 
     Returns:

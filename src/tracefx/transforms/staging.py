@@ -122,7 +122,7 @@ class MakeJaxpr(Transform):
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        static = StaticArguments.of(fun, self.static_argnums, (), "static")
+        static = StaticArguments.of(fun, self.static_argnums, None, "static")
 
         @wrap_transformed(self, fun)
         def traced(*args: Any, **kwargs: Any) -> Any:

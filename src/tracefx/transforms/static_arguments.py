@@ -58,7 +58,7 @@ class StaticArguments:
     """The static arguments of a function: positions, for positional arguments, and names, for keyword arguments.
 
     If only one is given and the signature is known, it implies the other: `static_argnums=1` of `f(x, n)` also holds
-    for `f(x, n=3)`.
+    for `f(x, n=3)`, unless `static_argnames=()` is given too.
     Calls of a compiled program may omit them: calls with `traced_count` arguments do; their static arguments are
     `omitted`.
     """
@@ -70,21 +70,23 @@ class StaticArguments:
 
     @classmethod
     def of(
-        cls, fun: Callable[..., object], numbers: Sequence[int], names: Sequence[str], option: str
+        cls, fun: Callable[..., object], numbers: Sequence[int] | None, names: Sequence[str] | None, option: str
     ) -> StaticArguments:
-        """Returns the static arguments of `fun`, completed by its signature.
+        """Returns the static arguments of `fun`; the signature completes those of which only one is not None.
 
         `option` is "static" or "donate", for messages.
 
         Raises:
             ValueError: For positions and names that the function does not have.
         """
+        infer_numbers, infer_names = numbers is None, names is None
+        numbers, names = tuple(numbers or ()), tuple(names or ())
         if not numbers and not names:
             return NO_STATIC_ARGUMENTS
         try:
             parameters = list(inspect.signature(fun).parameters.values())
         except (TypeError, ValueError):
-            return cls(tuple(numbers), tuple(names))
+            return cls(numbers, names)
         by_position = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         by_keyword = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
         has_var_positional = any(p.kind is p.VAR_POSITIONAL for p in parameters)
@@ -102,10 +104,10 @@ class StaticArguments:
                     f"take by keyword; it takes {', '.join(sorted(by_keyword)) or 'none'}"
                 )
         positions = {n % count if n < 0 else n for n in numbers}
-        if not numbers:
+        if infer_numbers:
             positions = {by_position.index(name) for name in names if name in by_position}
-        elif not names:
-            names = [by_position[i] for i in positions if i < count and by_position[i] in by_keyword]
+        elif infer_names:
+            names = tuple([by_position[i] for i in positions if i < count and by_position[i] in by_keyword])
         return cls(tuple(sorted(positions)), tuple(sorted({*names})))
 
     def optional(self, statics: tuple[StaticArgument, ...], traced_count: int) -> StaticArguments:

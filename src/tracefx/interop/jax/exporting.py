@@ -137,7 +137,7 @@ def to_jax(
     require_callable("to_jax", fun)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    static = StaticArguments.of(fun, numbers, names, "static")
+    static = StaticArguments.of(fun, numbers or None, names or None, "static")
     return ToJax(fun, static, MappingProxyType({} if rules is None else dict(rules)))
 
 

@@ -230,9 +230,9 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
     def kernel(self, *args: NDArray) -> NDArray:
         lhs, rhs = args
         out = self.preferred_element_type or lhs.dtype
+        shape = self.out_aval(ShapedArray(lhs.shape, lhs.dtype), ShapedArray(rhs.shape, rhs.dtype)).shape
         inner = accumulation_dtype(lhs.dtype, out)
         lhs, rhs = cast(lhs, inner), cast(rhs, inner)
-        shape = self.out_aval(ShapedArray(lhs.shape, inner), ShapedArray(rhs.shape, inner)).shape
         if not (lhs.size and rhs.size and math.prod(shape)):
             return np.zeros(shape, out)
         if len(shape) == 3 and self._is_of_vectors(lhs.shape, rhs.shape):

@@ -17,9 +17,9 @@ from tracefx.ops.contractions.bilinear import Bilinear
 from tracefx.ops.contractions.contraction import (
     DotDimensionNumbers,
     DotGeneral,
-    OperandPrecisions,
+    DotPrecision,
     PrecisionLike,
-    canonicalize_precision,
+    canonicalize_dot_precision,
 )
 from tracefx.ops.elementwise.arithmetic import sub
 from tracefx.ops.elementwise.bitwise import bitwise_and
@@ -93,7 +93,8 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
     Args:
         ragged_dot_dimension_numbers: The axes to contract and to map over, the ragged axis, and the group axis of
             `rhs`.
-        precision: How accurately accelerators multiply; None, the default, means the platform's default.
+        precision: How accurately accelerators multiply: a pair of `Precision`, an algorithm, or None (default) for the
+            platform's default.
         preferred_element_type: The dtype of the result; None, the default, means the common dtype of the operands.
 
     `lhs: f32[b, m, k], rhs: f32[g, k, n], group_sizes: i32[b, g] -> f32[b, m, n]`, any dtypes; `group_sizes` are
@@ -107,7 +108,7 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
 
     name = "ragged_dot_general"
     ragged_dot_dimension_numbers: RaggedDotDimensionNumbers
-    precision: OperandPrecisions = field(default=None, metadata={"hide_default": True})
+    precision: DotPrecision = field(default=None, metadata={"hide_default": True})
     preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
 
     @override
@@ -420,7 +421,7 @@ def ragged_dot_general(
             before the ragged one: the batch axes, then those of its own kind.
         ragged_dot_dimension_numbers: The axes to contract and to map over, the ragged axis of `lhs`, and the axis of
             `rhs` with one entry per group.
-        precision: A `Precision` or its name, for both operands or a pair. None, the default, means `Precision.DEFAULT`.
+        precision: As in `dot_general`. None by default.
         preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
         group_offset: Not supported; must be None.
 
@@ -441,7 +442,9 @@ def ragged_dot_general(
             "ragged_dot_general: group_offset is not supported; pass only the groups to compute and their sizes"
         )
     new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
-    prim = RaggedDotGeneral(ragged_dot_dimension_numbers, canonicalize_precision("ragged_dot_general", precision), new)
+    prim = RaggedDotGeneral(
+        ragged_dot_dimension_numbers, canonicalize_dot_precision("ragged_dot_general", precision), new
+    )
     return bind1(prim, lhs, rhs, group_sizes)
 
 
