@@ -496,6 +496,8 @@ BOUNDS: Final[dict[str, Any]] = {
     "floats, differentiated": lambda F, N: F.grad(lambda x: F.lax.fori_loop(0.0, 3.0, lambda i, c: c * x, x))(2.0),
     "floats of 16 bits": lambda F, N: F.lax.fori_loop(N.float16(1), N.float16(3), lambda i, c: c + i, 0),
     "unroll=0": lambda F, N: F.lax.fori_loop(0, 3, lambda i, c: c + i, 0, unroll=0),
+    "a narrow loop variable": lambda F, N: F.lax.fori_loop(N.int32(1), N.int32(3), lambda i, c: c + i, N.int8(0)),
+    "narrow bounds": lambda F, N: F.lax.fori_loop(N.int8(1), 3, lambda i, c: c + i, 0),
 }
 REFUSED_BOUNDS: Final = [(0, 3.0), (0.0, 3), (True, 3), (0j, 3), (0j, 3j), ([0], 3)]
 

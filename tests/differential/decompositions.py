@@ -237,7 +237,10 @@ RECORDS: Final[tuple[Record, ...]] = (
     numpy(
         "tensorsolve",
         call(well_conditioned(4, 4).reshape(2, 2, 4), well_conditioned(2, 2)),
-        values=(call(well_conditioned(4, 4).reshape(2, 4, 2), well_conditioned(2, 2), axes=(1,)),),
+        values=(
+            call(well_conditioned(4, 4).reshape(2, 4, 2), well_conditioned(2, 2), axes=(1,)),
+            call(well_conditioned(6, 6).reshape(2, 1, 3, 6), well_conditioned(1, 6), axes=(0, 2)),
+        ),
         refused=(call(SQUARE, well_conditioned(2, 2)),),
         dtypes=("float64",),
         derivatives=False,

@@ -16,7 +16,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.errors import assert_errors
 from tracefx.scipy import special
-from tracefx.testing.tolerances import ELEMENTARY, PROGRAM, Ulps
+from tracefx.testing.tolerances import ELEMENTARY, PROGRAM, SECOND_DERIVATIVE, Ulps
 
 NEAR_SINGULARITY: Final = Ulps(2**14)
 """For `hyp2f1` near 1, where terms cancel."""
@@ -32,6 +32,19 @@ def test_hyp2f1_near_one() -> None:
     assert np.isnan(special.hyp2f1(0.5, 0.5, 2.5, 1.5))
     at_one = fnp.array(1.0, dtype="float64")
     assert_near(special.hyp2f1(0.5, 0.25, 2.5, at_one), scipy.special.hyp2f1(0.5, 0.25, 2.5, 1.0), NEAR_SINGULARITY)
+
+
+@pytest.mark.parametrize("name", ["i1", "i1e"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_second_derivatives_of_bessel_functions_near_zero(name: str, dtype: str) -> None:
+    """JAX's are 0 up to the machine epsilon."""
+    x = np.array([1e-30, -1e-20, 1e-9, 1e-5, -1e-3, 0.01, 0.05, -0.06, 0.065, 0.08, 0.3, -1.0], dtype)
+    second = fx.jit(fx.vmap(fx.grad(fx.grad(getattr(special, name)))))
+    size = np.abs(x.astype(np.float64))
+    value, slope, curvature = scipy.special.iv(1, size), scipy.special.ivp(1, size), scipy.special.ivp(1, size, 2)
+    expected = curvature if name == "i1" else np.exp(-size) * (curvature - 2 * slope + value)
+    assert_near(second(x), (np.sign(x) * expected).astype(dtype), SECOND_DERIVATIVE)
+    assert second(x[:1] * 0) == 0
 
 
 # a, b, c, x and the value of the function

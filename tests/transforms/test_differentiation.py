@@ -58,6 +58,7 @@ CASES: Final[dict[str, Case]] = {
     "argnums tuple of one": lambda F, N: F.grad(quadratic(F, N), (1,))(X, X + 1),
     "argnums negative tuple": lambda F, N: F.grad(quadratic(F, N), (-2, 1))(X, X + 1),
     "has_aux": lambda F, N: F.grad(lambda x: (N.sum(x * x), {"x": N.cos(x), "n": 3, "s": "word"}), has_aux=True)(X),
+    "has_aux, a list": lambda F, N: F.grad(lambda x: [N.sum(x * x), N.cos(x)], has_aux=True)(X),
     "has_aux that is None": lambda F, N: F.grad(lambda x: (N.sum(x * x), None), has_aux=True)(X),
     "value_and_grad": lambda F, N: F.value_and_grad(lambda x: N.sum(x * x * x))(X),
     "value_and_grad has_aux": lambda F, N: F.value_and_grad(lambda x: (N.sum(x * x), [x * 2, x]), has_aux=True)(X),

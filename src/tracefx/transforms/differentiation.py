@@ -441,7 +441,7 @@ def _flatten_output(fun: AnyFunction, has_aux: bool, out: Any) -> tuple[list[Val
     """Returns what a user's function returned as values, with their structure and the auxiliary output."""
     aux = None
     if has_aux:
-        if not isinstance(out, tuple) or len(out) != 2:
+        if not isinstance(out, tuple | list) or len(out) != 2:
             raise TypeError(
                 f"{fun_label(fun)}: with has_aux=True the function must return a pair (output, aux), got "
                 f"{trees.show_structure(trees.structure(out), 'one array')}"

@@ -370,7 +370,7 @@ def fori_loop(
     dtype, weak = promotion.promote([(b.aval.dtype, b.aval.weak_type) for b in (first, end)])
     first, end = [convert_value(b, dtype, weak) for b in (first, end)]
     known = not isinstance(first, Tracer) and not isinstance(end, Tracer)
-    if known and not dtypes.is_integer(dtype):
+    if known:  # the counter is weakly typed, so that it does not change the dtype of the loop variable
         first, end = as_value(int(to_numpy(first))), as_value(int(to_numpy(end)))
     if DISABLE_JIT.value:  # the body gets the bounds themselves
         first, end = as_array(first), as_array(end)

@@ -6,21 +6,31 @@ the coefficients of both were computed with 40 digits. XLA has an instruction fo
 
 from __future__ import annotations
 
+import math
 from typing import Final, final
 
 from typing_extensions import override
 
 from tracefx.control.special.formula import ElementwiseFormula
 from tracefx.control.special.polynomials import chebyshev
-from tracefx.core import Array, ArrayLike, Value
+from tracefx.core import Array, ArrayLike, DType, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.ops.elementwise.abs_sign import abs, sign
-from tracefx.ops.elementwise.arithmetic import div, mul, sub
-from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub
+from tracefx.ops.elementwise.comparison import lt
+from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.elementwise.special import Special
-from tracefx.ops.elementwise.transcendental import sqrt
+from tracefx.ops.elementwise.transcendental import exp, sqrt
+
+
+def series_limit(dtype: DType) -> float:
+    """Returns the number below which `1 / 2 + x**2 / 16` is `I1(x) / x` up to rounding.
+
+    Near 0 the derivative of the quotient of `I1(x)` and `x` would be a difference of two large numbers.
+    """
+    return math.pow(192 * float(dtypes.finfo(dtype).eps), 0.25)
 
 
 @final
@@ -52,8 +62,11 @@ class BesselI1e(Special):
 
     @override
     def derivative(self, x: Value, out: Value) -> Value:
-        still = eq(x, 0.0)
-        ratio = select_with_aval(still, 0.5, div(out, select_with_aval(still, 1.0, x, x.aval)), x.aval)
+        near = lt(abs(x), series_limit(x.aval.dtype))
+        inner = select_with_aval(near, x, 0.0, x.aval)
+        # The product with the sign has the derivative 0 at 0.
+        series = mul(exp(neg(mul(sign(inner), inner))), add(mul(mul(inner, inner), 1 / 16), 0.5))
+        ratio = select_with_aval(near, series, div(out, select_with_aval(near, 1.0, x, x.aval)), x.aval)
         return sub(sub(bessel_i0e(x), mul(sign(x), out)), ratio)
 
 

@@ -26,7 +26,7 @@ from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.ops.linalg.lu import lu, lu_solve
 from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrize
 from tracefx.ops.shape.shape import expand_dims, squeeze
-from tracefx.ops.static_integers import static_int, static_ints
+from tracefx.ops.static_integers import canonicalize_axes, static_int
 from tracefx.ops.structural import broadcast_to, convert, full_like_aval, reshape
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.eager_calls import eager_cached
@@ -204,8 +204,8 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
     """
     x, y = as_array(as_operand(a, "tensorsolve: a")), as_array(as_operand(b, "tensorsolve: b"))
     if axes is not None:
-        for axis in static_ints("tensorsolve", axes, "axes"):
-            x = moveaxis(x, axis, -1)
+        last = canonicalize_axes("tensorsolve", axes, x.ndim, "axes")
+        x = moveaxis(x, last, tuple(range(x.ndim - len(last), x.ndim)))
     sizes = x.shape[y.ndim :]
     if x.shape[: y.ndim] != y.shape or math.prod(sizes) != y.size:
         raise ValueError(

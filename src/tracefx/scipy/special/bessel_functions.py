@@ -89,8 +89,9 @@ def _i1(x: Array) -> Array:
 
 
 def _i1_slope(t: Array, out: Array, x: Array) -> Array:
-    is_zero = x == 0
-    return t * (_i0(x) - fnp.where(is_zero, 0.5, out / fnp.where(is_zero, 1.0, x)))
+    near = fnp.abs(x) < bessel.series_limit(x.dtype)
+    inner = fnp.where(near, x, 0.0)
+    return t * (_i0(x) - fnp.where(near, 0.5 + inner * inner / 16, out / fnp.where(near, 1.0, x)))
 
 
 _i0.defjvps(lambda t, out, x: t * _i1(x))
