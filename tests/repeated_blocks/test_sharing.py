@@ -19,6 +19,7 @@ from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.core import Literal, from_numpy
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
 from tracefx.repeated_blocks.pieces import divide_into_pieces
 from tracefx.repeated_blocks.residuals import minimum_cut
@@ -262,6 +263,27 @@ def test_residuals_are_recomputed() -> None:
     forward = next(run for run in program.bodies if any(e.prim.name == "tanh" for e in run.eqns))
     sizes = sorted([aval.shape for aval in forward.out_avals])
     assert sizes.count((3, 16)) == 2
+
+
+def test_values_that_are_stored_anyway_are_preferred() -> None:
+    """The backward pass reads `tanh(y)` and computes `1 - tanh(y)^2`, which has as many bytes, again.
+
+    The last step of the forward pass has no block, because its result is not needed; so the first of the backward pass
+    has none either.
+    """
+
+    def f(x: Any, w: Any) -> Any:
+        for _ in range(6):
+            x = x + fnp.tanh(w @ x)
+        return fnp.sum(x)
+
+    w = np.eye(6, dtype=np.float32)
+    share = partial(share_all, least_count=3)
+    program = check(dce(trace(fx.grad(f), X, w)), [X, w], share)
+    assert [run.count for run in program.report.shared] == [5, 5]
+    forward, backward = program.bodies
+    assert {e.prim.name for e in forward.eqns for v in e.outs if v in forward.outs} == {"tanh", "add"}
+    assert "tanh" not in [e.prim.name for e in backward.eqns]
 
 
 def test_minimum_cut() -> None:

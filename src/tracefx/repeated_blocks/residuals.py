@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
@@ -50,19 +50,27 @@ class _Unit:
     """The index of the run."""
 
 
-def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr, list[Repeat]]:
+def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: int = 2) -> tuple[Jaxpr, list[Repeat]]:
     """Recomputes cheap values of blocks where later equations read them, if that stores fewer bytes.
 
     Args:
         jaxpr: The program.
         repeats: Its runs of equal blocks, in order.
+        least_count: The least number of blocks of a run. 2 by default.
 
     Returns:
-        The program with the recomputations, and its runs of equal blocks; the same object if there are none.
+        The program with the recomputations, and its runs of equal blocks; the same object if there are none. A run
+        loses its first and last blocks if they recompute other values than the rest.
     """
     recomputation = _Recomputation(jaxpr, repeats)
     units = list(_units(repeats, len(jaxpr.eqns)))
     prefixes = [recomputation.prefix(unit) for unit in units]
+    trimmed = [
+        _trim(r, [p.positions for u, p in zip(units, prefixes, strict=True) if u.run == i], least_count)
+        for i, r in enumerate(repeats)
+    ]
+    if trimmed != list(repeats):
+        return recompute_residuals(jaxpr, trimmed, least_count)
     while any(prefix.eqns for prefix in prefixes):
         new, new_repeats = _assemble(jaxpr, repeats, units, prefixes)
         uses = Uses.of(new)
@@ -72,6 +80,21 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> tuple[Jaxpr,
         # The blocks of these runs would recompute different values: they read the stored ones.
         prefixes = [_Prefix() if unit.run in unequal else prefix for unit, prefix in zip(units, prefixes, strict=True)]
     return jaxpr, list(repeats)
+
+
+def _trim(repeat: Repeat, positions: Sequence[object], least_count: int) -> Repeat:
+    """Returns the longest run of blocks that recompute the same positions; the whole run if that is less than half."""
+    start = 0
+    first, count = 0, 0
+    for _, group in groupby(positions):
+        length = len(list(group))
+        if length > count:
+            first, count = start, length
+        start += length
+    if count == repeat.count or count < least_count or 2 * count < repeat.count:
+        return repeat
+    saved = repeat.saved // (repeat.count - 1) * (count - 1)
+    return evolve(repeat, start=repeat.start + first * repeat.period, count=count, saved=saved)
 
 
 def _assemble(
@@ -98,6 +121,8 @@ class _Prefix:
     """The equations that recompute values before a unit, and the variables that the unit reads in their place."""
 
     eqns: list[Eqn] = field(factory=list)
+    positions: list[Slot] = field(factory=list)
+    """For each equation, the run that it comes from, and its position in the block."""
     renamed: dict[int, Var] = field(factory=dict)
 
     def rename(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
@@ -131,10 +156,10 @@ class _Recomputation:
                     continue
                 run, start = self.blocks[slot[0]]
                 if run != unit.run:
-                    self._add(prefix, start, self.chains[run].get((slot[0] - start, slot[1]), ()))
+                    self._add(prefix, run, start, self.chains[run].get((slot[0] - start, slot[1]), ()))
         return prefix
 
-    def _add(self, prefix: _Prefix, start: int, chain: Sequence[int]) -> None:
+    def _add(self, prefix: _Prefix, run: int, start: int, chain: Sequence[int]) -> None:
         """Adds the equations at the positions `chain` of the block at `start`, unless they are there."""
         for q in chain:
             e = self.jaxpr.eqns[start + q]
@@ -143,6 +168,7 @@ class _Recomputation:
                 new = Var(self.count, old.aval)
                 self.count += 1
                 prefix.eqns.append(Eqn(e.prim, prefix.rename(e.inputs), (new,), e.source))
+                prefix.positions.append((run, q))
                 prefix.renamed[old.index] = new
 
 
@@ -180,10 +206,11 @@ def _choose(uses: Uses, jaxpr: Jaxpr, repeat: Repeat) -> dict[Slot, tuple[int, .
     for q, e in enumerate(block):
         for x in e.inputs:
             if type(x) is Var:
-                cost.setdefault(x.index, 0 if x.index in inputs else x.aval.nbytes)
+                cost.setdefault(x.index, 0 if x.index in inputs else 2 * x.aval.nbytes)
         cheap = is_cheap(e.prim) and q not in repeat.separate
         for v in e.outs:
-            cost[v.index] = v.aval.nbytes
+            # Of as many bytes, a value that is computed again is dearer: it takes a kernel to store it.
+            cost[v.index] = 2 * v.aval.nbytes + cheap
             if cheap:
                 operands[v.index] = [x.index for x in e.inputs if type(x) is Var]
                 binders[v.index] = q

@@ -144,7 +144,7 @@ class _Sharing:
     def _share(self, jaxpr: Jaxpr) -> Jaxpr:
         found, declined = find_repeats(jaxpr, self.least_count, self.least_saved)
         self.declined.extend([_declined(jaxpr, d) for d in declined])
-        jaxpr, found = recompute_residuals(*_with_dynamic_slices(jaxpr, found))
+        jaxpr, found = recompute_residuals(*_with_dynamic_slices(jaxpr, found), self.least_count)
         uses = Uses.of(jaxpr)
         eqns: list[Eqn] = []
         done = 0
