@@ -11,7 +11,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -82,17 +82,19 @@ def measure() -> None:
     TIMES.write_text(json.dumps({"load": os.getloadavg()[1], "models": found}), encoding="utf-8")
 
 
-def run_all(limit: float) -> None:
-    """Runs the programs, the models and the suites, one at a time, with a limit of CPU time for each suite."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+def compare() -> None:
+    """Runs the programs and writes the differences of their numbers."""
     differences = {}
     for program in sorted((HERE / "samples").glob("*.py")):
         differences[program.name] = difference(program)
         print(program.name, differences[program.name], flush=True)
     PROGRAMS.write_text(json.dumps(differences), encoding="utf-8")
-    measure()
+
+
+def run_suites(libraries: Sequence[str], limit: float) -> None:
+    """Runs the suites of libraries, one process at a time, with a limit of CPU time for each."""
     for suite in SUITES:
-        for side in COMMANDS:
+        for side in COMMANDS if suite.library in libraries else ():
             run(suite, side, limit)
             outcomes = read(suite, side)
             assert outcomes is not None
@@ -229,7 +231,7 @@ def summary(suite: Suite) -> tuple[str, list[str]]:
         str(len(theirs.passed)),
         str(reached),
         str(len(passed)),
-        f"{100 * len(passed) / reached:.1f} %" if reached else "",
+        f"{100 * len(passed) / reached:.1f} %" if reached else "no test was run: an error of the suite",
         f"{theirs.seconds:.0f}, {ours.seconds:.0f}",
     ]
     reasons = Counter(explanation(suite, name, ours.failed[name]) for name in sorted(failed))
@@ -243,15 +245,22 @@ def explanation(suite: Suite, name: str, message: str) -> str:
 
 
 def main() -> None:
-    """Runs all, unless the page only is asked for, and writes the page."""
+    """Runs all, or what is asked for, and writes the page."""
     parser = argparse.ArgumentParser("python -m benchmarks.ecosystem", description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of CPU time for each suite")
-    parser.add_argument("--page", action="store_true", help="write the page from the last outcomes")
+    parts = ["programs", "times", *[suite.library for suite in SUITES]]
+    parser.add_argument(
+        "parts", nargs="*", help=f"what is run, all by default; the others keep their outcomes: {parts}"
+    )
     arguments = parser.parse_args()
-    start = time.monotonic()
-    if not arguments.page:
-        run_all(arguments.seconds)
-        print(f"{(time.monotonic() - start) / 60:.0f} min")
+    start, chosen = time.monotonic(), arguments.parts or parts
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if "programs" in chosen:
+        compare()
+    if "times" in chosen:
+        measure()
+    run_suites(chosen, arguments.seconds)
+    print(f"{(time.monotonic() - start) / 60:.0f} min")
     RESULT.write_text("\n".join(page()) + "\n", encoding="utf-8")
 
 

@@ -127,7 +127,7 @@ def run(suite: Suite, side: Side, limit: float) -> None:
     file.unlink(missing_ok=True)
     limits = [f"--seconds={limit}", f"--file-seconds={limit / FILE_SHARE}", f"--test-seconds={TEST_SECONDS}"]
     plugins = [option for plugin in (*PLUGINS[side], "record_outcomes") for option in ("-p", plugin)]
-    settings = ["-W", "ignore", "-o", "addopts=", "-o", "python_files=*_test.py test_*.py", "-p", "no:cacheprovider"]
+    settings = ["-W", "ignore", "-c", os.devnull, f"--rootdir={source(suite.library)}", "-p", "no:cacheprovider"]
     options = ["-q", "--continue-on-collection-errors", f"--outcomes={file}", *limits, *settings]
     command = [sys.executable, "-m", "pytest", *plugins, *options, *test_files(suite)[:FILES]]
     path = os.pathsep.join([str(Path(__file__).parent / "plugins"), os.environ.get("PYTHONPATH", "")])

@@ -121,8 +121,11 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax.extend.source_info_util": _SOURCE_INFO,
         "jax.extend.backend": _namespace("tracefx.transforms.devices get_backend=default_backend"),
         "jax.custom_derivatives": _namespace(base="tracefx.custom_derivatives", primitives=True),
-        # NumPy's take any object, None for example.
-        "jax.numpy": _namespace("numpy ndim shape", base="tracefx.numpy"),
+        "jax.numpy": _namespace(
+            "numpy ndim shape",  # of any object, None for example
+            "tracefx.numpy __array_api_version__ __array_namespace_info__",
+            base="tracefx.numpy",
+        ),
         "jax.ops": _namespace("tracefx.ops segment_max segment_min segment_prod segment_sum"),
         "jax.scipy": _namespace(base="tracefx.scipy"),
         "jax.errors": _namespace(
