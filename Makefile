@@ -88,7 +88,7 @@ bench: $(VENV)/.bench
 ecosystem:
 	$(PYTHON) -m venv .venv-ecosystem
 	.venv-ecosystem/bin/python -m pip install --quiet -e . -r benchmarks/ecosystem/requirements.txt
-	.venv-ecosystem/bin/python -m benchmarks.ecosystem
+	.venv-ecosystem/bin/python -m benchmarks.ecosystem $(ECOSYSTEM_ARGS)
 
 # `has-gpu` fails before 3 GB are installed. The options make XLA compute float32 products in float32, as the tolerances
 # require: by default, GPUs since 2020 round the factors to 11 bits.

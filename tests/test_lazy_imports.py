@@ -143,6 +143,12 @@ def test_restricted_parameters_take_their_defaults() -> None:
     scan: Any = tracefx.lax.scan
     assert scan(lambda c, x: (c + x, None), 0, tracefx.numpy.arange(3), _split_transpose=True)[0] == 3
     assert pickle.loads(pickle.dumps(tracefx.numpy.zeros)) is tracefx.numpy.zeros
+    add: Any = tracefx.numpy.add
+    x = tracefx.numpy.arange(3)
+    assert add(x, x, out=None, where=None).tolist() == [0, 2, 4]
+    for parameter in ("out", "where"):
+        with pytest.raises(NotImplementedError, match=rf"^add: {parameter}=Array\(.* is not supported"):
+            add(x, x, **{parameter: x > 1})
 
 
 def test_names_that_other_libraries_look_up() -> None:

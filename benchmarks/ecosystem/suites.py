@@ -2,155 +2,167 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
-from xml.etree import ElementTree
+from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
-DOWNLOADS: Final = Path("build") / "ecosystem"
+FOLDER: Final = (Path("build") / "ecosystem").absolute()
+"""The folder of source distributions and outcomes."""
+FILES: Final = 24
+"""The largest number of test files of a library."""
+SECONDS: Final = 60.0
+"""By default, a process skips its other tests after so many seconds of CPU time, without imports."""
+FILE_SHARE: Final = 5
+"""The other tests of a file are skipped after this share of the CPU time of a process."""
+TEST_SECONDS: Final = 20
+"""A test that takes more CPU time fails."""
+KILL_SECONDS: Final = 240
+"""A process that takes more wall time is killed; the test that runs has then failed."""
+
+XLA_FLAGS: Final = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""Without optimizations, on both sides: nearly every program of a test runs once."""
+
+Side: TypeAlias = Literal["jax", "tracefx"]
+PLUGINS: Final[Mapping[Side, tuple[str, ...]]] = {"jax": (), "tracefx": ("tracefx.interop.as_jax.pytest_plugin",)}
 
 
 @frozen
 class Suite:
-    """Test files of a library, which are few enough to run on two cores.
+    """The tests of a library.
 
     Args:
         library: The name of its distribution.
-        folder: The folder that the files are in.
-        files: The names of the files, without `.py`.
-        rest: Why some tests pass on JAX only, as far as is known.
+        folder: The folder of its source distribution that has the test files.
+        reasons: Why tests that pass on JAX fail on tracefx: a regular expression for the name of a test and the first
+            line of its error, which are separated by a space, and the reason.
     """
 
     library: str
     folder: str
-    files: str
-    rest: str = ""
+    reasons: Mapping[str, str] = field(factory=dict)
 
-    def paths(self) -> list[str]:
-        """Returns the paths of the files in the source distribution."""
-        return [f"{self.folder}/{name}.py" for name in self.files.split()]
+    def reason(self, failure: str) -> str:
+        """Returns the reason of a failure, which is the name of a test and its error; "" if none is known."""
+        return next((reason for pattern, reason in self.reasons.items() if re.search(pattern, failure)), "")
 
 
 SUITES: Final = (
-    Suite(
-        "optax",
-        "optax",
-        "_src/base_test _src/combine_test _src/lookahead_test _src/numerics_test _src/sharding_test "
-        "_src/transform_test _src/update_test _src/utils_test contrib/_privacy_test "
-        "contrib/_reduce_on_plateau_test contrib/_sam_test "
-        "losses/_fenchel_young_test losses/_ranking_test losses/_regression_test losses/_self_supervised_test "
-        "losses/_smoothing_test schedules/_inject_test schedules/_join_test transforms/_accumulation_test "
-        "transforms/_adding_test transforms/_clipping_test transforms/_combining_test transforms/_conditionality_test "
-        "transforms/_constraining_test transforms/_freezing_test transforms/_layouts_test transforms/_masking_test "
-        "transforms/_monitoring_test tree_utils/_casting_test tree_utils/_random_test tree_utils/_state_utils_test "
-        "tree_utils/_tree_math_test",
-        "words of messages",
-    ),
-    Suite(
-        "chex",
-        "chex/_src",
-        "asserts_chexify_test asserts_internal_test asserts_test dataclass_test dimensions_test restrict_backends_test "
-        "warnings_test",
-        "words of messages, also of errors under vmap; jitted functions are recognized by the text of their type",
-    ),
-    Suite(
-        "flax",
-        "tests",
-        "core/core_frozen_dict_test core/core_meta_test core/core_scope_test linen/kw_only_dataclasses_test "
-        "linen/linen_activation_test linen/linen_batch_apply_test linen/linen_combinators_test linen/linen_dtypes_test "
-        "linen/linen_meta_test linen/linen_module_test nnx/containers_test nnx/filters_test nnx/graph_utils_test "
-        "nnx/helpers_test nnx/ids_test nnx/metrics_test nnx/module_test nnx/nn/embed_test nnx/nn/linear_test "
-        "nnx/nn/stochastic_test nnx/optimizer_test nnx/rngs_test nnx/state_test nnx/variable_test serialization_test "
-        "struct_test traverse_util_test",
-        "types of higher order (hijax); words of messages; text of initializers",
-    ),
-    Suite(
-        "numpyro",
-        "test",
-        "test_compile test_constraints test_diagnostics test_flows test_handlers test_nn test_optimizers test_util",
-        "the name of a key dtype",
-    ),
-    Suite(
-        "blackjax",
-        "tests",
-        "adaptation/test_mass_matrix adaptation/test_step_size mcmc/test_integrators mcmc/test_proposal "
-        "mcmc/test_random_walk_without_chex mcmc/test_trajectory mcmc/test_uturn optimizers/test_optimizers "
-        "sgmcmc/test_gradients smc/test_resampling smc/test_smc_ess smc/test_solver test_api_protocols "
-        "test_compilation test_util",
-        "a difference of rounding, in tests that allow less",
-    ),
-    Suite(
-        "distrax",
-        "distrax/_src",
-        "bijectors/bijector_test bijectors/block_test bijectors/chain_test bijectors/inverse_test "
-        "bijectors/lambda_bijector_test bijectors/linear_test bijectors/shift_test distributions/distribution_test "
-        "distributions/epsilon_greedy_test distributions/greedy_test distributions/joint_test "
-        "distributions/mvn_kl_test distributions/softmax_test utils/conversion_test utils/jittable_test "
-        "utils/monte_carlo_test utils/transformations_test",
-    ),
-    Suite(
-        "dm-haiku",
-        "haiku/_src",
-        "base_test basic_test bias_test config_test data_structures_test deferred_test dot_test embed_test "
-        "filtering_test initializers_test jaxpr_info_test layer_norm_test lift_test mixed_precision_test module_test "
-        "moving_averages_test multi_transform_test pad_test random_test rms_norm_test spectral_norm_test stateful_test "
-        "typing_test utils_test",
-        "words of messages; the operations that programs consist of; random generators by jax.extend.random",
-    ),
-    Suite("mctx", "mctx/_src/tests", "mctx_test policies_test qtransforms_test seq_halving_test tree_test"),
-    Suite(
-        "einops",
-        "einops/tests",
-        "test_einsum test_examples test_layers test_ops test_other test_packing test_parsing",
-    ),
+    Suite("optax", "optax"),
+    Suite("chex", "chex"),
+    Suite("flax", "tests"),
+    Suite("numpyro", "test"),
+    Suite("blackjax", "tests"),
+    Suite("distrax", "distrax"),
+    Suite("dm-haiku", "haiku"),
+    Suite("mctx", "mctx"),
+    Suite("einops", "einops"),
 )
 
 
 def source(library: str) -> Path:
     """Returns the folder of the source distribution of the installed version, which is downloaded once."""
     name = f"{library.replace('-', '_')}-{version(library)}"
-    if not (DOWNLOADS / name).exists():
+    if not (FOLDER / name).exists():
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-binary", ":all:", "--no-deps"]
-        subprocess.run([*pip, "--dest", str(DOWNLOADS), f"{library}=={version(library)}"], check=True)
-        with tarfile.open(DOWNLOADS / f"{name}.tar.gz") as archive:
-            archive.extractall(DOWNLOADS, filter="data")
-    return DOWNLOADS / name
+        subprocess.run([*pip, "--dest", str(FOLDER), f"{library}=={version(library)}"], check=True)
+        with tarfile.open(FOLDER / f"{name}.tar.gz") as archive:
+            archive.extractall(FOLDER, filter="data")
+    return FOLDER / name
 
 
-def passed(suite: Suite, *plugins: str) -> set[str]:
-    """Returns the names of the tests that pass."""
-    folder = source(suite.library)
-    report = (DOWNLOADS / "report.xml").absolute()
-    report.unlink(missing_ok=True)
-    options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", f"--junit-xml={report}"]
-    settings = ["-W", "ignore", "-o", "addopts=", "-o", "python_files=*_test.py test_*.py"]
-    loaded = [option for plugin in plugins for option in ("-p", plugin)]
-    fast = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "EINOPS_TEST_BACKENDS": "numpy,jax"}
-    command = [sys.executable, "-m", "pytest", *loaded, *options, *settings, *suite.paths()]
-    with (DOWNLOADS / f"{suite.library}{'-tracefx' if plugins else ''}.log").open("w", encoding="utf-8") as log:
-        subprocess.run(command, cwd=folder, env={**os.environ, **fast}, stdout=log, check=False)
-    cases = ElementTree.parse(report).getroot().iter("testcase")
-    failures = ("failure", "error", "skipped")
-    return {f"{c.get('classname')}::{c.get('name')}" for c in cases if all(c.find(each) is None for each in failures)}
+def test_files(suite: Suite) -> list[str]:
+    """Returns the paths of all test files of a library, ordered by the SHA-256 digests of the paths."""
+    root = source(suite.library)
+    found = [path.relative_to(root).as_posix() for path in (root / suite.folder).rglob("*.py")]
+    tests = [path for path in found if re.search(r"/test_[^/]*$|_test\.py$", path)]
+    return sorted(tests, key=lambda path: hashlib.sha256(path.encode()).hexdigest())
 
 
-def row(suite: Suite) -> str:
-    """Runs a suite on both and returns its line of the table."""
-    theirs = passed(suite)
-    ours = theirs & passed(suite, "tracefx.interop.as_jax.pytest_plugin")
-    share = f"{100 * len(ours) / len(theirs):.1f} %"
-    cells = [
-        suite.library,
-        version(suite.library),
-        str(len(theirs)),
-        str(len(ours)),
-        share,
-        suite.rest if ours < theirs else "",
-    ]
-    return f"| {' | '.join(cells)} |"
+@frozen
+class Outcomes:
+    """What one process has run.
+
+    Args:
+        collected: The number of tests in its files.
+        passed: The names of the tests that passed.
+        failed: The errors of the tests that failed, by their names.
+        seconds: The wall time.
+        limit: The limit of CPU time, in seconds.
+        load: The load average of the machine at the end, over 5 minutes.
+    """
+
+    collected: int
+    passed: frozenset[str]
+    failed: Mapping[str, str]
+    seconds: float
+    limit: float
+    load: float
+
+
+def outcomes_file(suite: Suite, side: Side) -> Path:
+    """Returns the file that the outcomes of a suite are written to."""
+    return FOLDER / f"{suite.library}-{side}.jsonl"
+
+
+def run(suite: Suite, side: Side, limit: float) -> None:
+    """Runs the files of a suite in one process and writes the outcomes.
+
+    Args:
+        suite: The suite.
+        side: The library that it runs on.
+        limit: The limit of CPU time, in seconds.
+    """
+    file = outcomes_file(suite, side)
+    file.unlink(missing_ok=True)
+    limits = [f"--seconds={limit}", f"--file-seconds={limit / FILE_SHARE}", f"--test-seconds={TEST_SECONDS}"]
+    plugins = [option for plugin in (*PLUGINS[side], "record_outcomes") for option in ("-p", plugin)]
+    settings = ["-W", "ignore", "-c", os.devnull, f"--rootdir={source(suite.library)}", "-p", "no:cacheprovider"]
+    options = ["-q", "--continue-on-collection-errors", f"--outcomes={file}", *limits, *settings]
+    command = [sys.executable, "-m", "pytest", *plugins, *options, *test_files(suite)[:FILES]]
+    path = os.pathsep.join([str(Path(__file__).parent / "plugins"), os.environ.get("PYTHONPATH", "")])
+    fast = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": XLA_FLAGS, "EINOPS_TEST_BACKENDS": "numpy,jax"}
+    environment = {**os.environ, **fast, "PYTHONPATH": path.rstrip(os.pathsep)}
+    start = time.monotonic()
+    with file.with_suffix(".log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(command, cwd=source(suite.library), env=environment, stdout=log, stderr=log)
+        try:
+            process.wait(KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    ended = {"event": "ended", "seconds": time.monotonic() - start, "limit": limit, "load": os.getloadavg()[1]}
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(ended) + "\n")
+
+
+def read(suite: Suite, side: Side) -> Outcomes | None:
+    """Returns the outcomes of a suite, without addresses in names; None if it has not been run."""
+    file = outcomes_file(suite, side)
+    if not file.exists():
+        return None
+    collected, seconds, limit, load = 0, 0.0, 0.0, 0.0
+    last: dict[str, tuple[str, str]] = {}
+    for event in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        if event["event"] == "collected":
+            collected = int(event["test"])
+        elif event["event"] == "ended":
+            seconds, limit, load = event["seconds"], event["limit"], event["load"]
+        else:
+            name = re.sub(r"0x[0-9a-f]+", "0x", event["test"])
+            if last.get(name, ("",))[0] != "failed":
+                last[name] = event["event"], event["message"]
+    passed = frozenset(name for name, (event, _) in last.items() if event == "passed")
+    failed = {name: message for name, (event, message) in last.items() if event == "failed"}
+    stopped = {name: "the process was killed" for name, (event, _) in last.items() if event == "started"}
+    return Outcomes(collected, passed, {**failed, **stopped}, seconds, limit, load)

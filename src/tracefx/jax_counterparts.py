@@ -45,11 +45,20 @@ COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
 _REDUCE_AXES: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
     "reduce_axes": (((), []), "the gradients of a `shard_map` are sums over the mesh axes along which it is replicated")
 }
+_UFUNC_PARAMETERS: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
+    "out": ((None,), "arrays are immutable, and results are new arrays"),
+    "where": ((None,), "`tracefx.numpy.where` selects elements of results"),
+}
+_UFUNCS: Final = (
+    *("add", "bitwise_and", "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "logical_and", "logical_or"),
+    *("logical_xor", "maximum", "minimum", "multiply", "negative", "subtract"),
+)
 PARAMETERS: Final[Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]]] = MappingProxyType(
     {
         **dict.fromkeys(
             [f"tracefx.{name}" for name in ("grad", "value_and_grad", "vjp", "linear_transpose")], _REDUCE_AXES
         ),
+        **dict.fromkeys([f"tracefx.numpy.{name}" for name in _UFUNCS], _UFUNC_PARAMETERS),
         "tracefx.local_devices": {"host_id": ((None,), "it is called `process_index`")},
         "tracefx.vmap": {"sum_match": ((False,), "sum the outputs of the batched function")},
         "tracefx.lax.scan": {"_split_transpose": ((False, True), "")},

@@ -71,7 +71,8 @@ def _with_parameters(f: Callable[..., object], name: str, constrains: bool) -> C
             if not kwargs:
                 return f(*args)
             for parameter, (accepted, replacement) in restricted.items():
-                if parameter in kwargs and (value := kwargs.pop(parameter)) not in accepted:
+                value = kwargs.pop(parameter, accepted[0])
+                if not any(value is each or (type(value) is type(each) and value == each) for each in accepted):
                     raise NotImplementedError(f"{f.__name__}: {parameter}={value!r} is not supported: {replacement}")
             out_sharding = kwargs.pop("out_sharding", None) if constrains else None
             out = f(*args, **kwargs)

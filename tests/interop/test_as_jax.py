@@ -138,6 +138,13 @@ def test_names_that_libraries_use() -> None:
         (error,) = jax._src.tree_util.prefix_errors({"y": [1.0]}, {"y": 1.0})
         assert str(error("in_axes")).startswith("in_axes must have") and not jax._src.tree_util.prefix_errors(0, (1, 2))
         assert isinstance(jax.typeof(jax.new_ref(x)), jax._src.state.types.AbstractRef)
+        assert jnp.shape(None) == () and jnp.ndim([[x]]) == 3
+        state = jax._src.distributed.global_state
+        assert (state.client, state.process_id, state.num_processes) == (None, 0, 1)
+        from jax.experimental import layout, multihost_utils
+        assert not multihost_utils.reached_preemption_sync_point(3) and isinstance(x.format, layout.Format)
+        sharding = jax.sharding.SingleDeviceSharding(device, memory_kind="device")
+        assert device in sharding._addressable_device_assignment and x.sharding == sharding
         with jax.set_mesh(jax.make_mesh((1,), ("data",))):
             assert jax.sharding.get_abstract_mesh().axis_names == ("data",)
         check_grads(jnp.sin, (x,), 1)

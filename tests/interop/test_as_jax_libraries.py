@@ -36,7 +36,7 @@ def test_optimizers_of_optax() -> None:
             assert_near(got, np.asarray(want, np.float32), PROGRAM, f"{optimizer}, {name}")
 
 
-@pytest.mark.parametrize("name", ["optax_training", "equinox_training", "flax_linen_training"])
+@pytest.mark.parametrize("name", ["optax_training", "equinox_training", "flax_linen_training", "orbax_checkpoints"])
 def test_training(name: str) -> None:
     """In 64 bits, so that training does not amplify rounding to more than single precision."""
     program, environment = SAMPLES / f"{name}.py", {"JAX_ENABLE_X64": "1", "TRACEFX_ENABLE_X64": "1"}

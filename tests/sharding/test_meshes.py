@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -248,3 +249,13 @@ def test_mesh_as_context_manager() -> None:
             raise KeyError("leaves the mesh as well")
         with pytest.raises((ValueError, RuntimeError), match="mesh"):
             constrained()
+
+
+def test_memory_of_shardings() -> None:
+    device, mesh = fx.devices()[0], fx.make_mesh((1,), ("a",))
+    makers: tuple[Any, ...] = partial(SingleDeviceSharding, device), partial(fx.NamedSharding, mesh, P("a"))
+    for make in makers:
+        assert make(memory_kind="device") == make(memory_kind=None) == make()
+        assert hash(make(memory_kind="device")) == hash(make())
+        with pytest.raises(ValueError, match=r"memory_kind must be 'device', .* got 'pinned_host'"):
+            make(memory_kind="pinned_host")

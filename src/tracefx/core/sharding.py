@@ -8,7 +8,7 @@ from math import prod
 from typing import TypeAlias, final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import Shape
@@ -156,6 +156,11 @@ class Sharding(ABC):
         return {d for d in self.devices if d.process_index == process_index}
 
     @property
+    def _addressable_device_assignment(self) -> set[Device]:
+        """`addressable_devices`, as Orbax reads it."""
+        return self.addressable_devices
+
+    @property
     @abstractmethod
     def is_fully_replicated(self) -> bool:
         """Whether every device has the whole array."""
@@ -225,6 +230,12 @@ DeviceOrSharding: TypeAlias = Device | Sharding
 """A device or a sharding: the target of `device_put`, say."""
 
 
+def check_memory_kind(sharding: object, attribute: object, kind: str | None) -> None:
+    """Raises ValueError if the memory of a sharding is not the only one that devices have."""
+    if kind not in (None, "device"):
+        raise ValueError(f"memory_kind must be 'device', the only memory of a device, or None, got {kind!r}")
+
+
 @final
 @frozen
 class SingleDeviceSharding(Sharding):
@@ -232,6 +243,10 @@ class SingleDeviceSharding(Sharding):
 
     Args:
         device: The device.
+        memory_kind: None, the default, or "device": devices have one memory.
+
+    Raises:
+        ValueError: If `memory_kind` is another one.
 
     >>> from tracefx import devices
     >>> SingleDeviceSharding(devices()[0]).shard_shape((4, 2))
@@ -239,6 +254,7 @@ class SingleDeviceSharding(Sharding):
     """
 
     device: Device
+    memory_kind: str | None = field(default=None, kw_only=True, eq=False, repr=False, validator=check_memory_kind)
 
     @property
     @override

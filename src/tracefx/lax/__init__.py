@@ -16,5 +16,6 @@ __getattr__, __dir__ = _attach(
     take_out_sharding=(
         *("broadcast", "broadcast_in_dim", "broadcasted_iota", "conv_general_dilated", "dot", "dot_general", "empty"),
         *("ragged_dot", "ragged_dot_general", "reduce", "reduce_sum", "reshape"),
+        "rng_bit_generator",
     ),
 )

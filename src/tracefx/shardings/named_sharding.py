@@ -8,13 +8,13 @@ from math import prod
 from typing import cast, final
 
 import numpy as np
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core import ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import Device
-from tracefx.core.sharding import Sharding, Tiling
+from tracefx.core.sharding import Sharding, Tiling, check_memory_kind
 from tracefx.shardings.meshes import MESH, NO_MESH, Mesh, PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
 
 
@@ -26,10 +26,11 @@ class NamedSharding(Sharding):
     Args:
         mesh: The mesh.
         spec: For each array axis, the mesh axes over which it is sharded.
+        memory_kind: None, the default, or "device": devices have one memory.
 
     Raises:
         TypeError: If `mesh` is not a `Mesh` or `spec` not a `PartitionSpec`.
-        ValueError: If the spec names an axis that the mesh does not have.
+        ValueError: If the spec names an axis that the mesh does not have, or `memory_kind` is another one.
 
     >>> from tracefx import devices
     >>> NamedSharding(Mesh(devices()[:1], "data"), PartitionSpec("data"))
@@ -38,6 +39,7 @@ class NamedSharding(Sharding):
 
     mesh: Mesh
     spec: PartitionSpec
+    memory_kind: str | None = field(default=None, kw_only=True, eq=False, repr=False, validator=check_memory_kind)
 
     def __attrs_post_init__(self) -> None:
         mesh, spec = cast(object, self.mesh), cast(object, self.spec)

@@ -248,6 +248,37 @@ def _process_count() -> int:
     return len({device.process_index for device in devices()})
 
 
+def reached_preemption_sync_point(step_id: int) -> bool:
+    """Whether all processes are to save their state because one is preempted: False, since no notices are received."""
+    return False
+
+
+@final
+class DistributedState:
+    """`jax._src.distributed.global_state`: the index and number of the processes, and the client that connects them."""
+
+    @property
+    def client(self) -> object:
+        """jaxlib's client of the coordinator; None for a single process."""
+        group = CLIENT_STATE.process_group
+        return None if group is None else group.distributed_client
+
+    @property
+    def process_id(self) -> int:
+        """The index of this process."""
+        group = CLIENT_STATE.process_group
+        return 0 if group is None else group.index
+
+    @property
+    def num_processes(self) -> int:
+        """The number of processes."""
+        group = CLIENT_STATE.process_group
+        return 1 if group is None else group.count
+
+
+global_state: Final = DistributedState()
+
+
 def get_abstract_mesh() -> Mesh | NoMesh:
     """Returns the mesh of the innermost `set_mesh`, or one without axes if there is none."""
     return NoMesh() if MESH.value.empty else MESH.value

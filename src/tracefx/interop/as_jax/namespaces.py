@@ -121,6 +121,11 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax.extend.source_info_util": _SOURCE_INFO,
         "jax.extend.backend": _namespace("tracefx.transforms.devices get_backend=default_backend"),
         "jax.custom_derivatives": _namespace(base="tracefx.custom_derivatives", primitives=True),
+        "jax.numpy": _namespace(
+            "numpy ndim shape",  # of any object, None for example
+            "tracefx.numpy __array_api_version__ __array_namespace_info__",
+            base="tracefx.numpy",
+        ),
         "jax.ops": _namespace("tracefx.ops segment_max segment_min segment_prod segment_sum"),
         "jax.scipy": _namespace(base="tracefx.scipy"),
         "jax.errors": _namespace(
@@ -165,9 +170,10 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
             "tracefx.core.rule_arguments Zero",
         ),
         "jax.experimental.jet": _namespace("tracefx jet"),
+        "jax.experimental.layout": _namespace("tracefx.core.layouts Format Layout"),
         "jax.experimental.mesh_utils": _namespace("~functions create_device_mesh"),
         "jax.experimental.multihost_utils": _namespace(
-            "~functions broadcast_one_to_all process_allgather sync_global_devices"
+            "~functions broadcast_one_to_all process_allgather reached_preemption_sync_point sync_global_devices"
         ),
         "jax.experimental.pjit": _PJIT,
         "jax.experimental.shard_map": _namespace("tracefx shard_map"),
@@ -178,6 +184,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax._src.config": _namespace("~config config"),
         "jax._src.core": _CORE,
         "jax._src.dispatch": _namespace("~functions wait_for_tokens"),
+        "jax._src.distributed": _namespace("~functions global_state"),
         "jax._src.dtypes": _namespace(
             "tracefx.errors TypePromotionError",
             "tracefx.numpy finfo iinfo",
@@ -260,13 +267,11 @@ UNSUPPORTED_MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "jax.experimental.jax2tf": "tracefx.export writes StableHLO",
         "jax.experimental.array_serialization": "np.asarray(x) can be saved by NumPy",
         "jax.experimental.colocated_python": "it runs Python on the hosts of other processes",
-        "jax.experimental.layout": "tracefx arrays have the attribute `format`",
         "jax.experimental.custom_partitioning": "use shard_map",
         "jax.experimental.host_callback": "use jax.pure_callback or jax.experimental.io_callback",
         "jax.extend.ifrt_programs": "programs are run by tracefx",
         "jax._src.ad_checkpoint": "use jax.checkpoint",
         "jax._src.compiler": "programs are compiled by tracefx",
-        "jax._src.distributed": "use jax.distributed",
         "jax._src.earray": _HIJAX,
         "jax.interpreters.pxla": "arrays are sharded by tracefx",
         "jax._src.literals": "NumPy arrays have their dtypes",
