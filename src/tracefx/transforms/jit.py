@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Generic, Self, final, overload
 
-from attrs import converters, field, frozen, validators
+from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
 from tracefx.control.call import Call
@@ -54,13 +54,15 @@ from tracefx.transforms.tracing import (
     trace_key,
 )
 from tracefx.transforms.transform import (
+    Names,
+    Positions,
     Preserving,
     TransformOf,
-    to_argnames,
-    to_positions,
-    validate_argnames,
-    validate_argnums,
+    optional_names,
+    optional_positions,
     validate_flag,
+    validate_names,
+    validate_positions,
     validate_repeats,
 )
 from tracefx.transforms.transformed_function import importable_name
@@ -81,18 +83,10 @@ class Jit(TransformOf[Preserving]):
     """
 
     title: ClassVar[str] = "jit"
-    static_argnums: tuple[int, ...] | None = field(
-        default=None, converter=converters.optional(to_positions), validator=validators.optional(validate_argnums)
-    )
-    static_argnames: tuple[str, ...] | None = field(
-        default=None, converter=converters.optional(to_argnames), validator=validators.optional(validate_argnames)
-    )
-    donate_argnums: tuple[int, ...] | None = field(
-        default=None, converter=converters.optional(to_positions), validator=validators.optional(validate_argnums)
-    )
-    donate_argnames: tuple[str, ...] | None = field(
-        default=None, converter=converters.optional(to_argnames), validator=validators.optional(validate_argnames)
-    )
+    static_argnums: Positions = field(default=None, converter=optional_positions, validator=validate_positions)
+    static_argnames: Names = field(default=None, converter=optional_names, validator=validate_names)
+    donate_argnums: Positions = field(default=None, converter=optional_positions, validator=validate_positions)
+    donate_argnames: Names = field(default=None, converter=optional_names, validator=validate_names)
     keep_unused: bool = field(default=False, validator=validate_flag)
     inline: bool = field(default=False, validator=validate_flag)
     in_shardings: PyTree = None
@@ -574,9 +568,8 @@ def jit(
         fun: A pure function. Its traced arguments and its output are pytrees of arrays.
         static_argnums: Positions of arguments that are not traced. They keep their concrete values, must be hashable,
             and each new value is traced and compiled separately. For the `self` of a method, use 0. None by default.
-        static_argnames: Names of such arguments. If only one of `static_argnums` and `static_argnames` is given and the
-            signature of `fun` is known, positions imply names and names imply positions; `()` names none. None by
-            default.
+        static_argnames: Names of such arguments. None by default. If one of `static_argnums` and `static_argnames` is
+            None and the signature of `fun` is known, positions imply names and names imply positions.
         donate_argnums: Positions of arguments whose buffers the program may reuse for results of the same shape and
             dtype, which saves memory. The call deletes these arrays: they cannot be used afterwards. A warning names
             those that no result can reuse. None by default.
@@ -597,8 +590,7 @@ def jit(
             of the compilation is raised by the first call after it. Programs on several devices, or with a value of
             more than 256 MiB, are waited for. For the outermost `jit` only; `lower(...).compile()` always waits. False
             by default.
-        device: The device on which the program runs, as `in_shardings` and `out_shardings` can say, too. None by
-            default.
+        device: The device of the program, which `in_shardings` and `out_shardings` can set, too. None by default.
         backend: A platform, which means its first device. None by default.
 
     Returns:

@@ -462,17 +462,37 @@ def to_argnames(given: str | Iterable[str] | None) -> tuple[str, ...]:
     return names if any(not isinstance(n, str) for n in names) else tuple(sorted({*names}))
 
 
+Positions: TypeAlias = tuple[int, ...] | None
+"""Positions of arguments; None if names of arguments imply them."""
+Names: TypeAlias = tuple[str, ...] | None
+"""Names of arguments; None if positions of arguments imply them."""
+
+
+def optional_positions(given: int | Sequence[int] | None) -> Positions:
+    """Converts like `to_positions`, but keeps None."""
+    return None if given is None else to_positions(given)
+
+
+def optional_names(given: str | Iterable[str] | None) -> Names:
+    """Converts like `to_argnames`, but keeps None."""
+    return None if given is None else to_argnames(given)
+
+
 def validate_argnums(transform: Transform, option: attrs.Attribute[Any], given: object) -> None:
     """Validates `argnums`: raises TypeError unless it consists of integers."""
     check_argnums(given, transform.title, option.alias or option.name)
 
 
-def validate_argnames(transform: Transform, option: attrs.Attribute[tuple[str, ...]], given: tuple[str, ...]) -> None:
+def validate_argnames(transform: Transform, option: attrs.Attribute[Any], given: tuple[str, ...]) -> None:
     """Validates names of arguments: raises TypeError unless they are strings."""
     if any(not isinstance(n, str) for n in given):
         raise TypeError(
             f"{transform.title}: {option.alias or option.name} must be a string or a sequence of strings, got {given!r}"
         )
+
+
+validate_positions: Final = attrs.validators.optional(validate_argnums)
+validate_names: Final = attrs.validators.optional(validate_argnames)
 
 
 def validate_flag(transform: Transform, option: attrs.Attribute[bool], given: bool) -> None:
