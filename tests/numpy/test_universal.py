@@ -81,6 +81,20 @@ def test_transformations_of_ufunc_methods() -> None:
     assert_same(f.reduce(x, initial=2.0), g.reduce(x, initial=2.0), ELEMENTARY)
 
 
+@pytest.mark.parametrize("name", ["bitwise_or", "logaddexp2", "maximum", "subtract"])
+def test_indices_out_of_bounds(name: str) -> None:
+    """`at` drops updates, and the segments of `reduceat` begin with NaN."""
+    x = operand(name)[0]
+    indices: list[Any] = [7, -9, np.array([7, 1, -9, 1])]
+    assert_agree(lambda F, N: [getattr(N, name).at(x, i, N.asarray(x)[0], inplace=False) for i in indices])
+    if name != "bitwise_or":
+        assert_agree(lambda F, N: getattr(N, name).reduceat(x.astype(np.float32), np.array([1, 9])))
+
+
+def test_numbers_as_operands_of_at_keep_the_dtype() -> None:
+    assert_agree(lambda F, N: N.bitwise_or.at(X.astype(np.uint8), np.array([1, 1]), 4, inplace=False))
+
+
 def test_at_of_a_unary_ufunc() -> None:
     assert fnp.negative.at(X, (0, [1, 2]), inplace=False).tolist() == [[3, -1, -2], [7, 5, 4]]
     assert isinstance(fnp.negative, fnp.ufunc)
@@ -108,6 +122,7 @@ def test_invalid_arguments_of_ufunc_methods_raise() -> None:
         (lambda: fnp.add.accumulate(X, axis=untyped((0,))), TypeError, "axis must be an integer"),
         (lambda: fnp.add.reduceat(X, np.array([0]), axis=untyped(None)), ValueError, "axis must be one integer"),
         (lambda: fnp.add.reduceat(X, 0), ValueError, "a vector of indices"),
+        (lambda: fnp.add.reduceat(X[:0], np.array([0])), IndexError, "axis 0 of .* has no elements"),
         (lambda: fnp.add.reduce(X, out=untyped(X)), NotImplementedError, "out must be None"),
         (lambda: fnp.frompyfunc(abs, 1, 1).reduce(X), ValueError, "needs a function with two operands and one result"),
         (lambda: fnp.frompyfunc(divmod, 2, 2).outer(X, X), ValueError, "gives 2"),

@@ -167,6 +167,22 @@ def test_vmap_of_ragged_dot() -> None:
         np.testing.assert_array_equal(got, np.stack([expected(*batch_index) for batch_index in batch_indices]))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "preferred"), [("float8_e5m2", "float8_e5m2fnuz"), ("float8_e4m3fnuz", "float8_e4m3")]
+)
+def test_results_in_another_dtype_of_the_same_range(dtype: str, preferred: str) -> None:
+    """XLA aborts the process if it multiplies in these dtypes."""
+    x, y = [np.rint(a).astype(dtypes.as_dtype(dtype)) for a in (IMAGES, KERNEL)]
+    products: list[Callable[..., Any]] = [
+        lambda: lax.conv_general_dilated(x, y, (1, 1), "SAME", None, None, LAST, 2, preferred_element_type=preferred),
+        lambda: lax.dot(x[0, 0], x[0, 0].T, preferred_element_type=preferred),
+    ]
+    for product in products:
+        got, want = fx.jit(product)(), product()
+        assert got.dtype == want.dtype == dtypes.as_dtype(preferred)
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
 @pytest.mark.parametrize("preferred", ["float8_e4m3fn", "int8", "float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "int8", "bool", "bfloat16", "float16"])
 def test_narrow_results_of_narrow_operands(dtype: str, preferred: str) -> None:

@@ -62,6 +62,15 @@ NEAR_ONE: Final = (
 )
 
 
+def test_gamma_beyond_the_range_of_the_dtype() -> None:
+    for dtype in ("float32", "float64"):
+        x = np.array([30.5, 34.5, 36.5, 50.0, 100.0, 170.5, 171.5, 180.0, 250.0, 1e4, -36.5, -50.5, -100.5, -190.5])
+        with np.errstate(over="ignore"):
+            want = scipy.special.gamma(x).astype(dtype)
+        assert_near(special.gamma(fnp.array(x, dtype=dtype)), want, PROGRAM)
+    assert not fnp.isnan(special.gamma(fnp.arange(0.25, 300.0, 0.5))).any()
+
+
 def test_comb_factorial_sph_harm_zeta_and_bernoulli() -> None:
     assert special.comb(5, 3, repetition=True) == 35
     np.testing.assert_array_equal(np.asarray(special.factorial(np.arange(11))), [math.factorial(n) for n in range(11)])

@@ -193,8 +193,10 @@ def signbit(x: ArrayLike, /) -> Array:
     """
     value = as_operand(x, "signbit: x")
     dtype = value.aval.dtype
-    if dtypes.is_complex(dtype):
-        raise ValueError(f"signbit: complex numbers have no sign, got {value.aval}; take their real or imaginary part")
+    if dtypes.is_complex(dtype) or dtypes.is_key(dtype):
+        raise ValueError(
+            f"signbit takes real numbers, got {value.aval}; take the real or imaginary part of complex ones"
+        )
     if dtypes.is_float(dtype):
         value = bitcast_convert_type(value, f"int{dtypes.itemsize_bits(dtype)}")
     elif not dtypes.is_signed(dtype):

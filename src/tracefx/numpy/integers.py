@@ -134,7 +134,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     [160]
     """
     value = as_operand(a, "packbits: a")
-    if dtypes.is_inexact(value.aval.dtype):
+    if dtypes.is_inexact(value.aval.dtype) or dtypes.is_key(value.aval.dtype):
         raise TypeError(f"packbits takes integers and bools, got {value.aval}")
     order = _check_bitorder("packbits", bitorder)
     x, along = _move_axis_to_end("packbits", value, axis)

@@ -112,7 +112,7 @@ def _nonzero(
     if not sizes:
         raise ValueError(f"{name}: a must have an axis, got {x.aval}; use atleast_1d")
     dtype = dtypes.default_int()
-    if size is None and type(x) is ConcreteArray:
+    if size is None and type(x) is ConcreteArray and not dtypes.is_key(x.aval.dtype):
         axis_indices = [i.astype(dtype) for i in np.nonzero(x.numpy())]
         return tuple([ConcreteArray(ShapedArray(i.shape, dtype), i) for i in axis_indices])
     mask = convert_to_bool(x, f"{name}: a")

@@ -113,6 +113,8 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     value = as_operand(a, "round: a")
     dtype = value.aval.dtype
     decimals = operator.index(decimals)
+    if dtypes.is_key(dtype):
+        raise TypeError(f"round takes numbers, got {value.aval}")
     if not dtypes.is_inexact(dtype):
         return _round_integers(value, 10**-decimals) if decimals < 0 else as_array(value)
     if dtypes.is_complex(dtype):

@@ -102,7 +102,12 @@ def argsort(
     result_dtype = (
         dtypes.index_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
     )
-    if type(x) is ConcreteArray and evaluating() and dtypes.itemsize_bits(result_dtype) >= 32:
+    if (
+        type(x) is ConcreteArray
+        and evaluating()
+        and dtypes.itemsize_bits(result_dtype) >= 32
+        and not dtypes.is_key(x.aval.dtype)
+    ):
         return call_kernel(_argsort_by_numpy, [x.numpy()], along, stable and descending, descending, result_dtype)
     numbers = array_creation.broadcasted_iota(result_dtype, x.aval.shape, along)
     if descending and stable:

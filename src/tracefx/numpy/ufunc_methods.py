@@ -209,7 +209,7 @@ class UfuncMethods:
     def _update_by_scan(self, x: Array, indices: Index, b: Value) -> Array:
         """Applies updates in the order of the indices, for any function."""
         numbers = structural.reshape(shape.iota(dtypes.int32, x.size), x.shape)
-        named = numbers[indices]
+        named = numbers.at[indices].get(mode="fill", fill_value=x.size)  # which the updates drop
         new = _broadcast_aligned(b, named.shape)
         result = self._result_dtype(x, None, f"{self.name}.at", b)
         flat = as_array(convert_dtype(structural.reshape(x, (x.size,)), result))
@@ -248,6 +248,8 @@ class UfuncMethods:
         n = rows.shape[0]
         if not starts.aval.size:
             return structural.move_axis(shape.slice_axis(rows, 0, 0, 0), 0, along)
+        if not n:
+            raise IndexError(f"{name}: axis {along} of {x.aval} has no elements for the indices")
         begin = as_array(convert_dtype(starts, dtypes.int32))
         end = shape.concatenate([shape.slice_axis(begin, 1, begin.size, 0), _int32_vector(n)], 0)
         wide = (begin.size, *[1] * (rows.ndim - 1))
@@ -258,7 +260,7 @@ class UfuncMethods:
             row = _broadcast_aligned(shape.expand_dims(rows[i], (0,)), out.shape)
             return selection.select_n(_broadcast_aligned(inside, out.shape), out, self._combine(out, as_array(row)))
 
-        reduced: Array = lax.fori_loop(0, n, step, rows[as_array(starts)])
+        reduced: Array = lax.fori_loop(0, n, step, rows.at[as_array(starts)].get(mode="fill"))
         return structural.move_axis(reduced, 0, along)
 
     def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
@@ -280,7 +282,7 @@ class UfuncMethods:
         """Returns `dtype`, or if it is None the dtype of the function's results."""
         if dtype is not None:
             return dtypes.as_dtype(dtype, f"{what}: dtype")
-        one = [ShapeDtypeStruct((), v.aval.dtype) for v in (x, *(others or (x,)))]
+        one = [ShapeDtypeStruct((), v.aval.dtype, weak_type=v.aval.weak_type) for v in (x, *(others or (x,)))]
         result_dtype: DType = eval_shape(self.function, *one).dtype
         return result_dtype
 

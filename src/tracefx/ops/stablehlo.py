@@ -80,10 +80,20 @@ def emit_product_operands(
 
 def product_dtypes(operands: Sequence[dtypes.DType], out: dtypes.DType) -> tuple[dtypes.DType, ...]:
     """Returns the dtypes that `emit_product_operands` uses: one for each operand, then the accumulator's."""
+    if any(x != out and _have_same_range(x, out) for x in operands):  # XLA aborts if neither is the more precise one
+        return *operands, dtypes.float32
     if all(not is_narrow(x) or (x == out and out in _CPU_PRODUCT_DTYPES) for x in operands):
         return *operands, out
     wider = [widened_dtype(x) for x in operands]
     return *wider, wider[0] if is_narrow(out) else out
+
+
+def _have_same_range(x: dtypes.DType, y: dtypes.DType) -> bool:
+    """Returns whether two float dtypes have the same exponents and digits, like the variants of 8 bits."""
+    if not dtypes.is_float(x) or not dtypes.is_float(y):
+        return False
+    first, second = dtypes.finfo(x), dtypes.finfo(y)
+    return (first.maxexp, first.nmant) == (second.maxexp, second.nmant)
 
 
 def emit_compare(builder: Builder, direction: str, x: IrValue, y: IrValue) -> IrValue:

@@ -113,7 +113,8 @@ def _gamma(x: Array) -> Array:
     large = fnp.where(reflected < stirling_start, float(stirling_start), reflected)
     half = large ** (0.5 * large - 0.25)
     stirling = math.sqrt(2 * math.pi) * (half * fnp.exp(-large)) * half * fnp.exp(stirling_remainder(large))
-    stirling = fnp.where(large > 200, math.inf, stirling)
+    first_infinite = 172 if x.dtype == dtypes.float64 else 36
+    stirling = fnp.where(large > first_infinite, math.inf, stirling)  # the factors overflow and vanish
     value = fnp.where(reflected < stirling_start, value, stirling)
     whole = fnp.round(x)
     sine = fnp.sin(math.pi * (x - whole)) * (1 - 2 * fnp.remainder(whole, 2))
