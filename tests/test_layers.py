@@ -102,6 +102,10 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
         "tracefx.late_bindings",
         "tracefx.transforms.shardings.constrain_result",
     ): "only `out_sharding` needs it",
+    (
+        "tracefx.late_bindings",
+        "tracefx.handlers.cost_analysis.checkpoint_planning.call_within_budget",
+    ): "only memory budgets of `checkpoint` need the cost model",
     ("tracefx.command", "<computed>"): "the user names the module of the function to show",
     (
         "tracefx.handlers.progress_reporting.rich_bars",

@@ -358,6 +358,17 @@ class TracedMaskError(ValueError, IndexError):
     """
 
 
+class MemoryBudgetError(ValueError):
+    """No choice of checkpoints brings the backward pass of a function within its memory budget.
+
+    >>> import tracefx as fx
+    >>> fx.checkpoint(fx.numpy.sin, memory="1kB")(fx.numpy.ones(1000))
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.MemoryBudgetError: checkpoint of sin...: its backward pass does not fit memory=1000 bytes. ...
+    """
+
+
 class CheckError(ValueError):
     """A check failed: a `check` of the user or one that `checkify` added.
 

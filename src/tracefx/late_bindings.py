@@ -8,11 +8,13 @@ from tracefx import numpy
 from tracefx.core.abstract_array import NUMPY
 from tracefx.core.backend import BACKEND, PLUGINS, Backend, Plugins
 from tracefx.core.device import MEMORY
-from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML
+from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML, Jaxpr
+from tracefx.core.primitive import Primitive
 from tracefx.core.values import ARRAY_IMPORTER
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
 from tracefx.lazy_stubs import CONSTRAIN_RESULT
 from tracefx.text.printer import format_jaxpr
+from tracefx.transforms.checkpointing import CALL_WITHIN_BUDGET
 
 
 def _load_backend() -> Backend:
@@ -45,6 +47,13 @@ def _load_constrain_result() -> Callable[[object, object, str], object]:
     return constrain_result
 
 
+def _load_checkpoint_planner() -> Callable[[Jaxpr, int, str], tuple[Primitive, int]]:
+    """Loads the planner of checkpoints, with the cost model, for the first memory budget."""
+    from tracefx.handlers.cost_analysis.checkpoint_planning import call_within_budget
+
+    return call_within_budget
+
+
 def provide_all() -> None:
     """Provides every late-bound object. `tracefx/__init__.py` calls it, once."""
     NUMPY.provide(lambda: numpy)
@@ -55,3 +64,4 @@ def provide_all() -> None:
     PLUGINS.provide(_load_plugins)
     NOTEBOOK_HTML.provide(_load_notebook)
     CONSTRAIN_RESULT.provide(_load_constrain_result)
+    CALL_WITHIN_BUDGET.provide(_load_checkpoint_planner)

@@ -231,7 +231,14 @@ class Builder(Protocol):
         """
 
     def call(
-        self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True, partitioned: bool = False
+        self,
+        name: str,
+        jaxpr: Jaxpr,
+        operands: Sequence[IrValue],
+        *,
+        inlined: bool = True,
+        merged: bool = True,
+        partitioned: bool = False,
     ) -> list[IrValue]:
         """Emits a call of a function with the body `jaxpr`. All calls of the same jaxpr share one function.
 
@@ -239,8 +246,10 @@ class Builder(Protocol):
             name: The name of the function in the module.
             jaxpr: Its body.
             operands: Its arguments.
-            inlined: Whether XLA may inline the function on the CPU. It always may in programs for several devices,
-                unless the function is `partitioned`.
+            inlined: Whether XLA may inline the function on the CPU before it fuses operations. In programs for several
+                devices it always may, unless the function is `partitioned`.
+            merged: Whether XLA may inline the function on the CPU at all, and merge its operations with equal ones
+                outside of it. In programs for several devices it always may.
             partitioned: Whether XLA partitions the function on its own in programs for several devices.
 
         Returns:

@@ -59,9 +59,11 @@ class CheckpointPrimitive(CallPrimitive):
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        if self.differentiated and self.prevent_cse:
+        keeps_apart = self.differentiated and self.prevent_cse
+        if keeps_apart:
             operands = tuple(OPTIMIZATION_BARRIER.lower(builder, *operands))
-        return builder.call(self.name, self.jaxpr, operands)
+        # On the CPU, XLA removes barriers before it merges equal operations; those of separate functions stay apart.
+        return builder.call(self.name, self.jaxpr, operands, merged=not keeps_apart)
 
 
 @final

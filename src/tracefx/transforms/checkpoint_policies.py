@@ -199,7 +199,7 @@ def save_from_both_policies(policy_1: CheckpointPolicy, policy_2: CheckpointPoli
     >>> layer = lambda x: fx.numpy.sin(fx.checkpoint_name(fx.numpy.sin(x @ x), "activations"))
     >>> fx.print_saved_residuals(fx.checkpoint(layer, policy=policy), fx.numpy.ones((2, 2)))
     f32[2,2] from the argument `x` of <lambda>
-    f32[2,2] output of name at ... (<lambda>)
+    f32[2,2] named 'activations' at ... (<lambda>)
     f32[2,2] output of dot_general at ... (<lambda>)
     """
     return _UnionPolicy(policy_1, policy_2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, TypeVar, final, overload
 
@@ -14,6 +15,10 @@ from tracefx.control.remat import CheckpointPolicy
 from tracefx.core import is_arraylike
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind, bind1
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.late_binding import LateBound
+from tracefx.core.primitive import Primitive
+from tracefx.errors import MemoryBudgetError
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import DISABLE_JIT
@@ -46,6 +51,19 @@ def _to_flags(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
 
+def _to_bytes(given: int | str | None) -> int | None:
+    if given is None or (type(given) is int and given > 0):
+        return given
+    parts = _MEMORY.fullmatch(given) if isinstance(given, str) else None
+    if parts is None:
+        raise ValueError(
+            f"checkpoint: memory must be a positive number of bytes, or a text such as '200MB' or '1.5 GiB', got "
+            f"{given!r}"
+        )
+    base = 1024 if parts[3] else 1000
+    return int(float(parts[1]) * base ** "_KMGT".index(parts[2].upper() or "_"))
+
+
 def _check_flags(transform: Checkpoint, option: Attribute[bool], given: object) -> None:
     if not isinstance(given, bool) and not (
         isinstance(given, tuple) and all(isinstance(x, bool) for x in trees.leaves(given))
@@ -72,6 +90,7 @@ class Checkpoint(TransformOf[Preserving]):
     title: ClassVar[str] = "checkpoint"
     prevent_cse: bool | tuple[PyTree, ...] = field(default=True, converter=_to_flags, validator=_check_flags)
     policy: CheckpointPolicy | None = field(default=None, validator=_check_policy)
+    memory: int | None = field(default=None, converter=_to_bytes)
     static_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
     static_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
 
@@ -104,13 +123,32 @@ class Checkpoint(TransformOf[Preserving]):
                 traced = traced if key is None else cache_trace(traces, key, traced)
             arguments = list(refs.values())
             check_not_closed_over(where, arguments, traced)
-            prim = _checkpoint_primitive(traced.jaxpr, False, self.policy, prevents_cse)
+            prim = (
+                _checkpoint_primitive(traced.jaxpr, False, self.policy, prevents_cse)
+                if self.memory is None
+                else _call_within_budget(traced.jaxpr, self.memory, fun)
+            )
             return traced.output(to_arrays(traced.write_refs(bind(prim, *traced.consts, *values), arguments)))
 
         return checkpointed
 
 
 _checkpoint_primitive: Final = memoize_on_object(operation.CheckpointPrimitive)
+CALL_WITHIN_BUDGET: Final[LateBound[Callable[[Jaxpr, int, str], tuple[Primitive, int]]]] = LateBound(
+    "checkpoint(memory=)"
+)
+"""Returns a call of a program with checkpoints for a memory budget, and the peak memory of its backward pass."""
+_MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?) ?([kKMGT]?)(i?)B")
+
+
+def _call_within_budget(jaxpr: Jaxpr, budget: int, fun: Callable[..., Any]) -> Primitive:
+    call, peak = CALL_WITHIN_BUDGET.value(jaxpr, budget, fun_name(fun))
+    if peak > budget:
+        raise MemoryBudgetError(
+            f"checkpoint of {fun_label(fun)}: its backward pass does not fit memory={budget} bytes. The smallest "
+            f"budget that works is memory={peak}"
+        )
+    return call
 
 
 @overload
@@ -119,6 +157,7 @@ def checkpoint(
     *,
     prevent_cse: bool | tuple[PyTree, ...] = True,
     policy: CheckpointPolicy | None = None,
+    memory: int | str | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Callable[P, R]: ...
@@ -127,6 +166,7 @@ def checkpoint(
     *,
     prevent_cse: bool | tuple[PyTree, ...] = True,
     policy: CheckpointPolicy | None = None,
+    memory: int | str | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Checkpoint: ...
@@ -135,6 +175,7 @@ def checkpoint(
     *,
     prevent_cse: bool | tuple[PyTree, ...] = True,
     policy: CheckpointPolicy | None = None,
+    memory: int | str | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Any:
@@ -158,6 +199,11 @@ def checkpoint(
             positional argument counts as True if any leaf is.
         policy: Which intermediate values are stored nevertheless: a function of a primitive and the types of its
             operands, such as those of `checkpoint_policies`. None, the default, stores none.
+        memory: The memory that one call of `fun` with its backward pass may take, with the arguments, the results and
+            the gradients: a number of bytes, or a text such as "200MB" or "1.5 GiB". `fun` is divided into checkpointed
+            segments, and values are stored, such that the peak memory that `tracefx.handlers.count` computes is at most
+            this, with as little recomputation as possible. Under `vmap` it is the memory of one example. None, the
+            default, sets no budget.
         static_argnums: Positions of arguments that are not traced. With one that is not hashable, such as a list, each
             call traces `fun` again. Empty by default.
         static_argnames: Names of such arguments. Empty by default.
@@ -167,7 +213,8 @@ def checkpoint(
 
     Raises:
         TypeError: If `fun` is not callable, or an option or an argument has a wrong type.
-        ValueError: If a static argument does not exist.
+        ValueError: If a static argument does not exist, or `memory` is no positive size or is combined with a policy.
+        MemoryBudgetError: If the backward pass needs more than `memory`; the message has the budget that works.
 
     >>> import tracefx as fx
     >>> float(fx.grad(checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))))(0.0))
@@ -185,10 +232,33 @@ def checkpoint(
     >>> policy = fx.checkpoint_policies.save_only_these_names("inner")
     >>> fx.print_saved_residuals(checkpoint(layer, policy=policy), 1.0)
     f32[] from the argument `x` of layer
-    f32[] output of name at ... (layer)
+    f32[] named 'inner' at ... (layer)
+
+    With a budget, the names of stored values say why they are stored:
+
+    >>> def network(x):
+    ...     for _ in range(8):
+    ...         x = fx.numpy.tanh(x @ x)
+    ...     return x.sum()
+    >>> x = fx.numpy.ones((100, 100))
+    >>> within = checkpoint(network, memory="450kB")
+    >>> [fx.handlers.count(fx.grad(f))(x).peak_bytes for f in (network, within)]
+    [720000, 400000]
+    >>> fx.print_saved_residuals(within, x)
+    f32[100,100] from the argument `x` of network
+    f32[100,100] named 'saved: a result of the segment' at ... (network)
+    f32[100,100] named 'saved: a result of the segment' at ... (network)
+    f32[100,100] named 'saved: 40.0 kB avoid 2.00 M operations' at ... (network)
+    ...
     """
+    if memory is not None and policy is not None:
+        raise ValueError("checkpoint: memory and policy both choose what is stored: pass one of them")
     transform = Checkpoint(
-        prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames
+        prevent_cse=prevent_cse,
+        policy=policy,
+        memory=memory,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
     )
     return transform if fun is None else transform(fun)
 

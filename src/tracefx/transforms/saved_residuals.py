@@ -8,6 +8,7 @@ from typing import Any, final
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.control.checkpoint import CheckpointName
 from tracefx.core import ShapedArray, dtypes
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.source_location import at_location
@@ -99,7 +100,8 @@ def _describe_producer(jaxpr: Jaxpr, atom: Atom) -> str:
             inside = list(_producers(bodies[0], bodies[0].outs[i]))
             if inside:
                 return _describe_producer(bodies[0], bodies[0].outs[i])
-        return f"output of {eqn.prim.name}{at_location(eqn.source)}"
+        kind = f"named {eqn.prim.label!r}" if isinstance(eqn.prim, CheckpointName) else f"output of {eqn.prim.name}"
+        return kind + at_location(eqn.source)
     return "from outside the function"
 
 

@@ -435,9 +435,16 @@ class Emitter(MultiPlatformEmitter):
         return self.emit("stablehlo.broadcast_in_dim", reshaped, [x.aval], {"broadcast_dimensions": dims})[0]
 
     def call(
-        self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue], *, inlined: bool = True, partitioned: bool = False
+        self,
+        name: str,
+        jaxpr: Jaxpr,
+        operands: Sequence[IrValue],
+        *,
+        inlined: bool = True,
+        merged: bool = True,
+        partitioned: bool = False,
     ) -> list[IrValue]:
-        if (inlined and self.shares_blocks) or (not operands and any_ordered(jaxpr.effects)):
+        if (inlined and merged and self.shares_blocks) or (not operands and any_ordered(jaxpr.effects)):
             # In the second case the function's only operand would be a token. Since jaxlib 0.11 XLA inlines such a
             # function with control dependencies on its constants, and aborts the process in its CSE.
             return self.inline(jaxpr, operands)
@@ -448,7 +455,7 @@ class Emitter(MultiPlatformEmitter):
         _, symbol, extra = self._functions[key]
         operands = [*operands, *self._extra_operands(extra)]
         callee: dict[str, mlir.Attribute] = {"callee": mlir.symbol_attr(symbol)}
-        may_inline = inlined or self.shares_blocks or (self.devices and not partitioned)
+        may_inline = (merged and (inlined or self.shares_blocks)) or (self.devices and not partitioned)
         if not may_inline and self._platforms == ("cpu",):
             callee["mhlo.frontend_attributes"] = mlir.dict_attr({"inlineable": mlir.string_attr("false")})
         if any_ordered(jaxpr.effects):
