@@ -103,3 +103,11 @@ def test_large_complex_and_half_precision_arrays_take_the_kernel() -> None:
         out = fx.lax.exp(fx.numpy.asarray(x))
         assert out.dtype == dtype
         np.testing.assert_array_equal(np.asarray(out)[:100], np.asarray(fx.lax.exp(fx.numpy.asarray(x[:100]))))
+
+
+def test_square_of_complex_numbers() -> None:
+    """Squares of the parts overflow where their difference does not."""
+    parts = [0.0, -0.0, 1.0, -3.0, 1e-30, 8e37, 3e38, -3e38, np.inf, -np.inf, np.nan]
+    z = np.array([complex(a, b) for a in parts for b in parts], np.complex64)
+    assert_agree(lambda F, N: [F.lax.square(z), F.jit(F.lax.square)(z)], JAX_TOLERANCE)
+    assert fx.numpy.square(3e38 + 3e38j).real == 0.0

@@ -33,6 +33,15 @@ def complex_log1p(x: NDArray) -> NDArray:
     return out
 
 
+def complex_square(x: NDArray) -> NDArray:
+    """Returns `x * x` with the real part as a product of sum and difference, without overflow to NaN."""
+    a, b = x.real, x.imag
+    out = np.empty_like(x)
+    out.real[...] = np.where((abs(a) == abs(b)) & np.isfinite(a), 0.0, (a - b) * (a + b))
+    out.imag[...] = 2 * (a * b)
+    return out
+
+
 def complex_tanh(x: NDArray) -> NDArray:
     """Returns `np.tanh(x)`, with imaginary zeros of the sign of `x.imag` at real infinities, as in the array API."""
     out: NDArray = np.asarray(np.tanh(x))

@@ -143,6 +143,15 @@ def _exponential(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: Ir
     return real, r.select(r.equal(b, 0.0), b, imag)
 
 
+def square(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
+    """Emits the square with the real part as a product of sum and difference."""
+    real = r.apply("stablehlo.multiply", r.apply("stablehlo.subtract", a, b), r.apply("stablehlo.add", a, b))
+    sizes = [r.apply("stablehlo.abs", x) for x in (a, b)]
+    vanishes = r.logical_and(stablehlo.emit_compare(r.builder, "EQ", *sizes), r.finite(a))
+    product = r.apply("stablehlo.multiply", a, b)
+    return r.select(vanishes, r.full(0.0), real), r.apply("stablehlo.add", product, product)
+
+
 def emit_exp2(builder: Builder, z: IrValue) -> IrValue:
     """Emits `2**z` as the exponential of `z log 2`."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value, dtypes
@@ -16,6 +16,7 @@ from tracefx.core.primitive import Tangent, Zero
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
+from tracefx.ops.elementwise import complex_kernels, complex_lowering
 from tracefx.ops.elementwise.arithmetic import mul, sub
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import INEXACT, NUMBERS, Smooth, bind_elementwise, common_shape
@@ -254,7 +255,7 @@ class Square(Smooth):
     """
 
     name = "square"
-    domain = NUMBERS
+    domain = evolve(NUMBERS, kernel_fixups=frozenset({dtypes.complex64, dtypes.complex128}))
     ufunc = np.square
 
     @override
@@ -262,8 +263,14 @@ class Square(Smooth):
         return mul(tangent, mul(2.0, *primals))
 
     @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return complex_kernels.complex_square(*args) if dtypes.is_complex(args[0].dtype) else super().kernel(*args)
+
+    @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         (x,) = operands
+        if dtypes.is_complex(out.dtype):
+            return complex_lowering.emit_by_parts(builder, complex_lowering.square, x)
         return builder.emit("stablehlo.multiply", [x, x], [out])[0]
 
 
