@@ -117,6 +117,29 @@ def test_floor_divide_of_infinities() -> None:
     np.testing.assert_array_equal(got, [np.nan, np.nan, -1.0, 0.0, INF])
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+def test_unsigned_integers_of_four_bits(wrap: Any) -> None:
+    a, b = np.mgrid[:16, :16].astype(np.uint8)
+    x, y = [fnp.asarray(n).astype("uint4") for n in (a, b)]
+    with np.errstate(divide="ignore"):
+        quotients = np.where(b == 0, 15, a // b)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.floor_divide)(x, y), np.uint8), quotients)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.right_shift)(x, y), np.uint8), a >> b)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.absolute)(x), np.uint8), a)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.gcd)(x, y), np.uint8), np.gcd(a, b))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "bfloat16", "float16", "float32"])
+def test_integers_of_more_than_64_bits_beside_floats(dtype: str) -> None:
+    x = fnp.ones(2, dtype)
+    for n in (2**63, -(10**30)):
+        np.testing.assert_array_equal(x * n, x * float(n))
+        np.testing.assert_array_equal(fx.jit(lambda x, n=n: x + n)(x), x + float(n))
+        np.testing.assert_array_equal(fnp.asarray(n, dtype), fnp.asarray(float(n), dtype))
+    with pytest.raises(OverflowError, match="too large"):
+        x * 10**400
+
+
 @pytest.mark.parametrize("x", [0.0, -0.0, 6.0, -6.0])
 @pytest.mark.parametrize("y", [3.0, -3.0, INF, -INF])
 def test_derivatives_of_remainder_and_floor_divide(x: float, y: float) -> None:

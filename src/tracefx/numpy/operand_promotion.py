@@ -158,10 +158,13 @@ def _scalar_literal(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal
 @cache_literals
 def rounded_literal(x: Scalar, aval: ShapedArray) -> Literal:
     """Returns a literal whose number has the type and the precision of its dtype, so that printed programs show it."""
-    # Rounding is the slow step, and small whole numbers are exact in most dtypes.
-    if isinstance(x, complex) or not -256 <= x <= 256 or x != int(x) or aval.dtype.itemsize == 1:
+    if isinstance(x, complex):
         return Literal(call_kernel(aval.dtype.type, x).item(), aval)
-    return Literal(python_scalar_type(aval.dtype)(x), aval)
+    number = python_scalar_type(aval.dtype)(x)  # ml_dtypes converts only integers of 64 bits
+    # Rounding is the slow step, and small whole numbers are exact in most dtypes.
+    if not -256 <= x <= 256 or x != int(x) or aval.dtype.itemsize == 1:
+        number = call_kernel(aval.dtype.type, number).item()
+    return Literal(number, aval)
 
 
 def python_scalar_type(dtype: DType) -> type[Scalar]:
