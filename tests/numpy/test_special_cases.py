@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -127,6 +129,16 @@ def test_unsigned_integers_of_four_bits(wrap: Any) -> None:
     np.testing.assert_array_equal(np.asarray(wrap(fnp.right_shift)(x, y), np.uint8), a >> b)
     np.testing.assert_array_equal(np.asarray(wrap(fnp.absolute)(x), np.uint8), a)
     np.testing.assert_array_equal(np.asarray(wrap(fnp.gcd)(x, y), np.uint8), np.gcd(a, b))
+
+
+@pytest.mark.parametrize("name", ["true_divide", "arctan2", "hypot", "float_power", "copysign", "logaddexp"])
+def test_operands_of_functions_of_floats_are_not_converted_to_integers(name: str) -> None:
+    narrow, signed, wide = np.array([1, 2, 3], np.uint8), np.array([3, 2, 1], np.int32), np.array([2**32 - 1] * 3, "u4")
+    for args in ((narrow, -1), (-1, narrow), (signed, wide), (wide, signed), (narrow.astype(np.int8), 300)):
+        got, expected = getattr(fnp, name)(*args), getattr(jnp, name)(*args)
+        assert_near(got, expected, ELEMENTARY)
+        assert_near(fx.jit(getattr(fnp, name))(*args), jax.jit(getattr(jnp, name))(*args), ELEMENTARY)
+        assert got.dtype == expected.dtype
 
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "bfloat16", "float16", "float32"])
