@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -115,6 +117,39 @@ def test_floor_divide_and_remainder_match_numpy(wrap: Any, dtype: str) -> None:
 def test_floor_divide_of_infinities() -> None:
     got = fnp.floor_divide(fnp.array([-INF, INF, 3.0, -3.0, INF]), fnp.array([3.0, 3.0, -INF, -INF, 0.0]))
     np.testing.assert_array_equal(got, [np.nan, np.nan, -1.0, 0.0, INF])
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+def test_unsigned_integers_of_four_bits(wrap: Any) -> None:
+    a, b = np.mgrid[:16, :16].astype(np.uint8)
+    x, y = [fnp.asarray(n).astype("uint4") for n in (a, b)]
+    with np.errstate(divide="ignore"):
+        quotients = np.where(b == 0, 15, a // b)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.floor_divide)(x, y), np.uint8), quotients)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.right_shift)(x, y), np.uint8), a >> b)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.absolute)(x), np.uint8), a)
+    np.testing.assert_array_equal(np.asarray(wrap(fnp.gcd)(x, y), np.uint8), np.gcd(a, b))
+
+
+@pytest.mark.parametrize("name", ["true_divide", "arctan2", "hypot", "float_power", "copysign", "logaddexp"])
+def test_operands_of_functions_of_floats_are_not_converted_to_integers(name: str) -> None:
+    narrow, signed, wide = np.array([1, 2, 3], np.uint8), np.array([3, 2, 1], np.int32), np.array([2**32 - 1] * 3, "u4")
+    for args in ((narrow, -1), (-1, narrow), (signed, wide), (wide, signed), (narrow.astype(np.int8), 300)):
+        got, expected = getattr(fnp, name)(*args), getattr(jnp, name)(*args)
+        assert_near(got, expected, ELEMENTARY)
+        assert_near(fx.jit(getattr(fnp, name))(*args), jax.jit(getattr(jnp, name))(*args), ELEMENTARY)
+        assert got.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "bfloat16", "float16", "float32"])
+def test_integers_of_more_than_64_bits_beside_floats(dtype: str) -> None:
+    x = fnp.ones(2, dtype)
+    for n in (2**63, -(10**30)):
+        np.testing.assert_array_equal(x * n, x * float(n))
+        np.testing.assert_array_equal(fx.jit(lambda x, n=n: x + n)(x), x + float(n))
+        np.testing.assert_array_equal(fnp.asarray(n, dtype), fnp.asarray(float(n), dtype))
+    with pytest.raises(OverflowError, match="too large"):
+        x * 10**400
 
 
 @pytest.mark.parametrize("x", [0.0, -0.0, 6.0, -6.0])

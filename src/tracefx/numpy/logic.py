@@ -327,7 +327,7 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(-4, dtype=int32, weak_type=True)
     """
     x, y = promote_args_numeric("right_shift", x1, x2)
-    if x.aval.dtype.kind == "u":
+    if dtypes.kind(x.aval.dtype) is dtypes.DTypeKind.UNSIGNED:
         return bitwise.shift_right_logical(x, y)
     return bitwise.shift_right_arithmetic(x, y)
 

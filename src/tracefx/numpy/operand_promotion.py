@@ -89,8 +89,12 @@ def _scalar_type_with_array(dtype: DType, number: type) -> tuple[type[Scalar], S
     return (kind, ShapedArray((), dtype)) if RANK[number] <= RANK[kind] else None
 
 
-def promote_args(name: str, *args: ArrayLike) -> list[Value]:
-    """Returns any number of operands in their promoted dtype, as `promote_pair` does for two."""
+def promote_args(name: str, *args: ArrayLike, inexact: bool = False) -> list[Value]:
+    """Returns any number of operands in their promoted dtype, as `promote_pair` does for two.
+
+    With `inexact` they are converted directly to the float dtype in which functions of integers compute: an integer of
+    another range may not fit the promoted integer dtype.
+    """
     values: list[Value | Scalar] = []
     keys: list[OperandType] = []
     for i, a in enumerate(args):
@@ -102,7 +106,7 @@ def promote_args(name: str, *args: ArrayLike) -> list[Value]:
             values.append(value)
             keys.append(value.aval)
     options = NUMERIC_OPTIONS.value
-    promoted = _promoted_type(name, tuple(keys), X64.value, options.strict_dtypes)
+    promoted = _promoted_type(name, tuple(keys), X64.value, options.strict_dtypes, inexact)
     if options.rank_promotion != "allow":
         check_ranks(name, [v.aval.shape for v in values if isinstance(v, Array)], options.rank_promotion)
     return [_apply_promotion(v, promoted) for v in values]
@@ -125,13 +129,15 @@ def promote_dtypes(name: str, *args: ArrayLike) -> list[Value]:
 
 
 @memoize(4096)
-def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool, strict: bool) -> PromotedType:
+def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool, strict: bool, inexact: bool) -> PromotedType:
     """Computes how operands of these types are promoted; cached for the settings, which `promote` reads."""
     types = [
         (key.dtype, key.weak_type) if isinstance(key, ShapedArray) else (dtypes.scalar_dtype(key), key is not bool)
         for key in keys
     ]
     dtype, weak = promote(types)
+    if inexact:
+        dtype = inexact_dtype(dtype)
     shape = broadcast_operand_shapes(name, *[key.shape for key in keys if isinstance(key, ShapedArray)])
     return PromotedType(dtype, weak, shape, ShapedArray((), dtype, weak), python_scalar_type(dtype))
 
@@ -158,10 +164,13 @@ def _scalar_literal(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal
 @cache_literals
 def rounded_literal(x: Scalar, aval: ShapedArray) -> Literal:
     """Returns a literal whose number has the type and the precision of its dtype, so that printed programs show it."""
-    # Rounding is the slow step, and small whole numbers are exact in most dtypes.
-    if isinstance(x, complex) or not -256 <= x <= 256 or x != int(x) or aval.dtype.itemsize == 1:
+    if isinstance(x, complex):
         return Literal(call_kernel(aval.dtype.type, x).item(), aval)
-    return Literal(python_scalar_type(aval.dtype)(x), aval)
+    number = python_scalar_type(aval.dtype)(x)  # ml_dtypes converts only integers of 64 bits
+    # Rounding is the slow step, and small whole numbers are exact in most dtypes.
+    if not -256 <= x <= 256 or x != int(x) or aval.dtype.itemsize == 1:
+        number = call_kernel(aval.dtype.type, number).item()
+    return Literal(number, aval)
 
 
 def python_scalar_type(dtype: DType) -> type[Scalar]:
@@ -253,9 +262,7 @@ def to_numeric(x: ArrayLike, what: str) -> Value:
 
 def promote_args_inexact(name: str, *args: ArrayLike) -> list[Value]:
     """Returns promoted operands of a float or complex dtype: integers and bools become floats."""
-    values = promote_args(name, *args)
-    dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
-    return values if dtypes.is_inexact(dtype) else [convert_dtype(v, inexact_dtype(dtype), weak) for v in values]
+    return promote_args(name, *args, inexact=True)
 
 
 def promote_args_numeric(name: str, *args: ArrayLike) -> list[Value]:

@@ -233,7 +233,8 @@ def absolute(x: ArrayLike, /) -> Array:
     Array(2, dtype=int32, weak_type=True)
     """
     value = as_operand(x, "absolute: x")
-    return as_array(value) if value.aval.dtype.kind in "bu" else abs_sign.abs(value)
+    unchanged = dtypes.kind(value.aval.dtype) in (dtypes.DTypeKind.BOOL, dtypes.DTypeKind.UNSIGNED)
+    return as_array(value) if unchanged else abs_sign.abs(value)
 
 
 def fabs(x: ArrayLike, /) -> Array:
@@ -333,7 +334,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     x, y = _require_real_pair("floor_divide", *promote_args_numeric("floor_divide", x1, x2))
     dtype = x.aval.dtype
-    if dtype.kind == "u":
+    if dtypes.kind(dtype) is dtypes.DTypeKind.UNSIGNED:
         return arithmetic.div(x, y)
     if dtypes.is_integer(dtype):
         quotient = arithmetic.div(x, y)

@@ -58,9 +58,13 @@ def eigh_tridiagonal(
         raise ValueError(f'eigh_tridiagonal: select must be "a" or "i", got {select!r}')
     subset = None
     if select == "i":
-        if select_range is None or select_range[0] > select_range[1]:
-            raise ValueError(f"eigh_tridiagonal: select_range must be two indices in order, got {select_range!r}")
+        if select_range is None:
+            raise ValueError('eigh_tridiagonal: select "i" needs select_range, the first and the last index')
         first, last = [static_int("eigh_tridiagonal", i, "select_range") for i in select_range]
+        if not 0 <= first <= last < x.size:
+            raise ValueError(
+                f"eigh_tridiagonal: select_range must be two indices below {x.size} in order, got {select_range!r}"
+            )
         subset = first, last + 1
     return _eigh_tridiagonal(x, y, only=bool(eigvals_only), subset=subset)
 
