@@ -115,7 +115,7 @@ OTHER_MODULES: Final[Mapping[str, str]] = MappingProxyType(
                 "mesh_utils": "`tracefx.make_mesh`",
                 "mosaic": _KERNELS,
                 "multihost_utils": _MANY_DEVICES,
-                "ode": "no ODE solver; those of libraries run through `tracefx.interop.jax.from_jax`",
+                "ode": "a part of the solver, an internal of JAX: `tracefx.scipy.integrate.odeint`",
                 "pallas": _KERNELS,
                 "profiler": "`tracefx.profiler`",
                 "random": "stateful random numbers: not supported; keys are explicit",
@@ -142,6 +142,7 @@ RELOCATED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "jax.experimental.checkify": "tracefx.handlers",
         "jax.experimental.jet": "tracefx",
+        "jax.experimental.ode": "tracefx.scipy.integrate",
         "jax.export": "tracefx",
         "jax.test_util": "tracefx.testing",
         "jax.core": "tracefx.extend",
