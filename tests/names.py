@@ -247,7 +247,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                     "enable_custom_prng",
                     "jax2tf_associative_scan_reductions",
                     "legacy_prng_key",
-                    "live_arrays",
                     "make_user_context",
                     "softmax_custom_jvp",
                     "thread_guard",
