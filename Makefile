@@ -11,7 +11,7 @@ CONSTRAINTS := --constraint constraints.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile $(CONSTRAINTS)
 
 # The tests that need a browser, several processes or libraries for JAX; `make test` leaves them out to save time.
-SLOW := tests/test_site.py tests/pictures/test_browser.py tests/gpu/test_platforms.py \
+SLOW := tests/test_site.py tests/pictures/test_browser.py tests/gpu/test_platforms.py tests/control/test_ffi_numba.py \
 	tests/interop/test_array_libraries.py tests/interop/test_as_jax_libraries.py \
 	tests/sharding/test_example.py tests/sharding/test_processes.py
 

@@ -76,6 +76,7 @@ from tracefx.transforms.devices import device_count as device_count
 from tracefx.transforms.devices import device_get as device_get
 from tracefx.transforms.devices import device_put as device_put
 from tracefx.transforms.devices import devices as devices
+from tracefx.transforms.devices import live_arrays as live_arrays
 from tracefx.transforms.devices import local_device_count as local_device_count
 from tracefx.transforms.devices import local_devices as local_devices
 from tracefx.transforms.devices import process_count as process_count

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_CONFIGURATION: Final = "arguments of the functions, and the settings `enable_x64`, `disable_jit`, `compilation_cache`"
+_CONFIGURATION: Final = (
+    "no global options that change programs: arguments of the functions, the settings `enable_x64`, `disable_jit`, "
+    "`log_compiles`, `compilation_cache` in `with` blocks or the environment, and handlers such as `checkify` for "
+    "`jax_debug_nans`; `tracefx.interop.as_jax` has `jax.config`"
+)
 _NAN_CHECKS: Final = "`tracefx.handlers`: `checkify(f, errors=float_checks)` or `explain(f)`"
 COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tracefx import numpy
+from tracefx.control.remat import CALL_WITHIN_BUDGET
 from tracefx.core.abstract_array import NUMPY
 from tracefx.core.backend import BACKEND, PLUGINS, Backend, Plugins
 from tracefx.core.device import MEMORY
@@ -14,7 +15,6 @@ from tracefx.core.values import ARRAY_IMPORTER
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
 from tracefx.lazy_stubs import CONSTRAIN_RESULT
 from tracefx.text.printer import format_jaxpr
-from tracefx.transforms.checkpointing import CALL_WITHIN_BUDGET
 
 
 def _load_backend() -> Backend:

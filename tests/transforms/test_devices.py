@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, Final
 
 import jax
@@ -132,3 +133,37 @@ def test_device_is_the_class_of_devices() -> None:
     assert all(isinstance(device, fx.Device) for device in fx.devices())
     assert isinstance(fx.numpy.ones(2).device, fx.Device)
     assert not any(isinstance(x, fx.Device) for x in ("cpu", None, fx.NamedSharding, jax))
+
+
+# ------------------------------------------------------------------ live arrays
+
+
+@pytest.mark.parametrize("lib", [fx, jax])
+def test_live_arrays_are_those_that_exist(lib: Any) -> None:
+    numpy = fnp if lib is fx else jax.numpy
+    arrays = [numpy.zeros(3), lib.jit(lambda x: x + 1)(2.0), lib.device_put(np.ones(2), lib.devices()[0])]
+    live = lib.live_arrays("cpu")
+    assert all(any(x is y for y in live) for x in arrays)
+    assert all(isinstance(x, lib.Array) and not x.is_deleted() for x in live)
+    arrays[2].delete()
+    assert not any(x is arrays[2] for x in lib.live_arrays())
+
+
+def test_live_arrays_do_not_include_collected_ones_and_tracers() -> None:
+    count = len([x for x in fx.live_arrays() if x.shape == (7, 11, 13)])
+    x = fnp.zeros((7, 11, 13))
+    assert len([x for x in fx.live_arrays() if x.shape == (7, 11, 13)]) == count + 1
+    del x
+    gc.collect()
+    assert len([x for x in fx.live_arrays() if x.shape == (7, 11, 13)]) == count
+    found = []
+    fx.make_jaxpr(lambda x: found.append(any(y is x for y in fx.live_arrays())))(1.0)
+    assert found == [False]
+
+
+def test_live_arrays_of_an_unknown_platform() -> None:
+    for lib in (fx, jax):
+        with pytest.raises(RuntimeError):
+            lib.live_arrays("unknown")
+    with pytest.raises(fx.errors.PlatformError, match="unknown"):
+        fx.live_arrays("unknown")

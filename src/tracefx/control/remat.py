@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from attrs import evolve, frozen
 
 from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.masks import Mask, select_masked
 from tracefx.passes.rebuilding import renumber
 
 CheckpointPolicy: TypeAlias = Callable[..., bool]
 """A function `policy(prim, *avals)` of a primitive and its operand avals: whether its results are saved."""
+CALL_WITHIN_BUDGET: Final[LateBound[Callable[[Jaxpr, int, str], tuple[Primitive, int]]]] = LateBound("memory budgets")
+"""Returns a named call of a program with checkpoints for a memory budget, and the peak memory of its backward pass."""
 
 
 @final

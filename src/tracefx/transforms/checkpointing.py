@@ -11,12 +11,11 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control import checkpoint as operation
 from tracefx.control.checkpoint import CheckpointName
-from tracefx.control.remat import CheckpointPolicy
+from tracefx.control.remat import CALL_WITHIN_BUDGET, CheckpointPolicy
 from tracefx.core import is_arraylike
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind, bind1
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Primitive
 from tracefx.errors import MemoryBudgetError
 from tracefx.pytrees import trees
@@ -134,10 +133,6 @@ class Checkpoint(TransformOf[Preserving]):
 
 
 _checkpoint_primitive: Final = memoize_on_object(operation.CheckpointPrimitive)
-CALL_WITHIN_BUDGET: Final[LateBound[Callable[[Jaxpr, int, str], tuple[Primitive, int]]]] = LateBound(
-    "checkpoint(memory=)"
-)
-"""Returns a call of a program with checkpoints for a memory budget, and the peak memory of its backward pass."""
 _MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?) ?([kKMGT]?)(i?)B")
 
 

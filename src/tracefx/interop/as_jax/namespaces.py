@@ -175,6 +175,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax.experimental.multihost_utils": _namespace(
             "~functions broadcast_one_to_all process_allgather reached_preemption_sync_point sync_global_devices"
         ),
+        "jax.experimental.ode": _namespace("tracefx.scipy.integrate odeint"),
         "jax.experimental.pjit": _PJIT,
         "jax.experimental.shard_map": _namespace("tracefx shard_map"),
         "jax._src": _namespace(),
