@@ -138,6 +138,7 @@ def test_names_that_libraries_use() -> None:
         (error,) = jax._src.tree_util.prefix_errors({"y": [1.0]}, {"y": 1.0})
         assert str(error("in_axes")).startswith("in_axes must have") and not jax._src.tree_util.prefix_errors(0, (1, 2))
         assert isinstance(jax.typeof(jax.new_ref(x)), jax._src.state.types.AbstractRef)
+        assert x.__array_namespace__() is jnp and jnp.__array_namespace_info__().default_dtypes()
         assert jnp.shape(None) == () and jnp.ndim([[x]]) == 3
         state = jax._src.distributed.global_state
         assert (state.client, state.process_id, state.num_processes) == (None, 0, 1)

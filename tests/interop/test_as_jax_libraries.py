@@ -25,6 +25,23 @@ def _run_and_parse(*command: str | Path, **environment: str) -> Any:
     return json.loads(process.stdout.splitlines()[-1])
 
 
+EXAMPLES = """
+import sys
+from pathlib import Path
+from tracefx.interop.as_jax import install
+install()
+from tests.test_docs import failures
+page = Path(sys.argv[1])
+sys.exit("".join(failures(page.read_text(encoding="utf-8").replace("```pycon", "```python"), page.name)) or None)
+"""
+PAGE = Path(__file__).parents[2] / "docs" / "as_jax_models.md"
+
+
+def test_examples_of_the_page() -> None:
+    process = run_python("-W", "ignore", "-c", EXAMPLES, PAGE)
+    assert process.returncode == 0, process.stderr[-3000:]
+
+
 def test_optimizers_of_optax() -> None:
     jax_output = _run_and_parse("-m", PROGRAM_OF_OPTIMIZERS)
     fx_output = _run_and_parse("-m", "tracefx.as_jax", "-m", PROGRAM_OF_OPTIMIZERS)

@@ -23,6 +23,7 @@ from tracefx.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
+from tracefx.settings import Setting
 
 
 class ArrayPlacement:
@@ -107,6 +108,8 @@ class ArrayPlacement:
 
 
 NUMPY: Final[LateBound[ModuleType]] = LateBound("the module tracefx.numpy, which implements the methods of arrays,")
+ARRAY_NAMESPACE: Final[Setting[ModuleType | None]] = Setting("array_namespace", None)
+"""The module that arrays name as their namespace instead of `tracefx.numpy`: `jax.numpy` for `interop.as_jax`."""
 _ARRAY_API_VERSIONS: Final = (None, "2021.12", "2022.12", "2023.12", "2024.12")
 
 
@@ -250,7 +253,7 @@ class AbstractArray(ArrayPlacement):
         if api_version not in _ARRAY_API_VERSIONS:
             known = ", ".join([repr(version) for version in _ARRAY_API_VERSIONS if version])
             raise ValueError(f"version {api_version!r} of the array API is not supported; supported are {known}")
-        return NUMPY.value
+        return ARRAY_NAMESPACE.value or NUMPY.value
 
     @api_boundary
     def __setitem__(self, index: object, value: object) -> NoReturn:

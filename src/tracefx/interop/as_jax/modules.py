@@ -13,6 +13,7 @@ from typing import Any, Final, final
 
 from typing_extensions import override
 
+from tracefx.core.abstract_array import ARRAY_NAMESPACE
 from tracefx.interop.as_jax.config import with_option
 from tracefx.interop.as_jax.namespaces import (
     RUN_FROM_JAX,
@@ -131,3 +132,4 @@ def install() -> None:
         )
     NUMERIC_OPTIONS.set_default(with_option(NUMERIC_OPTIONS.default, "narrow_dtypes", True))
     sys.meta_path[:0] = [JaxFinder(), RealJaxFinder()]
+    ARRAY_NAMESPACE.set_default(importlib.import_module("jax.numpy"))
