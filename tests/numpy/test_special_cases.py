@@ -21,7 +21,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.versions import NUMPY_CALLS_THE_C_LIBRARY
 from tracefx.core import NDArray
-from tracefx.testing.tolerances import ELEMENTARY, Ulps, ulp_distance
+from tracefx.testing.tolerances import ELEMENTARY, PROGRAM, Ulps, ulp_distance
 
 INF: Final = np.inf
 NAN: Final = np.nan
@@ -139,6 +139,25 @@ def test_operands_of_functions_of_floats_are_not_converted_to_integers(name: str
         assert_near(got, expected, ELEMENTARY)
         assert_near(fx.jit(getattr(fnp, name))(*args), jax.jit(getattr(jnp, name))(*args), ELEMENTARY)
         assert got.dtype == expected.dtype
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda N, a, b: N.average(a, weights=b),
+        lambda N, a, b: N.trapezoid(a, b),
+        lambda N, a, b: N.cov(a, b),
+        lambda N, a, b: N.polydiv(b, a)[0],
+        lambda N, a, b: N.convolve(a, b),
+        lambda N, a, b: N.interp(a, b, a),
+        lambda N, a, b: N.linalg.solve(N.diag(a), b),
+        lambda N, a, b: N.gradient(a, -2),
+    ],
+)
+def test_integers_beyond_the_promoted_dtype(call: Any) -> None:
+    a, b = np.array([1, 2, 3], np.int32), np.array([2**31 + 2, 2**31 + 2**20, 2**32 - 1], np.uint32)
+    assert_near(call(fnp, a, b), call(jnp, a, b), PROGRAM)
+    assert_near(call(fnp, a.astype(np.uint8), b), call(jnp, a.astype(np.uint8), b), PROGRAM)
 
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "bfloat16", "float16", "float32"])

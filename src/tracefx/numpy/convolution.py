@@ -95,7 +95,7 @@ def correlate(
 
 def _vector_operands(name: str, a: ArrayLike, v: ArrayLike, preferred: DTypeLike | None) -> tuple[Value, Value]:
     """Returns two promoted operands; raises ValueError unless both are nonempty vectors."""
-    x, y = promote_dtypes(name, a, v)
+    x, y = promote_dtypes(name, a, v, inexact=preferred is None)
     if x.aval.ndim != 1 or y.aval.ndim != 1:
         raise ValueError(f"{name}: operands must be vectors, got {x.aval} and {y.aval}")
     if not (x.aval.size and y.aval.size):

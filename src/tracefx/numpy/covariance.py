@@ -60,7 +60,7 @@ def cov(
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     operands = [m] if y is None else [m, y]
-    values = promote_dtypes("cov", *operands) if y is not None else [as_operand(m, "cov: m")]
+    values = promote_dtypes("cov", *operands, inexact=True) if y is not None else [as_operand(m, "cov: m")]
     values = [convert_dtype(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in values]
     for v, what in zip(values, ("m", "y"), strict=False):
         if v.aval.ndim > 2:

@@ -122,16 +122,14 @@ def gradient(
     """
     if edge_order is not None:
         raise NotImplementedError("gradient: edge_order is not implemented; ends have differences of first order")
-    values = promote_dtypes("gradient", f, *varargs)
-    dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
-    x, *spacings = [as_array(convert_dtype(v, dtype, weak)) for v in values]
+    x, *spacings = map(as_array, promote_dtypes("gradient", f, *varargs, inexact=True))
     along = tuple(range(x.ndim)) if axis is None else normalize_axes("gradient", axis, x.ndim)
     if len(spacings) not in (0, 1, len(along)):
         raise TypeError(f"gradient: {len(spacings)} distances for {len(along)} axes: pass one, or one for each axis")
     if along and min(x.shape[i] for i in along) < 2:
         raise ValueError(f"gradient: each axis must have two samples at least, got {x.aval} and axes {along}")
     if len(spacings) < 2:
-        spacings = [*(spacings or [as_array(convert_operand(1.0, dtype, True))])] * len(along)
+        spacings = [*(spacings or [as_array(convert_operand(1.0, x.dtype, True))])] * len(along)
     gradients = [_gradient_along_axis(x, h, axis=i) for i, h in zip(along, spacings, strict=True)]
     return gradients[0] if len(gradients) == 1 else gradients
 
@@ -175,7 +173,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     Array(4., dtype=float32)
     """
     operands = [y] if x is None else [y, x]
-    values = promote_dtypes("trapezoid", *operands) if len(operands) > 1 else [as_operand(y, "trapezoid: y")]
+    values = (
+        promote_dtypes("trapezoid", *operands, inexact=True) if len(operands) > 1 else [as_operand(y, "trapezoid: y")]
+    )
     dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
     samples, *coordinates = [as_array(convert_dtype(v, dtype, weak)) for v in values]
     along = canonicalize_axis("trapezoid", axis, samples.ndim)

@@ -276,9 +276,7 @@ def average(
             return out
         count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
         return out, full_like_aval(ShapedArray(out.aval.shape, out.aval.dtype), float(count))
-    x, w = [
-        convert_dtype(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in promote_dtypes("average", a, weights)
-    ]
+    x, w = promote_dtypes("average", a, weights, inexact=True)
     over = axes("average", axis, x.aval.ndim)
     if w.aval.shape != x.aval.shape:
         if axis is None or w.aval.shape != tuple([x.aval.shape[i] for i in over]):

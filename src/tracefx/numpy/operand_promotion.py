@@ -112,10 +112,10 @@ def promote_args(name: str, *args: ArrayLike, inexact: bool = False) -> list[Val
     return [_apply_promotion(v, promoted) for v in values]
 
 
-def promote_dtypes(name: str, *args: ArrayLike) -> list[Value]:
-    """Returns operands in their promoted dtype, each with its own shape."""
+def promote_dtypes(name: str, *args: ArrayLike, inexact: bool = False) -> list[Value]:
+    """Returns operands in their promoted dtype, each with its own shape; `inexact` as in `promote_args`."""
     first = args[0]
-    if isinstance(first, Array):
+    if isinstance(first, Array) and not (inexact and not dtypes.is_inexact(first.aval.dtype)):
         aval = first.aval
         values: list[Value] = []
         for a in args:
@@ -125,6 +125,8 @@ def promote_dtypes(name: str, *args: ArrayLike) -> list[Value]:
         else:
             return values
     dtype, weak = promote([dtype_and_weak_type(a, f"{name}: x{i + 1}") for i, a in enumerate(args)])
+    if inexact:
+        dtype = inexact_dtype(dtype)
     return [convert_operand(a, dtype, weak) for a in args]
 
 

@@ -39,7 +39,9 @@ def _coefficients(name: str, *arguments: tuple[str, ArrayLike], inexact: bool = 
 
 
 def _promote_coefficients(name: str, *arguments: ArrayLike, inexact: bool = True) -> list[Array]:
-    values = promote_dtypes(name, *arguments) if len(arguments) > 1 else [as_operand(arguments[0], name)]
+    values = (
+        promote_dtypes(name, *arguments, inexact=inexact) if len(arguments) > 1 else [as_operand(arguments[0], name)]
+    )
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
     return [as_array(convert_dtype(v, inexact_dtype(dtype) if inexact else dtype, weak)) for v in values]
 

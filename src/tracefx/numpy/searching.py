@@ -13,7 +13,7 @@ from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import greater, isnan, less
-from tracefx.numpy.operand_promotion import as_operand, convert_dtype, inexact_dtype, promote_dtypes, to_inexact
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_dtypes, to_inexact
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.ufuncs import (
     absolute,
@@ -260,7 +260,7 @@ def interp(
     >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0])).tolist()
     [15.0, 20.0]
     """
-    x_values, points = promote_dtypes_inexact("interp", x, xp)
+    x_values, points = promote_dtypes("interp", x, xp, inexact=True)
     values = to_inexact(fp, "interp: fp")
     for name, end in (("left", left), ("right", right)):
         if isinstance(end, str) and end != "extrapolate":
@@ -328,10 +328,3 @@ def _interpolate(
             greater(x, getitem(knots, n - 1)), getitem(heights, n - 1) if right is None else right, interpolated
         )
     return interpolated
-
-
-def promote_dtypes_inexact(name: str, *args: ArrayLike) -> list[Value]:
-    """Returns operands promoted to a float or complex dtype, each with its own shape."""
-    values = promote_dtypes(name, *args)
-    dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
-    return values if dtypes.is_inexact(dtype) else [convert_dtype(v, inexact_dtype(dtype), weak) for v in values]

@@ -16,7 +16,6 @@ from tracefx.numpy.operand_promotion import (
     broadcast_operand_shapes,
     convert_dtype,
     convert_operand,
-    inexact_dtype,
     promote_dtypes,
 )
 from tracefx.numpy.reductions import sum as total
@@ -37,9 +36,8 @@ from tracefx.transforms.solvers import custom_linear_solve
 
 def promote_inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     """Returns two operands promoted to a float or complex dtype."""
-    x, y = promote_dtypes(name, a, b)
-    dtype = inexact_dtype(x.aval.dtype)
-    return as_array(convert_dtype(x, dtype, x.aval.weak_type)), as_array(convert_dtype(y, dtype, y.aval.weak_type))
+    x, y = promote_dtypes(name, a, b, inexact=True)
+    return as_array(x), as_array(y)
 
 
 @eager_cached(compiled=True)
