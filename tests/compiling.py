@@ -18,7 +18,7 @@ import pytest
 
 from tests.versions import HAS_FUSION_EMITTERS_FLAG
 from tracefx.core.backend import BACKEND
-from tracefx.repeated_blocks.sharing import share_repeats
+from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 
 CHEAP_OPTIONS: Final[dict[str, int | bool]] = {
     "xla_backend_optimization_level": 0,
@@ -63,15 +63,18 @@ def default_compile_options(defaults: Mapping[str, int | bool] = DEFAULT_OPTIONS
 
 @pytest.fixture(scope="module")
 def optimised() -> Iterator[None]:
-    """Applies `default_compile_options` to a whole module."""
-    with default_compile_options():
+    """Applies `default_compile_options` to a whole module, and shares repeated blocks as in programs of users."""
+    with default_compile_options(), pytest.MonkeyPatch.context() as patch:
+        _set_share_repeats(patch, share_repeats)
         yield
 
 
 @pytest.fixture(scope="module")
 def optimised_hlo() -> Iterator[None]:
     """Like `optimised`, without the optimizations of LLVM, which change neither the kernels nor the memory."""
-    with default_compile_options({**DEFAULT_OPTIONS, "xla_backend_optimization_level": 0}):
+    options = {**DEFAULT_OPTIONS, "xla_backend_optimization_level": 0}
+    with default_compile_options(options), pytest.MonkeyPatch.context() as patch:
+        _set_share_repeats(patch, share_repeats)
         yield
 
 
@@ -90,8 +93,21 @@ def with_either_compile_options(check: Callable[[], None]) -> None:
 
 def share_all_repeats(patch: pytest.MonkeyPatch) -> None:
     """Shares all repeated blocks of compiled programs, however few equations they save."""
-    lower = importlib.import_module("tracefx.xla.lower")
-    patch.setattr(lower, "share_repeats", lambda jaxpr, **options: share_repeats(jaxpr, 2, 1, 1, **options))
+    _set_share_repeats(patch, lambda jaxpr, **options: share_repeats(jaxpr, 2, 1, 1, **options))
+
+
+@pytest.fixture
+def default_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares repeated blocks as in programs of users, even with the option `--share-repeats`.
+
+    For tests of memory, of kernels, of the text of a program or of its last digits. `optimised` and `optimised_hlo` do
+    so, too.
+    """
+    _set_share_repeats(monkeypatch, share_repeats)
+
+
+def _set_share_repeats(patch: pytest.MonkeyPatch, share: Callable[..., SharedProgram]) -> None:
+    patch.setattr(importlib.import_module("tracefx.xla.lower"), "share_repeats", share)
 
 
 def compile_with_fallback(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from tests.compiling import CHEAP_OPTIONS, default_compile_options, share_all_repeats, xla_flag
+from tests.compiling import default_repeats as default_repeats
 from tests.compiling import optimised as optimised
 from tests.compiling import optimised_hlo as optimised_hlo
 from tests.processors import NO_CONVERSION, WITHOUT_F16C

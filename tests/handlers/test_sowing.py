@@ -115,6 +115,7 @@ def test_sow_leaves_no_code_in_compiled_programs() -> None:
     assert text.count(" = ") == fx.jit(lambda x: fnp.sin(x) + 1).lower(XS).as_text().count(" = ")
 
 
+@pytest.mark.usefixtures("default_repeats")
 @pytest.mark.parametrize("wrapper", ["plain", "checkpoint"])
 def test_sow_adds_no_memory_to_compiled_gradients(wrapper: str) -> None:
     def recurrent(name: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -293,6 +294,22 @@ def test_minimum_cut() -> None:
     assert minimum_cut(cost, {2: [1]}, []) == set()
     assert minimum_cut({0: 0, 1: 5}, {1: [0]}, [1]) == set()  # an input of the program costs nothing
     assert minimum_cut({0: 4, 1: 4, 2: 1}, {2: [0, 1]}, [2]) == {2}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_minimum_cuts_are_the_cheapest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cost = {v: int(rng.integers(1, 9)) for v in range(8)}
+    operands = {v: rng.integers(0, v, 2).tolist() for v in range(3, 8)}
+
+    def computes(stored: Collection[int], v: int) -> bool:
+        return v in stored or (v in operands and all(computes(stored, x) for x in operands[v]))
+
+    needed = [5, 6, 7]
+    subsets = [s for n in range(9) for s in combinations(cost, n) if all(computes(s, v) for v in needed)]
+    found = minimum_cut(cost, operands, needed)
+    assert all(computes(found, v) for v in needed)
+    assert sum(cost[v] for v in found) == min(sum(cost[v] for v in s) for s in subsets)
 
 
 def test_small_programs_stay_the_same_object() -> None:

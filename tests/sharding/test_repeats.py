@@ -16,6 +16,7 @@ from tests.compiling import share_all_repeats
 from tests.repeated_blocks.programs import deep_network
 from tracefx.testing.tolerances import SUMMED
 
+pytestmark = pytest.mark.usefixtures("default_repeats")
 lax: Final = fx.lax
 P: Final = fx.P
 X: Final = np.linspace(-1.0, 1.0, 64, dtype=np.float32).reshape(8, 8)

@@ -25,6 +25,7 @@ from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce
 from tracefx.programs import parse_jaxpr
+from tracefx.repeated_blocks.residuals import minimum_cut
 
 LENGTH: Final = 20_000
 VERY_LONG: Final = 40_000
@@ -105,6 +106,14 @@ def is_linear(make: Callable[[int], Any], run: Callable[[Any], object]) -> bool:
 @pytest.mark.parametrize("name", [name for name in STAGES if name not in WRITTEN_IN_C])
 def test_pass_is_linear_in_program_length(name: str) -> None:
     assert is_linear(*STAGES[name])
+
+
+def test_choice_of_residuals_is_linear_in_the_length_of_a_block() -> None:
+    def ladder(n: int) -> tuple[dict[int, int], dict[int, list[int]], list[int]]:
+        """Values `n`, `n + 1`, ... that are each computed from two others and needed."""
+        return dict.fromkeys(range(2 * n), 4), {n + v: [v, max(v - 1, 0)] for v in range(n)}, list(range(n, 2 * n))
+
+    assert is_linear(ladder, lambda arguments: minimum_cut(*arguments))
 
 
 def test_linearity_check_detects_quadratic_pass() -> None:

@@ -21,6 +21,7 @@ from tracefx.settings import REPEATS, parse_repeats
 from tracefx.testing.tolerances import SUMMED
 from tracefx.xla.runtime import executables, shared_functions
 
+pytestmark = pytest.mark.usefixtures("default_repeats")
 lax: Final = fx.lax
 X: Final = np.linspace(-1.0, 1.0, 6, dtype=np.float32)
 

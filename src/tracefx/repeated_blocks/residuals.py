@@ -233,7 +233,7 @@ def minimum_cut(
 ) -> frozenset[int]:
     """Returns the cheapest set of values from which all needed values can be computed.
 
-    This is a minimum vertex cut, found with shortest augmenting paths (Edmonds and Karp 1972); of several, the one
+    This is a minimum vertex cut, found with blocking flows along shortest paths (Dinitz 1970); of several, the one
     nearest to the needed values, so that least is computed.
 
     Args:
@@ -253,21 +253,31 @@ def minimum_cut(
         residual[v, 0][v, 1] = bytes_
         residual[v, 1] |= {(x, 0): unlimited for x in operands[v]} if v in operands else {sink: unlimited}
     while True:
-        parents: dict[_Node, _Node] = {source: source}
-        pending = deque(parents)
-        while pending and sink not in parents:
+        level = {source: 0}
+        pending = deque([source])
+        while pending:
             node = pending.popleft()
             for other, capacity in residual[node].items():
-                if capacity > 0 and other not in parents:
-                    parents[other] = node
+                if capacity > 0 and other not in level:
+                    level[other] = level[node] + 1
                     pending.append(other)
-        if sink not in parents:
-            return frozenset([v for v, c in cost.items() if c and (v, 0) in parents and (v, 1) not in parents])
-        path = [sink]
-        while path[-1] != source:
-            path.append(parents[path[-1]])
-        edges = [(a, b) for b, a in pairwise(path)]
-        amount = min([residual[a][b] for a, b in edges])
-        for a, b in edges:
-            residual[a][b] -= amount
-            residual[b][a] = residual[b].get(a, 0) + amount
+        if sink not in level:
+            return frozenset([v for v, c in cost.items() if c and (v, 0) in level and (v, 1) not in level])
+        untried = {node: [x for x in residual[node] if level.get(x) == depth + 1] for node, depth in level.items()}
+        path = [source]
+        while path:
+            rest = untried[path[-1]]
+            while rest and not residual[path[-1]][rest[-1]]:
+                rest.pop()
+            if rest:
+                path.append(rest[-1])
+            else:  # a dead end
+                path.pop()
+                if path:
+                    untried[path[-1]].pop()
+            if path and path[-1] == sink:
+                amount = min([residual[a][b] for a, b in pairwise(path)])
+                for a, b in pairwise(path):
+                    residual[a][b] -= amount
+                    residual[b][a] = residual[b].get(a, 0) + amount
+                path = path[:1]
