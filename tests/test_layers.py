@@ -111,6 +111,7 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
         "tracefx.handlers.progress_reporting.rich_bars",
         "rich.progress",
     ): "an optional dependency, which only progress bars need",
+    ("tracefx.interop.as_jax.modules", "jax.numpy"): "the import hook makes it",
     ("tracefx.interop.as_jax.modules", "<computed>"): "its tables name the modules",
     ("tracefx.interop.as_jax.namespaces", "<computed>"): "modules of tracefx are found by the names of JAX's",
     ("tracefx.interop.as_jax.real_jax", "<computed>"): "it imports what the modules of JAX import",
