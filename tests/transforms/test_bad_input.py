@@ -192,7 +192,7 @@ TABLE: Final[dict[str, Bad]] = {
         lambda f: fx.linearize(f, [NO_ARRAY]), TypeError, r"linearize of .*: primals\[0\]\[0\] must be an array"
     ),
     "linearize: tangent of another shape": Bad(
-        lambda f: fx.linearize(f, X)[1](M), TypeError, r"the tangents\[0\] must be of type f32\[3\]", after=True
+        lambda f: fx.linearize(f, X)[1](M), TypeError, r"tangents\[0\] must be of type f32\[3\]", after=True
     ),
     "linearize: an int as tangent": Bad(
         lambda f: fx.linearize(f, 1.0)[1](1), ValueError, r"must be of type f32\[\], .* is of type i32\[\]", after=True
@@ -200,7 +200,7 @@ TABLE: Final[dict[str, Bad]] = {
     "linearize: another number": Bad(
         lambda f: fx.linearize(f, X)[1](X, X),
         TypeError,
-        "linearize: the tangents must have the structure",
+        "linearize: tangents must have the structure",
         after=True,
     ),
     "linear_transpose: ints": Bad(
@@ -321,7 +321,7 @@ TABLE: Final[dict[str, Bad]] = {
     "vmap: an object out": Bad(
         lambda f: fx.vmap(lambda x: [f(x), NO_ARRAY])(X),
         TypeError,
-        r"<lambda> at .*: the output\[1\] must be an array",
+        r"<lambda> at .*: output\[1\] must be an array",
         after=True,
     ),
     # ------------------------------------------------------------------ jit
@@ -386,7 +386,7 @@ TABLE: Final[dict[str, Bad]] = {
     "jit: an object out": Bad(
         lambda f: fx.jit(lambda x: {"a": f(x), "b": NO_ARRAY})(X),
         TypeError,
-        r"the output\['b'\] must be an array",
+        r"output\['b'\] must be an array",
         after=True,
     ),
     "jit: unsortable keys": Bad(lambda f: fx.jit(f)({1: X, "a": X}), ValueError, "keys"),
