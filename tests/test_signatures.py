@@ -56,7 +56,6 @@ DIFFERENT: Final = {
     "numpy.expand_dims": "the axis has the default of the array API",
     "numpy.clip": "JAX makes the array optional only to raise an error",
     "random.lognormal": "the default has the requested dtype",
-    "lax.rng_bit_generator": "its result is a state and words, which have different shapes; so it has no out_sharding",
     "lax.random_gamma_grad": "JAX takes its operands from *args",
     "lax.cond": "its overloads name the operands, and include JAX's old form with one operand",
 }

@@ -135,6 +135,9 @@ def test_sow_adds_no_memory_to_compiled_gradients(wrapper: str) -> None:
         fx.jit(fx.grad(FORMS[wrapper](recurrent(name)))).lower(w, xs).compile() for name in (sow, lambda x, name: x)
     ]
     sizes = [compiled.memory_analysis().temp_bytes for compiled in (named, plain)]
+    if wrapper == "checkpoint":  # a loop with names is not computed again, since these would be sown twice
+        assert sizes[0] <= sizes[1]
+        return
     assert sizes[0] == sizes[1] if SAME_BUFFERS else sizes[0] <= sizes[1]
     assert named.as_text().count(" = ") == plain.as_text().count(" = ")
 

@@ -42,7 +42,7 @@ def test_edge_values_match_jax(dtype: str) -> None:
 
 
 def test_signs_of_complex_numbers_raise() -> None:
-    with pytest.raises(ValueError, match="complex numbers have no sign"):
+    with pytest.raises(ValueError, match="signbit takes real numbers"):
         fnp.signbit(1j)
     with pytest.raises(TypeError, match="copysign is not defined for complex"):
         fnp.copysign(1j, 1.0)

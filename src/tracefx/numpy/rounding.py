@@ -104,6 +104,9 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     Returns:
         An array of the shape and dtype of `a`.
 
+    Raises:
+        TypeError: If `a` has random keys.
+
     >>> round(2.567, 2)
     Array(2.57, dtype=float32, weak_type=True)
     >>> round(1350, -2)
