@@ -95,12 +95,13 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
 
 MORE_MAPPINGS: Final = 20_000
 MOST_MAPPINGS: Final = 45_000
-FEWEST_NEW_MAPPINGS: Final = 4_000
 """The numbers of new and of all memory mappings after which the tests drop all compiled programs, which have several
-each; above the number for all, programs are dropped after the last number of new ones, since dropping takes seconds.
+each.
 
 Linux allows 65,530 in a process, and XLA aborts the process if it cannot get one.
 """
+FEWEST_NEW_MAPPINGS: Final = 4_000
+"""The least number of new mappings before programs are dropped again, because dropping takes seconds."""
 
 
 def mappings() -> int:

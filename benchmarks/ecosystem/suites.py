@@ -31,7 +31,7 @@ KILL_SECONDS: Final = 240
 """A process that takes more wall time is killed; the test that runs has then failed."""
 
 XLA_FLAGS: Final = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-"""Without optimizations, on both sides: nearly every program of a test runs once."""
+"""Disables optimizations for both libraries, because nearly every program of a test runs once."""
 
 Side: TypeAlias = Literal["jax", "tracefx"]
 PLUGINS: Final[Mapping[Side, tuple[str, ...]]] = {"jax": (), "tracefx": ("tracefx.interop.as_jax.pytest_plugin",)}
@@ -98,7 +98,7 @@ def test_files(suite: Suite) -> list[str]:
 
 @frozen
 class Outcomes:
-    """What one process has run.
+    """The outcomes of the tests of one process.
 
     Args:
         collected: The number of tests in its files.

@@ -248,5 +248,7 @@ def test_invalid_memory_is_rejected(memory: Any) -> None:
 
 
 def test_memory_and_policy_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="memory and policy both choose"):
-        fx.checkpoint(fnp.sin, memory="1MB", policy=fx.checkpoint_policies.dots_saveable)
+    policy = fx.checkpoint_policies.dots_saveable
+    for make in (fx.Checkpoint, lambda **options: fx.checkpoint(fnp.sin, **options)):
+        with pytest.raises(ValueError, match="memory and policy both choose"):
+            make(memory="1MB", policy=policy)

@@ -157,7 +157,7 @@ class Sharding(ABC):
 
     @property
     def _addressable_device_assignment(self) -> set[Device]:
-        """`addressable_devices`, as Orbax reads it."""
+        """The devices of this process, under the name by which Orbax reads them."""
         return self.addressable_devices
 
     @property

@@ -63,6 +63,11 @@ def _to_bytes(given: int | str | None) -> int | None:
     return int(float(parts[1]) * base ** "_KMGT".index(parts[2].upper() or "_"))
 
 
+def _check_memory(transform: Checkpoint, option: Attribute[int | None], memory: int | None) -> None:
+    if memory is not None and transform.policy is not None:
+        raise ValueError("checkpoint: memory and policy both choose what is stored: pass one of them")
+
+
 def _check_flags(transform: Checkpoint, option: Attribute[bool], given: object) -> None:
     if not isinstance(given, bool) and not (
         isinstance(given, tuple) and all(isinstance(x, bool) for x in trees.leaves(given))
@@ -89,7 +94,7 @@ class Checkpoint(TransformOf[Preserving]):
     title: ClassVar[str] = "checkpoint"
     prevent_cse: bool | tuple[PyTree, ...] = field(default=True, converter=_to_flags, validator=_check_flags)
     policy: CheckpointPolicy | None = field(default=None, validator=_check_policy)
-    memory: int | None = field(default=None, converter=_to_bytes)
+    memory: int | None = field(default=None, converter=_to_bytes, validator=_check_memory)
     static_argnums: tuple[int, ...] = field(default=(), converter=to_positions, validator=validate_argnums)
     static_argnames: tuple[str, ...] = field(default=(), converter=to_argnames, validator=validate_argnames)
 
@@ -197,8 +202,8 @@ def checkpoint(
         memory: The memory that one call of `fun` with its backward pass may take, with the arguments, the results and
             the gradients: a number of bytes, or a text such as "200MB" or "1.5 GiB". `fun` is divided into checkpointed
             segments, and values are stored, such that the peak memory that `tracefx.handlers.count` computes is at most
-            this, with as little recomputation as possible. Under `vmap` it is the memory of one example. None, the
-            default, sets no budget.
+            this, with as little recomputation as possible. Under `vmap` it is the memory of one example. With a budget,
+            `prevent_cse` has no effect. None, the default, sets no budget.
         static_argnums: Positions of arguments that are not traced. With one that is not hashable, such as a list, each
             call traces `fun` again. Empty by default.
         static_argnames: Names of such arguments. Empty by default.
@@ -246,8 +251,6 @@ def checkpoint(
     f32[100,100] named 'saved: 40.0 kB avoid 2.00 M operations' at ... (network)
     ...
     """
-    if memory is not None and policy is not None:
-        raise ValueError("checkpoint: memory and policy both choose what is stored: pass one of them")
     transform = Checkpoint(
         prevent_cse=prevent_cse,
         policy=policy,
