@@ -27,6 +27,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_programs
 from tracefx.transforms.fast_path import FastPathProgram
+from tracefx.transforms.tracing import TraceKey
 
 CHEAP_LAWS: Final = tuple(
     [law for law in testing.LAWS if law is not testing.jit_commutes_with_transforms]
@@ -80,9 +81,9 @@ def wrong_bind1(prim: Primitive, *args: Any) -> Array:
     return as_array(out)
 
 
-def wrong_fast_path_program(in_tree: Any, avals: Any, *others: Any) -> FastPathProgram:
+def wrong_fast_path_program(key: TraceKey, *others: Any) -> FastPathProgram:
     """A fast-path program that returns its first argument."""
-    return evolve(of(in_tree, avals, *others), run=lambda buffers: ConcreteArray(avals[0], None, buffers[0]))
+    return evolve(of(key, *others), run=lambda buffers: ConcreteArray(key.avals[0], None, buffers[0]))
 
 
 of: Final = FastPathProgram.of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -133,6 +135,68 @@ def test_fast_path_checks_all_conditions() -> None:
         untyped(f)(x)
     for _ in range(2):
         assert f(x, y)["sum"].tolist() == [3, 5, 7]
+
+
+def test_fast_path_takes_any_way_of_passing_arguments() -> None:
+    f: Any = fx.jit(lambda x, n=1, *, tree=None, flag=False: x * n + (tree or {"a": 1.0})["a"] - flag, static_argnums=1)
+    g: Any = fx.jit(lambda x, n=1, *, tree=None, flag=False: x * n + (tree or {"a": 1.0})["a"] - flag)
+    x, one = fnp.asarray([1.0, 2.0]), fnp.asarray(1.0)
+    other = fnp.asarray(3.0)
+    for _ in range(3):
+        assert f(x, 2).tolist() == f(x, n=2).tolist() == f(n=2, x=x).tolist() == f(x, True + 1).tolist() == [3, 5]
+        assert f(x, 3).tolist() == [4, 7]
+        assert f(x, 2, tree={"a": other}).tolist() == f(x, 2, tree={"a": 3.0}).tolist() == [5, 7]
+        assert f(x, 2, flag=one).tolist() == g(x, n=2, flag=one).tolist() == g(x, 2, flag=True).tolist() == [2, 4]
+        assert g(x, other, tree={"a": other}).tolist() == g(x, 3, tree={"a": other}).tolist() == [6, 9]
+        assert g(x=x).tolist() == f(x=x).tolist() == g(x).tolist() == [2, 3]
+        assert g(x, *[2], tree={"a": one, "b": None}).tolist() == [3, 5]
+
+
+def test_fast_path_takes_many_arguments() -> None:
+    f: Any = fx.jit(lambda *xs: sum(xs))
+    for n in (1, 2, 63, 64, 65, 100):
+        xs = [fnp.asarray(float(i)) for i in range(n)]
+        for _ in range(3):
+            assert f(*xs) == f(*xs[:-1], n - 1.0) == n * (n - 1) / 2
+
+
+def test_static_arguments_whose_hash_may_change_are_compared_by_value() -> None:
+    class Mutable:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+        @override
+        def __hash__(self) -> int:
+            return hash(self.value)
+
+        @override
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Mutable) and self.value == other.value
+
+    f: Any = fx.jit(lambda x, c: x * c.value, static_argnums=1)
+    c = Mutable(2)
+    assert [f(1.0, c), f(1.0, c), f(1.0, Mutable(2))] == [2, 2, 2]
+    c.value = 5
+    assert [f(1.0, c), f(1.0, c), f(1.0, Mutable(2))] == [5, 5, 2]
+
+
+def test_jitted_functions_are_freed_without_garbage_collection() -> None:
+    """No reference cycle keeps a program and its constants; the attribute `__call__` alone keeps working."""
+    weights = fnp.arange(3.0)
+    f = fx.jit(lambda x: x * weights)
+    for _ in range(3):
+        f(2.0)
+    call, deleted = f.__call__, weakref.ref(f)
+    gc.disable()
+    try:
+        del f
+        assert deleted() is None
+    finally:
+        gc.enable()
+    assert call(2.0).tolist() == [0, 2, 4]
+    assert call(fnp.asarray([1.0, 1.0, 2.0])).tolist() == [0, 1, 4]
+    with pytest.raises(TypeError, match="missing"):
+        untyped(call)()
 
 
 @pytest.mark.parametrize("tree", [False, True])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import partial
 from operator import itemgetter
-from typing import Any, Final, Generic, Self, cast, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias, cast, final
 
 import numpy as np
 from attrs import field, frozen
@@ -23,20 +26,32 @@ from tracefx.pytrees.trees import TreeDef
 from tracefx.settings import SETTINGS, X64, Setting
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.argument_memory import ArgumentMemories, ArgumentMemory
+from tracefx.transforms.generated_calls import LEAVES_OF, LEAVES_OF_TREE, generate_call, plain_leaves
 from tracefx.transforms.static_arguments import (
-    NO_STATIC_ARGUMENTS,
-    DynamicArguments,
-    StaticArgument,
+    SplitStatics,
     StaticArguments,
-    without_statics,
+    traced_arguments,
 )
 from tracefx.transforms.tracing import Trace, TraceKey
 
 P = ParamSpec("P")
 Out = TypeVar("Out", default=Any)
 
+LeavesOf: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any] | None]
+"""Returns the leaves of the traced arguments of a call; None if the call does not have the expected structure."""
+
 MAX_RECENT: Final = 8
 """How many recent programs a call is compared with. A comparison takes 0.2 µs, a lookup in the cache 5 µs."""
+
+
+class Mismatch(Enum):
+    """The type of `MISMATCH`."""
+
+    MISMATCH = 0
+
+
+MISMATCH: Final = Mismatch.MISMATCH
+"""The result of a program that does not run, because a leaf has another type."""
 
 
 @final
@@ -44,17 +59,9 @@ MAX_RECENT: Final = 8
 class FastPathProgram(Generic[Out]):
     """A compiled program with the signature of the calls for which it was found."""
 
-    in_tree: TreeDef
-    """The structure of the traced arguments."""
-    count: int
-    """The number of arguments if all are leaves and positional, and none is static; otherwise -2."""
-    names: tuple[str, ...] | None
-    """The names of the keyword arguments if each argument is a leaf, so that flattening is not necessary; else None."""
-    positional: int
-    """The number of positional arguments if each argument is a leaf."""
-    statics: tuple[StaticArgument, ...]
-    without_statics: Callable[[tuple[Any, ...], dict[str, Any]], DynamicArguments | None]
-    """Returns the traced arguments of a call if its static arguments are the very objects `statics`; else None."""
+    key: TraceKey
+    leaves_of: LeavesOf
+    """Returns the leaves of a call's traced arguments; None if the structure or the static arguments are others."""
     avals: tuple[ShapedArray, ...]
     """The types of the leaves."""
     put_numpy: tuple[Callable[[NDArray], Buffer] | None, ...]
@@ -81,15 +88,9 @@ class FastPathProgram(Generic[Out]):
     """The memory for NumPy arrays and numbers that are passed to a program on the host."""
 
     @classmethod
-    def of(
-        cls,
-        in_tree: TreeDef,
-        avals: tuple[ShapedArray, ...],
-        statics: tuple[StaticArgument, ...],
-        traced: Trace[Out],
-        program: Runnable,
-    ) -> Self:
+    def of(cls, key: TraceKey, split_statics: SplitStatics, traced: Trace[Out], program: Runnable) -> Self:
         """Returns the program of a trace, for calls under the current settings."""
+        avals = key.avals
         consts, has_one_output = traced.consts, traced.out_tree == trees.leaf()
         output: Callable[[list[ConcreteArray]], Out] = itemgetter(0) if has_one_output else traced.out_tree.unflatten
         is_on_host = DEFAULT_DEVICE.value is None and all(type(x) is not ShardedArray for x in consts)
@@ -111,14 +112,9 @@ class FastPathProgram(Generic[Out]):
             else:
                 run = _unflattening(output, on_buffers)
         number_types = {number_aval(dtypes.scalar_dtype(kind)): kind for kind in (bool, int, float, complex)}
-        names = _names_of_leaves(in_tree)
         return cls(
-            in_tree,
-            len(avals) if names == () and not statics else -2,
-            names,
-            len(avals) - len(names or ()),
-            statics,
-            without_statics(statics, len(in_tree.children()[0].children()) if statics else 0),
+            key,
+            _leaves_function(key, split_statics),
             avals,
             tuple(put_numpy),
             tuple(map(number_types.get, avals)),
@@ -133,59 +129,75 @@ class FastPathProgram(Generic[Out]):
             ArgumentMemories(),
         )
 
-    def outputs_for(self, leaves: Sequence[Any], buffers: list[Buffer], first: int) -> list[ConcreteArray] | None:
-        """Returns the outputs for leaves of any kind; None if one has another type than the program's.
+    def call_or(self, otherwise: Callable[..., Out]) -> Callable[..., Out]:
+        """Returns a function that runs the program for calls with its signature, and `otherwise` for all others."""
+        variables: dict[str, object] = {
+            "CURRENT": CURRENT,
+            "MISMATCH": MISMATCH,
+            "ROOT": ROOT,
+            "SETTINGS": SETTINGS,
+            "ConcreteArray": ConcreteArray,
+            "call_with_buffers": self.call_with_buffers,
+            "consts": self.const_buffers,
+            "filter_traceback": filter_traceback,
+            "flatten": trees.flatten_registered,
+            "in_tree": self.key.in_tree,
+            "leaves_of": self.leaves_of,
+            "otherwise": otherwise,
+            "run": self.run,
+            "run_on_leaves": self.run_on_leaves,
+            "settings": self.settings,
+            **{f"aval_{i}": aval for i, aval in enumerate(self.avals)},
+            **{f"static_{k}": s.value for k, s in enumerate(self.key.statics)},
+        }
+        leaves, consts = _leaves_source(self.key), len(self.const_buffers)
+        return generate_call(leaves, len(self.avals), consts, self.run is not None, variables)
 
-        Args:
-            leaves: The leaves.
-            buffers: The buffers of the constants and of the leaves before the first that has none.
-            first: The position of that leaf.
-        """
+    def run_on_leaves(self, leaves: Sequence[Any]) -> Out | Mismatch:
+        """Runs the program on leaves of any kind; returns `MISMATCH` if one has another type than the program's."""
         on_host = self.on_host
         if on_host is None:
-            return self._outputs_elsewhere(leaves)
+            return self._run_elsewhere(leaves)
         memory: ArgumentMemory | None = None
         took = False
         try:
-            i, index, avals = first, len(buffers), self.avals
-            for x in leaves[first:] if first else leaves:
-                aval, buffer = avals[i], None
-                if type(x) is np.ndarray or isinstance(x, np.generic):
-                    if x.dtype is not aval.dtype or x.shape != aval.shape or (put := self.put_numpy[i]) is None:
-                        break
-                    if not took:
-                        memory, took = self.memories.take(on_host), True
-                    if memory is not None:
-                        buffer = memory.write_array(index, x)
-                    if buffer is None:
-                        buffer = put(np.asarray(x))
-                elif type(x) is ConcreteArray:
+            buffers = [*self.const_buffers]
+            first = len(buffers)
+            for x, aval in zip(leaves, self.avals):  # noqa: B905  # they have the same length
+                buffer, index = None, len(buffers)
+                if type(x) is ConcreteArray:
                     if x.aval is not aval:
-                        break
+                        return MISMATCH
                     buffer = on_host.put(index, x) if x.buffer is None else x.buffer
-                elif type(x) is self.number_types[i]:
+                elif type(x) is self.number_types[index - first]:
                     if not took:
                         memory, took = self.memories.take(on_host), True
                     if memory is not None:
                         buffer = memory.write_number(index, x)
                     if buffer is None:
                         buffer = on_host.put(index, argument_literal(x, aval))
+                elif type(x) is np.ndarray or isinstance(x, np.generic):
+                    put = self.put_numpy[index - first]
+                    if x.dtype is not aval.dtype or x.shape != aval.shape or put is None:
+                        return MISMATCH
+                    if not took:
+                        memory, took = self.memories.take(on_host), True
+                    if memory is not None:
+                        buffer = memory.write_array(index, x)
+                    if buffer is None:
+                        buffer = put(np.asarray(x))
                 elif type(x) is ShardedArray:
-                    return self._outputs_elsewhere(leaves)
+                    return self._run_elsewhere(leaves)
                 else:
-                    break
+                    return MISMATCH
                 buffers.append(buffer)
-                i += 1
-                index += 1
+            if (on_buffers := self.on_buffers) is not None:
+                outs = on_buffers(buffers)
             else:
-                if (on_buffers := self.on_buffers) is not None:
-                    outs = on_buffers(buffers)
-                else:
-                    outs = on_host.call_with_buffers([*self.consts, *leaves], buffers)
-                if memory is not None:
-                    memory.reader = on_host.pending_result(outs)
-                return outs
-            return None
+                outs = on_host.call_with_buffers([*self.consts, *leaves], buffers)
+            if memory is not None:
+                memory.reader = on_host.pending_result(outs)
+            return self.output(outs)
         except BaseException:
             if memory is not None:
                 memory = None  # a program may read it
@@ -201,14 +213,14 @@ class FastPathProgram(Generic[Out]):
             return self.output(self._call_elsewhere([*leaves]))
         return self.output(self.on_host.call_with_buffers([*self.consts, *leaves], buffers))
 
-    def _outputs_elsewhere(self, leaves: Sequence[object]) -> list[ConcreteArray] | None:
-        """Returns the outputs of a program that may run elsewhere; None if leaves are not arrays of the right types."""
+    def _run_elsewhere(self, leaves: Sequence[object]) -> Out | Mismatch:
+        """Runs a program that may run elsewhere; returns `MISMATCH` if leaves are not arrays of the right types."""
         arrays = [
             x
             for x, aval in zip(leaves, self.avals)  # noqa: B905  # they have the same length
             if (type(x) is ConcreteArray or type(x) is ShardedArray) and x.aval is aval
         ]
-        return self._call_elsewhere(arrays) if len(arrays) == len(self.avals) else None
+        return self.output(self._call_elsewhere(arrays)) if len(arrays) == len(self.avals) else MISMATCH
 
     def _call_elsewhere(self, arrays: list[ConcreteArray]) -> list[ConcreteArray]:
         """Runs the program on the devices of its arguments."""
@@ -219,6 +231,32 @@ class FastPathProgram(Generic[Out]):
             if len(buffers) == len(inputs):
                 return run(buffers)
         return self.program(inputs)
+
+
+def _leaves_source(key: TraceKey) -> str:
+    """Returns the source of the leaves of calls with the signature `key`."""
+    statics = [s.key for s in key.statics]
+    if (names := _names_of_leaves(key.in_tree)) is None:
+        return LEAVES_OF if statics else LEAVES_OF_TREE
+    if not all(s.has_constant_hash for s in key.statics):
+        return LEAVES_OF
+    positional = len(key.avals) - len(names) + sum(isinstance(s, int) for s in statics)
+    return plain_leaves(positional, names, statics)
+
+
+def _leaves_function(key: TraceKey, split_statics: SplitStatics) -> LeavesOf:
+    """Returns the function `leaves_of` for calls with static arguments and the signature `key`."""
+    in_tree, flatten = key.in_tree, trees.flatten_registered
+    traced_of = traced_arguments(key.statics, len(in_tree.children()[0].children()), split_statics)
+
+    def leaves_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any] | None:
+        traced = traced_of(args, kwargs)
+        if traced is None:
+            return None
+        leaves, tree = flatten(traced)
+        return leaves if tree == in_tree else None
+
+    return leaves_of
 
 
 def _names_of_leaves(in_tree: TreeDef) -> tuple[str, ...] | None:
@@ -240,66 +278,44 @@ def _uncommitted_buffer(x: Value, placements: Sharding) -> Buffer | None:
 
 
 class RepeatedCall(Generic[P, Out]):
-    """The base class of compiled functions: calls that resemble a recent one take the fast path."""
+    """The base class of compiled functions: calls that resemble a recent one take the fast path.
 
-    __slots__ = ("__dict__", "__weakref__", "_recent", "_static", "_where")  # slots are faster than the dict
+    An instance stores the function that calls of it run, in a slot that Python finds in place of a method: this takes
+    half of the time of a method `__call__`.
+    """
+
+    if TYPE_CHECKING:  # with a method, messages about wrong calls are better
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Out: ...
+
+    else:
+        __slots__ = ("__call__", "__dict__", "__weakref__")
     _recent: tuple[FastPathProgram[Out], ...]
     """The programs of recent calls, the latest first."""
     _static: StaticArguments
     _where: str
     """The name of the arguments in messages."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Out:
-        # Every 10 ns count here: nothing is checked twice, and nothing that comparisons by identity decide.
-        try:
-            if CURRENT.get() is ROOT:
-                settings, count = SETTINGS.get().values, -1 if kwargs else len(args)
-                flattened: tuple[Sequence[object], TreeDef] | None = None
-                split: tuple[DynamicArguments, tuple[StaticArgument, ...]] | None = None
-                leaves: Sequence[object]
-                for recent in self._recent:
-                    if recent.settings is not settings:
-                        continue
-                    if recent.count == count:
-                        leaves = args
-                    else:
-                        traced_args: tuple[Any, ...] = args
-                        traced_kwargs: dict[str, Any] = kwargs
-                        if self._static is not NO_STATIC_ARGUMENTS:
-                            dynamic = recent.without_statics(args, kwargs)
-                            if dynamic is None:
-                                if split is None:
-                                    split = self._static.split(self._where, args, kwargs)
-                                if recent.statics != split[1]:
-                                    continue
-                                dynamic = split[0]
-                            traced_args, traced_kwargs = dynamic
-                        names = recent.names
-                        if names is None:
-                            if flattened is None:
-                                flattened = trees.flatten_registered((traced_args, traced_kwargs))
-                            leaves, in_tree = flattened
-                            if in_tree != recent.in_tree:
-                                continue
-                        elif len(traced_args) != recent.positional or len(traced_kwargs) != len(names):
-                            continue
-                        else:
-                            leaves = (*traced_args, *map(traced_kwargs.get, names)) if names else traced_args
-                    buffers, i, avals = [*recent.const_buffers], 0, recent.avals
-                    for x in leaves:  # for one or two arguments, counting is faster than `zip` and `enumerate`
-                        if type(x) is not ConcreteArray or x.aval is not avals[i] or (buffer := x.buffer) is None:
-                            break
-                        buffers.append(buffer)
-                        i += 1
-                    else:
-                        run = recent.run
-                        return recent.call_with_buffers(leaves, buffers) if run is None else run(buffers)
-                    if (outs := recent.outputs_for(leaves, buffers, i)) is not None:
-                        return recent.output(outs)
-            return self._call(args, kwargs)
-        except Exception as error:
-            filter_traceback(error)
-            raise
+    def _set_recent(self, recent: tuple[FastPathProgram[Out], ...]) -> None:
+        """Sets the programs to which calls are compared, in this order."""
+        self._recent = recent
+        kind, state, reference = type(self), self.__dict__, weakref.ref(self)
+
+        def call_slowly(*args: Any, **kwargs: Any) -> Out:
+            owner = reference()  # weak, so that no reference cycle keeps the programs in memory
+            if owner is None:  # only the attribute `__call__` is still in use
+                owner = object.__new__(kind)
+                owner.__dict__ = state
+            try:
+                return owner._call(args, kwargs)
+            except Exception as error:
+                filter_traceback(error)
+                raise
+
+        call: Callable[..., Out] = call_slowly
+        for program in reversed(recent):
+            call = program.call_or(call)
+        object.__setattr__(self, "__call__", call)  # type checkers know a method
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Out:
         """The slow path: for arguments of any kind, under any handler."""
@@ -307,8 +323,8 @@ class RepeatedCall(Generic[P, Out]):
 
     def _remember(self, key: TraceKey, traced: Trace[Out], program: Runnable) -> None:
         """Makes a program, which was called under the root handler, the latest one."""
-        recent = FastPathProgram.of(key.in_tree, key.avals, key.statics, traced, program)
-        self._recent = (recent, *self._recent[: MAX_RECENT - 1])
+        recent = FastPathProgram.of(key, partial(self._static.split, self._where), traced, program)
+        self._set_recent((recent, *self._recent[: MAX_RECENT - 1]))
 
 
 def _unflattening(

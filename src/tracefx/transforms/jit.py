@@ -138,7 +138,7 @@ class Jitted(RepeatedCall[P, R]):
         self._traces = TRACES.of(fun)
         self._programs = BoundedCache[TraceKey, tuple[Trace[R], Runnable]](MAX_TRACES)
         self._has_shardings = options.in_shardings is not None or options.out_shardings is not None
-        self._recent = ()
+        self._set_recent(())
 
     @override
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
@@ -423,7 +423,7 @@ class Jitted(RepeatedCall[P, R]):
         """Discards all traces and compiled programs of this function."""
         self._traces.clear()
         self._programs.clear()
-        self._recent = ()
+        self._set_recent(())
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core import DType, Shape, ShapedArray, Value
@@ -21,7 +21,7 @@ from tracefx.core.traceback_filtering import api_boundary
 from tracefx.interpreters.refs import Ref
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.settings import REPEATS, RepeatsMode, as_compilation_cache
-from tracefx.transforms.fast_path import FastPathProgram, RepeatedCall
+from tracefx.transforms.fast_path import RepeatedCall
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.static_arguments import StaticArguments
 from tracefx.transforms.tracing import Trace, TraceKey, check_not_closed_over
@@ -92,7 +92,7 @@ class CallInfo:
 
 
 @final
-@define(eq=False, repr=False)
+@define(eq=False, repr=False, slots=False)
 class CompiledCall(CallInfo, RepeatedCall[P, R]):
     """A function compiled for one structure, shapes and dtypes of its arguments; `LoweredCall.compile` returns it.
 
@@ -108,7 +108,9 @@ class CompiledCall(CallInfo, RepeatedCall[P, R]):
     _static: StaticArguments
     _where: str
     _flatten: Callable[P, tuple[list[Value], TraceKey, Sequence[Ref]]]
-    _recent: tuple[FastPathProgram[R], ...] = field(default=(), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._set_recent(())
 
     @override
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:

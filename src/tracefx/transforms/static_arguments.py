@@ -38,6 +38,11 @@ class StaticArgument:
         self._strict = strict_key(value)
         self._hash = hash((key, self._strict))
 
+    @property
+    def has_constant_hash(self) -> bool:
+        """Whether the value keeps its hash: it cannot be mutated, or is hashed by its identity."""
+        return _has_constant_hash(self.value)
+
     @override
     def __eq__(self, other: object) -> bool:
         return (
@@ -50,6 +55,12 @@ class StaticArgument:
     @override
     def __hash__(self) -> int:
         return self._hash
+
+
+SplitStatics: TypeAlias = Callable[
+    [tuple[Any, ...], dict[str, Any]], tuple[DynamicArguments, tuple[StaticArgument, ...]]
+]
+"""Splits the arguments of a call into the traced ones and the static ones."""
 
 
 @final
@@ -185,39 +196,45 @@ class StaticArguments:
         return of_traced
 
 
-def without_statics(
-    statics: tuple[StaticArgument, ...], traced_count: int
+def traced_arguments(
+    statics: tuple[StaticArgument, ...], traced_count: int, split: SplitStatics
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], DynamicArguments | None]:
-    """Returns a function that returns the traced arguments of calls whose static arguments are the objects `statics`.
+    """Returns a function that returns the traced arguments of calls whose static arguments are `statics`, else None.
 
-    It returns None for other calls, also for equal objects. The calls have `traced_count` traced positional arguments.
-    Comparing identities takes a third of the time of `StaticArguments.split` and `==`.
+    If the static arguments of a call are the very objects, `split` is not called: comparing identities takes a third of
+    the time.
+
+    Args:
+        statics: The static arguments.
+        traced_count: The number of traced positional arguments.
+        split: `StaticArguments.split`.
     """
     by_position = {s.key: s.value for s in statics if isinstance(s.key, int)}
     by_name = {s.key: s.value for s in statics if isinstance(s.key, str)}
-    if not statics or not all(_has_constant_hash(s.value) for s in statics):
-        return lambda args, kwargs: None
-    count = traced_count + len(by_position)
+    pairs, name_pairs = tuple(by_position.items()), tuple(by_name.items())
+    count = traced_count + len(by_position) if all(s.has_constant_hash for s in statics) else -1
     positions = [i for i in range(count) if i not in by_position]
     is_contiguous = not positions or positions == [*range(positions[0], positions[-1] + 1)]
     chosen = [slice(*((positions[0], positions[-1] + 1) if positions else (0, 0)))] if is_contiguous else positions
-    select: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = itemgetter(*chosen) if by_position else None
-    pairs, name_pairs = tuple(by_position.items()), tuple(by_name.items())
+    select: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*chosen)
 
-    def split(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DynamicArguments | None:
-        if len(args) != count:
-            return None
-        for i, value in pairs:
-            if args[i] is not value:
-                return None
-        if name_pairs:
-            for name, value in name_pairs:
-                if kwargs.get(name, pairs) is not value:
-                    return None
-            kwargs = {} if len(kwargs) == len(name_pairs) else {k: x for k, x in kwargs.items() if k not in by_name}
-        return args if select is None else select(args), kwargs
+    def traced_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DynamicArguments | None:
+        if len(args) == count:
+            for i, value in pairs:
+                if args[i] is not value:
+                    break
+            else:
+                for name, value in name_pairs:
+                    if kwargs.get(name, pairs) is not value:
+                        break
+                else:
+                    if name_pairs:
+                        kwargs = {k: x for k, x in kwargs.items() if k not in by_name}
+                    return select(args), kwargs
+        dynamic, given = split(args, kwargs)
+        return dynamic if given == statics else None
 
-    return split
+    return traced_of
 
 
 def _has_constant_hash(value: object) -> bool:
