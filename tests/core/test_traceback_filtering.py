@@ -79,7 +79,7 @@ def test_nested_transformations() -> None:
         full = names(error_of(lambda: step(X, W)))
     assert len(full) > 20
     assert NOTE not in full
-    assert full[0] == "__call__"
+    assert full[0] == "call_slowly"
 
 
 def fail(*args: object) -> NoReturn:
