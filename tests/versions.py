@@ -48,22 +48,17 @@ HAS_LOG2_PRIMITIVE: Final = SINCE_0112
 """Whether JAX's `log2` is one primitive, weakly typed for weak operands; before, it divides by log(2)."""
 
 OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
-    **(
-        {
-            "numpy.take_along_axis": ("wrap_negative_indices",),
-            "lax.top_k": ("is_stable",),
-            **dict.fromkeys(
-                [f"random.{name}" for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")], ("method",)
-            ),
-        }
-        if SINCE_011
-        else {}
-    ),
-    **(
-        {"numpy.lexsort": ("batch_size",), "numpy.polyval": ("unroll",), "lax.erfc": ("accuracy",)} if SINCE_012 else {}
-    ),
+    **({"numpy.take_along_axis": ("wrap_negative_indices",)} if SINCE_011 else {}),
+    **({"numpy.polyval": ("unroll",), "lax.erfc": ("accuracy",)} if SINCE_012 else {}),
 }
 """New parameters of JAX's functions that tracefx lacks, or gives another default."""
+
+ABSENT_PARAMETERS: Final = frozenset(
+    ()
+    if SINCE_011
+    else [f"tracefx.random.{name}: method" for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")]
+)
+"""Parameters of tracefx's functions that some supported release of JAX has, but not this one."""
 
 WARNS_OF_ARGUMENTS_BY_PLACE: Final = not SINCE_012
 """Whether JAX's `array` takes positional arguments beyond those of NumPy, with a deprecation warning."""
@@ -73,24 +68,21 @@ _NAMES_SINCE: Final[Mapping[str, tuple[int, ...]]] = {
         ("jax.Inline", "jax.custom_remat", "jax.sharding.UnreducedKind", "jax.ffi.abstract_token"), (0, 11)
     ),
     **dict.fromkeys(
-        (
-            *(f"jax.{name}" for name in ("CompilerEffortLevel", "get_abstract_mesh", "use_abstract_mesh")),
-            "jax.numpy.top_k",
-        ),
+        (f"jax.{name}" for name in ("CompilerEffortLevel", "get_abstract_mesh", "use_abstract_mesh")),
         (0, 11, 1),
     ),
     **dict.fromkeys(
         (
-            *(f"jax.lax.{name}" for name in ("log2", "log2_p", "one_minus_square", "one_minus_square_p")),
-            *("jax.ad_checkpoint.checkpoint_name_fwd", "jax.export.symbolic_dim_bounds", "jax.numpy.minmax"),
+            *("jax.lax.log2_p", "jax.lax.one_minus_square_p"),
+            *("jax.ad_checkpoint.checkpoint_name_fwd", "jax.export.symbolic_dim_bounds"),
         ),
         (0, 11, 2),
     ),
     **dict.fromkeys(
         (
-            *(f"jax.lax.{name}" for name in ("polynomial", "polynomial_p", "psum_scatter_start")),
+            *(f"jax.lax.{name}" for name in ("polynomial_p", "psum_scatter_start")),
             *(f"jax.profiler.{name}" for name in ("ProfileLine", "ProfileSession", "export_profile_data")),
-            *("jax.random.Key", "jax.scipy.special.erfcinv", "jax.sharding.no_collectives"),
+            *("jax.random.Key", "jax.sharding.no_collectives"),
         ),
         (0, 12),
     ),

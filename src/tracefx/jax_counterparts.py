@@ -53,6 +53,9 @@ _UFUNC_PARAMETERS: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
     "out": ((None,), "arrays are immutable, and results are new arrays"),
     "where": ((None,), "`tracefx.numpy.where` selects elements of results"),
 }
+_METHOD: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
+    "method": (("exact",), "samples have the exact distribution")
+}
 _UFUNCS: Final = (
     *("add", "bitwise_and", "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "logical_and", "logical_or"),
     *("logical_xor", "maximum", "minimum", "multiply", "negative", "subtract"),
@@ -65,6 +68,9 @@ PARAMETERS: Final[Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]]] = 
         **dict.fromkeys([f"tracefx.numpy.{name}" for name in _UFUNCS], _UFUNC_PARAMETERS),
         "tracefx.local_devices": {"host_id": ((None,), "it is called `process_index`")},
         "tracefx.vmap": {"sum_match": ((False,), "sum the outputs of the batched function")},
+        **dict.fromkeys(
+            [f"tracefx.random.{name}" for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")], _METHOD
+        ),
         "tracefx.lax.scan": {"_split_transpose": ((False, True), "")},
     }
 )

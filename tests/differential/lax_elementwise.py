@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import tracefx.lax
@@ -23,6 +25,7 @@ from tests.differential.records import (
     grid,
     i32,
     record,
+    via_newer,
 )
 from tests.laws.samples import SAMPLES
 from tracefx.core import dtypes
@@ -83,12 +86,55 @@ def ternary_refusals(x: Any) -> tuple[Call, ...]:
 
 COMPLEX: Final = (c_grid(3), c_grid(3, seed=2))
 
+
+def log2_of_inexact(x: Any) -> Any:
+    """What `jax.lax.log2` computes."""
+    if not jnp.issubdtype(jnp.result_type(x), jnp.inexact):
+        raise TypeError(x)
+    return jax.lax.log(x) * (1 / np.log(2).item())
+
+
+def polynomial_by_horner(x: Any, coeffs: Any, unroll: int | None = None) -> Any:
+    """What `jax.lax.polynomial` computes."""
+    at = jnp.asarray(x)
+    if at.dtype == bool or len({np.ndim(each) for each in (at, *coeffs)} - {0}) > 1:
+        raise TypeError(x)
+    if jnp.iscomplexobj(at) < any(isinstance(c, complex) for c in coeffs):
+        raise TypeError(coeffs)
+    is_inexact = jnp.issubdtype(at.dtype, jnp.inexact)
+    terms = [c if isinstance(c, float) and is_inexact else jnp.asarray(c, at.dtype) for c in coeffs]
+    *lower, value = terms if len(terms) > 1 else [*terms, jnp.zeros_like(at)]
+    for c in reversed(lower):
+        value = value * at + c
+    return value
+
+
 RECORDS: Final[tuple[Record, ...]] = (
     unary("neg"),
     unary("sign", 0.3, 2.0, complex_too=False),
     unary("abs", 0.3, 2.0, complex_too=False, dtypes=REALS),
     lax("abs", call(c_grid(3)), ulps=ELEMENTARY, dtypes=()),
     unary("square"),
+    unary("one_minus_square", via=via_newer("lax", "one_minus_square", lambda x: 1 - jax.lax.square(x))),
+    unary("log2", 0.3, 3.0, via=via_newer("lax", "log2", log2_of_inexact)),
+    lax(
+        "polynomial",
+        call(grid(2, 3), [0.5, grid(2, 1), grid()]),
+        call(grid(3), (grid(3, seed=1),)),
+        call(Weak(grid(2)), list(grid(10, seed=1)), unroll=3),
+        call(c_grid(3), [1j, 2.0, 0.5]),
+        values=[call(2.0, [1.0, 2.0]), call(i32(1, 2), [1, 2, 3]), call(EDGES, [0.5, 2.0]), call(grid(2), [])],
+        refused=[
+            call("a", [1.0]),
+            call(grid(2), [grid(2, 2), 1.0]),
+            call(1.0, [1j, 2]),
+            call(1.0),
+            call(grid(2), [grid(3)]),
+        ],
+        ulps=PROGRAM,
+        dtypes=REALS,
+        via=via_newer("lax", "polynomial", polynomial_by_horner),
+    ),
     unary("floor", complex_too=False),
     unary("ceil", complex_too=False),
     lax(

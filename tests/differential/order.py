@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tests.differential.records import (
@@ -20,6 +22,7 @@ from tests.differential.records import (
     grid,
     i32,
     record,
+    via_newer,
 )
 from tracefx.testing.tolerances import PROGRAM
 
@@ -44,6 +47,19 @@ def order(name: str, *calls: Call, **kw: Any) -> Record:
         name, call(X), call(X, 0), call(X, None, descending=True), call(c_grid(4)), *calls,
         values=(*values, *more), refused=refused, dtypes=FEW, **kw,
     )  # fmt: skip
+
+
+def top_k_by_lax(a: Any, k: int, *, axis: int = -1, mode: str = "largest", sorted: bool = True) -> tuple[Any, Any]:
+    """What `jax.numpy.top_k` computes."""
+    if mode not in ("largest", "smallest"):
+        raise ValueError(mode)
+    a = jnp.asarray(a)
+    if mode == "largest":
+        values, indices = jax.lax.top_k(a, k, axis=axis)
+        return values, indices
+    reverse = jnp.negative if jnp.issubdtype(a.dtype, jnp.floating) else jnp.invert
+    values, indices = jax.lax.top_k(reverse(a), k, axis=axis)
+    return reverse(values), indices
 
 
 def partition(name: str) -> Record:
@@ -118,6 +134,21 @@ RECORDS: Final[tuple[Record, ...]] = (
         values=[call((EDGY,)), call([grid(), grid()]), call(TIES), call([EMPTY, EMPTY])],
         refused=[call(()), call("a"), call([X, ROW]), call([X], 2), call(["a"]), call(grid())],
         dtypes=FEW,
+    ),
+    record(
+        "top_k",
+        call(X, 2),
+        call(X, 1, axis=0, mode="smallest", sorted=False),
+        values=[
+            call(EDGY, 9, mode="smallest"),
+            call(TIES, 3, mode="smallest"),
+            call(TRUTHS, 2, mode="smallest"),
+            call(EMPTY, 0),
+            call(Weak(ROW), 2, mode="smallest"),
+        ],
+        refused=[call("a", 1), call(X, 4), call(grid(), 1), call(c64(1, 2), 1), call(X, 1, mode="")],
+        dtypes=REALS,
+        via=lambda library: lambda *args, **kw: tuple(via_newer("numpy", "top_k", top_k_by_lax)(library)(*args, **kw)),
     ),
     partition("partition"),
     partition("argpartition"),

@@ -295,6 +295,16 @@ def record(
     )
 
 
+def via_newer(module: str, name: str, substitute: Function) -> Callable[[Library], Function]:
+    """Returns how to find a function that older releases of JAX lack: there, `substitute` takes its place."""
+
+    def find(library: Library) -> Function:
+        f: Function = getattr(getattr(library, module), name, substitute)
+        return f
+
+    return find
+
+
 def reference(
     of: Function,
     ulps: Ulps,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import jax.numpy as jnp
 import numpy as np
 
 from tests.differential.records import (
@@ -21,6 +22,7 @@ from tests.differential.records import (
     grid,
     i32,
     record,
+    via_newer,
 )
 from tracefx.testing.tolerances import PROGRAM, SUMMED, ULPS
 
@@ -125,11 +127,25 @@ def cumulative(name: str) -> Record:
     )
 
 
+def minmax_by_two_reductions(a: Any, axis: Any = None, *, initial: Any = None, **kw: Any) -> tuple[Any, Any]:
+    """What `jax.numpy.minmax` computes."""
+    least, greatest = initial if isinstance(initial, tuple) else (initial, initial)
+    return jnp.min(a, axis, initial=least, **kw), jnp.max(a, axis, initial=greatest, **kw)
+
+
 RECORDS: Final[tuple[Record, ...]] = (
     summing("sum", ulps=SUMMED),
     summing("prod", ulps=SUMMED),
     extreme("max", also=["amax"]),
     extreme("min", also=["amin"]),
+    record(
+        "minmax",
+        call(X, 1, keepdims=True),
+        call(X, 0, where=MASK, initial=(2.0, -1.0)),
+        values=[call(EDGY), call(EMPTY, axis=0), call(EMPTY, initial=1.0), call(i32(1, 5), initial=(0, 9))],
+        refused=[call(EMPTY), call(X, where=MASK), call(X, 3), call("a"), call(X, initial=(1, 2, 3))],
+        via=via_newer("numpy", "minmax", minmax_by_two_reductions),
+    ),
     reduction("all", call(X > 0, 0, where=MASK), values=(call(EMPTY), call(EMPTY, 0))),
     reduction("any", call(X > 0, 0, where=MASK), values=(call(EMPTY), call(EMPTY, 0))),
     reduction("count_nonzero", values=(call(EMPTY), call(i32([0, 1], [0, 0]), 0))),

@@ -15,7 +15,8 @@ __getattr__, __dir__ = _attach(
     __name__,
     take_out_sharding=(
         *("broadcast", "broadcast_in_dim", "broadcasted_iota", "conv_general_dilated", "dot", "dot_general", "empty"),
-        *("ragged_dot", "ragged_dot_general", "reduce", "reduce_sum", "reshape"),
+        *("ragged_dot", "ragged_dot_general", "reduce", "reduce_max", "reduce_min", "reduce_sum"),
+        "reshape",
         "rng_bit_generator",
     ),
 )

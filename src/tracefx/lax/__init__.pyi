@@ -22,6 +22,9 @@ from tracefx.lax.collectives import pswapaxes as pswapaxes
 from tracefx.lax.creation import full as full
 from tracefx.lax.creation import full_like as full_like
 from tracefx.lax.differentiation import stop_gradient as stop_gradient
+from tracefx.lax.elementwise import log2 as log2
+from tracefx.lax.elementwise import one_minus_square as one_minus_square
+from tracefx.lax.elementwise import polynomial as polynomial
 from tracefx.lax.indexed_apply import scatter_apply as scatter_apply
 from tracefx.ops.annotations.optimization_barrier import optimization_barrier as optimization_barrier
 from tracefx.ops.collectives.collective import axis_index as axis_index

@@ -231,6 +231,7 @@ from tracefx.numpy.reductions import cumprod as cumprod
 from tracefx.numpy.reductions import cumsum as cumsum
 from tracefx.numpy.reductions import max as max
 from tracefx.numpy.reductions import min as min
+from tracefx.numpy.reductions import minmax as minmax
 from tracefx.numpy.reductions import prod as prod
 from tracefx.numpy.reductions import ptp as ptp
 from tracefx.numpy.reductions import sum as sum
@@ -325,6 +326,7 @@ from tracefx.numpy.sorting import lexsort as lexsort
 from tracefx.numpy.sorting import partition as partition
 from tracefx.numpy.sorting import sort as sort
 from tracefx.numpy.sorting import sort_complex as sort_complex
+from tracefx.numpy.sorting import top_k as top_k
 from tracefx.numpy.special_functions import angle as angle
 from tracefx.numpy.special_functions import float_power as float_power
 from tracefx.numpy.special_functions import fmax as fmax

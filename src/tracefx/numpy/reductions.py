@@ -263,6 +263,37 @@ def min(
     return _max_or_min("min", a, axis, out, keepdims, initial, where, reduction.reduce_min, arithmetic.min)
 
 
+def minmax(
+    a: ArrayLike,
+    axis: AxisLike = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: ArrayLike | tuple[ArrayLike | None, ArrayLike | None] | None = None,
+    where: ArrayLike | None = None,
+) -> tuple[Array, Array]:
+    """Returns the minimum and the maximum over axes, NaN if an element is NaN.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: One more element that takes part, or a pair of them: one for the minimum, one for the maximum.
+        where: A mask of the elements to include, broadcast against `a`; it needs `initial`.
+
+    Returns:
+        A pair of arrays of the dtype of `a`, without the reduced axes: the minimum, and the maximum.
+
+    Raises:
+        ValueError: If there are no elements and no `initial`, or `where` is given without `initial`.
+
+    >>> minmax(np.array([2, 5, 1]))
+    (Array(1, dtype=int32), Array(5, dtype=int32))
+    """
+    least, greatest = initial if isinstance(initial, tuple) else (initial, initial)
+    return min(a, axis, out, keepdims, least, where), max(a, axis, out, keepdims, greatest, where)
+
+
 def _max_or_min(
     name: str,
     a: ArrayLike,

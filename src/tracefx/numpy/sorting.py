@@ -7,6 +7,8 @@ which may be NaN. Indices have the default integer dtype.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal as LiteralType
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -16,7 +18,10 @@ from tracefx.core.kernel_context import call_kernel
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.ops import structural
+from tracefx.ops.elementwise.arithmetic import neg
+from tracefx.ops.elementwise.bitwise import bitwise_not
 from tracefx.ops.indexing import sorting
+from tracefx.ops.indexing import top_k as indexing_top_k
 from tracefx.ops.shape import array_creation, shape
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.transforms.eager_calls import eager_cached
@@ -127,12 +132,13 @@ def _argsort_by_numpy(keys: Sequence[NDArray], axis: int, backwards: bool, desce
     return ConcreteArray(ShapedArray(indices.shape, dtype), indices)
 
 
-def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Array:
+def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1, *, batch_size: SupportsIndex = 16) -> Array:
     """Returns the indices that sort by several keys, of which the last is the most significant.
 
     Args:
         keys: A sequence of arrays of one shape, or an array of them along its first axis.
         axis: The axis to sort along.
+        batch_size: The number of keys that JAX compares in one sort. It has no effect: one sort compares all keys.
 
     Returns:
         An array of integers of the shape of one key.
@@ -241,3 +247,45 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     order = argsort(x, along, dtype=dtypes.int32)
     after = sorting.sort(shape.slice_axis(order, position + 1, n, along), along)
     return shape.concatenate([shape.slice_axis(order, 0, position + 1, along), after], along)
+
+
+def top_k(
+    a: ArrayLike,
+    k: SupportsIndex,
+    /,
+    *,
+    axis: SupportsIndex = -1,
+    mode: LiteralType["largest", "smallest"] = "largest",
+    sorted: bool = True,
+) -> tuple[Array, Array]:
+    """Returns the `k` largest or smallest elements along an axis, and their indices.
+
+    Of equal elements, the one with the smaller index comes first. The largest ones are those of `lax.top_k`; the
+    smallest floats are the largest ones of `-a`.
+
+    Args:
+        a: The array; not complex.
+        k: How many elements, static; at most the size of the axis.
+        axis: The axis to search.
+        mode: "largest" or "smallest".
+        sorted: Whether the elements must be in order; they always are.
+
+    Returns:
+        A pair of arrays: values, and indices (`i32`). Their size along the axis is `k`.
+
+    Raises:
+        TypeError: If `a` is a scalar.
+        ValueError: If `a` is complex, `k` is out of range, there is no such axis, or `mode` is another string.
+
+    >>> values, indices = top_k(np.array([4, 1, 3]), 2, mode="smallest")
+    >>> values.tolist(), indices.tolist()
+    ([1, 3], [1, 2])
+    """
+    x = as_operand(a, "top_k: a")
+    if mode not in ("largest", "smallest"):
+        raise ValueError(f"top_k: mode must be 'largest' or 'smallest', got {mode!r}")
+    if mode == "largest":
+        return indexing_top_k.top_k(x, k, axis=axis)
+    reverse = neg if dtypes.is_float(x.aval.dtype) else bitwise_not
+    values, indices = indexing_top_k.top_k(reverse(x), k, axis=axis)
+    return reverse(values), indices

@@ -17,14 +17,14 @@ from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.importing_programs import Importer, ImportRule, JaxEquation, result_types
 from tracefx.interop.jax.parameters import operation_from_jax
+from tracefx.lax.elementwise import log2, one_minus_square, polynomial
 from tracefx.lax.indexed_apply import apply_at_indices
-from tracefx.ops.elementwise.arithmetic import mul, sub
 from tracefx.ops.elementwise.bit_representation import bitcast_convert_type
 from tracefx.ops.elementwise.bitwise import bitwise_xor
 from tracefx.ops.elementwise.comparison import eq, le, lt
-from tracefx.ops.elementwise.complex import complex, imag, real
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.elementwise.selection import select
+from tracefx.ops.elementwise.transcendental import Log
 from tracefx.ops.indexing.scatter import Scatter
 from tracefx.ops.random.prng import RandomBits, RandomSeed, random_unwrap, random_wrap
 from tracefx.ops.random.rng_bit_generator import rng_bit_generator
@@ -32,7 +32,6 @@ from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 from tracefx.ops.shape.shape import iota, squeeze
 from tracefx.ops.shape.slicing import slice
 from tracefx.ops.structural import broadcast_to, constant_like_aval, reduce_sum, reshape, transpose
-from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap
 
 # ------------------------------------------------------------------ renamed primitives and identities
@@ -63,36 +62,20 @@ def _empty(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Seque
 
 
 def _log2(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """The natural logarithm times `1 / log(2)`; complex values by components, since `inf * 0j` would be NaN."""
-    logarithm = bind1(operation_from_jax("log", eqn.params), *args)
-    dtype = logarithm.aval.dtype
-    scale = constant_like_aval(ShapedArray((), dtypes.real_dtype(dtype)), 1 / math.log(2))
-    if not dtypes.is_complex(dtype):
-        return [mul(logarithm, scale)]
-    return [complex(mul(real(logarithm), scale), mul(imag(logarithm), scale))]
-
-
-@custom_jvp
-def one_minus_square(x: Array) -> Array:
-    """`1 - x**2`, accurate near -1 and 1. The product rule would make the derivative `-2 * x` inaccurate near 0."""
-    return mul(add(1, x), sub(1, x))
-
-
-one_minus_square.defjvps(lambda t, out, x: mul(t, mul(-2, x)))
+    (x,), logarithm = args, operation_from_jax("log", eqn.params)
+    assert isinstance(logarithm, Log)
+    return [log2(x, accuracy=logarithm.accuracy)]
 
 
 def _one_minus_square(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     (x,) = args
-    return [one_minus_square(as_array(x))]
+    return [one_minus_square(x)]
 
 
 def _polynomial(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Evaluates a polynomial by Horner's rule. The operands after `x` are coefficients, lowest degree first."""
-    shape = eqn.outvars[0].aval.shape
-    x, *lower, value = [operand if not operand.aval.shape else broadcast_to(operand, shape) for operand in args]
-    for coefficient in reversed(lower):
-        value = add(mul(value, x), coefficient)
-    return [value if value.aval.shape == shape else broadcast_to(value, shape)]
+    """The operands after `x` are coefficients, lowest degree first."""
+    x, *coefficients = args
+    return [polynomial(x, coefficients, unroll=eqn.params.get("unroll"))]
 
 
 # ------------------------------------------------------------------ collectives

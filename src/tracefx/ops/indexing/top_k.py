@@ -196,7 +196,9 @@ class TopK(TopKOperation):
         return [turned(y) for y in builder.emit("chlo.top_k", [turned(x)], found, {"k": self.k})]
 
 
-def top_k(operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1) -> tuple[Array, Array]:
+def top_k(
+    operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1, is_stable: bool = True
+) -> tuple[Array, Array]:
     """Returns the `k` greatest elements along `axis`, in descending order, and their indices.
 
     Of equal elements, the one with the smaller index comes first. 0.0 is greater than -0.0; NaN is greater than all
@@ -206,6 +208,7 @@ def top_k(operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1) -> 
         operand: Array; not complex.
         k: How many elements, static; at most the size of the axis.
         axis: The axis to search. The last one by default.
+        is_stable: Whether equal elements must keep their order; they always do.
 
     Returns:
         A pair of arrays: values, and indices (`i32`). Their size along the axis is `k`.

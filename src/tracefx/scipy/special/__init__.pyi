@@ -6,6 +6,7 @@ from tracefx.scipy.special.bessel_functions import i1e as i1e
 from tracefx.scipy.special.error_functions import dawsn as dawsn
 from tracefx.scipy.special.error_functions import erf as erf
 from tracefx.scipy.special.error_functions import erfc as erfc
+from tracefx.scipy.special.error_functions import erfcinv as erfcinv
 from tracefx.scipy.special.error_functions import erfcx as erfcx
 from tracefx.scipy.special.error_functions import erfinv as erfinv
 from tracefx.scipy.special.error_functions import log_ndtr as log_ndtr

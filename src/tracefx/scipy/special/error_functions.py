@@ -77,6 +77,21 @@ def erfinv(x: ArrayLike) -> Array:
     return special.erf_inv(*promote_real("erfinv", x))
 
 
+def erfcinv(y: ArrayLike) -> Array:
+    """Computes the inverse of the complementary error function, accurate where `y` is small.
+
+    Args:
+        y: an array of numbers between 0 and 2.
+
+    Returns:
+        An array of floats of the shape of `y`; NaN unless `0 <= y <= 2`.
+
+    >>> round(float(erfcinv(0.5)), 5)
+    0.47694
+    """
+    return call_promoted("erfcinv", lambda y: _ndtri(0.5 * y) * -math.sqrt(0.5), y)
+
+
 def erfcx(x: ArrayLike) -> Array:
     """Computes the scaled complementary error function, `exp(x**2) * erfc(x)`.
 
