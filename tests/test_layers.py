@@ -96,6 +96,7 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.testing.equivalence", "hypothesis.given"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.settings"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.strategies"): "as above",
+    ("tracefx.control.jvp_rules", "<computed>"): "serialized rules are found by the names of functions",
     ("tracefx.lazy_stubs", "<computed>"): "it imports the modules that stubs name",
     ("tracefx.late_bindings", "tracefx.pictures.notebook_html"): "only notebooks need pages",
     (

@@ -11,6 +11,7 @@ True
 from __future__ import annotations
 
 from tracefx import serialization
+from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import Literal
 from tracefx.core.evaluation import eval_jaxpr
@@ -22,6 +23,7 @@ from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce, prune
 from tracefx.serialization.digest import executable_key
 from tracefx.text import parser
+from tracefx.transforms.exporting import ProgramStripper
 
 __all__ = [
     "VOCABULARY",
@@ -78,8 +80,8 @@ def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
         The bytes.
 
     Raises:
-        SerializationError: If the program contains Python functions: callbacks, rules of `custom_jvp` and the like,
-            policies of `checkpoint`. It is a TypeError, and shows the equation.
+        SerializationError: If the program contains Python functions: callbacks, user-defined rules of `custom_jvp` and
+            the like, policies of `checkpoint`. It is a TypeError, and shows the equation.
         JaxprTypeError: If the program is not well formed.
 
     >>> import tracefx as fx
@@ -87,6 +89,9 @@ def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
     >>> deserialize(serialize(closed)) == closed
     True
     """
+    if isinstance(closed, ClosedJaxpr):
+        named = ProgramStripper(drop_rules=False, provenance=True).strip_jaxpr(closed.jaxpr)
+        closed = ClosedJaxpr(named, closed.consts)
     return serialization.serialize(closed, VOCABULARY, provenance)
 
 
@@ -111,7 +116,7 @@ def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) ->
     >>> print(deserialize(serialize(fx.make_jaxpr(lambda x: -x)(1.0))))
     { lambda ; a:f32[]*. let b:f32[]* = neg a in (b,) }
     """
-    return serialization.deserialize(data, vocabulary(more))
+    return serialization.deserialize(data, vocabulary((CustomJVP, *more)))
 
 
 make_entry_points(globals())

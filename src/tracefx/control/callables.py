@@ -24,12 +24,9 @@ from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, 
 from tracefx.errors import ClosedOverTracerError, ConcretizationError
 from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.masks import (
-    drop_zeros,
-    insert_zeros,
     known_values,
     linear_mask,
     merge_masked,
-    nonzero_mask,
     select_masked,
 )
 from tracefx.interpreters.partial_eval import PartialEval
@@ -55,7 +52,7 @@ class DerivedCallable(StrictlyEqual, Generic[P, R]):
         self.__qualname__ = callable_name(source)
         self._call = call
         self.source = source
-        self._how = how
+        self.how = how
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._call(*args, **kwargs)
@@ -63,12 +60,12 @@ class DerivedCallable(StrictlyEqual, Generic[P, R]):
     @override
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, DerivedCallable) and self._how == other._how and self.source == other.source
+            isinstance(other, DerivedCallable) and self.how == other.how and self.source == other.source
         )
 
     @override
     def __hash__(self) -> int:
-        return hash((self._how, self.source))
+        return hash((self.how, self.source))
 
 
 def derive(source: Callable[..., object], *how: object) -> Callable[[Callable[P, R]], DerivedCallable[P, R]]:
@@ -341,7 +338,8 @@ class OutDims:
         self._settled: bool | list[bool] = settled if isinstance(settled, bool) else [d is not None for d in settled]
 
     @property
-    def cache_key(self) -> Hashable:
+    def settled(self) -> bool | tuple[bool, ...]:
+        """Which outputs are batched: all, each by a mask, or False if this is not determined yet."""
         return tuple(self._settled) if isinstance(self._settled, list) else self._settled
 
     def settle(self, *dims: BatchDims) -> list[bool]:
@@ -373,53 +371,9 @@ class OutDims:
 def batch_function(mapper: BatchRunner, f: FlatFunction, dims: BatchDims, out: OutDims) -> FlatFunction:
     """Returns the function for a whole batch, with batched outputs as `out` determines."""
 
-    @derive(f, "mapped", mapper.axis, tuple(dims), out.cache_key)
+    @derive(f, "mapped", mapper.axis, tuple(dims), out.settled)
     def batched(*values: Value) -> list[Value]:
         outs, out_dims = mapper.run(f, values, dims)
         return list(map(out.move_axis_first, outs, out_dims, out.settle(out_dims)))
 
     return batched
-
-
-JVPRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], tuple[Sequence[Value], Sequence[Tangent]]]
-"""A function from `(primals, tangents)` of the operands to `(primals, tangents)` of the outputs."""
-
-
-def batch_jvp_rule(mapper: BatchRunner, rule: JVPRule, dims: BatchDims, out: OutDims) -> JVPRule:
-    """Returns the JVP rule for a whole batch, with batched outputs as `out` determines."""
-
-    @derive(rule, "mapped", mapper.axis, tuple(dims), out.cache_key)
-    def batched(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
-        n, mask = len(primals), nonzero_mask(tangents)
-        out_mask: tuple[bool, ...] = ()
-
-        def both(*values: Value) -> list[Value]:
-            nonlocal out_mask
-            outs, out_tangents = rule(values[:n], insert_zeros(values[n:], mask, [x.aval for x in values[:n]]))
-            out_mask = nonzero_mask(out_tangents)
-            return [*outs, *drop_zeros(out_tangents)]
-
-        values, value_dims = mapper.run(both, [*primals, *drop_zeros(tangents)], [*dims, *select_masked(dims, mask)])
-        count = len(out_mask)
-        moved = zip(values[count:], value_dims[count:], strict=True)
-        pairs = [next(moved) if m else None for m in out_mask]
-        settled = out.settle(value_dims[:count], [None if pair is None else pair[1] for pair in pairs])
-        outs = list(map(out.move_axis_first, values[:count], value_dims[:count], settled))
-        return outs, [
-            Zero(x.aval.tangent()) if pair is None else out.move_axis_first(*pair, mapped)
-            for x, pair, mapped in zip(outs, pairs, settled, strict=True)
-        ]
-
-    return batched
-
-
-def rebind_jvp_rule(label: str, rule: JVPRule, scope: ClosureScope, count: int) -> JVPRule:
-    """Returns the JVP rule of a primitive whose first `count` operands are the values its functions closed over."""
-
-    @derive(rule, scope.cache_key, count)
-    def rebound(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        if any(nonzero_mask(tangents[:count])):
-            raise closed_over_error(label)
-        return scope.rebind(rule, primals[:count])(primals[count:], tangents[count:])
-
-    return rebound if count or scope.named_axes else rule

@@ -204,7 +204,7 @@ def _with_extra_outputs(rule: BatchRule, extra: ExtraOutputs) -> BatchRule:
 def _batch_batch_rule(mapper: BatchRunner, rule: BatchRule, out: callables.OutDims) -> BatchRule:
     """Batches a rule along another axis, that of `mapper`, which no operand has but the function may close over."""
 
-    @callables.derive(rule, "beside", mapper.axis, out.cache_key)
+    @callables.derive(rule, "beside", mapper.axis, out.settled)
     def batched_rule(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         out_batched: Mask = ()
 

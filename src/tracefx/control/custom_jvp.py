@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tracefx.control import callables
 from tracefx.control.custom_rules import CustomDerivativeCall, CustomDerivativeProgram, ExtraOutputs
+from tracefx.control.jvp_rules import JVPRule, NamedRule, batch_jvp_rule, rebind_jvp_rule, select_outputs
 from tracefx.core import Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Handler
@@ -17,7 +18,7 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, Tangent
 from tracefx.interpreters.callables import BatchRunner
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
-from tracefx.interpreters.masks import drop_zeros, insert_zeros, nonzero_mask, select_masked
+from tracefx.interpreters.masks import drop_zeros, insert_zeros, nonzero_mask
 
 
 @final
@@ -31,7 +32,7 @@ class CustomJVPCall(CustomDerivativeCall):
     """
 
     name = "custom_jvp_call"
-    rule: callables.JVPRule
+    rule: JVPRule
     symbolic_zeros: bool = False
 
     @override
@@ -46,13 +47,13 @@ class CustomJVPCall(CustomDerivativeCall):
 
     @override
     def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> CustomJVPCall:
-        return evolve(self, rule=callables.batch_jvp_rule(mapper, self.rule, dims, out))
+        return evolve(self, rule=batch_jvp_rule(mapper, self.rule, dims, out))
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomJVP, Sequence[Value]]:
         traced = callables.trace_function(self.fun, recording, args)
         n = len(traced.consts)
-        rule = callables.rebind_jvp_rule(self.label, self.rule, traced.scope, n)
+        rule = rebind_jvp_rule(self.label, self.rule, traced.scope, n)
         return CustomJVP(self.label, traced.jaxpr, rule, n, self.symbolic_zeros), [*traced.consts, *args]
 
 
@@ -69,7 +70,7 @@ class CustomJVP(CustomDerivativeProgram):
     """
 
     name = "custom_jvp_call"
-    rule: callables.JVPRule = field(metadata={"print": "jvp", "erased": True})
+    rule: JVPRule | NamedRule = field(metadata={"print": "jvp", "erased": True})
     num_consts: int = field(default=0, metadata={"hide_default": True, "erased": True})
     symbolic_zeros: bool = field(default=False, metadata={"hide_default": True, "erased": True})
 
@@ -80,16 +81,16 @@ class CustomJVP(CustomDerivativeProgram):
 
     @override
     def select_outputs(self, used: tuple[bool, ...]) -> CustomJVP:
-        return evolve(self, rule=_select_outputs(self.rule, used))
+        return evolve(self, rule=select_outputs(self.rule, used))
 
     @override
     def batch_rule(self, mapper: BatchRunner, dims: BatchDims, out: callables.OutDims) -> CustomJVP:
-        return evolve(self, rule=callables.batch_jvp_rule(mapper, self.rule, dims, out))
+        return evolve(self, rule=batch_jvp_rule(mapper, self.rule, dims, out))
 
     @override
     def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler] | None = None) -> CustomJVP:
         rule = self.rule if enter is None else callables.wrap_in_handler(enter, self.rule)
-        rebound = callables.rebind_jvp_rule(self.label, rule, callables.EMPTY_CLOSURE, consts)
+        rebound = rebind_jvp_rule(self.label, rule, callables.EMPTY_CLOSURE, consts)
         return evolve(self, jaxpr=jaxpr, rule=rebound, num_consts=consts + self.num_consts)
 
     @override
@@ -102,18 +103,7 @@ class CustomJVP(CustomDerivativeProgram):
         return callables.match_weak_types(outs, self.jaxpr.out_avals), out_tangents
 
 
-def _select_outputs(rule: callables.JVPRule, used: tuple[bool, ...]) -> callables.JVPRule:
-    """Returns the rule restricted to the outputs in the mask `used`."""
-
-    @callables.derive(rule, "selected", used)
-    def selected(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        outs, out_tangents = rule(primals, tangents)
-        return select_masked(outs, used), select_masked(out_tangents, used)
-
-    return selected
-
-
-def _with_extra_outputs(rule: callables.JVPRule, extra: ExtraOutputs) -> callables.JVPRule:
+def _with_extra_outputs(rule: JVPRule, extra: ExtraOutputs) -> JVPRule:
     """Extends the rule to additional outputs by the JVP of the jaxpr."""
 
     @callables.derive(rule, extra)

@@ -261,7 +261,7 @@ def _with_extra_outputs(fwd: ForwardRule, extra: ExtraOutputs) -> ForwardRule:
 def _batch_forward(mapper: BatchRunner, fwd: ForwardRule, dims: BatchDims, out: callables.OutDims) -> ForwardRule:
     """Returns the forward pass for a whole batch, with batched outputs as `out` determines."""
 
-    @callables.derive(fwd, "mapped", mapper.axis, tuple(dims), out.cache_key)
+    @callables.derive(fwd, "mapped", mapper.axis, tuple(dims), out.settled)
     def batched(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         results: list[ForwardResult] = []
 

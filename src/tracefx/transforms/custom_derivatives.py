@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, final
 
 from attrs import frozen
@@ -13,6 +13,7 @@ from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_jvp import CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJPCall, ForwardResult
 from tracefx.control.custom_vjp_in_shard_map import wrap_vjp_for_shard_map
+from tracefx.control.jvp_rules import HasJVPRule, JVPRule, RuleOf
 from tracefx.core import ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes, float0, get_aval, is_arraylike
 from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Tangent, Zero
@@ -26,6 +27,7 @@ from tracefx.transforms.arguments import flatten_values, fun_label, leaf_value, 
 from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import (
     CustomFunction,
+    NondiffArguments,
     OutputSignature,
     call_untyped,
     flatten_custom_function,
@@ -165,7 +167,7 @@ def _to_user_tangent(t: Tangent, symbolic: bool) -> object:
 
 
 @final
-class custom_jvp(CustomFunction[P, R]):
+class custom_jvp(CustomFunction[P, R], HasJVPRule):
     """A function with a user-defined JVP rule, which `defjvp` or `defjvps` sets.
 
     Differentiation calls the rule instead of differentiating the function: in forward mode directly, and in reverse
@@ -288,15 +290,29 @@ class custom_jvp(CustomFunction[P, R]):
     @override
     @api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        rule, symbolic = self.jvp, self.symbolic_zeros
+        rule = self.jvp
         if rule is None:
             raise AttributeError(f"{self._where}: no rule has been set; set one with {self._name}.defjvp")
         statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = OutputSignature(self._name)
+        flat = flatten_custom_function(self, statics, in_tree, outputs)
+        jvp = self._flatten_rule(rule, statics, in_tree, outputs)
+        return self._bind(CustomJVPCall(self._name, flat, jvp, self.symbolic_zeros), values, outputs)
+
+    @override
+    def jvp_rule(self, statics: Mapping[int, object], in_tree: TreeDef) -> JVPRule:
+        assert self.jvp is not None
+        return self._flatten_rule(self.jvp, NondiffArguments(dict(statics)), in_tree, OutputSignature(self._name))
+
+    def _flatten_rule(
+        self, rule: Callable[..., Any], statics: NondiffArguments, in_tree: TreeDef, outputs: OutputSignature
+    ) -> JVPRule:
+        """Returns the rule as one of flat values."""
+        symbolic = self.symbolic_zeros
         what = f"the rule {fun_label(rule)} of {self._name}"
 
-        @derive(rule, self, *statics.key, in_tree, symbolic)
+        @derive(rule, RuleOf(self, in_tree, symbolic, statics.key, statics.values))
         @user_code_boundary(self._name)
         def jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
             user_tangents = in_tree.unflatten([_to_user_tangent(t, symbolic) for t in tangents])
@@ -305,8 +321,7 @@ class custom_jvp(CustomFunction[P, R]):
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
 
-        flat = flatten_custom_function(self, statics, in_tree, outputs)
-        return self._bind(CustomJVPCall(self._name, flat, jvp, symbolic), values, outputs)
+        return jvp
 
 
 def _add_tangents(x: Any, y: Any) -> object:

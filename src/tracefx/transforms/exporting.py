@@ -13,7 +13,9 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.call import Call
 from tracefx.control.callables import match_weak_types
 from tracefx.control.checkpoint import CheckpointPrimitive
+from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_rules import CustomRuleProgram
+from tracefx.control.jvp_rules import named_rule
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import Array, Literal, ShapedArray, Value, dtypes, show_avals
 from tracefx.core.backend import BACKEND
@@ -317,10 +319,11 @@ def export(
 ) -> Callable[..., Exported[P, R]]:
     """Returns a function that exports `fun` for the types of its arguments.
 
-    Programs with callbacks cannot be exported, nor can rules of `custom_jvp`, `custom_vjp` and `custom_vmap` or
-    policies of `checkpoint`, because these are Python functions. A program that uses a mesh (by `shard_map`,
-    `with_sharding_constraint`, shardings of `jit`, or sharded arguments) is exported for a number of devices; the
-    devices themselves may differ when it is called. As many devices are needed to load it.
+    Programs with callbacks cannot be exported, nor can user-defined rules of `custom_jvp`, `custom_vjp` and
+    `custom_vmap` or policies of `checkpoint`, because these are Python functions. Derivative rules of functions of
+    tracefx, such as `nn.relu`, are exported as the name of the function, which `load` looks up. A program that uses a
+    mesh (by `shard_map`, `with_sharding_constraint`, shardings of `jit`, or sharded arguments) is exported for a number
+    of devices; the devices themselves may differ when it is called. As many devices are needed to load it.
 
     Args:
         fun: A function returned by `jit`.
@@ -366,13 +369,13 @@ def export(
                     "transformation, or make the value an argument"
                 )
         normalized = _normalize_devices(trace.jaxpr, traced.requested_shardings)
-        program = _ProgramStripper(drop_rules, provenance=True).strip_jaxpr(normalized)
+        program = ProgramStripper(drop_rules, provenance=True).strip_jaxpr(normalized)
         try:
             serialize(ClosedJaxpr(program, ()), VOCABULARY)  # raises SerializationError with source locations
         except SerializationError as error:
             if not drop_rules:
                 # Without its rules and policies the program may have no other Python functions.
-                without_rules = _ProgramStripper(drop_rules=True, provenance=True).strip_jaxpr(normalized)
+                without_rules = ProgramStripper(drop_rules=True, provenance=True).strip_jaxpr(normalized)
                 with suppress(SerializationError):
                     serialize(ClosedJaxpr(without_rules, ()), VOCABULARY)
                     error.add_note(
@@ -381,7 +384,7 @@ def export(
                     )
             raise
         if not provenance:
-            program = _ProgramStripper(drop_rules, provenance).strip_jaxpr(program)
+            program = ProgramStripper(drop_rules, provenance).strip_jaxpr(program)
         requested = RequestedShardings(*boundary_shardings(program)) if devices_of(program) else None
         module, kept_inputs = BACKEND.value.serialize_portable(
             _without_float0(program, trace.name), trace.consts, trace.name, where, requested
@@ -429,8 +432,8 @@ def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 @final
-class _ProgramStripper:
-    """Removes source locations and user-defined rules from programs."""
+class ProgramStripper:
+    """Removes source locations and user-defined rules from programs, and names the rules of functions of tracefx."""
 
     def __init__(self, drop_rules: bool, provenance: bool) -> None:
         self.drop_rules = drop_rules
@@ -449,7 +452,9 @@ class _ProgramStripper:
         return entry[1]
 
     def strip_primitive(self, prim: Primitive) -> Primitive:
-        if self.drop_rules and isinstance(prim, CustomRuleProgram):
+        if isinstance(prim, CustomJVP) and (rule := named_rule(prim.rule)):
+            prim = evolve(prim, rule=rule)
+        elif self.drop_rules and isinstance(prim, CustomRuleProgram):
             return Call(prim.label, self.strip_jaxpr(prim.jaxpr))
         if self.drop_rules and isinstance(prim, CheckpointPrimitive) and prim.policy is not None:
             prim = evolve(prim, policy=None)
@@ -489,7 +494,7 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
         reader.fail(f"the platforms {platforms!r} are not some of {', '.join(LOWERING_PLATFORMS)}, each once")
     kept_inputs = [reader.uint() for _ in range(reader.count("numbers of inputs"))]
     module = bytes(reader.length_prefixed("the StableHLO module"))
-    program = deserialize(reader.length_prefixed("the program"), vocabulary(more))
+    program = deserialize(reader.length_prefixed("the program"), vocabulary((CustomJVP, *more)))
     reader.done()
     _check_trees(reader, in_tree, out_tree, program)
     if any(a >= b for a, b in itertools.pairwise([*kept_inputs, len(program.in_avals)])):
