@@ -82,7 +82,7 @@ _NAMES_SINCE: Final[Mapping[str, tuple[int, ...]]] = {
     **dict.fromkeys(
         (
             *(f"jax.lax.{name}" for name in ("log2", "log2_p", "one_minus_square", "one_minus_square_p")),
-            *("jax.ad_checkpoint.checkpoint_name_fwd", "jax.export.symbolic_dim_bounds", "jax.numpy.minmax"),
+            *("jax.ad_checkpoint.checkpoint_name_fwd", "jax.numpy.minmax"),
         ),
         (0, 11, 2),
     ),

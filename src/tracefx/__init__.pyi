@@ -29,6 +29,7 @@ from tracefx import typing as typing
 from tracefx.core.array import Array as Array
 from tracefx.core.device import Device as Device
 from tracefx.core.dimension_bounds import SymbolicScope as SymbolicScope
+from tracefx.core.dimension_bounds import symbolic_dim_bounds as symbolic_dim_bounds
 from tracefx.core.dtypes import float0 as float0
 from tracefx.core.evaluation import eval_jaxpr as eval_jaxpr
 from tracefx.core.handler import bind as bind

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -24,6 +25,7 @@ from tracefx.core.symbolic_dimensions import (
     Scope,
     Term,
     combine,
+    is_symbolic_dim,
     multiply,
     polynomial_of,
 )
@@ -314,7 +316,11 @@ class SymbolicScope(Scope):
         return inequalities
 
     def bounds(self, coefficients: Coefficients) -> Bounds:
-        """Returns the least and the largest value of a polynomial that are known; they may be infinite."""
+        """Returns the least and the largest value of a polynomial that are known; they may be infinite.
+
+        Args:
+            coefficients: The coefficients of the polynomial, by term.
+        """
         polynomial = Polynomial.of(coefficients)
         if polynomial.constant is not None:
             return polynomial.constant, polynomial.constant
@@ -333,3 +339,25 @@ class SymbolicScope(Scope):
     @override
     def __repr__(self) -> str:
         return f"SymbolicScope({list(self.constraints)!r})"
+
+
+def symbolic_dim_bounds(dimension: int) -> tuple[float, float]:
+    """Returns the least and the largest value that an axis size is known to have.
+
+    Args:
+        dimension: The axis size, which may be symbolic.
+
+    Returns:
+        A pair of integers, or of infinities where no bound is known. There may be better bounds.
+
+    Raises:
+        InconclusiveDimensionOperation: If the expression may divide by zero.
+
+    >>> from tracefx import symbolic_shape
+    >>> b, = symbolic_shape("b", constraints=("b <= 8",))
+    >>> symbolic_dim_bounds(2 * b + 1)
+    (3, 17)
+    """
+    if is_symbolic_dim(dimension) and isinstance(dimension.scope, SymbolicScope):
+        return dimension.scope.bounds(dict(dimension.polynomial.terms))
+    return operator.index(dimension), operator.index(dimension)
