@@ -286,19 +286,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
             [
                 f"jax.export.{name}"
                 for name in (
-                    "SymbolicScope",
-                    "is_symbolic_dim",
-                    "symbolic_args_specs",
-                    "symbolic_dim_bounds",
-                    "symbolic_shape",
-                )
-            ],
-            "shapes are always concrete",
-        ),
-        **dict.fromkeys(
-            [
-                f"jax.export.{name}"
-                for name in (
                     "DisabledSafetyCheck",
                     "maximum_supported_calling_convention_version",
                     "minimum_supported_calling_convention_version",
@@ -308,8 +295,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
             ],
             "part of JAX's export format",
         ),
-        "jax.errors.InconclusiveDimensionOperation": "shapes are always concrete",
-        **dict.fromkeys(("jax.core.max_dim", "jax.core.min_dim"), "shapes are always concrete"),
         **dict.fromkeys([f"jax.core.{name}" for name in ("Atom", "ParamDict", "eval_context")], "internals of JAX"),
         "jax.dlpack.is_supported_dtype": "`tracefx.numpy.from_dlpack` and `x.__dlpack__()` raise BufferError",
         **dict.fromkeys(

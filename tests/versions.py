@@ -74,7 +74,7 @@ _NAMES_SINCE: Final[Mapping[str, tuple[int, ...]]] = {
     **dict.fromkeys(
         (
             *("jax.lax.log2_p", "jax.lax.one_minus_square_p"),
-            *("jax.ad_checkpoint.checkpoint_name_fwd", "jax.export.symbolic_dim_bounds"),
+            "jax.ad_checkpoint.checkpoint_name_fwd",
         ),
         (0, 11, 2),
     ),

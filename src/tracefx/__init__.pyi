@@ -28,6 +28,8 @@ from tracefx import tree_util as tree_util
 from tracefx import typing as typing
 from tracefx.core.array import Array as Array
 from tracefx.core.device import Device as Device
+from tracefx.core.dimension_bounds import SymbolicScope as SymbolicScope
+from tracefx.core.dimension_bounds import symbolic_dim_bounds as symbolic_dim_bounds
 from tracefx.core.dtypes import float0 as float0
 from tracefx.core.evaluation import eval_jaxpr as eval_jaxpr
 from tracefx.core.handler import bind as bind
@@ -37,6 +39,7 @@ from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.source_location import named_scope as named_scope
+from tracefx.core.symbolic_dimensions import is_symbolic_dim as is_symbolic_dim
 from tracefx.core.version import __version__ as __version__
 from tracefx.handlers import derivatives as derivatives
 from tracefx.handlers import jet as jet
@@ -123,6 +126,8 @@ from tracefx.transforms.staging import eval_shape as eval_shape
 from tracefx.transforms.staging import jaxpr_as_fun as jaxpr_as_fun
 from tracefx.transforms.staging import make_jaxpr as make_jaxpr
 from tracefx.transforms.staging import named_call as named_call
+from tracefx.transforms.symbolic_shapes import symbolic_args_specs as symbolic_args_specs
+from tracefx.transforms.symbolic_shapes import symbolic_shape as symbolic_shape
 from tracefx.transforms.transform import HandlerTransform as HandlerTransform
 from tracefx.transforms.transform import IdentityTransform as IdentityTransform
 from tracefx.transforms.transform import Transform as Transform

@@ -529,3 +529,18 @@ class UnsortableKeysError(ValueError, TypeError):
         ...
     tracefx.errors.UnsortableKeysError: the keys of the dict cannot be sorted: ...
     """
+
+
+class InconclusiveDimensionOperation(TypeError):  # the name in JAX
+    """The result of an operation on symbolic dimensions depends on their sizes, or cannot be decided.
+
+    For example, `b >= 3` holds for some sizes of `b` only. A constraint, as in
+    `symbolic_shape("b", constraints=("b >= 3",))`, or `max_dim` can help.
+
+    >>> from tracefx import symbolic_shape
+    >>> b, = symbolic_shape("b")
+    >>> b >= 3
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.InconclusiveDimensionOperation: the comparison b >= 3 of symbolic dimensions is inconclusive: ...
+    """

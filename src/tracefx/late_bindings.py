@@ -11,9 +11,11 @@ from tracefx.core.backend import BACKEND, PLUGINS, Backend, Plugins
 from tracefx.core.device import MEMORY
 from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML, Jaxpr
 from tracefx.core.primitive import Primitive
+from tracefx.core.symbolic_dimensions import DIMENSION_AS_ARRAY
 from tracefx.core.values import ARRAY_IMPORTER
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
 from tracefx.lazy_stubs import CONSTRAIN_RESULT
+from tracefx.ops.shape.dimension_value import dimension_as_array
 from tracefx.text.printer import format_jaxpr
 
 
@@ -58,6 +60,7 @@ def provide_all() -> None:
     """Provides every late-bound object. `tracefx/__init__.py` calls it, once."""
     NUMPY.provide(lambda: numpy)
     BACKEND.provide(_load_backend)
+    DIMENSION_AS_ARRAY.provide(lambda: dimension_as_array)
     JAXPR_FORMATTER.provide(lambda: format_jaxpr)
     MEMORY.provide(lambda: BACKEND.value)
     ARRAY_IMPORTER.provide(lambda: BACKEND.value)

@@ -56,8 +56,20 @@ class MlirText:
     mlir: str
 
 
-Attr: TypeAlias = bool | int | DenseI64Array | MlirText
-"""A boolean, a 64-bit integer, an integer array, or anything else as MLIR text."""
+@final
+@frozen
+class WindowPadding:
+    """An attribute: the padding of windows, a pair (before, after) for each axis.
+
+    Args:
+        pairs: The pairs.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+
+
+Attr: TypeAlias = bool | int | DenseI64Array | WindowPadding | MlirText
+"""A boolean, a 64-bit integer, an integer array, the padding of windows, or anything else as MLIR text."""
 
 
 SingleAttr: TypeAlias = bool | int | float | str | NDArray
@@ -143,6 +155,17 @@ class Builder(Protocol):
 
         Returns:
             The constant.
+        """
+
+    def dimension(self, size: int, aval: ShapedArray) -> IrValue:
+        """Emits an axis size as a scalar; a symbolic one is computed from the shapes of the arguments of the module.
+
+        Args:
+            size: The axis size.
+            aval: The aval of the result, an integer scalar.
+
+        Returns:
+            The scalar.
         """
 
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:

@@ -21,6 +21,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
+from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyKind,
@@ -393,7 +394,7 @@ class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         consts, carry, arrays = self.split_operands(operands)
         buffers = [_zero_buffer(builder, a) for a in self.stacked(self.jaxpr.out_avals[self.num_carry :])]
-        n, unroll = self.num_carry, max(1, min(self.unroll, self.length))
+        n, unroll = self.num_carry, 1 if is_symbolic_dim(self.length) else max(1, min(self.unroll, self.length))
 
         def step(b: Builder, i: IrValue, state: Sequence[IrValue]) -> Sequence[IrValue]:
             if self.reverse:
@@ -409,7 +410,7 @@ class Scan(ControlFlowPrimitive, HasBody, Rematerializable):
 
         state: Sequence[IrValue] = [*carry, *buffers]
         rounds = self.length // unroll
-        if rounds > 1:
+        if is_symbolic_dim(rounds) or rounds > 1:
 
             def condition(b: Builder, xs: Sequence[IrValue]) -> Sequence[IrValue]:
                 return b.emit(
@@ -437,7 +438,7 @@ _LESS_THAN: Final = MlirText("#stablehlo<comparison_direction LT>")
 
 
 def _counter_constant(builder: Builder, n: int) -> IrValue:
-    return builder.constant(Literal(n, COUNTER_AVAL))
+    return builder.dimension(n, COUNTER_AVAL)
 
 
 def _zero_buffer(builder: Builder, aval: ShapedArray) -> IrValue:

@@ -400,8 +400,11 @@ def default_int() -> DType:
 
 
 def index_dtype(size: int) -> DType:
-    """Returns the dtype of indices into an axis: the default integer dtype unless the axis needs 64 bits."""
-    return default_int() if size <= 2**31 else int64
+    """Returns the dtype of indices into an axis: the default integer dtype unless the axis needs 64 bits.
+
+    The axis may be symbolic, which is assumed to be smaller.
+    """
+    return default_int() if type(size) is not int or size <= 2**31 else int64
 
 
 def default_uint() -> DType:

@@ -36,6 +36,8 @@ from tracefx.core.primitive import UndefinedPrimal as UndefinedPrimal
 from tracefx.core.primitive import Zero as Zero
 from tracefx.core.source_location import SourceLocation as SourceLocation
 from tracefx.core.source_location import here as here
+from tracefx.core.symbolic_dimensions import max_dim as max_dim
+from tracefx.core.symbolic_dimensions import min_dim as min_dim
 from tracefx.core.values import Value as Value
 from tracefx.core.values import as_value as as_value
 from tracefx.core.values import get_aval as get_aval

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from tracefx.core import Array, ArrayLike, DTypeLike, Value, dtypes
 from tracefx.core.handler import as_array
+from tracefx.core.symbolic_dimensions import has_symbolic_dims
 from tracefx.numpy.creation import full_like
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import not_equal
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, inexact_dtype, promote_dtypes
 from tracefx.numpy.reductions import cumprod, cumsum, sum
 from tracefx.numpy.shapes import broadcast_to, moveaxis, normalize_axes, ravel
+from tracefx.numpy.symbolic_sizes import symbolic_slice
 from tracefx.numpy.ufuncs import absolute, add, divide, multiply, remainder, subtract, where
 from tracefx.ops import structural
 from tracefx.ops.shape import shape
@@ -22,6 +24,9 @@ from tracefx.transforms.eager_calls import eager_cached
 
 def _slice_along(x: Array, start: int | None, stop: int | None, axis: int) -> Array:
     """Returns `x[start:stop]` along an axis."""
+    if has_symbolic_dims((x.shape[axis], start, stop)):
+        first, last, _, _ = symbolic_slice(slice(start, stop), x.shape[axis])
+        return shape.slice_axis(x, first, last, axis)
     first, last, _ = slice(start, stop).indices(x.shape[axis])
     return shape.slice_axis(x, first, max(first, last), axis)
 

@@ -11,6 +11,7 @@ import numpy as np
 from tracefx.core import Array, ArrayLike, dtypes, to_numpy
 from tracefx.core.array import Index
 from tracefx.core.handler import as_array
+from tracefx.core.symbolic_dimensions import is_symbolic_dim, max_dim
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import array, zeros
 from tracefx.numpy.indexing import take
@@ -59,7 +60,7 @@ def delete(
         raise ValueError(f"delete: obj must be an index, indices, bools or a slice, got {indices.aval}")
     if dtypes.is_bool(dtype) and indices.aval.shape != (n,):
         raise ValueError(f"delete: obj must have one bool for each of {n} elements, got {indices.aval}")
-    if dtypes.is_integer(dtype) and assume_unique_indices:
+    if dtypes.is_integer(dtype) and (assume_unique_indices or (is_symbolic_dim(n) and indices.aval.size == 1)):
         return _delete_at(x, ravel(indices), along)
     try:
         concrete_indices = to_numpy(indices)
@@ -77,7 +78,7 @@ def _delete_at(x: Array, indices: Array, axis: int) -> Array:
     positions = where(indices < 0, indices + n, indices)
     kept = at(zeros(n, "int32") + 1)[positions].set(0, mode="drop")
     target = where(kept != 0, cumsum(kept) - 1, n)
-    sources = at(zeros(max(0, n - indices.size), "int32"))[target].set(arange(n), mode="drop")
+    sources = at(zeros(max_dim(0, n - indices.size), "int32"))[target].set(arange(n), mode="drop")
     return take(x, sources, axis)
 
 

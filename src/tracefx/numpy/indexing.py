@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import numpy as np
 from attrs import frozen
 
-from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, Scalar, Shape, ShapedArray, dtypes
+from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, Scalar, Shape, ShapedArray, as_value, dtypes
 from tracefx.core.abstract_array import is_jax_array
 from tracefx.core.array import Index, IndexPart
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import as_array, bind1, evaluating
+from tracefx.core.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
 from tracefx.core.values import from_jax_array, require_no_mask
 from tracefx.errors import ConcretizationError, MaskIndexError, SliceIndexError
 from tracefx.numpy.creation import array
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, reject_out
+from tracefx.numpy.symbolic_sizes import size_like, symbolic_slice
 from tracefx.numpy.ufuncs import broadcast_select, literal_like, remainder
 from tracefx.ops import structural
 from tracefx.ops.elementwise import comparison, elementwise
@@ -165,7 +167,7 @@ def _integer_index_operations(
     zeros = (0,) * (len(sizes) - 1)
     window: Slice | DynamicSlice = Slice((indexer.position, *zeros), (indexer.position + 1, *sizes[1:]), None)
     starts: Sequence[Literal] = ()
-    if not -sizes[0] <= index < sizes[0]:
+    if not _is_within(index, sizes[0]):
         window, starts = _clamped_slice(sizes, index, 0)
     return indexer.position, x.update(shape=sizes[1:]), window, starts, shape.Squeeze((0,))
 
@@ -217,9 +219,11 @@ def parse_index(
             axis += part.values.ndim
         else:
             size = x.aval.shape[axis]
-            if isinstance(part, int) and not clamp:
+            if is_symbolic_dim(part) and not clamp:
+                part = as_array(as_value(part))
+            elif isinstance(part, int) and not clamp:
                 part = np.array(part)
-            elif isinstance(part, int) and size and not -size <= part < size:
+            elif isinstance(part, int) and size and not _is_within(part, size):
                 window, starts = _clamped_slice(x.aval.shape, part, axis)
                 x, part = bind1(window, x, *starts), 0
             parts.append(_axis_index(part, x.aval.shape[axis], axis, wrap))
@@ -250,6 +254,8 @@ def _parse_part(part: IndexPart) -> _ParsedPart:
     """Validates one part of an index and converts arrays."""
     if part is None or part is Ellipsis or isinstance(part, bool | slice):
         return part
+    if is_symbolic_dim(part):
+        return cast(int, part)
     if isinstance(part, int | np.integer):
         return int(part)
     if isinstance(part, np.bool_):
@@ -293,14 +299,19 @@ def _count_indexed_axes(part: _ParsedPart) -> int:
     return part.values.ndim if isinstance(part, _MaskIndex) else 1
 
 
+def _is_within(index: int, size: int) -> bool:
+    """Whether an index is in the bounds of an axis; True for an axis of symbolic size, where it is clamped."""
+    return is_symbolic_dim(size) or -size <= index < size
+
+
 def _axis_index(part: int | slice | IndexArray, size: int, axis: int, wrap: bool = True) -> AxisIndexer:
     if isinstance(part, slice):
         return _slice_index(part, size)
-    if not isinstance(part, int):
+    if isinstance(part, np.ndarray | Array):
         return AdvancedIndex(_normalize_indices(part, size if wrap else 0))
     if size == 0:
         raise IndexError(f"index {part} is out of bounds for axis {axis}, which has size 0")
-    return IntegerIndex(min(max(part + size if part < 0 else part, 0), size - 1))
+    return IntegerIndex(min_dim(max_dim(part + size if part < 0 else part, 0), size - 1))
 
 
 def _clamped_slice(sizes: Shape, index: int, axis: int) -> tuple[DynamicSlice, list[Literal]]:
@@ -311,6 +322,8 @@ def _clamped_slice(sizes: Shape, index: int, axis: int) -> tuple[DynamicSlice, l
 
 
 def _slice_index(part: slice, size: int) -> SliceIndex:
+    if has_symbolic_dims((size, part.start, part.stop)):
+        return SliceIndex(*symbolic_slice(part, size))
     try:
         start, stop, step = part.indices(size)
     except ConcretizationError as error:
@@ -332,7 +345,10 @@ def _slice_index(part: slice, size: int) -> SliceIndex:
 
 def _normalize_indices(indices: IndexArray, size: int) -> IndexArray:
     """Returns nonnegative indices: negative ones count from the end."""
+    if isinstance(indices, np.ndarray) and has_symbolic_dims((size,)) and (indices < 0).any():
+        indices = as_array(as_value(indices))
     if isinstance(indices, np.ndarray):
+        size = 0 if is_symbolic_dim(size) else size  # then no index is negative
         wide = indices if indices.dtype == np.int64 else indices.astype(np.int64)
         return np.where(wide < 0, wide + size, wide).clip(_INT32_MIN, _INT32_MAX).astype(np.int32)
     return normalize_traced_indices(indices, size)
@@ -418,7 +434,7 @@ def normalize_traced_indices(indices: Array, size: int) -> Array:
         return converted
     return broadcast_select(
         comparison.lt(converted, literal_like(converted, 0)),
-        elementwise.add(converted, literal_like(converted, size)),
+        elementwise.add(converted, size_like(converted, size)),
         converted,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal as Exactly
 from typing import overload
 
-from tracefx.core import Array, ArrayLike, AxisLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
+from tracefx.core import Array, ArrayLike, AxisLike, DType, DTypeLike, Value, as_value, dtypes
 from tracefx.core.handler import as_array
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.operand_promotion import (
@@ -24,7 +24,7 @@ from tracefx.numpy.shapes import axes
 from tracefx.numpy.ufuncs import broadcast_select, literal_like
 from tracefx.ops.elementwise import arithmetic, comparison, powers, transcendental
 from tracefx.ops.elementwise import complex as complex_numbers
-from tracefx.ops.structural import broadcast_in_dim, broadcast_to, full_like_aval, transpose
+from tracefx.ops.structural import broadcast_in_dim, broadcast_to, transpose
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -275,7 +275,7 @@ def average(
         if not returned:
             return out
         count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
-        return out, full_like_aval(ShapedArray(out.aval.shape, out.aval.dtype), float(count))
+        return out, broadcast_to(convert_operand(count, out.aval.dtype), out.aval.shape)
     x, w = promote_dtypes("average", a, weights, inexact=True)
     over = axes("average", axis, x.aval.ndim)
     if w.aval.shape != x.aval.shape:

@@ -11,6 +11,7 @@ import numpy as np
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array
 from tracefx.core.sharding import DeviceOrSharding
+from tracefx.core.symbolic_dimensions import has_symbolic_dims, max_dim
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.dtype_routines import result_type
@@ -19,7 +20,7 @@ from tracefx.numpy.shapes import moveaxis
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
-from tracefx.ops.static_integers import static_count
+from tracefx.ops.static_integers import static_count, static_int
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -59,7 +60,12 @@ def arange(
     numbers = {name: _static_number(f"arange: {name}", x) for name, x in bounds.items()}
     new = result_type(*bounds.values()) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
     first, last, by = numbers.get("start", 0), numbers["stop"], numbers.get("step", 1)
-    size = max(0, math.ceil((last - first) / by))
+    if has_symbolic_dims((first, last)):
+        stride = static_int("arange", by, "step, with symbolic bounds,")
+        distance = static_int("arange", last - first, "distance of the bounds") * (1 if stride > 0 else -1)
+        size = max_dim(0, (distance + abs(stride) - 1) // abs(stride))
+    else:
+        size = max(0, math.ceil((last - first) / by))
     out = shape.iota(new, size)
     if step is not None:
         out = arithmetic.mul(_scalar_operand(by, new), out)

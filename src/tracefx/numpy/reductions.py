@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import numpy as np
-
 from tracefx.core import (
     Array,
     ArrayLike,
@@ -116,7 +114,9 @@ def _sum_or_product(
 
 
 def _masked_shape(x: Value, where: ArrayLike | None) -> Sequence[int]:
-    return x.aval.shape if where is None else np.broadcast_shapes(x.aval.shape, as_value(where).aval.shape)
+    return (
+        x.aval.shape if where is None else broadcast_operand_shapes("where", x.aval.shape, as_value(where).aval.shape)
+    )
 
 
 def computation_dtype(result: DType) -> DType:

@@ -93,13 +93,13 @@ def repeat(
             error.detail,
         ) from error
     if len(times) == 1:
-        times *= n
         if total is None and n:
             repeated_shape = (*x.aval.shape[: axis + 1], times[0], *x.aval.shape[axis + 1 :])
             repeated = structural.broadcast_in_dim(
                 x, repeated_shape, [i for i in range(x.aval.ndim + 1) if i != axis + 1]
             )
             return structural.reshape(repeated, (*x.aval.shape[:axis], n * times[0], *x.aval.shape[axis + 1 :]))
+        times *= n
     if len(times) != n:
         raise ValueError(f"repeat: repeats has {len(times)} entries for axis {axis} of {x.aval}; pass one or {n}")
     indices = _repeat_indices(times, total)

@@ -63,6 +63,7 @@ from tracefx.numpy.operand_promotion import (
     dtype_and_weak_type,
     require_broadcastable,
 )
+from tracefx.numpy.symbolic_sizes import index_array, slice_positions
 from tracefx.numpy.ufuncs import broadcast_select, power, true_divide
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, elementwise
@@ -526,12 +527,12 @@ def _update_target(x: Array, index: Index, wrap: bool) -> UpdateTarget:
             columns |= {axis: (len(sizes) + len(named), indices) for axis, indices in arrays.items()}
         else:
             axis, window = slices.pop(0)
-            line = np.arange(window.start, window.stop, window.step, dtype=np.int32)
+            line = slice_positions(window.start, window.stop, window.step)
             item_sizes = line.shape
             if window.step == 1 and not window.reverse:
                 windows.append(len(sizes))
                 if item_sizes[0] != x.aval.shape[axis]:
-                    columns[axis] = len(sizes) + 1, np.asarray(window.start, np.int32)
+                    columns[axis] = len(sizes) + 1, index_array(window.start)
             else:
                 inserted.add(axis)
                 columns[axis] = len(sizes) + 1, line[::-1] if window.reverse else line

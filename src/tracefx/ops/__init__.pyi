@@ -148,6 +148,7 @@ from tracefx.ops.reductions.window_reduction import ReduceWindowMax as ReduceWin
 from tracefx.ops.reductions.window_reduction import ReduceWindowMin as ReduceWindowMin
 from tracefx.ops.reductions.window_reduction import ReduceWindowSum as ReduceWindowSum
 from tracefx.ops.shape.array_creation import Iota as Iota
+from tracefx.ops.shape.dimension_value import DimensionValue as DimensionValue
 from tracefx.ops.shape.shape import Concatenate as Concatenate
 from tracefx.ops.shape.shape import Split as Split
 from tracefx.ops.shape.shape import Squeeze as Squeeze

@@ -6,7 +6,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, Concatenate, Final, NoReturn, ParamSpec, TypeVar, final
+from typing import Any, ClassVar, Concatenate, Final, NoReturn, ParamSpec, TypeVar, cast, final
 
 import numpy as np
 from attrs import field, frozen
@@ -29,6 +29,7 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
+from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import AxisError, ConcretizationError, ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.static_integers import concretize
@@ -449,6 +450,9 @@ def static_shape(name: str, shape: object, argument: str = "shape") -> tuple[int
         )
     sizes: list[int] = []
     for n in concretize(shape):
+        if is_symbolic_dim(n):
+            sizes.append(cast(int, n))
+            continue
         try:
             sizes.append(n.__index__())
         except ConcretizationError as error:

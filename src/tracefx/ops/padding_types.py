@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracefx.core.symbolic_dimensions import max_dim
 from tracefx.ops.static_integers import static_ints
 
 Pads = tuple[tuple[int, int], ...]
@@ -53,7 +54,7 @@ def padtype_to_pads(
         raise ValueError(f"window strides must be positive, got {strides}")
     pads = []
     for n, window, stride in zip(sizes, windows, strides, strict=True):
-        total = max((-(-n // stride) - 1) * stride + window - n, 0)
+        total = max_dim((-(-n // stride) - 1) * stride + window - n, 0)
         less, more = total // 2, total - total // 2
         pads.append((less, more) if kind == "SAME" else (more, less))
     return pads

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar, cast
 
 import numpy as np
 
 from tracefx.core import Array, ConcreteArray, NDArray
+from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import AxisError, ConcretizationError, ShapeError
 
 T = TypeVar("T")
@@ -30,7 +31,9 @@ def is_sequence_like(xs: object) -> TypeGuard[Sequence[object] | Array | NDArray
 
 
 def static_int(name: str, x: object, argument: str) -> int:
-    """Returns `x` as a Python integer; raises TypeError if it is traced or not an integer."""
+    """Returns `x` as a Python integer or symbolic dimension; raises TypeError if it is traced or not an integer."""
+    if is_symbolic_dim(x):
+        return cast(int, x)
     try:
         return operator.index(x)  # type: ignore[arg-type]  # it raises TypeError for others
     except ConcretizationError as error:

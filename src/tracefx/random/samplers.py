@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-import numpy as np
-
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Literal, Scalar, Shape, ShapedArray, dtypes, get_aval
 from tracefx.numpy.operand_promotion import rounded_literal
 from tracefx.numpy.shapes import ShapeLike, sizes_of
+from tracefx.numpy.static_queries import broadcast_shapes
 from tracefx.ops.structural import convert_element_type
 from tracefx.random.keys import check_key
 from tracefx.transforms.jit import jit
@@ -49,7 +48,7 @@ def sample_shape(name: str, shape: ShapeLike | None, *parameters: ArrayLike) -> 
     """
     shapes = [get_aval(parameter).shape for parameter in parameters]
     if shape is None:
-        return np.broadcast_shapes(*shapes)
+        return broadcast_shapes(*shapes)
     canonical = sizes_of(name, shape)
     check_parameter_shapes(name, canonical, *shapes)
     return canonical
@@ -58,7 +57,7 @@ def sample_shape(name: str, shape: ShapeLike | None, *parameters: ArrayLike) -> 
 def check_parameter_shapes(name: str, shape: Shape, *parameters: Shape) -> None:
     """Raises ValueError unless parameters of these shapes broadcast to `shape`."""
     try:
-        fits = np.broadcast_shapes(shape, *parameters) == shape
+        fits = broadcast_shapes(shape, *parameters) == shape
     except ValueError:
         fits = False
     if not fits:

@@ -18,6 +18,7 @@ from tracefx.core.source_location import SourceLocation
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
 from tracefx.serialization.byte_format import ByteReader, BytesLike, decode_envelope
+from tracefx.serialization.dimensions import DimensionReader
 from tracefx.serialization.program_format import (
     MAX_AXES,
     MAX_BIG_INTS,
@@ -67,6 +68,7 @@ class _Decoder:
         self.reader = reader
         self.vocabulary = vocabulary
         self.classes = AnnotationResolver()
+        self.dimensions = DimensionReader(reader)
         self.types: list[ShapedArray] = []
         self.locations: list[SourceLocation] = []
         self.programs: list[Jaxpr] = []
@@ -90,6 +92,7 @@ class _Decoder:
             Tag.MEMBER: self.member,
             Tag.SHOWN: self.shown,
             Tag.TREE: lambda hint: read_tree(reader),
+            Tag.DIMENSION: lambda hint: self.dimensions.dimension(),
         }
 
     def decode(self) -> ClosedJaxpr:
@@ -128,12 +131,15 @@ class _Decoder:
         reader = self.reader
         dtype = self.dtype()
         flags = reader.byte()
-        if flags > 3:
-            reader.fail(f"the flags of a type must be 0 to 3, not {flags}")
+        if flags > 7:
+            reader.fail(f"the flags of a type must be 0 to 7, not {flags}")
+        symbolic = bool(flags & 4)
+        if symbolic:
+            self.dimensions.constraints()
         ndim = reader.count("axes")
         if ndim > MAX_AXES:
             reader.fail(f"a type has {ndim} axes; there may be {MAX_AXES}")
-        shape = tuple([reader.index(SIZE_LIMIT, "size") for _ in range(ndim)])
+        shape = tuple([self.dimensions.size() if symbolic else reader.index(SIZE_LIMIT, "size") for _ in range(ndim)])
         vma = [reader.string("a mesh axis") for _ in range(reader.count("varying mesh axes"))] if flags & 2 else ()
         return intern_aval(ShapedArray(shape, dtype, bool(flags & 1), frozenset(vma)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NoReturn, final
+from typing import NoReturn, cast, final
 
 import attrs
 import numpy as np
@@ -14,10 +14,12 @@ from tracefx.core import ConcreteArray, DType, Literal, ShapedArray, Value
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, postorder
 from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.core.source_location import SourceLocation, at_location
+from tracefx.core.symbolic_dimensions import SymbolicDimension, is_symbolic_dim
 from tracefx.errors import SerializationError
 from tracefx.passes.check import check_jaxpr
 from tracefx.pytrees.registry import TreeDef
 from tracefx.serialization.byte_format import encode_envelope, put_string, put_uint
+from tracefx.serialization.dimensions import put_constraints, put_size
 from tracefx.serialization.program_format import (
     MAX_AXES,
     MAX_BIG_INTS,
@@ -119,12 +121,20 @@ class _ProgramEncoder(FieldVisitor[None]):
                 raise SerializationError(f"constant {i} of the program can't be serialized: {refused}") from None
         tables = bytearray()
         put_uint(tables, len(self.types))
+        constraints_written = False
         for aval in self.types:
             put_string(tables, DTYPE_NAMES[aval.dtype])
-            tables.append(aval.weak_type + 2 * bool(aval.vma))
+            dimensions = [n for n in aval.shape if is_symbolic_dim(n)]
+            tables.append(aval.weak_type + 2 * bool(aval.vma) + 4 * bool(dimensions))
+            if dimensions and not constraints_written:
+                constraints_written = True
+                put_constraints(tables, dimensions[0])
             put_uint(tables, aval.ndim)
             for n in aval.shape:
-                put_uint(tables, n)
+                if dimensions:
+                    put_size(tables, n)
+                else:
+                    put_uint(tables, n)
             if aval.vma:
                 put_uint(tables, len(aval.vma))
                 for name in sorted(aval.vma):
@@ -209,7 +219,8 @@ class _ProgramEncoder(FieldVisitor[None]):
     def put_aval(self, aval: ShapedArray) -> None:
         index = self.types.get(aval)
         if index is None:
-            if aval.ndim > MAX_AXES or any(type(n) is not int or not 0 <= n < SIZE_LIMIT for n in aval.shape):
+            sizes = [n for n in aval.shape if not is_symbolic_dim(n)]
+            if aval.ndim > MAX_AXES or any(type(n) is not int or not 0 <= n < SIZE_LIMIT for n in sizes):
                 raise SerializationError(
                     f"the type {aval} can't be serialized: arrays have up to {MAX_AXES} axes of at most "
                     f"{SIZE_LIMIT - 1} elements"
@@ -284,6 +295,10 @@ class _ProgramEncoder(FieldVisitor[None]):
             if self.longs > MAX_BIG_INTS:
                 raise _Refused(f"operations hold more than {MAX_BIG_INTS} integers beyond 64 bits")
         put_scalar(self.out, value)
+
+    @override
+    def dimension(self, value: SymbolicDimension) -> None:
+        put_size(self.out, cast(int, value))
 
     @override
     def dtype(self, value: DType) -> None:

@@ -29,6 +29,10 @@ MAX_EFFECTS: Final = 64
 """The maximal number of effects of a jaxpr: callers iterate over all of them."""
 MAX_SHARED_BYTES: Final = 256
 """The maximal encoded size of a primitive that several equations share: each use validates it again."""
+MAX_CONSTRAINTS: Final = 64
+"""The maximal number of constraints on dimension variables."""
+MAX_DIMENSION_BYTES: Final = 1024
+"""The maximal length of the text of a symbolic dimension or a constraint."""
 SIZE_LIMIT: Final = 1 << 63
 """An exclusive bound of axis sizes."""
 
@@ -56,6 +60,7 @@ class Tag(IntEnum):
     MEMBER = 17
     TREE = 18
     SHOWN = 19
+    DIMENSION = 20
 
 
 def packed_bits(dtype: DType) -> int:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar, final
 
 import attrs
 
+from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef
 from tracefx.text.custom_text import CustomText, class_text_name
 from tracefx.text.fields import FieldInfo, constructor_fields, is_named_tuple
@@ -99,7 +100,7 @@ def matches_annotation(value: object, hint: object) -> bool:
         return NODE_REGISTRY.native is not None and NODE_REGISTRY.native.is_treedef(value)
     if type(hint) is not types.GenericAlias and isinstance(hint, type):
         if hint in _EXACT:
-            return type(value) is hint
+            return type(value) is hint or (hint is int and is_symbolic_dim(value))
         if hint in _WIDENED:
             return type(value) in _WIDENED[hint]
         return _is_instance(value, hint)

@@ -18,6 +18,7 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive
+from tracefx.core.symbolic_dimensions import SymbolicDimension
 from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef
 from tracefx.text.custom_text import CustomText
 
@@ -35,6 +36,8 @@ class FieldVisitor(Generic[R]):
         kind = type(value)
         if kind in _PLAIN_TYPES:
             return self.plain(cast(PlainValue, value))
+        if kind is SymbolicDimension:
+            return self.dimension(cast(SymbolicDimension, value))
         if isinstance(value, np.dtype):
             return self.dtype(value)
         if isinstance(value, Enum):
@@ -63,6 +66,10 @@ class FieldVisitor(Generic[R]):
 
     def plain(self, value: PlainValue) -> R:
         """Visits None, a number, a string or bytes, exactly of these types."""
+        return self.other(value)
+
+    def dimension(self, value: SymbolicDimension) -> R:
+        """Visits a symbolic dimension."""
         return self.other(value)
 
     def dtype(self, value: DType) -> R:

@@ -15,6 +15,7 @@ from attrs import frozen
 from tracefx.core import ArrayLike, ConcreteArray, Literal, NDArray, ShapedArray, Value, as_value, is_arraylike
 from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
 from tracefx.core.literal import argument_literal
+from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.core.values import jax_hint, numpy_aval
 from tracefx.errors import RefError
 from tracefx.interpreters.batch import BatchTracer
@@ -129,7 +130,7 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str | LeafNames) -> Val
         if leaf.handler is not CURRENT.get():
             require_not_escaped(leaf, f"in {what if isinstance(what, str) else what(i)}")
         return leaf
-    if is_arraylike(leaf):
+    if is_arraylike(leaf) or is_symbolic_dim(leaf):
         return as_value(leaf)
     name = element_name(what, tree, i) if isinstance(what, str) else what(i)
     if isinstance(leaf, RefLike):

@@ -21,18 +21,20 @@ from tracefx.core import Array, Literal, ShapedArray, Value, dtypes, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.device import Device
+from tracefx.core.dimension_solving import is_symbolic, match_shapes, scope_of, solve_variables
 from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
+from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import ParseError, RefError, SerializationError
 from tracefx.ops.structural import BroadcastInDim
 from tracefx.passes.dce import prune
 from tracefx.pytrees import trees
 from tracefx.pytrees.structures import describe
-from tracefx.pytrees.trees import TreeDef, keystr, require_same_structure
+from tracefx.pytrees.trees import PyTree, TreeDef, keystr, require_same_structure
 from tracefx.serialization import deserialize, put_tree, read_tree, serialize
 from tracefx.serialization.byte_format import (
     ByteReader,
@@ -51,6 +53,7 @@ from tracefx.transforms.differentiation import vjp
 from tracefx.transforms.jax_export_format import JaxExport
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
+from tracefx.transforms.size_substitution import at_sizes
 from tracefx.transforms.stages import LOWERING_PLATFORMS, require_platforms
 from tracefx.transforms.tracing import Trace
 
@@ -146,18 +149,36 @@ class Exported(Generic[P, R]):
         values, in_tree = flatten_values((args, kwargs), what)
         require_same_structure(what, self.in_tree, in_tree, "the export", "the call")
         given = [_convert_literal(x, aval) for x, aval in zip(values, self.in_avals, strict=True)]
-        for i, (x, aval) in enumerate(zip(given, self.in_avals, strict=True)):
-            if (x.aval.shape, x.aval.dtype) != (aval.shape, aval.dtype):
-                path, _ = trees.flatten_with_path((args, kwargs))[0][i]
-                which = f"args{keystr(path[1:])}" if keystr(path[:1]) == "[0]" else f"kwargs{keystr(path[1:])}"
-                raise TypeError(
-                    f"{self.fun_name} was exported for {which} of type {aval!r}, but called with {x.aval!r}"
-                )
+        avals, sizes = self._avals_for_call(given, lambda i: _argument_name(args, kwargs, i))
         trace = self._trace
         program = self._jaxpr_on(self._devices_for_call(given))
-        call = Call(self.fun_name, program, self.platforms)
-        outs = bind(call, *trace.consts, *match_weak_types(given, self.in_avals))
+        call = Call(self.fun_name, at_sizes(program, sizes) if sizes else program, self.platforms)
+        outs = bind(call, *trace.consts, *match_weak_types(given, avals))
         return trace.output(to_arrays(outs))
+
+    def _avals_for_call(
+        self, given: Sequence[Value], name: Callable[[int], str]
+    ) -> tuple[Sequence[ShapedArray], tuple[tuple[str, int], ...]]:
+        """Returns the types that a call needs, and the sizes of the dimension variables; raises if they do not match.
+
+        Args:
+            given: The arguments.
+            name: Returns the name of an argument for messages.
+        """
+        avals = self.in_avals
+        for i, (x, aval) in enumerate(zip(given, avals, strict=True)):
+            sizes_match = len(x.aval.shape) == len(aval.shape) and all(
+                m == n or is_symbolic_dim(n) for m, n in zip(x.aval.shape, aval.shape, strict=True)
+            )
+            if not sizes_match or x.aval.dtype != aval.dtype:
+                raise TypeError(
+                    f"{self.fun_name} was exported for {name(i)} of type {aval!r}, but called with {x.aval!r}"
+                )
+        if not is_symbolic(avals):
+            return avals, ()
+        shapes = [x.aval.shape for x in given]
+        sizes = match_shapes(avals, shapes, [name(i) for i in range(len(avals))], self.fun_name)
+        return [aval.update(shape=shape) for aval, shape in zip(avals, shapes, strict=True)], sizes
 
     def _devices_for_call(self, given: Sequence[Value]) -> tuple[Device, ...]:
         """Returns the devices on which a call runs."""
@@ -292,6 +313,12 @@ class Exported(Generic[P, R]):
         return f"<{self.fun_name} exported for {', '.join(self.platforms)}: {types}>"
 
 
+def _argument_name(args: PyTree, kwargs: PyTree, i: int) -> str:
+    """Returns the name of a leaf of the arguments for messages, such as `args[0]['w']`."""
+    path, _ = trees.flatten_with_path((args, kwargs))[0][i]
+    return f"args{keystr(path[1:])}" if keystr(path[:1]) == "[0]" else f"kwargs{keystr(path[1:])}"
+
+
 def _convert_literal(x: Value, aval: ShapedArray) -> Value:
     """Returns a Python number converted to the type `aval`, if the dtype is of its kind; otherwise unchanged."""
     if type(x) is not Literal or not x.aval.weak_type or aval.shape or x.aval == aval:
@@ -368,6 +395,10 @@ def export(
                     f"export of {trace.name}: it closes over the tracer {const}: export it outside of the "
                     "transformation, or make the value an argument"
                 )
+        in_avals = trace.jaxpr.in_avals[len(trace.consts) :]
+        if is_symbolic(in_avals):
+            scope_of(in_avals, trace.name)
+            solve_variables(in_avals, trace.name)
         normalized = _normalize_devices(trace.jaxpr, traced.requested_shardings)
         program = ProgramStripper(drop_rules, provenance=True).strip_jaxpr(normalized)
         try:

@@ -13,6 +13,7 @@ from attrs import frozen
 from flatbuffers import Builder
 
 from tracefx.core import DType, ShapedArray, dtypes
+from tracefx.core.dimension_solving import is_symbolic
 from tracefx.errors import SerializationError
 from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import NodeKind, TreeDescription, describe
@@ -112,7 +113,7 @@ class JaxExport:
         scalars: dict[int, tuple[_ScalarType, int]] = {
             0: ("Uint16", _SERIALIZATION_VERSION),
             14: ("Uint16", _CALLING_CONVENTION),
-            16: ("Bool", len(self.platforms) > 1),  # whether the module takes a platform index
+            16: ("Bool", len(self.platforms) > 1 or is_symbolic(ins)),  # whether the module must be specialized
             18: ("Uint32", self.nr_devices),
         }
         return writer.table(offsets, scalars)

@@ -13,6 +13,7 @@ from tracefx.core.avals import NOT_VARYING, join_vma, without_vma
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import RefError
 from tracefx.interpreters.refs import Ref
@@ -388,7 +389,7 @@ def fori_loop(
 
 def _check_bound(where: str, name: str, x: object) -> Value:
     """Returns a bound of `fori_loop` as a value; raises TypeError unless it is a real scalar."""
-    if not is_arraylike(x):
+    if not is_arraylike(x) and not is_symbolic_dim(x):
         raise TypeError(f"{where}: {name} must be a real scalar, got {x!r} of type {type(x).__name__}")
     value = as_value(x)
     if value.aval.shape or not (dtypes.is_integer(value.aval.dtype) or dtypes.is_float(value.aval.dtype)):

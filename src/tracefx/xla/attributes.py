@@ -8,7 +8,7 @@ import numpy as np
 
 from tracefx.core import ShapedArray
 from tracefx.core.key_data import key_data_aval
-from tracefx.lowering import Attr, CompositeAttr, DenseI64Array, KernelLayouts, MlirText
+from tracefx.lowering import Attr, CompositeAttr, DenseI64Array, KernelLayouts, MlirText, WindowPadding
 from tracefx.shardings.meshes import PartitionEntry, Unconstrained, entry_axis_names
 from tracefx.xla.runtime import mlir
 
@@ -16,6 +16,8 @@ from tracefx.xla.runtime import mlir
 def to_mlir_attribute(attr: Attr | mlir.Attribute) -> mlir.Attribute:
     if isinstance(attr, DenseI64Array):
         return mlir.i64_array_attr(attr.values)
+    if isinstance(attr, WindowPadding):
+        return mlir.padding_attr(attr.pairs)
     if isinstance(attr, MlirText):
         return mlir.parse_attribute(attr.mlir)
     if isinstance(attr, bool):
@@ -24,7 +26,7 @@ def to_mlir_attribute(attr: Attr | mlir.Attribute) -> mlir.Attribute:
         return mlir.integer_attr(attr)
     if isinstance(attr, mlir.Attribute):
         return attr
-    raise TypeError(f"an attribute is a bool, an int, a DenseI64Array or an MlirText, got {attr!r}")
+    raise TypeError(f"an attribute is a bool, an int, a DenseI64Array, a WindowPadding or an MlirText, got {attr!r}")
 
 
 def custom_call_attributes(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> dict[str, mlir.Attribute]:

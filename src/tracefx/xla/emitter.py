@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import prod
-from typing import final
 
 import numpy as np
 from typing_extensions import override
@@ -55,7 +54,6 @@ from tracefx.xla.multi_platform import POSITION_TYPE, IndexUnavailableError, Mul
 from tracefx.xla.runtime import bindings, callbacks, executables, gpu_kernels, mlir
 
 
-@final
 class Emitter(MultiPlatformEmitter):
     """The `Builder` that `lower` rules use: appends to the current block with the current source location.
 
@@ -394,6 +392,9 @@ class Emitter(MultiPlatformEmitter):
         aval = value.aval if isinstance(value, Literal) else ShapedArray(array.shape, array.dtype)
         return self.emit("stablehlo.constant", (), (aval,), {"value": mlir.dense_attr(array)})[0]
 
+    def dimension(self, size: int, aval: ShapedArray) -> IrValue:
+        return self.constant(Literal(size, aval))
+
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
         (value,) = unwrap_values([x])
         return EmittedValue(value, aval)
@@ -561,6 +562,14 @@ class Emitter(MultiPlatformEmitter):
         has_side_effect: bool = False,
         layouts: KernelLayouts | None = None,
     ) -> list[IrValue]:
+        self._register_kernel(target)
+        attributes = custom_call_attributes(target, config or {}, has_side_effect)
+        attributes |= layout_attributes(layouts or row_major_layouts([x.aval for x in operands], outs))
+        if layouts is not None and len(self.devices) > 1:
+            attributes |= batch_partitioning_attributes([x.aval for x in operands], outs, layouts.core_ndim)
+        return self.emit("stablehlo.custom_call", operands, outs, attributes)
+
+    def _register_kernel(self, target: str) -> None:
         if executables.is_lapack_kernel(target):
             self.calls_kernels = True
             if "cpu" in self._platforms:
@@ -570,11 +579,6 @@ class Emitter(MultiPlatformEmitter):
             gpu_kernels.initialize_hybrid_kernels()
         elif not gpu_kernels.is_gpu_kernel(target):
             self.targets.add(target)
-        attributes = custom_call_attributes(target, config or {}, has_side_effect)
-        attributes |= layout_attributes(layouts or row_major_layouts([x.aval for x in operands], outs))
-        if layouts is not None and len(self.devices) > 1:
-            attributes |= batch_partitioning_attributes([x.aval for x in operands], outs, layouts.core_ndim)
-        return self.emit("stablehlo.custom_call", operands, outs, attributes)
 
     def has_custom_call_target(self, target: str) -> bool:
         return gpu_kernels.is_kernel_available(target)

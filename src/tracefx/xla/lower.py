@@ -10,6 +10,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from tracefx.core import ConcreteArray, DType, Literal, NDArray, Shape, ShapedArray, Value, as_value, float0
+from tracefx.core.dimension_solving import is_symbolic
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.sharding import Sharding
@@ -17,6 +18,7 @@ from tracefx.passes.dce import prune
 from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.settings import RepeatsMode
 from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
+from tracefx.xla.dynamic_emitter import DynamicEmitter
 from tracefx.xla.emitted_module import EmittedModule, symbol_name
 from tracefx.xla.emitter import Emitter
 from tracefx.xla.runtime import bindings, executables, mlir, platforms
@@ -217,8 +219,13 @@ def _sharding_attribute(emitter: Emitter, sharding: Sharding | None, aval: Shape
 
 
 def plan_export(jaxpr: Jaxpr) -> ExecutionPlan:
-    """Plans a module for export: it returns all outputs of the program, and takes the inputs that these depend on."""
+    """Plans a module for export: it returns all outputs of the program, and takes the inputs that these depend on.
+
+    With symbolic dimensions it takes all inputs, since their sizes give the dimension variables.
+    """
     pruned, is_used = prune(jaxpr, (True,) * len(jaxpr.outs))
+    if is_symbolic(jaxpr.in_avals):
+        pruned, is_used = jaxpr.closed(), (True,) * len(jaxpr.invars)
     kept_inputs = tuple([i for i, u in enumerate(is_used) if u])
     return ExecutionPlan(
         pruned, len(jaxpr.invars), kept_inputs, frozenset(), tuple(map(Result, range(len(jaxpr.outs))))
@@ -229,7 +236,10 @@ def lower_for(
     plan: ExecutionPlan, name: str, platforms: tuple[str, ...], assignment: ShardingAssignment | None = None
 ) -> EmittedModule:
     """Lowers a plan for given platforms. For several, `main` takes the platform index first, as in JAX's exports."""
-    emitter = Emitter(_new_module(name), platforms, () if assignment is None else assignment.devices)
+    devices = () if assignment is None else assignment.devices
+    dynamic = is_symbolic(plan.computed.in_avals)
+    module = _new_module(name)
+    emitter = DynamicEmitter(module, platforms, devices, name) if dynamic else Emitter(module, platforms, devices)
     output_attributes: list[dict[str, mlir.Attribute]] | None = None
     if assignment is None:
         input_attributes: list[dict[str, mlir.Attribute]] = [{} for _ in plan.computed.invars]

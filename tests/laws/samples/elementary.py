@@ -70,6 +70,7 @@ from tracefx.ops.reductions.reduction import (
     ReduceXor,
 )
 from tracefx.ops.shape.array_creation import Iota
+from tracefx.ops.shape.dimension_value import DimensionValue
 from tracefx.ops.shape.shape import Concatenate, Split, Squeeze, Stack, Tile
 from tracefx.ops.shape.slicing import Pad, Rev, Slice
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
@@ -213,6 +214,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
         (),
         reference=lambda p: lambda: lax.broadcasted_iota(p.dtype, p.shape, p.dimension),
     ),
+    make_sample(DimensionValue(3, dtypes.int32), (), reference=lambda p: lambda: jax.numpy.asarray(p.size)),
     # elementwise
     binary_sample(Add(), [0.5, -1.25, 3.0], [2.0, 0.75, -1.0]),
     unary_sample(arithmetic.Neg(), 0.5, -1.25, 3.0),

@@ -65,6 +65,8 @@ _CORE: Final = _namespace(
     "is_concrete mapped_aval no_effects nonempty_axis_env_DO_NOT_USE=nonempty_axis_env raise_to_shaped safe_map "
     "safe_zip trace_state_clean unmapped_aval unsafe_get_axis_names_DO_NOT_USE=unsafe_get_axis_names valid_jaxtype",
     "~functions physical_aval=raise_to_shaped pytype_aval_mappings=registered_types",
+    "tracefx.core.symbolic_dimensions is_symbolic_dim max_dim min_dim",
+    "tracefx.errors InconclusiveDimensionOperation",
 )
 _LINEAR_UTIL: Final = _namespace(
     "~linear_util Store StoreException WrappedFun merge_linear_aux transformation transformation2=transformation "
@@ -114,6 +116,10 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         ),
         "jax.version": _namespace("~functions __version__ __version_info__"),
         "jax.core": _CORE,
+        "jax.export": _namespace(
+            "tracefx Exported SymbolicScope default_export_platform=default_backend deserialize=load export "
+            "is_symbolic_dim symbolic_args_specs symbolic_dim_bounds symbolic_shape"
+        ),
         "jax.extend": _namespace(),
         "jax.extend.core": _CORE,
         "jax.extend.core.primitives": _namespace(primitives=True),

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from tracefx import ops
@@ -103,6 +104,11 @@ def _scaled_dot(exporter: Exporter, prim: ops.ScaledDot, args: _Arrays) -> _Arra
     ]
 
 
+def _dimension_value(exporter: Exporter, prim: ops.DimensionValue, args: _Arrays) -> _Arrays:
+    value = jnp.asarray(prim.size.__index__())  # weakly typed
+    return [value if value.dtype == prim.dtype else lax.convert_element_type(value, prim.dtype)]
+
+
 def _random_wrap(exporter: Exporter, prim: ops.RandomWrap, args: _Arrays) -> _Arrays:
     (words,) = args
     return [jax.random.wrap_key_data(words, impl=key_implementation(prim.dtype))]
@@ -144,6 +150,7 @@ RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
         ),  # the primitive leaves the upper triangle undefined
         ops.ConvGeneralDilated: _contraction_rule(lax.conv_general_dilated),
         DceSink: _dce_sink,
+        ops.DimensionValue: _dimension_value,
         ops.DotGeneral: _contraction_rule(lax.dot_general),
         ops.MulHi: _single_result_rule(lax.mulhi),
         ops.OptimizationBarrier: lambda exporter, prim, args: list(lax.optimization_barrier(tuple(args))),

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tracefx.core import Shape
 from tracefx.core.avals import Dimensions
+from tracefx.core.symbolic_dimensions import max_dim
 from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.static_integers import static_ints
 
@@ -132,12 +133,12 @@ def put_dims(sizes: Sequence[int], axes: Sequence[int]) -> Shape:
 
 def dilate_dim(n: int, dilation: int) -> int:
     """Returns the size of an axis with `dilation - 1` elements inserted between each two."""
-    return max((n - 1) * dilation + 1, 0)
+    return max_dim((n - 1) * dilation + 1, 0)
 
 
 def stride_dim(n: int, window: int, stride: int) -> int:
     """Returns the number of windows along an axis."""
-    return max((n - window) // stride + 1, 0)
+    return max_dim((n - window) // stride + 1, 0)
 
 
 def conv_shape_tuple(

@@ -17,7 +17,7 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
-from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.contractions.bilinear import Bilinear
@@ -451,12 +451,10 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
 
     def _emit_real(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         lhs, rhs, result = self.dimension_numbers
-        ndim = len(self.window_strides)
-        pairs = ", ".join([f"[{low}, {high}]" for low, high in self.padding])
         letters = f"[{_dim_labels(lhs, 'bf')}]x[{_dim_labels(rhs, 'oi')}]->[{_dim_labels(result, 'bf')}]"
         attrs: dict[str, Attr] = {
             "window_strides": DenseI64Array(self.window_strides),
-            "padding": MlirText(f"dense<[{pairs}]> : tensor<{ndim}x2xi64>" if ndim else "dense<> : tensor<0x2xi64>"),
+            "padding": WindowPadding(self.padding),
             "lhs_dilation": DenseI64Array(self.lhs_dilation),
             "rhs_dilation": DenseI64Array(self.rhs_dilation),
             "dimension_numbers": MlirText(f"#stablehlo.conv<{letters}>"),

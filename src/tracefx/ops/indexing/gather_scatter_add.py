@@ -14,6 +14,7 @@ from tracefx.core.avals import Dimensions
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.symbolic_dimensions import min_dim
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -390,7 +391,7 @@ class ScatterOperation(Operation, Differentiable):
         """Returns the windows into an operand, for updates of this shape."""
         n = self.dimension_numbers
         dropped = (*n.inserted_window_dims, *n.operand_batching_dims)
-        sizes = [min(size, 1) for size in operand]
+        sizes = [min_dim(size, 1) for size in operand]
         kept = [d for d in range(len(operand)) if d not in dropped]
         for d, axis in zip(kept, n.update_window_dims, strict=True):
             sizes[d] = updates[axis]

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from tracefx.core import DType, NDArray, Scalar, Shape, ShapedArray, dtypes
 from tracefx.core.avals import Dimensions
+from tracefx.core.symbolic_dimensions import has_symbolic_dims
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.monoids import AND
@@ -171,7 +172,13 @@ class IndexedWindows:
     def emit_limits(self, builder: Builder, indices: IrValue) -> IrValue:
         """Emits the limits, broadcast to the shape of the indices."""
         top = int(dtypes.iinfo(indices.aval.dtype).max)
-        limits = builder.constant(np.asarray([min(n, top) for n in self.limits], indices.aval.dtype))
+        if has_symbolic_dims(self.limits):
+            scalar, one = [ShapedArray(shape, indices.aval.dtype) for shape in ((), (1,))]
+            sizes = [builder.emit("stablehlo.reshape", [builder.dimension(n, scalar)], [one])[0] for n in self.limits]
+            vector = ShapedArray((len(sizes),), indices.aval.dtype)
+            (limits,) = builder.emit("stablehlo.concatenate", sizes, [vector], {"dimension": 0})
+        else:
+            limits = builder.constant(np.asarray([min(n, top) for n in self.limits], indices.aval.dtype))
         return stablehlo.emit_broadcast(builder, limits, indices.aval.shape, (indices.aval.ndim - 1,))
 
     def emit_inside(self, builder: Builder, indices: IrValue) -> IrValue:

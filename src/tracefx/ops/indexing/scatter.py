@@ -15,6 +15,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, Literal, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero, not_linear_error
+from tracefx.core.symbolic_dimensions import exceeds
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.arithmetic import div, max, mul, neg
 from tracefx.ops.elementwise.comparison import eq
@@ -118,7 +119,7 @@ class Scatter(ScatterOperation, HasPullback, DataMovement):
             Two boolean arrays, of the shapes of the operand and of the updates.
         """
         count = updates.size
-        dtype = dtypes.uint32 if count < 2**32 - 1 else dtypes.uint64
+        dtype = dtypes.uint64 if exceeds(count, 2**32 - 2) else dtypes.uint32
         numbers = reshape(add(iota(dtype, count), 1), updates.shape)
         winners = bind1(self, full_like_aval(ShapedArray(x.shape, dtype), 0), indices, numbers)
         read = bind1(self.matching_gather(x.shape, updates.shape), winners, indices)
@@ -513,7 +514,7 @@ def product_of_others(prim: ScatterOperation, operand: ShapedArray, indices: Val
     shape, count = updates.aval.shape, updates.aval.size
     if count < 2:
         return full_like_aval(updates.aval, 1)
-    numbering = dtypes.int32 if operand.size < 2**31 - 1 else dtypes.int64
+    numbering = dtypes.int64 if exceeds(operand.size, 2**31 - 2) else dtypes.int32
     numbers = reshape(add(iota(numbering, operand.size), 1), operand.shape)
     (positions,) = bind(prim.matching_gather(operand.shape, shape), numbers, indices)  # 0 for dropped updates
     order = iota(numbering, count)

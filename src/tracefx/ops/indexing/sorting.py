@@ -19,6 +19,7 @@ from tracefx.core import Array, ArrayLike, DType, NDArray, ShapedArray, Value, a
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.symbolic_dimensions import exceeds
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops import stablehlo
@@ -225,7 +226,7 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         shape = primals[0].aval.shape
-        dtype = dtypes.int32 if shape[self.dimension] < 2**31 else dtypes.int64
+        dtype = dtypes.int64 if exceeds(shape[self.dimension], 2**31 - 1) else dtypes.int32
         # A stable sort gives equal elements their own tangents, in a definite order.
         stable = evolve(self, is_stable=True)
         *outs, indices = bind(stable, *primals, broadcasted_iota(dtype, shape, self.dimension))
@@ -252,7 +253,7 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         avals = [x.aval.strong() for x in operands]
-        if len(operands) == 1 and not self.is_stable and avals[0].dtype in _BITS and avals[0].size >= _LONG:
+        if len(operands) == 1 and not self.is_stable and avals[0].dtype in _BITS and exceeds(avals[0].size, _LONG - 1):
             return [self.emit_by_bits(builder, operands[0])]
         widened = [stablehlo.emit_widened_unless_cpu(builder, x) for x in operands]
         pairs = tuple([ShapedArray((), x.aval.dtype) for x in widened for _ in range(2)])

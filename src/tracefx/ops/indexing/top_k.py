@@ -19,6 +19,7 @@ from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, a
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.symbolic_dimensions import exceeds
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo
@@ -162,7 +163,7 @@ class TopK(TopKOperation):
         n = x.shape[self.axis]
         if not 0 <= self.k <= n:
             raise ValueError(f"top_k: k must be from 0 to {n}, the size of axis {self.axis} of {x}, got {self.k}")
-        if n > 2**31:
+        if exceeds(n, 2**31):
             raise ValueError(f"top_k: indices along axis {self.axis} of {x} do not fit int32")
 
     @override

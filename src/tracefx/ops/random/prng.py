@@ -18,6 +18,7 @@ from typing_extensions import override
 from tracefx.core import Array, DType, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
+from tracefx.core.symbolic_dimensions import exceeds
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable, SharedExpansion
 from tracefx.ops.collectives.collective import NOT_IN_JAX
@@ -340,7 +341,7 @@ def _threefry_blocks(words: Array, shape: Shape) -> tuple[Array, Array]:
     """Returns both words of a Threefry block for each element of `shape`, with its row-major index as the counter."""
     lead = words.shape[:-1]
     size, full, axes = math.prod(shape), (*lead, *shape), tuple(range(len(lead), len(lead) + len(shape)))
-    if size < 1 << 32:
+    if not exceeds(size, (1 << 32) - 1):
         low = reshape(iota(dtypes.uint32, size), shape)
         high = broadcast_in_dim(np.uint32(0), shape, ())
     else:
@@ -356,7 +357,7 @@ def _threefry_words(words: Array, count: int) -> Array:
 
     The counters of a block are its index and the index of its second word, which is 0 if that is not used.
     """
-    if count >= 1 << 32:
+    if exceeds(count, (1 << 32) - 1):
         raise ValueError(f"{count} words are too many for counters of 32 bits: use jax_threefry_partitionable=True")
     lead, half = words.shape[:-1], (count + 1) // 2
     index = iota(dtypes.uint32, half)

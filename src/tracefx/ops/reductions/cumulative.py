@@ -14,7 +14,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, DType, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.abs_sign import abs
@@ -101,11 +101,11 @@ class Cumulative(UnaryOperation):
         n = out.shape[self.axis]
         window = [1] * out.ndim
         window[self.axis] = n
-        padding = [[0, 0] for _ in range(out.ndim)]
-        padding[self.axis] = [0, n - 1] if self.reverse else [n - 1, 0]
+        padding = [(0, 0)] * out.ndim
+        padding[self.axis] = (0, n - 1) if self.reverse else (n - 1, 0)
         attrs: dict[str, Attr] = {
             "window_dimensions": DenseI64Array(tuple(window)),
-            "padding": MlirText(f"dense<{padding}> : tensor<{out.ndim}x2xi64>"),
+            "padding": WindowPadding(tuple(padding)),
         }
         start = stablehlo.emit_scalar(builder, self.monoid.identity(out.dtype), out.dtype)
         return builder.emit("stablehlo.reduce_window", [x, start], [out], attrs, [self.monoid.region(out.dtype)])[0]

@@ -19,7 +19,7 @@ from typing_extensions import override
 from tracefx.core import DType, Literal, NDArray, Scalar, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.elementwise.arithmetic import sub
@@ -29,7 +29,7 @@ from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.monoids import MAXIMUM, MINIMUM, Extremum
 from tracefx.ops.operation import HasPullback, Operation
 from tracefx.ops.padding_types import Pads
-from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows, padding_attr
+from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
 from tracefx.ops.shape.array_creation import iota
 from tracefx.ops.shape.slicing import Pad, Slice, pad, slice
 from tracefx.ops.structural import batch_first, full_like_aval, match_aval, reshape
@@ -394,7 +394,7 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
         attrs: Mapping[str, Attr] = {
             "window_dimensions": DenseI64Array(self.window_dimensions),
             "window_strides": DenseI64Array(self.window_strides),
-            "padding": padding_attr(((0, 0),) * len(low)),
+            "padding": WindowPadding(((0, 0),) * len(low)),
         }
         zero = stablehlo.emit_scalar(builder, 0, wide)
         (selected,) = builder.emit(

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from tracefx.core import NDArray, Scalar, Shape, ShapedArray
 from tracefx.errors import ShapeError
-from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region, WindowPadding
 from tracefx.ops.padding_types import Pads, padtype_to_pads
 from tracefx.ops.shape.slicing import Pad
 from tracefx.ops.static_integers import static_ints
@@ -126,7 +126,7 @@ class SlidingWindows:
             "window_strides": DenseI64Array(self.strides),
             "base_dilations": DenseI64Array(self.base_dilation),
             "window_dilations": DenseI64Array(self.window_dilation),
-            "padding": padding_attr(self.padding),
+            "padding": WindowPadding(self.padding),
         }
         return builder.emit("stablehlo.reduce_window", [*operands, *starts], outs, attrs, [body])
 
@@ -134,11 +134,6 @@ class SlidingWindows:
     def size(self) -> int:
         """The number of elements of a window."""
         return math.prod(self.dimensions)
-
-
-def padding_attr(padding: Pads) -> MlirText:
-    rows = ", ".join(f"[{low}, {high}]" for low, high in padding)
-    return MlirText(f"dense<[{rows}]> : tensor<{len(padding)}x2xi64>" if padding else "dense<> : tensor<0x2xi64>")
 
 
 # ------------------------------------------------------------------ arguments

@@ -109,7 +109,7 @@ def broadcast_shapes(*shapes: Sequence[SupportsIndex]) -> Shape:
     """
     if not shapes:
         raise ShapeError("broadcast_shapes: there must be at least one shape")
-    static_shapes = [static_shape("broadcast_shapes", tuple([n.__index__() for n in shape])) for shape in shapes]
+    static_shapes = [static_shape("broadcast_shapes", tuple(shape)) for shape in shapes]
     try:
         return np.broadcast_shapes(*static_shapes)
     except ValueError as error:

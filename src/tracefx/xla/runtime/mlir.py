@@ -13,6 +13,7 @@ from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, 
 from tracefx.core import Shape, dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.key_data import to_key_data
+from tracefx.core.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim
 from tracefx.xla.runtime.bindings import (
     DTYPE_BY_MLIR_NAME,
     MLIR_NAME,
@@ -115,6 +116,8 @@ def tensor_type(shape: Shape, dtype: np.dtype[np.generic]) -> ir.RankedTensorTyp
     """
     if dtypes.is_key(dtype):  # random keys are arrays of words
         shape, dtype = (*shape, dtypes.key_data_size(dtype)), dtypes.uint32
+    if has_symbolic_dims(shape):
+        shape = tuple([ir.ShapedType.get_dynamic_size() if is_symbolic_dim(n) else n for n in shape])
     return ir.RankedTensorType.get(shape, element_type(dtype), loc=unknown_location())
 
 
@@ -210,6 +213,12 @@ def symbol_attr(name: str) -> ir.FlatSymbolRefAttr:
 def i64_array_attr(values: tuple[int, ...]) -> ir.DenseI64ArrayAttr:
     """Returns `array<i64: 0, 1>`, the type of StableHLO's dimension attributes."""
     return ir.DenseI64ArrayAttr.get(values, mlir_context())
+
+
+@memoize(4096)
+def padding_attr(pairs: tuple[tuple[int, int], ...]) -> ir.DenseElementsAttr:
+    """Returns the padding of windows: `dense<[[0, 1]]> : tensor<1x2xi64>`."""
+    return dense_attr(np.array(pairs, np.int64).reshape(len(pairs), 2))
 
 
 def bool_array_attr(values: tuple[bool, ...]) -> ir.DenseBoolArrayAttr:
