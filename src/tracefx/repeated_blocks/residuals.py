@@ -9,34 +9,43 @@ read.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, groupby, pairwise
 from typing import Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
 
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.primitive import Primitive
 from tracefx.ops.elementwise.accuracy import HasAccuracy
 from tracefx.ops.elementwise.arithmetic import Div, Rem
 from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.ops.elementwise.powers import Pow
 from tracefx.ops.elementwise.selection import SelectN
+from tracefx.ops.elementwise.transcendental import Cos, Sin
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
 from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.shape.shape import Squeeze
+from tracefx.ops.shape.slicing import Slice
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
 from tracefx.repeated_blocks.blocks import Repeat, Slot, Uses, has_equal_blocks
 
 _Node: TypeAlias = tuple[int, int]
 
-_CHEAP: Final = (Elementwise, SelectN, ConvertElementType, BroadcastInDim, Reshape, Squeeze, Iota)
+_CHEAP: Final = (Elementwise, SelectN, ConvertElementType, BroadcastInDim, Reshape, Squeeze, Iota, Slice, DynamicSlice)
 _EXPENSIVE: Final = (HasAccuracy, CompiledOperation, Div, Rem, Pow)
+_CHEAP_FOR_REALS: Final = (Sin, Cos)
 
 
-def is_cheap(prim: Primitive) -> bool:
-    """Whether XLA recomputes the result of a primitive in each consumer, in place of storing it."""
-    return isinstance(prim, _CHEAP) and not isinstance(prim, _EXPENSIVE)
+LONGEST_RECOMPUTATION: Final = 32
+"""How many equations recompute a value of equations that are in no run, at most."""
+
+
+def is_cheap(e: Eqn) -> bool:
+    """Whether XLA recomputes the result of an equation in each consumer, in place of storing it."""
+    if isinstance(e.prim, _CHEAP_FOR_REALS):
+        return e.outs[0].aval.dtype.kind != "c"
+    return isinstance(e.prim, _CHEAP) and not isinstance(e.prim, _EXPENSIVE)
 
 
 @final
@@ -50,7 +59,9 @@ class _Unit:
     """The index of the run."""
 
 
-def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: int = 2) -> tuple[Jaxpr, list[Repeat]]:
+def recompute_residuals(
+    jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: int = 2
+) -> tuple[Jaxpr, Sequence[Repeat]]:
     """Recomputes cheap values of blocks where later equations read them, if that stores fewer bytes.
 
     Args:
@@ -71,6 +82,15 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: in
     ]
     if trimmed != list(repeats):
         return recompute_residuals(jaxpr, trimmed, least_count)
+    jaxpr, repeats = _with_prefixes(jaxpr, repeats, prefixes)
+    return _with_prefixes(jaxpr, repeats, _prefixes_from_outside(jaxpr, repeats))
+
+
+def _with_prefixes(
+    jaxpr: Jaxpr, repeats: Sequence[Repeat], prefixes: Sequence[_Prefix]
+) -> tuple[Jaxpr, Sequence[Repeat]]:
+    """Returns the program with the prefixes of its units, and its runs; the same object if there are none."""
+    units = list(_units(repeats, len(jaxpr.eqns)))
     while any(prefix.eqns for prefix in prefixes):
         new, new_repeats = _assemble(jaxpr, repeats, units, prefixes)
         uses = Uses.of(new)
@@ -79,22 +99,53 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: in
             return new, new_repeats
         # The blocks of these runs would recompute different values: they read the stored ones.
         prefixes = [_Prefix() if unit.run in unequal else prefix for unit, prefix in zip(units, prefixes, strict=True)]
-    return jaxpr, list(repeats)
+    return jaxpr, repeats
+
+
+def _prefixes_from_outside(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> list[_Prefix]:
+    """Returns, for each unit, the recomputations of values that blocks read from equations outside of all runs.
+
+    A value is recomputed if the blocks of the run recompute the value in its place in the same way.
+    """
+    uses, fresh = Uses.of(jaxpr), count(jaxpr.var_count)
+    units = list(_units(repeats, len(jaxpr.eqns)))
+    outside = [(i, jaxpr.eqns[i], True) for unit in units if unit.run is None for i in range(unit.start, unit.stop)]
+    bound = {v.index: v for _, e, _ in outside for v in e.outs}
+    # For each run, the operands of its blocks: a column for each operand, with a value for each block.
+    operands = [
+        [[x for e in jaxpr.eqns[unit.start : unit.stop] for x in e.inputs] for unit in units if unit.run == run]
+        for run in range(len(repeats))
+    ]
+    columns = [
+        [[x for x in column if type(x) is Var and x.index in bound] for column in zip(*blocks, strict=True)]
+        for blocks in operands
+    ]
+    needed = {x.index: x for run in columns for column in run for x in column}
+    chains = _recomputations(jaxpr, outside, list(needed.values()))
+    prefixes = {unit: _Prefix() for unit in units}
+    for run, repeat in enumerate(repeats):
+        blocks = [prefixes[unit] for unit in units if unit.run == run]
+        for column in columns[run]:
+            ways = {tuple(uses.prims[list(chains[x.index])].tolist()) for x in column}
+            if len(column) == repeat.count and len(ways) == 1 and len(min(ways)) <= LONGEST_RECOMPUTATION:
+                for prefix, x in zip(blocks, column, strict=True):
+                    prefix.add([jaxpr.eqns[i] for i in chains[x.index]], fresh)
+    return list(prefixes.values())
 
 
 def _trim(repeat: Repeat, positions: Sequence[object], least_count: int) -> Repeat:
     """Returns the longest run of blocks that recompute the same positions; the whole run if that is less than half."""
     start = 0
-    first, count = 0, 0
+    first, most = 0, 0
     for _, group in groupby(positions):
         length = len(list(group))
-        if length > count:
-            first, count = start, length
+        if length > most:
+            first, most = start, length
         start += length
-    if count == repeat.count or count < least_count or 2 * count < repeat.count:
+    if most == repeat.count or most < least_count or 2 * most < repeat.count:
         return repeat
-    saved = repeat.saved // (repeat.count - 1) * (count - 1)
-    return evolve(repeat, start=repeat.start + first * repeat.period, count=count, saved=saved)
+    saved = repeat.saved // (repeat.count - 1) * (most - 1)
+    return evolve(repeat, start=repeat.start + first * repeat.period, count=most, saved=saved)
 
 
 def _assemble(
@@ -125,6 +176,18 @@ class _Prefix:
     """For each equation, the run that it comes from, and its position in the block."""
     renamed: dict[int, Var] = field(factory=dict)
 
+    def add(self, eqns: Iterable[Eqn], fresh: Iterator[int]) -> list[int]:
+        """Adds the equations that are not there, with the next fresh variables. Returns their positions in `eqns`."""
+        added = []
+        for i, e in enumerate(eqns):
+            (old,) = e.outs
+            if old.index not in self.renamed:
+                new = Var(next(fresh), old.aval)
+                self.eqns.append(Eqn(e.prim, self.rename(e.inputs), (new,), e.source))
+                self.renamed[old.index] = new
+                added.append(i)
+        return added
+
     def rename(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
         """Returns the atoms with recomputed values in place of stored ones."""
         return tuple([self.renamed.get(x.index, x) if type(x) is Var else x for x in atoms])
@@ -144,7 +207,7 @@ class _Recomputation:
             for i in range(r.count * r.period)
         }
         """For equations of runs, the index of the run and the first equation of the block."""
-        self.count = jaxpr.var_count
+        self.fresh = count(jaxpr.var_count)
 
     def prefix(self, unit: _Unit) -> _Prefix:
         """Returns the recomputations for the equations of a unit."""
@@ -156,20 +219,10 @@ class _Recomputation:
                     continue
                 run, start = self.blocks[slot[0]]
                 if run != unit.run:
-                    self._add(prefix, run, start, self.chains[run].get((slot[0] - start, slot[1]), ()))
+                    chain = self.chains[run].get((slot[0] - start, slot[1]), ())
+                    added = prefix.add([self.jaxpr.eqns[start + q] for q in chain], self.fresh)
+                    prefix.positions.extend([(run, chain[i]) for i in added])
         return prefix
-
-    def _add(self, prefix: _Prefix, run: int, start: int, chain: Sequence[int]) -> None:
-        """Adds the equations at the positions `chain` of the block at `start`, unless they are there."""
-        for q in chain:
-            e = self.jaxpr.eqns[start + q]
-            (old,) = e.outs
-            if old.index not in prefix.renamed:
-                new = Var(self.count, old.aval)
-                self.count += 1
-                prefix.eqns.append(Eqn(e.prim, prefix.rename(e.inputs), (new,), e.source))
-                prefix.positions.append((run, q))
-                prefix.renamed[old.index] = new
 
 
 def _units(repeats: Sequence[Repeat], end: int) -> Iterator[_Unit]:
@@ -199,32 +252,51 @@ def _choose(uses: Uses, jaxpr: Jaxpr, repeat: Repeat) -> dict[Slot, tuple[int, .
     ]
     start = repeat.start + repeat.period  # the second block: the first may read other values as the one before it
     block = uses.eqns[start : start + repeat.period]
+    eqns = [(q, e, q not in repeat.separate) for q, e in enumerate(block)]
+    chains = _recomputations(jaxpr, eqns, [block[q].outs[o] for q, o in needed])
+    return {(q, o): chains[block[q].outs[o].index] for q, o in needed}
+
+
+def _recomputations(
+    jaxpr: Jaxpr, eqns: Iterable[tuple[int, Eqn, bool]], needed: Sequence[Var]
+) -> dict[int, tuple[int, ...]]:
+    """Chooses which of the needed values to recompute, so that the fewest bytes are stored.
+
+    Args:
+        jaxpr: The program.
+        eqns: The equations that bind the needed values, and those before them: the position of each, the equation,
+            and whether it may be evaluated again.
+        needed: The needed values.
+
+    Returns:
+        For each needed value, by index, the positions of the equations that recompute it; none if it is stored.
+    """
     inputs = {v.index for v in jaxpr.invars}
     cost: dict[int, int] = {}
     operands: dict[int, list[int]] = {}
     binders: dict[int, int] = {}
-    for q, e in enumerate(block):
+    for q, e, is_repeatable in eqns:
         for x in e.inputs:
             if type(x) is Var:
                 cost.setdefault(x.index, 0 if x.index in inputs else 2 * x.aval.nbytes)
-        cheap = is_cheap(e.prim) and q not in repeat.separate
+        cheap = is_cheap(e) and is_repeatable
         for v in e.outs:
             # Of as many bytes, a value that is computed again is dearer: it takes a kernel to store it.
             cost[v.index] = 2 * v.aval.nbytes + cheap
             if cheap:
                 operands[v.index] = [x.index for x in e.inputs if type(x) is Var]
                 binders[v.index] = q
-    stored = minimum_cut(cost, operands, [block[q].outs[o].index for q, o in needed])
+    stored = minimum_cut(cost, operands, [v.index for v in needed])
     result = {}
-    for q, o in needed:
+    for v in needed:
         chain: set[int] = set()
-        pending = [block[q].outs[o].index]
+        pending = [v.index]
         while pending:
             index = pending.pop()
             if index not in stored and index in operands and binders[index] not in chain:
                 chain.add(binders[index])
                 pending += operands[index]
-        result[q, o] = tuple(sorted(chain))
+        result[v.index] = tuple(sorted(chain))
     return result
 
 

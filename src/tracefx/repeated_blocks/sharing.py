@@ -28,7 +28,10 @@ LEAST_COUNT: Final = 3
 """The least number of equal blocks that are shared."""
 
 LEAST_SAVED: Final = 500
-"""The least number of equations that need not be compiled for a run to be shared."""
+"""The least number of equations that need not be compiled for the runs of a program to be shared."""
+
+LEAST_SAVED_IN_RUN: Final = 100
+"""The least number of equations that each run must save."""
 
 LEAST_EQUATIONS: Final = 100
 """Blocks of fewer equations are joined: the compiler does not fuse operations across the borders of blocks."""
@@ -86,6 +89,7 @@ def share_repeats(
     jaxpr: Jaxpr,
     least_count: int = LEAST_COUNT,
     least_saved: int = LEAST_SAVED,
+    least_saved_in_run: int = LEAST_SAVED_IN_RUN,
     least_equations: int = LEAST_EQUATIONS,
     partitioned: bool = False,
     nested: bool = True,
@@ -98,7 +102,8 @@ def share_repeats(
     Args:
         jaxpr: The program, without constants.
         least_count: The least number of equal blocks, at least 2. 3 by default.
-        least_saved: The least number of equations that a run must save. 500 by default.
+        least_saved: The least number of equations that the runs of a jaxpr must save together. 500 by default.
+        least_saved_in_run: The least number of equations that each run must save, if that is less. 100 by default.
         least_equations: Blocks of fewer equations are joined. 100 by default.
         partitioned: Whether the program is one for several devices. XLA copies its functions for each call, and does
             not inline the copies, so each block gets a body with its own source locations.
@@ -107,7 +112,9 @@ def share_repeats(
     Returns:
         An equal program.
     """
-    sharing = _Sharing(least_count, least_saved, least_equations, partitioned, nested)
+    sharing = _Sharing(
+        least_count, least_saved, min(least_saved, least_saved_in_run), least_equations, partitioned, nested
+    )
     program = sharing.share(jaxpr if sharing.is_small(jaxpr) else inline_all_calls(jaxpr))
     report = RepeatedBlocks(tuple(sharing.shared), tuple(sharing.declined))
     return SharedProgram(program if sharing.bodies else jaxpr, tuple(sharing.bodies), report)
@@ -120,6 +127,7 @@ class _Sharing:
 
     least_count: int
     least_saved: int
+    least_saved_in_run: int
     least_equations: int
     partitioned: bool
     nested: bool
@@ -142,7 +150,7 @@ class _Sharing:
         return self.results[id(jaxpr)][1]
 
     def _share(self, jaxpr: Jaxpr) -> Jaxpr:
-        found, declined = find_repeats(jaxpr, self.least_count, self.least_saved)
+        found, declined = find_repeats(jaxpr, self.least_count, self.least_saved, self.least_saved_in_run)
         self.declined.extend([_declined(jaxpr, d) for d in declined])
         jaxpr, found = recompute_residuals(*_with_dynamic_slices(jaxpr, found), self.least_count)
         uses = Uses.of(jaxpr)
