@@ -12,6 +12,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -93,7 +94,7 @@ def with_either_compile_options(check: Callable[[], None]) -> None:
 
 def share_all_repeats(patch: pytest.MonkeyPatch) -> None:
     """Shares all repeated blocks of compiled programs, however few equations they save."""
-    _set_share_repeats(patch, lambda jaxpr, **options: share_repeats(jaxpr, 2, 1, 1, **options))
+    _set_share_repeats(patch, partial(share_repeats, least_count=2, least_saved=1, least_equations=1))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.compiling import metadata, share_all_repeats
 from tests.errors import untyped
-from tests.repeated_blocks.programs import deep_network
+from tests.repeated_blocks.programs import deep_network, uneven_networks
 from tests.subprocesses import output_of
 from tracefx.settings import REPEATS, parse_repeats
 from tracefx.testing.tolerances import SUMMED
@@ -57,6 +57,15 @@ def test_temporaries_take_no_more_memory() -> None:
     f, args = network_gradient(24)
     shared, inline = [fx.jit(f, repeats=mode).lower(*args).compile().memory_analysis() for mode in ("share", "inline")]
     assert shared.temp_bytes <= 1.1 * inline.temp_bytes
+
+
+@pytest.mark.parametrize("name", uneven_networks(2))
+def test_temporaries_of_uneven_networks(name: str) -> None:
+    f, args = uneven_networks(24)[name]
+    lowered = fx.jit(f, repeats="share").lower(*args)
+    assert lowered.repeats.shared
+    inline = fx.jit(f, repeats="inline").lower(*args).compile()
+    assert lowered.compile().memory_analysis().temp_bytes <= 1.1 * inline.memory_analysis().temp_bytes
 
 
 def test_the_report_names_count_and_line() -> None:

@@ -59,9 +59,7 @@ class _Unit:
     """The index of the run."""
 
 
-def recompute_residuals(
-    jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: int = 2
-) -> tuple[Jaxpr, Sequence[Repeat]]:
+def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: int = 2) -> tuple[Jaxpr, list[Repeat]]:
     """Recomputes cheap values of blocks where later equations read them, if that stores fewer bytes.
 
     Args:
@@ -74,23 +72,11 @@ def recompute_residuals(
         loses its first and last blocks if they recompute other values than the rest.
     """
     recomputation = _Recomputation(jaxpr, repeats)
-    units = list(_units(repeats, len(jaxpr.eqns)))
-    prefixes = [recomputation.prefix(unit) for unit in units]
-    trimmed = [
-        _trim(r, [p.positions for u, p in zip(units, prefixes, strict=True) if u.run == i], least_count)
-        for i, r in enumerate(repeats)
-    ]
+    ways = [recomputation.ways(run) for run in range(len(repeats))]
+    trimmed = [_trim(repeat, blocks, least_count) for repeat, blocks in zip(repeats, ways, strict=True)]
     if trimmed != list(repeats):
         return recompute_residuals(jaxpr, trimmed, least_count)
-    jaxpr, repeats = _with_prefixes(jaxpr, repeats, prefixes)
-    return _with_prefixes(jaxpr, repeats, _prefixes_from_outside(jaxpr, repeats))
-
-
-def _with_prefixes(
-    jaxpr: Jaxpr, repeats: Sequence[Repeat], prefixes: Sequence[_Prefix]
-) -> tuple[Jaxpr, Sequence[Repeat]]:
-    """Returns the program with the prefixes of its units, and its runs; the same object if there are none."""
-    units = list(_units(repeats, len(jaxpr.eqns)))
+    units, prefixes = recomputation.units, recomputation.prefixes()
     while any(prefix.eqns for prefix in prefixes):
         new, new_repeats = _assemble(jaxpr, repeats, units, prefixes)
         uses = Uses.of(new)
@@ -99,45 +85,14 @@ def _with_prefixes(
             return new, new_repeats
         # The blocks of these runs would recompute different values: they read the stored ones.
         prefixes = [_Prefix() if unit.run in unequal else prefix for unit, prefix in zip(units, prefixes, strict=True)]
-    return jaxpr, repeats
+    return jaxpr, list(repeats)
 
 
-def _prefixes_from_outside(jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> list[_Prefix]:
-    """Returns, for each unit, the recomputations of values that blocks read from equations outside of all runs.
-
-    A value is recomputed if the blocks of the run recompute the value in its place in the same way.
-    """
-    uses, fresh = Uses.of(jaxpr), count(jaxpr.var_count)
-    units = list(_units(repeats, len(jaxpr.eqns)))
-    outside = [(i, jaxpr.eqns[i], True) for unit in units if unit.run is None for i in range(unit.start, unit.stop)]
-    bound = {v.index: v for _, e, _ in outside for v in e.outs}
-    # For each run, the operands of its blocks: a column for each operand, with a value for each block.
-    operands = [
-        [[x for e in jaxpr.eqns[unit.start : unit.stop] for x in e.inputs] for unit in units if unit.run == run]
-        for run in range(len(repeats))
-    ]
-    columns = [
-        [[x for x in column if type(x) is Var and x.index in bound] for column in zip(*blocks, strict=True)]
-        for blocks in operands
-    ]
-    needed = {x.index: x for run in columns for column in run for x in column}
-    chains = _recomputations(jaxpr, outside, list(needed.values()))
-    prefixes = {unit: _Prefix() for unit in units}
-    for run, repeat in enumerate(repeats):
-        blocks = [prefixes[unit] for unit in units if unit.run == run]
-        for column in columns[run]:
-            ways = {tuple(uses.prims[list(chains[x.index])].tolist()) for x in column}
-            if len(column) == repeat.count and len(ways) == 1 and len(min(ways)) <= LONGEST_RECOMPUTATION:
-                for prefix, x in zip(blocks, column, strict=True):
-                    prefix.add([jaxpr.eqns[i] for i in chains[x.index]], fresh)
-    return list(prefixes.values())
-
-
-def _trim(repeat: Repeat, positions: Sequence[object], least_count: int) -> Repeat:
-    """Returns the longest run of blocks that recompute the same positions; the whole run if that is less than half."""
+def _trim(repeat: Repeat, ways: Sequence[object], least_count: int) -> Repeat:
+    """Returns the longest run of blocks that recompute values alike; the whole run if that is less than half."""
     start = 0
     first, most = 0, 0
-    for _, group in groupby(positions):
+    for _, group in groupby(ways):
         length = len(list(group))
         if length > most:
             first, most = start, length
@@ -172,21 +127,16 @@ class _Prefix:
     """The equations that recompute values before a unit, and the variables that the unit reads in their place."""
 
     eqns: list[Eqn] = field(factory=list)
-    positions: list[Slot] = field(factory=list)
-    """For each equation, the run that it comes from, and its position in the block."""
     renamed: dict[int, Var] = field(factory=dict)
 
-    def add(self, eqns: Iterable[Eqn], fresh: Iterator[int]) -> list[int]:
-        """Adds the equations that are not there, with the next fresh variables. Returns their positions in `eqns`."""
-        added = []
-        for i, e in enumerate(eqns):
+    def add(self, eqns: Iterable[Eqn], fresh: Iterator[int]) -> None:
+        """Adds the equations that are not there, with the next fresh variables."""
+        for e in eqns:
             (old,) = e.outs
             if old.index not in self.renamed:
                 new = Var(next(fresh), old.aval)
                 self.eqns.append(Eqn(e.prim, self.rename(e.inputs), (new,), e.source))
                 self.renamed[old.index] = new
-                added.append(i)
-        return added
 
     def rename(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
         """Returns the atoms with recomputed values in place of stored ones."""
@@ -195,34 +145,69 @@ class _Prefix:
 
 @final
 class _Recomputation:
-    """Which values of the blocks are recomputed, and the equations for it."""
+    """Which values the units of a program recompute, and the equations for it."""
 
     def __init__(self, jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> None:
         self.jaxpr = jaxpr
         self.uses = Uses.of(jaxpr)
-        self.chains = [_choose(self.uses, jaxpr, r) for r in repeats]
-        self.blocks = {
-            r.start + i: (run, r.start + i // r.period * r.period)
-            for run, r in enumerate(repeats)
-            for i in range(r.count * r.period)
+        self.units = list(_units(repeats, len(jaxpr.eqns)))
+        self.runs = {i: unit.run for unit in self.units for i in range(unit.start, unit.stop)}
+        """The run of each equation; None if it is in none."""
+        self.chains: dict[int, tuple[int, ...]] = {}
+        """For each value that is recomputed where it is read, by index, the equations for it; none if it is stored."""
+        for r in repeats:
+            for (q, o), chain in _choose(self.uses, jaxpr, r).items():
+                for start in range(r.start, r.stop, r.period):
+                    self.chains[jaxpr.eqns[start + q].outs[o].index] = tuple([start + p for p in chain])
+        outside = [(i, e, True) for i, e in enumerate(jaxpr.eqns) if self.runs[i] is None]
+        bound = {v.index for _, e, _ in outside for v in e.outs}
+        read = {
+            x.index: x
+            for i, e in enumerate(jaxpr.eqns)
+            if self.runs[i] is not None
+            for x in e.inputs
+            if type(x) is Var and x.index in bound
         }
-        """For equations of runs, the index of the run and the first equation of the block."""
-        self.fresh = count(jaxpr.var_count)
+        for index, chain in _recomputations(jaxpr, outside, list(read.values())).items():
+            if len(chain) <= LONGEST_RECOMPUTATION:
+                self.chains[index] = chain
 
-    def prefix(self, unit: _Unit) -> _Prefix:
-        """Returns the recomputations for the equations of a unit."""
-        prefix = _Prefix()
-        for e in self.jaxpr.eqns[unit.start : unit.stop]:
-            for x in e.inputs:
-                slot = self.uses.bound_from(x, 0)
-                if slot is None or slot[0] not in self.blocks:
-                    continue
-                run, start = self.blocks[slot[0]]
-                if run != unit.run:
-                    chain = self.chains[run].get((slot[0] - start, slot[1]), ())
-                    added = prefix.add([self.jaxpr.eqns[start + q] for q in chain], self.fresh)
-                    prefix.positions.extend([(run, chain[i]) for i in added])
-        return prefix
+    def _columns(self, run: int | None, units: Iterable[_Unit]) -> list[tuple[tuple[int, ...], ...]]:
+        """Returns, for each operand of the units' equations, the equations that recompute it, for each unit."""
+
+        def chain(x: Atom) -> tuple[int, ...]:
+            slot = self.uses.bound_from(x, 0)
+            if type(x) is not Var or slot is None or self.runs[slot[0]] == run:
+                return ()
+            return self.chains.get(x.index, ())
+
+        return list(
+            zip(*[[chain(x) for e in self.jaxpr.eqns[u.start : u.stop] for x in e.inputs] for u in units], strict=True)
+        )
+
+    def _way(self, chain: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the primitives of some equations, as integers."""
+        return tuple(self.uses.prims[list(chain)].tolist())
+
+    def ways(self, run: int) -> list[tuple[tuple[int, ...], ...]]:
+        """Returns, for each block of a run, how it recomputes the values that blocks read from other runs."""
+        columns = self._columns(run, [unit for unit in self.units if unit.run == run])
+        between = [column for column in columns if any(self.runs[chain[-1]] is not None for chain in column if chain)]
+        return list(zip(*[map(self._way, column) for column in between], strict=True))
+
+    def prefixes(self) -> list[_Prefix]:
+        """Returns the recomputations of each unit. Blocks of a run recompute a value only if all do in the same way."""
+        result: list[_Prefix] = []
+        fresh = count(self.jaxpr.var_count)
+        for run, group in groupby(self.units, lambda unit: unit.run):
+            units = list(group)
+            prefixes = [_Prefix() for _ in units]
+            for column in self._columns(run, units):
+                if len(set(map(self._way, column))) == 1:
+                    for prefix, chain in zip(prefixes, column, strict=True):
+                        prefix.add([self.jaxpr.eqns[i] for i in chain], fresh)
+            result += prefixes
+        return result
 
 
 def _units(repeats: Sequence[Repeat], end: int) -> Iterator[_Unit]:
