@@ -12,7 +12,6 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -94,7 +93,8 @@ def with_either_compile_options(check: Callable[[], None]) -> None:
 
 def share_all_repeats(patch: pytest.MonkeyPatch) -> None:
     """Shares all repeated blocks of compiled programs, however few equations they save."""
-    _set_share_repeats(patch, partial(share_repeats, least_count=2, least_saved=1, least_equations=1))
+    bounds = {"least_count": 2, "least_saved": 1, "least_equations": 1, "spares_memory": False}
+    _set_share_repeats(patch, lambda jaxpr, **options: share_repeats(jaxpr, **{**options, **bounds}))
 
 
 @pytest.fixture
