@@ -93,7 +93,8 @@ def with_either_compile_options(check: Callable[[], None]) -> None:
 
 def share_all_repeats(patch: pytest.MonkeyPatch) -> None:
     """Shares all repeated blocks of compiled programs, however few equations they save."""
-    _set_share_repeats(patch, lambda jaxpr, **options: share_repeats(jaxpr, 2, 1, 1, **options))
+    bounds = {"least_count": 2, "least_saved": 1, "least_equations": 1, "spares_memory": False}
+    _set_share_repeats(patch, lambda jaxpr, **options: share_repeats(jaxpr, **{**options, **bounds}))
 
 
 @pytest.fixture

@@ -277,7 +277,7 @@ TRACEBACK_FILTERING: Final[Setting[TracebackFiltering]] = Setting(
 )
 
 
-RepeatsMode: TypeAlias = Literal["share", "pieces", "inline"]
+RepeatsMode: TypeAlias = Literal["auto", "share", "pieces", "inline"]
 
 
 def parse_repeats(text: str) -> RepeatsMode:
@@ -287,13 +287,13 @@ def parse_repeats(text: str) -> RepeatsMode:
     'inline'
     """
     match text.strip().lower():
-        case "share" | "pieces" | "inline" as mode:
+        case "auto" | "share" | "pieces" | "inline" as mode:
             return mode
         case _:
-            raise ValueError("allowed are share, pieces, inline (in either case); unset it for the default")
+            raise ValueError("allowed are auto, share, pieces, inline (in either case); unset it for the default")
 
 
-REPEATS: Final[Setting[RepeatsMode]] = Setting("repeats", "share", "TRACEFX_REPEATS", parse_repeats)
+REPEATS: Final[Setting[RepeatsMode]] = Setting("repeats", "auto", "TRACEFX_REPEATS", parse_repeats)
 
 
 def enable_x64(enabled: bool = True) -> Override[bool]:
@@ -408,12 +408,13 @@ def repeats(mode: RepeatsMode) -> Override[RepeatsMode]:
     """Returns a context manager that determines whether the repeated blocks of a program are compiled once.
 
     It applies to the programs that are compiled in it, on the CPU; `jit(f, repeats=...)` overrides it for one function.
-    The process default is the environment variable `TRACEFX_REPEATS`; without it, repeated blocks are shared.
+    The process default is the environment variable `TRACEFX_REPEATS`; without it, the mode is `"auto"`.
 
     Args:
         mode: `"share"` compiles runs of equal blocks of operations, such as the layers of a network and of its
-            gradient, once; `"pieces"` makes an executable of each kind of block, for the compilation cache on disk to
-            keep; `"inline"` compiles each block on its own, as JAX does.
+            gradient, once; `"auto"` does so unless temporaries would take much more memory; `"pieces"` makes an
+            executable of each kind of block, for the compilation cache on disk to keep; `"inline"` compiles each block
+            on its own, as JAX does.
 
     Returns:
         A context manager. It applies to the current thread or task.
@@ -431,10 +432,10 @@ def repeats(mode: RepeatsMode) -> Override[RepeatsMode]:
 def checked_repeats(what: str, mode: object) -> RepeatsMode:
     """Returns the mode; raises ValueError that starts with `what` unless it is one."""
     match mode:
-        case "share" | "pieces" | "inline":
+        case "auto" | "share" | "pieces" | "inline":
             return mode
         case _:
-            raise ValueError(f"{what} must be 'share', 'pieces' or 'inline', got {mode!r}")
+            raise ValueError(f"{what} must be 'auto', 'share', 'pieces' or 'inline', got {mode!r}")
 
 
 @final

@@ -43,6 +43,42 @@ def deep_network(layers: int, width: int = 6) -> Program:
     return loss, (parameters, weights(3, width))
 
 
+def uneven_networks(layers: int) -> dict[str, Program]:
+    """Gradients of networks of which not all parts are equal blocks."""
+    rng = np.random.default_rng(0)
+
+    def weights(*shape: int) -> Any:
+        return (0.3 * rng.normal(size=shape)).astype(np.float32)
+
+    parameters = [(weights(32, 64), weights(64), weights(64, 32)) for _ in range(layers)]
+    stacked = tuple([np.stack(arrays) for arrays in zip(*parameters, strict=True)])
+
+    def network(between: Callable[[int, Any], Any]) -> Callable[..., Any]:
+        def loss(parameters: Any, x: Any) -> Any:
+            for i in range(layers):
+                w, b, v = parameters[i] if isinstance(parameters, list) else [array[i] for array in parameters]
+                x = between(i, x + fx.nn.gelu(normalized(x) @ w + b) @ v)
+            return fnp.sum(x**2)
+
+        return fx.value_and_grad(loss)
+
+    def inspected(i: int, x: Any) -> Any:
+        fx.debug.callback(lambda value: None, x[0, 0])
+        return x
+
+    x = weights(32, 32)
+    return {
+        "effects in the forward pass": (network(inspected), (parameters, x)),
+        "another operation in two of three layers": (
+            network(lambda i, x: fnp.roll(x, 1, i % 2) if i % 3 else x),
+            (parameters, x),
+        ),
+        "one other layer": (network(lambda i, x: 3.0 * x if i == layers // 2 else x), (parameters, x)),
+        "sines between layers": (network(lambda i, x: fnp.sin(x)), (parameters, x)),
+        "stacked parameters": (network(lambda i, x: x), (stacked, x[:4])),
+    }
+
+
 def generated_program(seed: int) -> Callable[[Any], tuple[Any, Any]]:
     """A program of random operations with planted repeats, of which one may differ in one operation or operand."""
     rng = np.random.default_rng(seed)

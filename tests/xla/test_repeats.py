@@ -15,7 +15,7 @@ import tracefx.numpy as fnp
 from tests.comparison import assert_same
 from tests.compiling import metadata, share_all_repeats
 from tests.errors import untyped
-from tests.repeated_blocks.programs import deep_network
+from tests.repeated_blocks.programs import deep_network, uneven_networks
 from tests.subprocesses import output_of
 from tracefx.settings import REPEATS, parse_repeats
 from tracefx.testing.tolerances import SUMMED
@@ -59,6 +59,32 @@ def test_temporaries_take_no_more_memory() -> None:
     assert shared.temp_bytes <= 1.1 * inline.temp_bytes
 
 
+@pytest.mark.parametrize("name", uneven_networks(2))
+def test_temporaries_of_uneven_networks(name: str) -> None:
+    f, args = uneven_networks(24)[name]
+    lowered = fx.jit(f, repeats="share").lower(*args)
+    assert lowered.repeats.shared
+    inline = fx.jit(f, repeats="inline").lower(*args).compile()
+    assert lowered.compile().memory_analysis().temp_bytes <= 1.1 * inline.memory_analysis().temp_bytes
+
+
+@pytest.mark.parametrize("steps", [4, 20])
+def test_bodies_of_loops_are_shared_unless_that_takes_memory(steps: int) -> None:
+    loss, (parameters, x) = deep_network(24)
+
+    def f(parameters: Any, xs: Any) -> Any:
+        return fnp.sum(lax.scan(lambda c, x: (c + loss(parameters, x + c), None), np.float32(0), xs)[0])
+
+    args = parameters, np.stack([x] * steps)
+    auto, inline = [fx.jit(fx.grad(f), repeats=mode).lower(*args) for mode in ("auto", "inline")]
+    assert auto.compile().memory_analysis().temp_bytes <= 1.1 * inline.compile().memory_analysis().temp_bytes
+    assert fx.jit(fx.grad(f), repeats="share").lower(*args).repeats.shared
+    if steps == 20:
+        assert auto.repeats.shared
+    else:
+        assert re.search(r"each of the 4 steps of the loop would store [\d,]+ bytes of slices", str(auto.repeats))
+
+
 def test_the_report_names_count_and_line() -> None:
     f, args = network_gradient(24)
     text = str(fx.jit(f, repeats="share").lower(*args).repeats).splitlines()
@@ -69,7 +95,7 @@ def test_the_report_names_count_and_line() -> None:
 
 def test_setting_and_argument() -> None:
     f, args = network_gradient(24)
-    assert REPEATS.value == "share"
+    assert REPEATS.value == "auto"
     assert fx.jit(f).lower(*args).repeats.shared
     assert fx.jit(f, repeats="inline").lower(*args).repeats.reason
     with fx.repeats("inline"):
@@ -77,12 +103,12 @@ def test_setting_and_argument() -> None:
         assert fx.jit(f, repeats="share").lower(*args).repeats.shared
         assert fx.jit(f, repeats="share").trace(*args).lower().repeats.shared
     assert fx.Jit(repeats="inline") == fx.Jit(repeats="inline") != fx.Jit()
-    with pytest.raises(ValueError, match="jit: repeats must be 'share', 'pieces' or 'inline', got 'no'"):
+    with pytest.raises(ValueError, match="jit: repeats must be 'auto', 'share', 'pieces' or 'inline', got 'no'"):
         untyped(fx.jit)(f, repeats="no")
-    with pytest.raises(ValueError, match="repeats must be 'share', 'pieces' or 'inline', got True"):
+    with pytest.raises(ValueError, match="repeats must be 'auto', 'share', 'pieces' or 'inline', got True"):
         untyped(fx.repeats)(True)
     assert parse_repeats(" Inline ") == "inline"
-    with pytest.raises(ValueError, match="allowed are share, pieces, inline"):
+    with pytest.raises(ValueError, match="allowed are auto, share, pieces, inline"):
         parse_repeats("off")
 
 

@@ -128,31 +128,38 @@ class Uses:
         return readers is not None and readers[-1] >= start
 
 
-def find_repeats(jaxpr: Jaxpr, least_count: int, least_saved: int) -> tuple[list[Repeat], list[Declined]]:
+def find_repeats(
+    jaxpr: Jaxpr, least_count: int, least_saved: int, least_in_run: int | None = None
+) -> tuple[list[Repeat], list[Declined]]:
     """Finds runs of equal blocks among the equations of a jaxpr; sub-jaxprs are not entered.
 
     Args:
         jaxpr: The program.
         least_count: The least number of blocks, at least 2.
-        least_saved: The least number of equations that a run must save.
+        least_saved: The least number of equations that all runs together must save.
+        least_in_run: The least number of equations that each run must save. `least_saved` by default.
 
     Returns:
-        Runs that do not overlap, in order, and the stretches that were declined.
+        Runs that do not overlap, in order, and the stretches that save `least_saved` equations but were declined.
     """
     uses = Uses.of(jaxpr)
     found: list[Repeat] = []
     declined: list[Declined] = []
     free = np.ones(len(jaxpr.eqns), bool)
-    for stretch in stretches(jaxpr.eqns, uses.codes, least_count, least_saved):
-        rest = _longest_free(stretch, free)
-        if rest.stop - rest.start < least_count * rest.period:
-            continue
-        result = _divide(uses, rest, least_count, least_saved)
-        if isinstance(result, Repeat):
-            found.append(result)
-            free[result.start : result.stop] = False
-        else:
-            declined.append(Declined(rest, result))
+    least_in_run = least_in_run or least_saved
+    for least in sorted({least_saved, least_in_run}, reverse=True):  # the large runs first
+        for stretch in stretches(jaxpr.eqns, uses.codes, least_count, least):
+            rest = _longest_free(stretch, free)
+            if rest.stop - rest.start < least_count * rest.period:
+                continue
+            result = _divide(uses, rest, least_count, least)
+            if isinstance(result, Repeat):
+                found.append(result)
+                free[result.start : result.stop] = False
+            elif least == least_in_run and stretch.saved >= least_saved:
+                declined.append(Declined(rest, result))
+    if sum(r.saved for r in found) < least_saved:
+        found = []
     return sorted(found, key=lambda r: r.start), declined
 
 
@@ -205,17 +212,19 @@ def join_small_blocks(uses: Uses, repeat: Repeat, least_count: int, least_equati
         least_equations: The number of equations that a joined block should have at least.
 
     Returns:
-        The run of joined blocks. The last blocks are left out if the count has no such divisor. The run itself if
-        joined blocks are not equal, because a block may read another one than that before it.
+        The run of joined blocks. The last blocks are left out if the count has no such divisor, and the first ones if
+        that makes the joined blocks equal. The run itself if they are not, because a block may read another one than
+        that before it.
     """
     factor = min(-(-least_equations // repeat.period), repeat.count // least_count)
-    if factor < 2:
-        return repeat
     separate = frozenset([q + i * repeat.period for i in range(factor) for q in repeat.separate])
-    count = repeat.count // factor
-    saved = repeat.saved // (repeat.count - 1) * factor * (count - 1)
-    joined = Repeat(repeat.start, repeat.period * factor, count, separate, saved)
-    return joined if has_equal_blocks(uses, joined) else repeat
+    for left_out in range(factor if factor > 1 else 0):
+        start, count = repeat.start + left_out * repeat.period, (repeat.count - left_out) // factor
+        saved = repeat.saved // (repeat.count - 1) * factor * (count - 1)
+        joined = Repeat(start, repeat.period * factor, count, separate, saved)
+        if count >= least_count and has_equal_blocks(uses, joined):
+            return joined
+    return repeat
 
 
 def _bytes_across_borders(uses: Uses, start: int, period: int, room: int) -> NDArray:

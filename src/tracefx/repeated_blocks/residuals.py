@@ -9,34 +9,43 @@ read.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, groupby, pairwise
 from typing import Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
 
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.primitive import Primitive
 from tracefx.ops.elementwise.accuracy import HasAccuracy
 from tracefx.ops.elementwise.arithmetic import Div, Rem
 from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.ops.elementwise.powers import Pow
 from tracefx.ops.elementwise.selection import SelectN
+from tracefx.ops.elementwise.transcendental import Cos, Sin
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
 from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.shape.shape import Squeeze
+from tracefx.ops.shape.slicing import Slice
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
 from tracefx.repeated_blocks.blocks import Repeat, Slot, Uses, has_equal_blocks
 
 _Node: TypeAlias = tuple[int, int]
 
-_CHEAP: Final = (Elementwise, SelectN, ConvertElementType, BroadcastInDim, Reshape, Squeeze, Iota)
+_CHEAP: Final = (Elementwise, SelectN, ConvertElementType, BroadcastInDim, Reshape, Squeeze, Iota, Slice, DynamicSlice)
 _EXPENSIVE: Final = (HasAccuracy, CompiledOperation, Div, Rem, Pow)
+_CHEAP_FOR_REALS: Final = (Sin, Cos)
 
 
-def is_cheap(prim: Primitive) -> bool:
-    """Whether XLA recomputes the result of a primitive in each consumer, in place of storing it."""
-    return isinstance(prim, _CHEAP) and not isinstance(prim, _EXPENSIVE)
+LONGEST_RECOMPUTATION: Final = 32
+"""How many equations recompute a value of equations that are in no run, at most."""
+
+
+def is_cheap(e: Eqn) -> bool:
+    """Whether XLA recomputes the result of an equation in each consumer, in place of storing it."""
+    if isinstance(e.prim, _CHEAP_FOR_REALS):
+        return e.outs[0].aval.dtype.kind != "c"
+    return isinstance(e.prim, _CHEAP) and not isinstance(e.prim, _EXPENSIVE)
 
 
 @final
@@ -63,14 +72,11 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: in
         loses its first and last blocks if they recompute other values than the rest.
     """
     recomputation = _Recomputation(jaxpr, repeats)
-    units = list(_units(repeats, len(jaxpr.eqns)))
-    prefixes = [recomputation.prefix(unit) for unit in units]
-    trimmed = [
-        _trim(r, [p.positions for u, p in zip(units, prefixes, strict=True) if u.run == i], least_count)
-        for i, r in enumerate(repeats)
-    ]
+    ways = [recomputation.ways(run) for run in range(len(repeats))]
+    trimmed = [_trim(repeat, blocks, least_count) for repeat, blocks in zip(repeats, ways, strict=True)]
     if trimmed != list(repeats):
         return recompute_residuals(jaxpr, trimmed, least_count)
+    units, prefixes = recomputation.units, recomputation.prefixes()
     while any(prefix.eqns for prefix in prefixes):
         new, new_repeats = _assemble(jaxpr, repeats, units, prefixes)
         uses = Uses.of(new)
@@ -82,19 +88,19 @@ def recompute_residuals(jaxpr: Jaxpr, repeats: Sequence[Repeat], least_count: in
     return jaxpr, list(repeats)
 
 
-def _trim(repeat: Repeat, positions: Sequence[object], least_count: int) -> Repeat:
-    """Returns the longest run of blocks that recompute the same positions; the whole run if that is less than half."""
+def _trim(repeat: Repeat, ways: Sequence[object], least_count: int) -> Repeat:
+    """Returns the longest run of blocks that recompute values alike; the whole run if that is less than half."""
     start = 0
-    first, count = 0, 0
-    for _, group in groupby(positions):
+    first, most = 0, 0
+    for _, group in groupby(ways):
         length = len(list(group))
-        if length > count:
-            first, count = start, length
+        if length > most:
+            first, most = start, length
         start += length
-    if count == repeat.count or count < least_count or 2 * count < repeat.count:
+    if most == repeat.count or most < least_count or 2 * most < repeat.count:
         return repeat
-    saved = repeat.saved // (repeat.count - 1) * (count - 1)
-    return evolve(repeat, start=repeat.start + first * repeat.period, count=count, saved=saved)
+    saved = repeat.saved // (repeat.count - 1) * (most - 1)
+    return evolve(repeat, start=repeat.start + first * repeat.period, count=most, saved=saved)
 
 
 def _assemble(
@@ -121,9 +127,16 @@ class _Prefix:
     """The equations that recompute values before a unit, and the variables that the unit reads in their place."""
 
     eqns: list[Eqn] = field(factory=list)
-    positions: list[Slot] = field(factory=list)
-    """For each equation, the run that it comes from, and its position in the block."""
     renamed: dict[int, Var] = field(factory=dict)
+
+    def add(self, eqns: Iterable[Eqn], fresh: Iterator[int]) -> None:
+        """Adds the equations that are not there, with the next fresh variables."""
+        for e in eqns:
+            (old,) = e.outs
+            if old.index not in self.renamed:
+                new = Var(next(fresh), old.aval)
+                self.eqns.append(Eqn(e.prim, self.rename(e.inputs), (new,), e.source))
+                self.renamed[old.index] = new
 
     def rename(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
         """Returns the atoms with recomputed values in place of stored ones."""
@@ -132,44 +145,69 @@ class _Prefix:
 
 @final
 class _Recomputation:
-    """Which values of the blocks are recomputed, and the equations for it."""
+    """Which values the units of a program recompute, and the equations for it."""
 
     def __init__(self, jaxpr: Jaxpr, repeats: Sequence[Repeat]) -> None:
         self.jaxpr = jaxpr
         self.uses = Uses.of(jaxpr)
-        self.chains = [_choose(self.uses, jaxpr, r) for r in repeats]
-        self.blocks = {
-            r.start + i: (run, r.start + i // r.period * r.period)
-            for run, r in enumerate(repeats)
-            for i in range(r.count * r.period)
+        self.units = list(_units(repeats, len(jaxpr.eqns)))
+        self.runs = {i: unit.run for unit in self.units for i in range(unit.start, unit.stop)}
+        """The run of each equation; None if it is in none."""
+        self.chains: dict[int, tuple[int, ...]] = {}
+        """For each value that is recomputed where it is read, by index, the equations for it; none if it is stored."""
+        for r in repeats:
+            for (q, o), chain in _choose(self.uses, jaxpr, r).items():
+                for start in range(r.start, r.stop, r.period):
+                    self.chains[jaxpr.eqns[start + q].outs[o].index] = tuple([start + p for p in chain])
+        outside = [(i, e, True) for i, e in enumerate(jaxpr.eqns) if self.runs[i] is None]
+        bound = {v.index for _, e, _ in outside for v in e.outs}
+        read = {
+            x.index: x
+            for i, e in enumerate(jaxpr.eqns)
+            if self.runs[i] is not None
+            for x in e.inputs
+            if type(x) is Var and x.index in bound
         }
-        """For equations of runs, the index of the run and the first equation of the block."""
-        self.count = jaxpr.var_count
+        for index, chain in _recomputations(jaxpr, outside, list(read.values())).items():
+            if len(chain) <= LONGEST_RECOMPUTATION:
+                self.chains[index] = chain
 
-    def prefix(self, unit: _Unit) -> _Prefix:
-        """Returns the recomputations for the equations of a unit."""
-        prefix = _Prefix()
-        for e in self.jaxpr.eqns[unit.start : unit.stop]:
-            for x in e.inputs:
-                slot = self.uses.bound_from(x, 0)
-                if slot is None or slot[0] not in self.blocks:
-                    continue
-                run, start = self.blocks[slot[0]]
-                if run != unit.run:
-                    self._add(prefix, run, start, self.chains[run].get((slot[0] - start, slot[1]), ()))
-        return prefix
+    def _columns(self, run: int | None, units: Iterable[_Unit]) -> list[tuple[tuple[int, ...], ...]]:
+        """Returns, for each operand of the units' equations, the equations that recompute it, for each unit."""
 
-    def _add(self, prefix: _Prefix, run: int, start: int, chain: Sequence[int]) -> None:
-        """Adds the equations at the positions `chain` of the block at `start`, unless they are there."""
-        for q in chain:
-            e = self.jaxpr.eqns[start + q]
-            (old,) = e.outs
-            if old.index not in prefix.renamed:
-                new = Var(self.count, old.aval)
-                self.count += 1
-                prefix.eqns.append(Eqn(e.prim, prefix.rename(e.inputs), (new,), e.source))
-                prefix.positions.append((run, q))
-                prefix.renamed[old.index] = new
+        def chain(x: Atom) -> tuple[int, ...]:
+            slot = self.uses.bound_from(x, 0)
+            if type(x) is not Var or slot is None or self.runs[slot[0]] == run:
+                return ()
+            return self.chains.get(x.index, ())
+
+        return list(
+            zip(*[[chain(x) for e in self.jaxpr.eqns[u.start : u.stop] for x in e.inputs] for u in units], strict=True)
+        )
+
+    def _way(self, chain: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the primitives of some equations, as integers."""
+        return tuple(self.uses.prims[list(chain)].tolist())
+
+    def ways(self, run: int) -> list[tuple[tuple[int, ...], ...]]:
+        """Returns, for each block of a run, how it recomputes the values that blocks read from other runs."""
+        columns = self._columns(run, [unit for unit in self.units if unit.run == run])
+        between = [column for column in columns if any(self.runs[chain[-1]] is not None for chain in column if chain)]
+        return list(zip(*[map(self._way, column) for column in between], strict=True))
+
+    def prefixes(self) -> list[_Prefix]:
+        """Returns the recomputations of each unit. Blocks of a run recompute a value only if all do in the same way."""
+        result: list[_Prefix] = []
+        fresh = count(self.jaxpr.var_count)
+        for run, group in groupby(self.units, lambda unit: unit.run):
+            units = list(group)
+            prefixes = [_Prefix() for _ in units]
+            for column in self._columns(run, units):
+                if len(set(map(self._way, column))) == 1:
+                    for prefix, chain in zip(prefixes, column, strict=True):
+                        prefix.add([self.jaxpr.eqns[i] for i in chain], fresh)
+            result += prefixes
+        return result
 
 
 def _units(repeats: Sequence[Repeat], end: int) -> Iterator[_Unit]:
@@ -199,32 +237,51 @@ def _choose(uses: Uses, jaxpr: Jaxpr, repeat: Repeat) -> dict[Slot, tuple[int, .
     ]
     start = repeat.start + repeat.period  # the second block: the first may read other values as the one before it
     block = uses.eqns[start : start + repeat.period]
+    eqns = [(q, e, q not in repeat.separate) for q, e in enumerate(block)]
+    chains = _recomputations(jaxpr, eqns, [block[q].outs[o] for q, o in needed])
+    return {(q, o): chains[block[q].outs[o].index] for q, o in needed}
+
+
+def _recomputations(
+    jaxpr: Jaxpr, eqns: Iterable[tuple[int, Eqn, bool]], needed: Sequence[Var]
+) -> dict[int, tuple[int, ...]]:
+    """Chooses which of the needed values to recompute, so that the fewest bytes are stored.
+
+    Args:
+        jaxpr: The program.
+        eqns: The equations that bind the needed values, and those before them: the position of each, the equation,
+            and whether it may be evaluated again.
+        needed: The needed values.
+
+    Returns:
+        For each needed value, by index, the positions of the equations that recompute it; none if it is stored.
+    """
     inputs = {v.index for v in jaxpr.invars}
     cost: dict[int, int] = {}
     operands: dict[int, list[int]] = {}
     binders: dict[int, int] = {}
-    for q, e in enumerate(block):
+    for q, e, is_repeatable in eqns:
         for x in e.inputs:
             if type(x) is Var:
                 cost.setdefault(x.index, 0 if x.index in inputs else 2 * x.aval.nbytes)
-        cheap = is_cheap(e.prim) and q not in repeat.separate
+        cheap = is_cheap(e) and is_repeatable
         for v in e.outs:
             # Of as many bytes, a value that is computed again is dearer: it takes a kernel to store it.
             cost[v.index] = 2 * v.aval.nbytes + cheap
             if cheap:
                 operands[v.index] = [x.index for x in e.inputs if type(x) is Var]
                 binders[v.index] = q
-    stored = minimum_cut(cost, operands, [block[q].outs[o].index for q, o in needed])
+    stored = minimum_cut(cost, operands, [v.index for v in needed])
     result = {}
-    for q, o in needed:
+    for v in needed:
         chain: set[int] = set()
-        pending = [block[q].outs[o].index]
+        pending = [v.index]
         while pending:
             index = pending.pop()
             if index not in stored and index in operands and binders[index] not in chain:
                 chain.add(binders[index])
                 pending += operands[index]
-        result[q, o] = tuple(sorted(chain))
+        result[v.index] = tuple(sorted(chain))
     return result
 
 

@@ -10,6 +10,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.inlining import InlineOptions, inline_calls
+from tracefx.control.scan import Scan
 from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasBody, Jaxpr, Var
 from tracefx.core.primitive import Primitive
@@ -28,10 +29,16 @@ LEAST_COUNT: Final = 3
 """The least number of equal blocks that are shared."""
 
 LEAST_SAVED: Final = 500
-"""The least number of equations that need not be compiled for a run to be shared."""
+"""The least number of equations that need not be compiled for the runs of a program to be shared."""
+
+LEAST_SAVED_IN_RUN: Final = 100
+"""The least number of equations that each run must save."""
 
 LEAST_EQUATIONS: Final = 100
 """Blocks of fewer equations are joined: the compiler does not fuse operations across the borders of blocks."""
+
+MOST_MEMORY: Final = 0.1
+"""How much more memory temporaries may take if blocks are shared, as a part of what they take without."""
 
 _INDEX: Final = ShapedArray((), np.dtype(np.int32))
 
@@ -86,9 +93,11 @@ def share_repeats(
     jaxpr: Jaxpr,
     least_count: int = LEAST_COUNT,
     least_saved: int = LEAST_SAVED,
+    least_saved_in_run: int = LEAST_SAVED_IN_RUN,
     least_equations: int = LEAST_EQUATIONS,
     partitioned: bool = False,
     nested: bool = True,
+    spares_memory: bool = False,
 ) -> SharedProgram:
     """Replaces runs of equal blocks by calls of one body; if `nested`, in sub-jaxprs and in the bodies, too.
 
@@ -98,16 +107,20 @@ def share_repeats(
     Args:
         jaxpr: The program, without constants.
         least_count: The least number of equal blocks, at least 2. 3 by default.
-        least_saved: The least number of equations that a run must save. 500 by default.
+        least_saved: The least number of equations that the runs of a jaxpr must save together. 500 by default.
+        least_saved_in_run: The least number of equations that each run must save, if that is less. 100 by default.
         least_equations: Blocks of fewer equations are joined. 100 by default.
         partitioned: Whether the program is one for several devices. XLA copies its functions for each call, and does
             not inline the copies, so each block gets a body with its own source locations.
         nested: Whether blocks are shared in sub-jaxprs and in shared bodies, too. True by default.
+        spares_memory: Whether the body of a loop of few steps stays as it is if with shared blocks each step would
+            store its slices. False by default.
 
     Returns:
         An equal program.
     """
-    sharing = _Sharing(least_count, least_saved, least_equations, partitioned, nested)
+    in_run = min(least_saved, least_saved_in_run)
+    sharing = _Sharing(least_count, least_saved, in_run, least_equations, partitioned, nested, spares_memory)
     program = sharing.share(jaxpr if sharing.is_small(jaxpr) else inline_all_calls(jaxpr))
     report = RepeatedBlocks(tuple(sharing.shared), tuple(sharing.declined))
     return SharedProgram(program if sharing.bodies else jaxpr, tuple(sharing.bodies), report)
@@ -120,9 +133,11 @@ class _Sharing:
 
     least_count: int
     least_saved: int
+    least_saved_in_run: int
     least_equations: int
     partitioned: bool
     nested: bool
+    spares_memory: bool
     shared: list[SharedRun] = field(factory=list, init=False)
     declined: list[DeclinedRun] = field(factory=list, init=False)
     bodies: list[Jaxpr] = field(factory=list, init=False)
@@ -142,7 +157,7 @@ class _Sharing:
         return self.results[id(jaxpr)][1]
 
     def _share(self, jaxpr: Jaxpr) -> Jaxpr:
-        found, declined = find_repeats(jaxpr, self.least_count, self.least_saved)
+        found, declined = find_repeats(jaxpr, self.least_count, self.least_saved, self.least_saved_in_run)
         self.declined.extend([_declined(jaxpr, d) for d in declined])
         jaxpr, found = recompute_residuals(*_with_dynamic_slices(jaxpr, found), self.least_count)
         uses = Uses.of(jaxpr)
@@ -158,7 +173,16 @@ class _Sharing:
 
     def _enter(self, eqn: Eqn) -> Eqn:
         """Shares blocks in the sub-jaxprs of an equation."""
+        shared, bodies = len(self.shared), len(self.bodies)
         prim = map_subjaxprs(eqn.prim, self.share) if self.nested else eqn.prim
+        if self.spares_memory and isinstance(prim, Scan) and prim is not eqn.prim:
+            stored = _bytes_of_slices(prim)
+            if stored > MOST_MEMORY * (prim.length * stored + _largest_value(prim.jaxpr)):
+                reason = f"each of the {prim.length} steps of the loop would store {stored:,} bytes of slices"
+                runs = self.shared[shared:]
+                self.declined.extend([DeclinedRun(r.count, r.equations, r.source, reason) for r in runs])
+                del self.shared[shared:], self.bodies[bodies:]
+                return eqn
         return eqn if prim is eqn.prim else Eqn(prim, eqn.inputs, eqn.outs, eqn.source)
 
     def _calls(self, uses: Uses, repeat: Repeat) -> list[Eqn]:
@@ -288,6 +312,24 @@ class _Body:
         """Returns the body with the results at some slots of the blocks as outputs."""
         results = tuple([self.atoms[self.blocks[0][q].outs[o].index] for q, o in outs])
         return Jaxpr((), tuple(self.columns.values()), tuple(self.eqns), results)
+
+
+def _bytes_of_slices(scan: Scan) -> int:
+    """Returns the bytes of the slices that the shared blocks of a step take or give.
+
+    Without blocks they are not stored: the compiler reads slices where they are used, and writes them where they go.
+    """
+    blocks = [e for e in scan.jaxpr.eqns if isinstance(e.prim, SharedBlock)]
+    read = {x.index for e in blocks for x in e.inputs if type(x) is Var}
+    bound = {v.index for e in blocks for v in e.outs}
+    slices = [v for v in scan.split_operands(scan.jaxpr.invars)[2] if v.index in read]
+    results = [x for x in scan.jaxpr.outs[scan.num_carry :] if type(x) is Var and x.index in bound]
+    return max(sum(v.aval.nbytes for v in slices), sum(v.aval.nbytes for v in results))
+
+
+def _largest_value(jaxpr: Jaxpr) -> int:
+    """Returns the bytes of the largest result of an equation."""
+    return max([v.aval.nbytes for e in jaxpr.eqns for v in e.outs], default=0)
 
 
 def _declined(jaxpr: Jaxpr, declined: Declined) -> DeclinedRun:

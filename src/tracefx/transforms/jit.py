@@ -581,10 +581,10 @@ def jit(
             pytree of them that is a prefix of the arguments. None, the default and a valid leaf, leaves it open.
         out_shardings: The shardings of the output, likewise.
         compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
-        repeats: `"share"` compiles runs of equal blocks, such as layers, once; `"inline"` compiles each block.
-            `"pieces"` makes an executable of each kind of block and of what is between them, so that a program with
-            more layers, or another loss, compiles only what is new; `lower(...).compile()` makes one executable. For
-            the outermost `jit` only. None, the default, means the setting `tracefx.repeats`, normally `"share"`.
+        repeats: `"share"` compiles runs of equal blocks, such as layers, once; `"auto"` does so unless temporaries
+            would take much more memory; `"inline"` compiles each block. `"pieces"` makes an executable of each kind of
+            block and of what is between them, so that a program with more layers, or another loss, compiles only what
+            is new. For the outermost `jit` only. None, the default, means the setting `tracefx.repeats`: `"auto"`.
         async_compile: Whether calls do not wait for the compilation: another thread compiles the program, and the calls
             before it is ready are interpreted, like eager code. Their results can differ in the last digits. An error
             of the compilation is raised by the first call after it. Programs on several devices, or with a value of

@@ -241,7 +241,7 @@ def _skip_unused(array: NDArray) -> Buffer:
 
 def _mode_of_whole() -> RepeatsMode:
     """Returns what happens to repeated blocks of a program that is one executable."""
-    return "inline" if REPEATS.value == "inline" else "share"
+    return "share" if REPEATS.value == "pieces" else REPEATS.value
 
 
 def _operation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:

@@ -151,7 +151,7 @@ def plan(
 
 
 def lower(plan: ExecutionPlan, name: str, repeats: RepeatsMode) -> EmittedModule:
-    """Lowers a plan for the host's first device; with `repeats="share"`, repeated blocks share functions."""
+    """Lowers a plan for the host's first device; repeated blocks share functions unless `repeats` is `"inline"`."""
     platform = platforms.lowering_platform(platforms.devices()[0])
     emitter = Emitter(_new_module(name), platform)
     program = _share_repeats(plan.computed, platform, repeats)
@@ -171,7 +171,7 @@ _NO_EFFECT: Final = (
 def _share_repeats(jaxpr: Jaxpr, platform: str, repeats: RepeatsMode, partitioned: bool = False) -> SharedProgram:
     if repeats == "inline" or platform != "cpu":
         return _unshared(jaxpr, _INLINED if repeats == "inline" else _OTHER_PLATFORM)
-    program = share_repeats(jaxpr, partitioned=partitioned)
+    program = share_repeats(jaxpr, partitioned=partitioned, spares_memory=repeats == "auto")
     has_effect = partitioned or not program.bodies or executables.compiles_functions_once()
     return program if has_effect else _unshared(jaxpr, _NO_EFFECT)
 
