@@ -405,7 +405,8 @@ class BCOO(SparseArray):
             axis: The axes. None, the default, means all.
             dtype: The dtype of the result. None, the default, means that of the array, or of a sum of its elements.
         """
-        return self._call(lambda x: x.sum(axis, dtype=dtype))
+        out = self._call(lambda x: x.sum(axis, dtype=dtype))
+        return out if out.ndim or not isinstance(out, BCOO) else out.todense()
 
     def __getitem__(self, index: Index) -> BCOO:
         out = self._to_either(lambda x: x[index])

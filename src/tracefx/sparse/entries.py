@@ -34,6 +34,8 @@ def read_entries(x: Array, indices: Array, columns: Mapping[int, int], batch: Ma
             fnp.transpose(x, order), shape, [*sorted(batch.values()), *range(lead, lead + len(kept))]
         )
     indexed, paired = sorted(columns), sorted(batch)
+    if not all(x.shape[i] for i in indexed):  # every index vector is out of bounds
+        return fnp.zeros((*indices.shape[:-1], *[x.shape[i] for i in kept]), x.dtype)
     numbers = GatherDimensionNumbers(
         range(lead, lead + len(kept)), indexed, indexed, paired, [batch[axis] for axis in paired]
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
 from attrs import field, frozen
-from typing_extensions import ParamSpec, override
+from typing_extensions import override
 
 from tracefx import lax, ops
 from tracefx import numpy as fnp
@@ -39,8 +39,6 @@ from tracefx.sparse.movement import (
 )
 from tracefx.transforms.handle import handle_values
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Sparse: TypeAlias = BCOO | BCSR
 
 
@@ -79,7 +77,7 @@ Operand: TypeAlias = Sparse | Repeated | Value
 _Coordinates: TypeAlias = BCOO | Value
 
 
-def sparsify(f: Callable[P, R]) -> Callable[P, R]:
+def sparsify(f: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function that applies `f`, a function of dense arrays, to sparse arrays.
 
     Operations on sparse arrays are interpreted by sparse rules. Their results are sparse where zeros stay zeros, and
@@ -90,7 +88,7 @@ def sparsify(f: Callable[P, R]) -> Callable[P, R]:
         f: The function. Sparse arrays in its arguments, which are pytrees, appear in it as arrays.
 
     Returns:
-        A function with the signature of `f`. Its results are sparse arrays where those of the operations are.
+        A function with the parameters of `f`. Its results are sparse arrays where those of the operations are.
 
     Raises:
         NotImplementedError: When the result is called: if an operation has no rule for its sparse operands. The message

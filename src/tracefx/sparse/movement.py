@@ -186,7 +186,10 @@ def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[in
     for size in reversed(sparse):
         split.append(flat % max(size, 1))
         flat = flat // max(size, 1)
-    moved = mask_vectors(in_bounds(indices, mat.sparse_shape), stack_columns(split[::-1], indices), sparse)
+    valid = in_bounds(indices, mat.sparse_shape)
+    if not sparse:  # no index is left that would be out of bounds
+        data = mask_data(valid, data, mat.n_dense)
+    moved = mask_vectors(valid, stack_columns(split[::-1], indices), sparse)
     return BCOO((data.reshape(*batch, mat.nse, *dense), moved.reshape(*batch, mat.nse, len(sparse))), shape=sizes)
 
 
