@@ -57,6 +57,7 @@ ORDER = (
     "ffi",
     "profiler",
     "ref",
+    "sparse",
     "extend",
     "rewriting",
     "programs",
@@ -107,6 +108,10 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
         "tracefx.late_bindings",
         "tracefx.handlers.cost_analysis.checkpoint_planning.call_within_budget",
     ): "only memory budgets of `checkpoint` need the cost model",
+    (
+        "tracefx.late_bindings",
+        "tracefx.sparse.handler.sparsify",
+    ): "only operators of sparse arrays need it",
     ("tracefx.command", "<computed>"): "the user names the module of the function to show",
     (
         "tracefx.handlers.progress_reporting.rich_bars",

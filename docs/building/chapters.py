@@ -183,6 +183,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         ),
     ),
     Chapter("tracefx.image"),
+    Chapter("tracefx.sparse"),
     Chapter(
         "tracefx.ops",
         (

@@ -22,6 +22,7 @@ from tracefx import ref as ref
 from tracefx import rewriting as rewriting
 from tracefx import scipy as scipy
 from tracefx import sharding as sharding
+from tracefx import sparse as sparse
 from tracefx import testing as testing
 from tracefx import tree as tree
 from tracefx import tree_util as tree_util

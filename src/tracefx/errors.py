@@ -316,6 +316,18 @@ class BroadcastError(TypeError, ValueError):
     """
 
 
+class SparseEfficiencyError(ValueError):
+    """A layout of a sparse array would store many zeros.
+
+    >>> import tracefx.numpy as fnp
+    >>> from tracefx import sparse
+    >>> sparse.BCOO.fromdense(fnp.eye(2)).update_layout(n_dense=1)
+    Traceback (most recent call last):
+        ...
+    tracefx.errors.SparseEfficiencyError: update_layout: a larger n_dense stores all zeros along axes of ...
+    """
+
+
 class MaskIndexError(ConcretizationError, IndexError):
     """A traced mask is used as an index: the result's shape would depend on its values.
 

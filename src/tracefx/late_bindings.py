@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tracefx import numpy
 from tracefx.control.remat import CALL_WITHIN_BUDGET
@@ -16,6 +17,7 @@ from tracefx.core.values import ARRAY_IMPORTER
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
 from tracefx.lazy_stubs import CONSTRAIN_RESULT
 from tracefx.ops.shape.dimension_value import dimension_as_array
+from tracefx.sparse.operators import SPARSIFY
 from tracefx.text.printer import format_jaxpr
 
 
@@ -56,6 +58,13 @@ def _load_checkpoint_planner() -> Callable[[Jaxpr, int, str], tuple[Primitive, i
     return call_within_budget
 
 
+def _load_sparsify() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Loads the handler of sparse arrays, for the first operator of one."""
+    from tracefx.sparse.handler import sparsify
+
+    return sparsify
+
+
 def provide_all() -> None:
     """Provides every late-bound object. `tracefx/__init__.py` calls it, once."""
     NUMPY.provide(lambda: numpy)
@@ -68,3 +77,4 @@ def provide_all() -> None:
     NOTEBOOK_HTML.provide(_load_notebook)
     CONSTRAIN_RESULT.provide(_load_constrain_result)
     CALL_WITHIN_BUDGET.provide(_load_checkpoint_planner)
+    SPARSIFY.provide(_load_sparsify)

@@ -519,3 +519,21 @@ def test_primitives_of_several_results_are_known() -> None:
         builtin = BUILTIN_PRIMITIVES.get(prim.name)
         if builtin is not None and not builtin.multiple_results:
             assert len(prim.abstract_eval(*map(get_aval, operands))) == 1, prim
+
+
+def test_sparse_arrays() -> None:
+    run_installed(
+        """
+        import jax, jax.numpy as jnp
+        import tracefx as fx
+        from jax.experimental import sparse
+        from jax.experimental.sparse import BCOO, bcoo_dot_general
+        from jax.experimental.sparse.bcoo import bcoo_todense
+        assert sparse.BCOO is BCOO is fx.sparse.BCOO and bcoo_todense is fx.sparse.bcoo_todense
+        mat = BCOO.fromdense(jnp.eye(3))
+        assert isinstance(mat, sparse.JAXSparse)
+        assert jax.jit(sparse.sparsify(lambda m, v: jnp.sin(m) @ v))(mat, jnp.ones(3)).shape == (3,)
+        assert sparse.grad(lambda m: (m @ jnp.ones(3)).sum())(mat).nse == 3
+        """
+    )
+    assert "use BCOO and BCSR" in run("-c", INSTALL + "from jax.experimental.sparse import COO\nCOO(1)", status=1)

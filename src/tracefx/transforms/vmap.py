@@ -10,13 +10,14 @@ from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core import Value, as_value, float0
+from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.refs import Ref, lent, read_refs, ref_arguments
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees
-from tracefx.pytrees.trees import PyTree
+from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     ArgumentNames,
@@ -139,6 +140,46 @@ def _check_spmd_name(transform: Vmap, option: Attribute[str | tuple[str, ...] | 
         raise TypeError(f"vmap: spmd_axis_name must be the name of an axis of a mesh, or a tuple of them, got {name!r}")
 
 
+class HasBatchAxes:
+    """A capability of pytree nodes whose arrays can be mapped along some axes only."""
+
+    __slots__ = ()
+
+    @classmethod
+    def check_mapped_axes(cls, where: str, ranks: Sequence[int], axes: Sequence[int | None]) -> None:
+        """Raises ValueError if the arrays of a node cannot be mapped along these axes.
+
+        Args:
+            where: The transformation, for messages.
+            ranks: The numbers of axes of the arrays, including the mapped ones.
+            axes: The mapped axis of each array; None if it is not mapped.
+        """
+        raise NotImplementedError
+
+
+@memoize(1024)
+def _nodes_with_batch_axes(tree: TreeDef) -> tuple[tuple[type[HasBatchAxes], int, int], ...]:
+    """Returns the classes of the nodes with this capability, with the range of each node's leaves."""
+    found: list[tuple[type[HasBatchAxes], int, int]] = []
+
+    def visit(node: TreeDef, start: int) -> None:
+        data = node.node_data()
+        if data is not None and issubclass(data[0], HasBatchAxes):
+            found.append((data[0], start, start + node.num_leaves))
+            return
+        for child in node.children():
+            visit(child, start)
+            start += child.num_leaves
+
+    visit(tree, 0)
+    return tuple(found)
+
+
+def _check_nodes(where: str, tree: TreeDef, ranks: Sequence[int], axes: Sequence[Any]) -> None:
+    for cls, start, stop in _nodes_with_batch_axes(tree):
+        cls.check_mapped_axes(where, ranks[start:stop], axes[start:stop])
+
+
 @final
 @frozen(eq=False, repr=False)
 class Vmap(HandlerTransform[Preserving]):
@@ -206,6 +247,7 @@ class Vmap(HandlerTransform[Preserving]):
             dims = [
                 mapped_input_axis(where, e, v, names, i) for i, (e, v) in enumerate(zip(entries, values, strict=True))
             ]
+            _check_nodes(where, in_tree, [v.aval.ndim for v in values], dims)
             size = mapped_axis_size(where, values, dims, axis_size, names)
             axis = MappedAxis(size, axis_name, self.spmd_axis_name)
             handler = Batch(CURRENT.get(), axis)
@@ -229,6 +271,7 @@ class Vmap(HandlerTransform[Preserving]):
             out_entries = trees.broadcast_prefix(
                 out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
             )
+            _check_nodes(where, out_tree, [o.aval.ndim + 1 for o in outs], out_entries)
             pairs = [handler.unwrap(o) for o in outs]
             results = [
                 _move_out_axis(where, axis, x, d, entry) for (x, d), entry in zip(pairs, out_entries, strict=True)

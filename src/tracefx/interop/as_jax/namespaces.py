@@ -98,10 +98,19 @@ _CHECKIFY: Final = _namespace(
     "tracefx.handlers Error ErrorCategory=ErrorKind JaxRuntimeError=CheckError all_checks automatic_checks check "
     "check_error checkify debug_check div_checks float_checks index_checks nan_checks user_checks",
 )
+_SPARSE: Final = _namespace("tracefx.sparse.base JAXSparse=SparseArray", base="tracefx.sparse")
 _PJIT: Final = _namespace("tracefx.transforms.jit pjit=jit", primitives=True)
 
 _ONLY_IN_TRACEFX: Final = frozenset(
-    {"tracefx.extend", "tracefx.handlers", "tracefx.ops", "tracefx.pictures", "tracefx.programs", "tracefx.rewriting"}
+    {
+        "tracefx.extend",
+        "tracefx.handlers",
+        "tracefx.ops",
+        "tracefx.pictures",
+        "tracefx.programs",
+        "tracefx.rewriting",
+        "tracefx.sparse",
+    }
 )
 """Public modules of tracefx that are no counterparts of a module of JAX with the same name."""
 ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
@@ -184,6 +193,9 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax.experimental.ode": _namespace("tracefx.scipy.integrate odeint"),
         "jax.experimental.pjit": _PJIT,
         "jax.experimental.shard_map": _namespace("tracefx shard_map"),
+        "jax.experimental.sparse": _SPARSE,
+        "jax.experimental.sparse.bcoo": _SPARSE,
+        "jax.experimental.sparse.bcsr": _SPARSE,
         "jax._src": _namespace(),
         "jax._src.ad_util": _namespace("tracefx.core.rule_arguments Zero", primitives=True),
         "jax._src.api_util": _API_UTIL,
@@ -270,7 +282,7 @@ UNSUPPORTED_MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "jax.experimental.pallas": _PALLAS,
         "jax.experimental.mosaic": _PALLAS,
         "jax.experimental.hijax": _HIJAX,
-        "jax.experimental.sparse": "tracefx has no sparse arrays; tracefx.handlers has sparse derivatives",
+        "jax.experimental.sparse.linalg": "tracefx.scipy.sparse.linalg has iterative solvers",
         "jax.experimental.jax2tf": "tracefx.export writes StableHLO",
         "jax.experimental.array_serialization": "np.asarray(x) can be saved by NumPy",
         "jax.experimental.colocated_python": "it runs Python on the hosts of other processes",
@@ -293,6 +305,10 @@ UNSUPPORTED_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "jax.experimental.checkify.Out": "checkify returns a pair",
         "jax.experimental.checkify.JaxException": "errors of checks are tracefx.errors.CheckError",
         "jax.experimental.cur_qdd": _HIJAX,
+        **dict.fromkeys(
+            [f"jax.experimental.sparse.{name}" for name in ("COO", "CSR", "CSC")],
+            "use BCOO and BCSR, their generalizations",
+        ),
         "jax._src.dtypes.ExtendedDType": "the dtypes of keys are NumPy dtypes",
         "jax.core.Trace": _TRACE,
         "jax.core.TraceTag": _TRACE,
