@@ -16,6 +16,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_near
 from tests.errors import untyped
 from tracefx.core.dimension_bounds import SymbolicScope
 from tracefx.core.symbolic_dimensions import evaluate, max_dim, min_dim
@@ -229,7 +230,7 @@ def test_arithmetic_with_arrays_and_floats_gives_arrays() -> None:
     exported = fx.export(fx.jit(f))(fx.ShapeDtypeStruct((b,), "float32"))
     x = fnp.arange(5.0)
     for actual, expected in zip(exported.call(x), f(x), strict=True):
-        assert np.allclose(actual, expected)
+        assert_near(actual, expected)
         assert fnp.asarray(actual).dtype == fnp.asarray(expected).dtype
 
 
