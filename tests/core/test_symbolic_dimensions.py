@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import jax.core
 import jax.export
-import numpy as np
 import pytest
 
 import tracefx as fx
