@@ -490,6 +490,31 @@ def test_small_complex_arguments_keep_their_precision(name: str, wrap: Any) -> N
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_results_that_overflow_in_a_factor_only(dtype: Any, wrap: Any) -> None:
+    top = 100.0 if dtype is np.complex64 else 720.0
+    small, root = 1e-30, np.exp(top / 2)
+    grown = 0.5 * root * small * root  # cosh(top) * sin(small)
+    z = np.array([complex(top, small), complex(-top, small), complex(top, -small)], dtype)
+    with fx.enable_x64(True):
+        sinh, cosh = [np.asarray(wrap(f)(fnp.asarray(z))) for f in (fnp.sinh, fnp.cosh)]
+        sin, cos = [np.asarray(wrap(f)(fnp.asarray(-1j * z))) for f in (fnp.sin, fnp.cos)]
+    for out, signs in ((sinh, (1, 1, -1)), (cosh, (1, -1, -1)), (cos, (1, -1, -1))):
+        assert_near(out.imag, (np.array(signs) * grown).astype(out.imag.dtype), PROGRAM)
+    assert_near(sin.real, (np.array([1, 1, -1]) * grown).astype(sin.real.dtype), PROGRAM)
+    assert (sinh.real == np.array([np.inf, -np.inf, np.inf])).all()
+    assert (cosh.real == np.inf).all()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_log1p_near_the_largest_number(dtype: Any) -> None:
+    big = 0.9 * float(np.finfo(dtype).max)
+    z = np.array([complex(big, big), complex(-big, big), complex(1.0, -big), complex(np.inf, big)], dtype)
+    with fx.enable_x64(True):
+        assert_near(np.asarray(fnp.log1p(fnp.asarray(z))), np.log(z), ELEMENTARY)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fx.jit], ids=["eager", "compiled"])
 def test_derivatives_of_i0_at_zero(wrap: Any) -> None:
     f: Callable[[Any], Any] = fnp.i0
     for want in (1.0, 0.0, 0.5, 0.0):

@@ -24,12 +24,15 @@ def complex_expm1(x: NDArray) -> NDArray:
 
 
 def complex_log1p(x: NDArray) -> NDArray:
-    """Returns `np.log1p(x)` with a more accurate real part for small `x`, where NumPy's loses digits."""
+    """Returns `np.log1p(x)`, corrected for small `x`, where NumPy's loses digits, and large `x`, where it overflows."""
     out: NDArray = np.asarray(np.log1p(x))
     a, b = x.real, x.imag
     small = (abs(a) < 0.5) & (abs(b) < 0.5)
     if small.any():
         out.real[...] = np.where(small, np.log1p(np.where(small, a * (2 + a) + b * b, 0)) / 2, out.real)
+    large = np.isfinite(x) & (np.maximum(abs(a), abs(b)) > np.finfo(a.dtype).max ** 0.5)
+    if large.any():
+        out[...] = np.where(large, np.log(np.where(large, x, 1)), out)
     return out
 
 

@@ -179,18 +179,28 @@ def sqrt(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -
 # ------------------------------------------------------------------ trigonometric and hyperbolic functions
 
 
+def _scale(r: RealEmitter, name: str, a: IrValue, factor: IrValue) -> IrValue:
+    """Emits `sinh(a) * factor` or `cosh(a) * factor`, also where only the product is finite."""
+    size, limit = r.apply("stablehlo.abs", a), r.full(709.0 if r.type.dtype == dtypes.float64 else 88.0)
+    root = r.apply("stablehlo.exponential", r.apply("stablehlo.multiply", size, r.full(0.5)))
+    half = r.apply("stablehlo.multiply", root, r.copysign(r.full(0.5), a) if name == "chlo.sinh" else r.full(0.5))
+    product = r.apply("stablehlo.multiply", r.apply("stablehlo.multiply", half, factor), root)
+    overflows = r.logical_and(stablehlo.emit_compare(r.builder, "GT", size, limit), r.finite(a))
+    return r.select(overflows, product, r.apply("stablehlo.multiply", r.apply(name, a), factor))
+
+
 def sinh(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
     """Emits `sinh` composed of real functions."""
-    real = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.cosine", b))
-    imag = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.sine", b))
+    real = _scale(r, "chlo.sinh", a, r.apply("stablehlo.cosine", b))
+    imag = _scale(r, "chlo.cosh", a, r.apply("stablehlo.sine", b))
     end = r.logical_or(r.equal(a, 0.0), r.infinite(a))
     return r.select(r.logical_and(end, r.non_finite(b)), a, real), r.select(r.equal(b, 0.0), b, imag)
 
 
 def cosh(r: RealEmitter, a: IrValue, b: IrValue) -> Parts:
     """Emits `cosh` composed of real functions."""
-    real = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.cosine", b))
-    imag = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.sine", b))
+    real = _scale(r, "chlo.cosh", a, r.apply("stablehlo.cosine", b))
+    imag = _scale(r, "chlo.sinh", a, r.apply("stablehlo.sine", b))
     undirected = r.non_finite(b)
     real = r.select(r.logical_and(r.infinite(a), undirected), r.full(math.inf), real)
     imag = r.select(r.logical_and(r.equal(a, 0.0), undirected), a, imag)
