@@ -25,7 +25,7 @@ class DimensionValue(Operation):
         size: The axis size.
         dtype: The dtype of the result, an integer dtype.
 
-    `-> i32[]*`. Bound where a symbolic dimension is used as an array.
+    `-> i32[]`. Bound by `numpy.asarray` of a symbolic dimension, and by its arithmetic with arrays.
 
     >>> from tracefx import bind, dtypes, ops
     >>> bind(ops.DimensionValue(3, dtypes.result_type("int32")))
