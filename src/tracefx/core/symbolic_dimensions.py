@@ -369,7 +369,10 @@ def is_symbolic_dim(p: object) -> TypeGuard[SymbolicDimension]:
 
 def has_symbolic_dims(shape: Iterable[object]) -> bool:
     """Whether some size of a shape is symbolic."""
-    return any(type(n) is SymbolicDimension for n in shape)
+    for n in shape:  # takes half the time of `any`
+        if type(n) is SymbolicDimension:
+            return True
+    return False
 
 
 def exceeds(size: int, limit: int) -> bool:

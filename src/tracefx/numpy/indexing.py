@@ -21,7 +21,7 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
 from tracefx.core.values import from_jax_array, require_no_mask
-from tracefx.errors import ConcretizationError, MaskIndexError, SliceIndexError
+from tracefx.errors import ConcretizationError, InconclusiveDimensionOperation, MaskIndexError, SliceIndexError
 from tracefx.numpy.creation import array
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, reject_out
@@ -322,10 +322,10 @@ def _clamped_slice(sizes: Shape, index: int, axis: int) -> tuple[DynamicSlice, l
 
 
 def _slice_index(part: slice, size: int) -> SliceIndex:
-    if has_symbolic_dims((size, part.start, part.stop)):
-        return SliceIndex(*symbolic_slice(part, size))
     try:
         start, stop, step = part.indices(size)
+    except InconclusiveDimensionOperation:  # the size of the axis or a bound is symbolic
+        return SliceIndex(*symbolic_slice(part, size))
     except ConcretizationError as error:
         raise SliceIndexError(
             f"the bounds of {part} determine the shape of the result, so they must be concrete, but {error.detail} For "
