@@ -369,10 +369,7 @@ def is_symbolic_dim(p: object) -> TypeGuard[SymbolicDimension]:
 
 def has_symbolic_dims(shape: Iterable[object]) -> bool:
     """Whether some size of a shape is symbolic."""
-    for n in shape:  # takes half the time of `any`
-        if type(n) is SymbolicDimension:
-            return True
-    return False
+    return SymbolicDimension in map(type, shape)
 
 
 def exceeds(size: int, limit: int) -> bool:
