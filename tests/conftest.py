@@ -11,6 +11,7 @@ from inspect import isfunction, unwrap
 from pathlib import Path
 from typing import Final, final
 
+import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
@@ -55,11 +56,14 @@ def is_of_another_module(item: pytest.Item) -> bool:
 class Examples:
     """Runs an example of a docstring again if it fails, with XLA's optimizations: last digits may depend on them.
 
-    The example of an exported function is a test of the module that defines the function.
+    The example of an exported function is a test of the module that defines the function. Examples may use `np`.
     """
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if not is_of_another_module(item)]
+        for item in items:
+            if isinstance(item, pytest.DoctestItem) and item.dtest is not None:
+                item.dtest.globs.setdefault("np", np)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:

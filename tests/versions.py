@@ -96,6 +96,11 @@ ABSENT_NAMES: Final = frozenset(
 )
 """Public names that some supported release of JAX has, but not this one."""
 
+ABSENT_LAX_FUNCTIONS: Final = frozenset(
+    [*(() if SINCE_0112 else ("log2", "one_minus_square")), *(() if SINCE_012 else ("polynomial",))]
+)
+"""Functions of `tracefx.lax` that some supported release of JAX has, but not this one."""
+
 TAKES_COPY_FROM_DLPACK: Final = _release("numpy") >= (2, 1)
 """Whether `numpy.from_dlpack` has the arguments `copy` and `device`."""
 

@@ -362,5 +362,5 @@ def test_wrong_attributes_are_errors() -> None:
         return builder.emit("stablehlo.reverse", [x], [x.aval], {"dimensions": [0]})
 
     prim = type("Wrong", (Same,), {"lower": lambda self, builder, x: emit(builder, x)})()
-    with pytest.raises(TypeError, match=r"an attribute is a bool, an int, a DenseI64Array or an MlirText, got \[0\]"):
+    with pytest.raises(TypeError, match=r"an attribute is a bool, an int, .* or an MlirText, got \[0\]"):
         fx.jit(lambda x: bind1(prim, x))(X)

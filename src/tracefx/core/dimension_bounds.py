@@ -29,6 +29,7 @@ from tracefx.core.symbolic_dimensions import (
     multiply,
     polynomial_of,
 )
+from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import InconclusiveDimensionOperation
 
 Bounds: TypeAlias = tuple[float, float]
@@ -254,8 +255,9 @@ class SymbolicScope(Scope):
     (True, 0)
     """
 
+    @api_boundary
     def __init__(self, constraints_str: Sequence[str] = ()) -> None:
-        if isinstance(constraints_str, str):
+        if isinstance(constraints_str, str) or not isinstance(constraints_str, Sequence):
             raise ValueError(f"SymbolicScope: the constraints must be a sequence of strings, got {constraints_str!r}")
         self.rules = {}
         self.constraints: tuple[str, ...] = tuple(constraints_str)
