@@ -192,10 +192,7 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.lax.le_to_p": "the order of `tracefx.lax.sort`",
         "jax.lax.lt_to_p": "the order of `tracefx.lax.sort`",
         "jax.lax.stage_p": "`tracefx.lax.stage`",
-        "jax.sharding.get_abstract_mesh": "`tracefx.sharding.get_mesh`",
-        "jax.sharding.use_abstract_mesh": "`tracefx.set_mesh`",
         "jax.sharding.make_single_device_sharding": "`tracefx.sharding.SingleDeviceSharding`",
-        "jax.sharding.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
         "jax.ref.AbstractRef": "`tracefx.ref.RefType`",
         "jax.export.deserialize": "`tracefx.load`",
         "jax.stages.ArgInfo": "`tracefx.transforms.stages.ArgInfo`",
@@ -276,15 +273,12 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                 f"jax.sharding.{name}"
                 for name in (
                     "AbstractDevice",
-                    "AbstractMesh",
                     "ManualAxisType",
                     "UnreducedKind",
-                    "auto_axes",
-                    "explicit_axes",
                     "no_collectives",
                 )
             ],
-            "avals do not contain shardings: mesh axes are `Auto`, or `Manual` in a `shard_map`",
+            "types have shardings and varying mesh axes; they do not say which sums are pending",
         ),
         **dict.fromkeys(
             [

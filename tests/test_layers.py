@@ -102,7 +102,7 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.late_bindings", "tracefx.pictures.notebook_html"): "only notebooks need pages",
     (
         "tracefx.late_bindings",
-        "tracefx.transforms.shardings.constrain_result",
+        "tracefx.transforms.shardings.call_with_out_sharding",
     ): "only `out_sharding` needs it",
     (
         "tracefx.late_bindings",

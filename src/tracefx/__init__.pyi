@@ -39,6 +39,8 @@ from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time
 from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
+from tracefx.core.partition_spec import P as P
+from tracefx.core.partition_spec import PartitionSpec as PartitionSpec
 from tracefx.core.source_location import named_scope as named_scope
 from tracefx.core.symbolic_dimensions import is_symbolic_dim as is_symbolic_dim
 from tracefx.core.version import __version__ as __version__
@@ -58,8 +60,6 @@ from tracefx.settings import log_compiles as log_compiles
 from tracefx.settings import repeats as repeats
 from tracefx.settings import traceback_filtering as traceback_filtering
 from tracefx.shardings.meshes import Mesh as Mesh
-from tracefx.shardings.meshes import P as P
-from tracefx.shardings.meshes import PartitionSpec as PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding as NamedSharding
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
@@ -91,6 +91,10 @@ from tracefx.transforms.differentiation import jvp as jvp
 from tracefx.transforms.differentiation import linear_transpose as linear_transpose
 from tracefx.transforms.differentiation import linearize as linearize
 from tracefx.transforms.differentiation import vjp as vjp
+from tracefx.transforms.explicit_axes import get_abstract_mesh as get_abstract_mesh
+from tracefx.transforms.explicit_axes import reshard as reshard
+from tracefx.transforms.explicit_axes import smap as smap
+from tracefx.transforms.explicit_axes import use_abstract_mesh as use_abstract_mesh
 from tracefx.transforms.exporting import Exported as Exported
 from tracefx.transforms.exporting import export as export
 from tracefx.transforms.exporting import load as load

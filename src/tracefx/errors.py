@@ -184,6 +184,21 @@ class ParseError(ValueError):
     """
 
 
+class ShardingTypeError(TypeError, ValueError):
+    """The shardings in the types of operands do not determine that of a result, or contradict each other.
+
+    >>> from tracefx import numpy, ops
+    >>> from tracefx.core.meshes import AbstractMesh, AxisType
+    >>> from tracefx.core.type_sharding import type_sharding
+    >>> mesh = AbstractMesh((2,), "x", AxisType.Explicit)
+    >>> x = numpy.ones((4, 4)).aval.with_explicit_sharding(type_sharding(mesh, ("x",), 2))
+    >>> ops.CumSum(0, False).sharding_rule([x], [x])
+    Traceback (most recent call last):
+    ...
+    tracefx.errors.ShardingTypeError: cumsum takes an operand that is not sharded along axis 0, got f32[4@x,4]: ...
+    """
+
+
 class SerializationError(TypeError):
     """A program contains something that cannot be serialized, e.g. a function.
 

@@ -28,7 +28,6 @@ COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
         "tracefx.experimental": "`tracefx.handlers` with `checkify`, `tracefx.jet`, `tracefx.shard_map`, ...",
         "tracefx.explain_cache_misses": "`jit(f).trace(x).lower().compile()` compiles explicitly",
         "tracefx.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
-        "tracefx.get_abstract_mesh": "`tracefx.sharding.get_mesh`",
         "tracefx.host_count": "`tracefx.process_count`",
         "tracefx.host_id": "`tracefx.process_index`",
         "tracefx.host_ids": "`tracefx.process_indices`",
@@ -39,9 +38,6 @@ COUNTERPARTS: Final[Mapping[str, str]] = MappingProxyType(
         "tracefx.numpy_rank_promotion": "operands of different ranks are broadcast, always",
         "tracefx.print_environment_info": "`tracefx.__version__`",
         "tracefx.remove_size_one_mesh_axis_from_type": "`tracefx.shard_map` infers what varies between devices",
-        "tracefx.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
-        "tracefx.smap": "`tracefx.shard_map` with `axis_names`",
-        "tracefx.use_abstract_mesh": "`tracefx.set_mesh`",
     }
 )
 """Names of JAX that tracefx does not have, with what replaces them."""

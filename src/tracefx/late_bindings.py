@@ -15,7 +15,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.symbolic_dimensions import DIMENSION_AS_ARRAY
 from tracefx.core.values import ARRAY_IMPORTER
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
-from tracefx.lazy_stubs import CONSTRAIN_RESULT
+from tracefx.lazy_stubs import CALL_WITH_OUT_SHARDING
 from tracefx.ops.shape.dimension_value import dimension_as_array
 from tracefx.sparse.operators import SPARSIFY
 from tracefx.text.printer import format_jaxpr
@@ -44,11 +44,11 @@ def _load_notebook() -> Callable[[object], str | None]:
     return notebook_html
 
 
-def _load_constrain_result() -> Callable[[object, object, str], object]:
-    """Loads the function that gives results a sharding, for the first `out_sharding`."""
-    from tracefx.transforms.shardings import constrain_result
+def _load_call_with_out_sharding() -> Callable[..., object]:
+    """Loads the function that calls others with results of a given sharding, for the first `out_sharding`."""
+    from tracefx.transforms.shardings import call_with_out_sharding
 
-    return constrain_result
+    return call_with_out_sharding
 
 
 def _load_checkpoint_planner() -> Callable[[Jaxpr, int, str], tuple[Primitive, int]]:
@@ -75,6 +75,6 @@ def provide_all() -> None:
     ARRAY_IMPORTER.provide(lambda: BACKEND.value)
     PLUGINS.provide(_load_plugins)
     NOTEBOOK_HTML.provide(_load_notebook)
-    CONSTRAIN_RESULT.provide(_load_constrain_result)
+    CALL_WITH_OUT_SHARDING.provide(_load_call_with_out_sharding)
     CALL_WITHIN_BUDGET.provide(_load_checkpoint_planner)
     SPARSIFY.provide(_load_sparsify)

@@ -35,8 +35,8 @@ array, and opt_einsum looks up contractions in the package that defines its clas
 _EXPORT = re.compile(r"^from (\S+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
 
 
-CONSTRAIN_RESULT: Final[LateBound[Callable[[object, object, str], object]]] = LateBound("the function for out_sharding")
-"""Returns the result of a function with the sharding of its argument `out_sharding`, given both and its name."""
+CALL_WITH_OUT_SHARDING: Final[LateBound[Callable[..., object]]] = LateBound("the function for out_sharding")
+"""Calls a function whose result gets the sharding `out_sharding`: takes this, the function, and the arguments."""
 
 
 @memoize(limit=64)
@@ -75,8 +75,9 @@ def _with_parameters(f: Callable[..., object], name: str, constrains: bool) -> C
                 if not any(value is each or (type(value) is type(each) and value == each) for each in accepted):
                     raise NotImplementedError(f"{f.__name__}: {parameter}={value!r} is not supported: {replacement}")
             out_sharding = kwargs.pop("out_sharding", None) if constrains else None
-            out = f(*args, **kwargs)
-            return out if out_sharding is None else CONSTRAIN_RESULT.value(out, out_sharding, f.__name__)
+            if out_sharding is None:
+                return f(*args, **kwargs)
+            return CALL_WITH_OUT_SHARDING.value(out_sharding, f, *args, **kwargs)
         except Exception as error:
             filter_traceback(error)
             raise

@@ -13,6 +13,8 @@ from attrs import frozen
 
 from tracefx.core import Literal, NDArray, ShapedArray, Value
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.meshes import AbstractMesh
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import Expandable, Primitive, missing_rule_error
 from tracefx.core.rule_checks import RULE_PARAMETERS, check_call
 from tracefx.shardings.named_sharding import NamedSharding
@@ -379,6 +381,15 @@ class Builder(Protocol):
         Args:
             sharding: The sharding.
             aval: The aval of the array.
+        """
+
+    def constrain(self, x: IrValue, mesh: AbstractMesh, spec: PartitionSpec) -> IrValue:
+        """Returns a value with a sharding constraint, if the program is for several devices.
+
+        Args:
+            x: The value.
+            mesh: The mesh.
+            spec: The mesh axes over which each axis is sharded; automatic axes are not constrained.
         """
 
     def host_call(

@@ -14,9 +14,9 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.core.device import DEFAULT_DEVICE
+from tracefx.core.meshes import MESH
 from tracefx.core.source_location import SOURCE
 from tracefx.settings import COMPILATION_CACHE, DISABLE_JIT, X64
-from tracefx.shardings.meshes import MESH
 
 SETTINGS: Final[dict[str, tuple[Callable[[int], Any], Callable[[], object]]]] = {
     "enable_x64": (lambda i: fx.enable_x64(i != 1), lambda: X64.value),

@@ -81,7 +81,9 @@ def test_axis_types() -> None:
     assert mesh == fx.make_mesh((4, 2), ("x", "y"))
     assert [t.name for t in mesh.axis_types] == [t.name for t in expected.axis_types]
     assert fx.Mesh(fx.devices()[:2], "x", axis_type.Auto).axis_types == (axis_type.Auto,)
-    with pytest.raises(NotImplementedError, match=r"axis_types must be AxisType.Auto, got .*Explicit.*out_sharding"):
-        fx.make_mesh((4,), ("x",), (axis_type.Explicit,))
+    explicit = fx.make_mesh((4, 2), ("x", "y"), (axis_type.Explicit, axis_type.Auto))
+    assert (explicit.explicit_axes, explicit.auto_axes) == (("x",), ("y",))
+    with pytest.raises(TypeError, match="axis_types must be of type AxisType, got 'Explicit'"):
+        fx.make_mesh((4,), ("x",), ("Explicit",))  # type: ignore[arg-type]  # what is refused
     with pytest.raises(ValueError, match="1 axis_types"):
         fx.make_mesh((4, 2), ("x", "y"), (axis_type.Auto,))

@@ -305,7 +305,7 @@ class PureCallback(ValueCallback):
             )
         if method == "sequential" or method == "sequential_unrolled":
             return super().batch(axis, args, dims)
-        batched = evolve(self, result_avals=tuple([a.with_axis(axis.size, 0) for a in self.result_avals]))
+        batched = evolve(self, result_avals=tuple([axis.add_to(a, 0) for a in self.result_avals]))
         return batch_vectorized(batched, method, axis, args, dims)
 
 

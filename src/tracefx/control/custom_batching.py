@@ -313,9 +313,7 @@ def _transpose_batch_rule(rule: BatchRule, mask: Mask, ct_nonzero: Mask, jaxpr: 
             ]
             return insert_zeros(summed, ct_nonzero, out_avals)
 
-        found = callables.transpose_function(
-            outs, [a.with_axis(axis.size, 0) for a in select_masked(avals, mask)], out_cts
-        )
+        found = callables.transpose_function(outs, [axis.add_to(a, 0) for a in select_masked(avals, mask)], out_cts)
         return list(map(instantiate, found)), (True,) * len(found)
 
     return pulled

@@ -29,6 +29,7 @@ from tracefx.core.primitive import (
     not_linear_error,
 )
 from tracefx.core.source_location import full_scopes
+from tracefx.core.type_sharding import Spec
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr
@@ -321,7 +322,7 @@ def _batch_pullback(
             (
                 _move_or_sum_axis(mapper.axis, *next(pairs), dim, mapped)
                 if nonzero
-                else Zero(aval if dim is None else aval.with_axis(mapper.axis.size, dim))
+                else Zero(aval if dim is None else mapper.axis.add_to(aval, dim))
             )
             for nonzero, aval, dim in zip(in_nonzero, in_avals, in_dims, strict=True)
         ]
@@ -555,6 +556,10 @@ class StagedLinear(CustomLinear):
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         return select_masked(self.out_avals, self.out_nonzero)
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [out.spec for out in outs]
 
 
 def _adds_a_constant(jaxpr: Jaxpr, consts: Sequence[Value]) -> bool:

@@ -168,7 +168,7 @@ class FfiCall(Primitive, Differentiable, Transposable, Batchable, Lowerable):
             return self._batch_in_loop(axis.size, args, dims, unroll=method == "sequential_unrolled")
         batched = evolve(
             self,
-            result_avals=tuple([a.with_axis(axis.size, 0) for a in self.result_avals]),
+            result_avals=tuple([axis.add_to(a, 0) for a in self.result_avals]),
             layouts=None if self.layouts is None else _with_leading_axis(self.layouts, dims, method),
         )
         return batch_vectorized(batched, method, axis, args, dims)

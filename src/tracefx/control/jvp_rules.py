@@ -24,13 +24,13 @@ from tracefx.control.callables import (
     derive,
 )
 from tracefx.core import Value
+from tracefx.core.custom_text import CustomText, TextArgs
 from tracefx.core.handler import ROOT
 from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, Zero
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.callables import BatchRunner
 from tracefx.interpreters.masks import drop_zeros, insert_zeros, nonzero_mask, select_masked
 from tracefx.pytrees.trees import TreeDef
-from tracefx.text.custom_text import CustomText, TextArgs
 from tracefx.text.field_annotations import matches_annotation
 
 JVPRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], tuple[Sequence[Value], Sequence[Tangent]]]

@@ -16,7 +16,10 @@ from tracefx.core.effects import Effects, NamedAxisEffect, any_ordered
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.meshes import AxisType
+from tracefx.core.partition_spec import PartitionEntry, PartitionSpec, entry_axis_names
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
+from tracefx.core.type_sharding import type_sharding
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.body_transform import (
@@ -45,7 +48,7 @@ from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.structural import reshape
 from tracefx.passes.rebuilding import erase_vma
 from tracefx.passes.varying import Retype
-from tracefx.shardings.meshes import Mesh, MeshEffect, PartitionEntry, PartitionSpec, entry_axis_names
+from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.text.printer import HasJaxParams
 
@@ -141,13 +144,23 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
                     f"{along!r} of {self.mesh} splits it into {count}"
                 )
             sizes.append(n // count)
-        return aval.update(shape=tuple(sizes))
+        inner = aval.update(shape=tuple(sizes))
+        if aval.explicit_sharding is None:
+            return inner
+        manual = dict.fromkeys(self.axis_names, AxisType.Manual)
+        mesh = self.mesh.abstract_mesh.update_axis_types(manual)
+        return inner.with_explicit_sharding(type_sharding(mesh, aval.spec, aval.ndim))
 
     def global_aval(self, aval: ShapedArray, spec: PartitionSpec) -> ShapedArray:
         """Returns the aval of the whole array whose shards have the aval `aval`."""
         counts = [self.mesh.size_of(entry_axis_names(along)) for along in spec.of_rank(aval.ndim)]
         shape = tuple([n * count for n, count in zip(aval.shape, counts, strict=True)])
-        return aval.update(shape=shape).with_vma(aval.vma.difference(self.axis_names))
+        whole = aval.update(shape=shape).with_vma(aval.vma.difference(self.axis_names))
+        if not self.mesh.explicit_axes:
+            return whole
+        entries = zip(spec.of_rank(aval.ndim), aval.spec, strict=True)
+        along = [(*entry_axis_names(outer), *entry_axis_names(inner)) for outer, inner in entries]
+        return whole.with_explicit_sharding(type_sharding(self.mesh.abstract_mesh, along, aval.ndim))
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

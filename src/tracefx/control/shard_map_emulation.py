@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from tracefx.core import ShapedArray, Value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.partition_spec import PartitionSpec, entry_axis_names
 from tracefx.core.primitive import MappedAxis
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.indexing.along_axis import index_in_dim
 from tracefx.ops.structural import reshape, transpose
-from tracefx.shardings.meshes import Mesh, PartitionSpec, entry_axis_names
+from tracefx.shardings.meshes import Mesh
 
 
 def emulate_shard_map(

@@ -356,7 +356,7 @@ class While(ControlFlowPrimitive):
             ]
             return [*eval_jaxpr(first.jaxpr, (), [*cond_operands, *selected]), *selected]
 
-        goes_on_aval = ShapedArray((axis.size,), BOOL_AVAL.dtype)
+        goes_on_aval = axis.add_to(BOOL_AVAL, 0)
         carried = body.jaxpr.in_avals[body_nconsts:]
         fixed = (*first.jaxpr.in_avals[:n], *body.jaxpr.in_avals[:body_nconsts])
         step_jaxpr, _ = stage(step, [*fixed, goes_on_aval, *carried])

@@ -1,4 +1,4 @@
-"""Abstract values (avals): the shape, dtype and weak type of an array, without its elements."""
+"""Abstract values (avals): the shape, dtype, weak type and sharding of an array, without its elements."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tracefx.core import dtypes
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType
 from tracefx.core.fast_init import slot_setter
+from tracefx.core.meshes import MESH
+from tracefx.core.partition_spec import PartitionSpec
+from tracefx.core.type_sharding import Spec, TypeSharding, type_sharding
 
 Shape = tuple[int, ...]
 Dimensions: TypeAlias = tuple[int, ...]
@@ -23,50 +26,9 @@ NOT_VARYING: Final[MeshAxes] = frozenset()
 
 
 @final
-@frozen
-class NoMesh:
-    """The mesh of a sharding that is part of a type: it has no axes."""
-
-    empty = True
-    axis_names: tuple[str, ...] = ()
-    axis_sizes: tuple[int, ...] = ()
-    shape: tuple[int, ...] = ()
-    are_all_axes_explicit = False
-
-
-@final
-@frozen
-class TypeSharding:
-    """The sharding that is part of a type. Only JAX has explicit mesh axes, over which it would say something.
-
-    Args:
-        spec: None for each axis of the array.
-    """
-
-    spec: tuple[None, ...]
-    mesh = NoMesh()
-    memory_kind = "device"
-    is_fully_replicated = True
-
-    def update(self, *, spec: Iterable[object]) -> TypeSharding:
-        """Returns the sharding of a type with another number of axes.
-
-        Args:
-            spec: None for each axis.
-
-        Raises:
-            ValueError: If it names a mesh axis.
-        """
-        axes = tuple(spec)
-        if any(axis is not None for axis in axes):
-            raise ValueError(f"the sharding of a type names no mesh axes, got {spec}")
-        return TypeSharding((None,) * len(axes))
-
-
-@final
 @frozen(init=False, order=False, hash=False)
 class ShapedArray:
-    """The abstract value of an array: its shape, its dtype, whether the dtype is weak, and its varying mesh axes (vma).
+    """The abstract value of an array: its shape, its dtype, whether the dtype is weak, and how it is on a mesh.
 
     It is the type of a value in a jaxpr: rules such as `abstract_eval` map the avals of operands to those of results.
     Immutable, compared by value, and printed as in jaxprs.
@@ -78,6 +40,8 @@ class ShapedArray:
             Python numbers do. Printed as `*`.
         vma: The manual mesh axes over which the value varies from device to device inside a checked `shard_map`; over
             the other manual axes it is replicated. Printed as `{V:x}`.
+        explicit_sharding: The sharding over explicit mesh axes. None, the default, means that it is not sharded over
+            such axes. Printed as `8@x` for an axis of size 8.
 
     >>> import numpy as np
     >>> ShapedArray((2, 3), np.dtype("float32"))
@@ -90,13 +54,22 @@ class ShapedArray:
     dtype: DType
     weak_type: bool = field(default=False)
     vma: MeshAxes = field(default=NOT_VARYING)
+    explicit_sharding: TypeSharding | None = field(default=None)
     _hash: int | None = field(default=None, init=False, eq=False, repr=False)
 
-    def __init__(self, shape: Shape, dtype: DType, weak_type: bool = False, vma: MeshAxes = NOT_VARYING) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        dtype: DType,
+        weak_type: bool = False,
+        vma: MeshAxes = NOT_VARYING,
+        explicit_sharding: TypeSharding | None = None,
+    ) -> None:
         _set_shape(self, shape)
         _set_dtype(self, dtype)
         _set_weak_type(self, weak_type)
         _set_vma(self, vma)
+        _set_explicit_sharding(self, explicit_sharding)
         _set_hash(self, None)
 
     @override
@@ -104,13 +77,13 @@ class ShapedArray:
         """Returns the hash, which is computed at the first call: avals are hashed far more often than constructed."""
         result = self._hash
         if result is None:
-            result = hash((self.shape, self.dtype, self.weak_type, self.vma))
+            result = hash((self.shape, self.dtype, self.weak_type, self.vma, self.explicit_sharding))
             _set_hash(self, result)
         return result
 
     @override
-    def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[Shape, DType, bool, MeshAxes]]:
-        return _unpickle, (self.shape, self.dtype, self.weak_type, self.vma)
+    def __reduce__(self) -> tuple[Callable[..., ShapedArray], tuple[object, ...]]:
+        return _unpickle, (self.shape, self.dtype, self.weak_type, self.vma, self.explicit_sharding)
 
     @property
     def ndim(self) -> int:
@@ -141,14 +114,25 @@ class ShapedArray:
             weak_type: Whether the dtype is weak; None, the default, keeps it.
 
         Returns:
-            An aval with the same `vma`.
+            An aval with the same `vma`, and with the same sharding unless the shape is another one.
         """
         return ShapedArray(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,
             self.weak_type if weak_type is None else weak_type,
             self.vma,
+            self.explicit_sharding if shape is None or shape == self.shape else None,
         )
+
+    def with_explicit_sharding(self, sharding: TypeSharding | None) -> ShapedArray:
+        """Returns the aval with another sharding over explicit mesh axes.
+
+        Args:
+            sharding: The sharding; None if it is not sharded over such axes.
+        """
+        if sharding == self.explicit_sharding:
+            return self
+        return ShapedArray(self.shape, self.dtype, self.weak_type, self.vma, sharding)
 
     def with_vma(self, vma: MeshAxes) -> ShapedArray:
         """Returns the aval with other varying mesh axes.
@@ -175,36 +159,57 @@ class ShapedArray:
         'float32[3]'
         """
         name = dtypes.short_name(self.dtype) if short_dtypes else dtypes.name(self.dtype)
-        return f"{name}[{','.join(map(str, self.shape))}]"
+        return f"{name}[{self._dimensions_text()}]"
+
+    def _dimensions_text(self) -> str:
+        sharding = self.explicit_sharding
+        if sharding is None:
+            return ",".join(map(str, self.shape))
+        return ",".join([sharding.dimension_text(n, axis) for axis, n in enumerate(self.shape)])
 
     def strong(self) -> ShapedArray:
         """Returns the aval without `weak_type`."""
-        return ShapedArray(self.shape, self.dtype, False, self.vma) if self.weak_type else self
+        return self.update(weak_type=False) if self.weak_type else self
 
     def tangent(self) -> ShapedArray:
         """Returns the aval of tangents: the same for floating-point dtypes, `float0` for dtypes without derivatives."""
         dtype = dtypes.tangent_dtype(self.dtype)
-        return self if dtype == self.dtype else ShapedArray(self.shape, dtype, False, self.vma)
+        return self if dtype == self.dtype else self.update(dtype=dtype, weak_type=False)
 
     strip_weak_type = strong  # the names in JAX, which libraries use
     to_tangent_aval = tangent
 
     @property
     def sharding(self) -> TypeSharding:
-        """The sharding that is part of the type, which says nothing: no mesh axes are explicit. JAX's name."""
-        return TypeSharding((None,) * len(self.shape))
+        """The sharding that is part of the type: over explicit axes of the mesh in use, or of that of an operand."""
+        explicit = self.explicit_sharding
+        if explicit is not None:
+            return explicit
+        return TypeSharding(MESH.value.abstract_mesh, PartitionSpec(*[None] * len(self.shape)))
 
-    def with_axis(self, size: int, axis: int) -> ShapedArray:
+    @property
+    def spec(self) -> Spec:
+        """The explicit mesh axes over which each axis is sharded."""
+        explicit = self.explicit_sharding
+        return (None,) * len(self.shape) if explicit is None else explicit.spec.partitions
+
+    def with_axis(self, size: int, axis: int, along: TypeSharding | None = None) -> ShapedArray:
         """Returns the aval with one more axis.
 
         Args:
             size: The size of the new axis.
             axis: Its position in the result.
+            along: The sharding of an array that has the new axis alone. None, the default, means no sharding.
 
         Returns:
             The aval: `f32[n, m]` becomes `f32[n, size, m]` with `axis=1`.
         """
-        return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
+        new = self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
+        sharding = along or self.explicit_sharding
+        if sharding is None:
+            return new
+        entry, spec = None if along is None else along.spec[0], self.spec
+        return new.with_explicit_sharding(type_sharding(sharding.mesh, (*spec[:axis], entry, *spec[axis:]), new.ndim))
 
     def without_axis(self, axis: int) -> ShapedArray:
         """Returns the aval without an axis.
@@ -215,11 +220,16 @@ class ShapedArray:
         Returns:
             The aval: `f32[n, m, k]` becomes `f32[n, k]` with `axis=1`.
         """
-        return self.update(shape=(*self.shape[:axis], *self.shape[axis + 1 :]))
+        sharding = self.explicit_sharding
+        new = self.update(shape=(*self.shape[:axis], *self.shape[axis + 1 :]))
+        if sharding is None:
+            return new
+        rest = (*sharding.spec[:axis], *sharding.spec[axis + 1 :])
+        return new.with_explicit_sharding(type_sharding(sharding.mesh, rest, new.ndim))
 
     @override
     def __str__(self) -> str:
-        text = f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+        text = f"{dtypes.short_name(self.dtype)}[{self._dimensions_text()}]"
         if not self.vma:
             return text
         names = ",".join([name if name.isascii() and name.isidentifier() else repr(name) for name in sorted(self.vma)])
@@ -260,18 +270,18 @@ class RefType:
         return f"Ref{{{self.contents}}}"
 
 
-def _unpickle(shape: Shape, dtype: DType, weak_type: bool, vma: MeshAxes) -> ShapedArray:
-    return ShapedArray(shape, dtypes.interned(dtype), weak_type, vma)
+def _unpickle(shape: Shape, dtype: DType, weak_type: bool, vma: MeshAxes, sharding: TypeSharding | None) -> ShapedArray:
+    return ShapedArray(shape, dtypes.interned(dtype), weak_type, vma, sharding)
 
 
-_set_shape, _set_dtype, _set_weak_type, _set_vma, _set_hash = [
-    slot_setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "vma", "_hash")
+_set_shape, _set_dtype, _set_weak_type, _set_vma, _set_explicit_sharding, _set_hash = [
+    slot_setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "vma", "explicit_sharding", "_hash")
 ]
 
 
 @memoize(4096)
 def _with_vma(aval: ShapedArray, vma: MeshAxes) -> ShapedArray:
-    return ShapedArray(aval.shape, aval.dtype, aval.weak_type, vma)
+    return ShapedArray(aval.shape, aval.dtype, aval.weak_type, vma, aval.explicit_sharding)
 
 
 @memoize(4096)
@@ -288,6 +298,11 @@ def join_vma(avals: Iterable[ShapedArray]) -> MeshAxes:
 def without_vma(avals: Iterable[ShapedArray]) -> tuple[ShapedArray, ...]:
     """Returns types without their varying mesh axes."""
     return tuple([aval.with_vma(NOT_VARYING) for aval in avals])
+
+
+def without_mesh_axes(avals: Iterable[ShapedArray]) -> tuple[ShapedArray, ...]:
+    """Returns types without their varying mesh axes and without their shardings."""
+    return tuple([aval.with_vma(NOT_VARYING).with_explicit_sharding(None) for aval in avals])
 
 
 def accepts(expected: Sequence[ShapedArray], given: Sequence[ShapedArray]) -> bool:

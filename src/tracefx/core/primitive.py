@@ -21,7 +21,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray
+from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict_key
@@ -38,8 +38,9 @@ from tracefx.core.rule_checks import (
     wrong_results_error,
 )
 from tracefx.core.source_location import at_location, current_provenance
+from tracefx.core.type_sharding import Spec
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.errors import MissingRuleError, NotLinearError
+from tracefx.errors import MissingRuleError, NotLinearError, ShardingTypeError
 
 BatchDims: TypeAlias = Sequence[int | None]
 """The position of the batch axis of each value; `None` if it is not batched."""
@@ -138,6 +139,25 @@ class Primitive:
             ValueError: If their shapes are not accepted.
         """
         raise missing_rule_error(self, "abstract_eval", "define abstract_eval(self, *avals)")
+
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        """Returns how the results are sharded over explicit mesh axes. Called only if an operand is.
+
+        Args:
+            avals: The avals of the operands.
+            outs: The avals of the results, without shardings.
+
+        Returns:
+            For each result, the mesh axes over which each of its axes is sharded.
+
+        Raises:
+            ShardingTypeError: If operands with these shardings are not accepted; by default always.
+        """
+        raise ShardingTypeError(
+            f"primitive {self.name!r} has no sharding_rule for operands whose types have shardings, got "
+            f"{show_avals(avals)}: call it in a function of tracefx.sharding.auto_axes, or define "
+            f"sharding_rule(self, avals, outs) in class {type(self).__name__}"
+        )
 
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         """Applies the primitive when only some operands are known. By default it is deferred to the unknown half.

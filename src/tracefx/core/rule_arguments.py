@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TypeAlias, final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from tracefx.core.array import ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.fast_init import slot_setter
+from tracefx.core.type_sharding import TypeSharding
 from tracefx.core.values import Value, get_aval
 
 
@@ -86,3 +87,14 @@ class MappedAxis:
     name: Hashable = None
     spmd_name: str | tuple[str, ...] | None = None
     """The mesh axes that sharding annotations inside the batched function get for this axis."""
+    explicit: TypeSharding | None = field(default=None, repr=False)
+    """The sharding of the axis that is part of the types of batched values; None if it is not sharded."""
+
+    def add_to(self, aval: ShapedArray, dim: int) -> ShapedArray:
+        """Returns the aval of a whole batch, given that of an element.
+
+        Args:
+            aval: The aval of an element.
+            dim: The position of the axis.
+        """
+        return aval.with_axis(self.size, dim, self.explicit)

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import Shape
+from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
@@ -127,6 +127,14 @@ class Sharding(ABC):
         Returns:
             The tiling: how many parts each axis has, and which part each device has.
         """
+
+    def type_of(self, aval: ShapedArray) -> ShapedArray:
+        """Returns the type of an array with this sharding.
+
+        Args:
+            aval: The type, with any sharding.
+        """
+        return aval if aval.explicit_sharding is None else aval.with_explicit_sharding(None)
 
     @property
     def device_set(self) -> set[Device]:

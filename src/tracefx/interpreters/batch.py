@@ -24,10 +24,14 @@ from tracefx.core.handler import (
     bind_expansion,
     call_under,
 )
-from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
+from tracefx.core.jaxpr import HasSubjaxprs
+from tracefx.core.partition_spec import entry_axis_names
+from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.core.source_location import SOURCE, current_provenance
 from tracefx.interpreters.callables import HasCallables
-from tracefx.shardings.meshes import entry_axis_names
+from tracefx.ops.annotations.reshard import any_sharded, with_type_of, without_type_sharding
+from tracefx.ops.elementwise.elementwise import Elementwise
+from tracefx.passes.varying import infer_types
 
 
 @final
@@ -146,7 +150,9 @@ class Batch(Handler):
         token, origin = CURRENT.set(self.inner), SOURCE.set(location)
         try:
             values, in_dims = [x for x, _ in pairs], [dim for _, dim in pairs]
-            if isinstance(prim, Batchable):
+            if any_sharded(values):
+                outs, dims = self._apply_to_sharded(prim, [x.aval for x in args], values, in_dims)
+            elif isinstance(prim, Batchable):
                 outs, dims = prim.batch(self.axis, values, in_dims)
             else:
                 outs, dims = prim.batch_callables(self.with_inner(ROOT), values, in_dims)
@@ -154,6 +160,32 @@ class Batch(Handler):
             CURRENT.reset(token)
             SOURCE.reset(origin)
         return [x if dim is None else BatchTracer(self, x, dim, location) for x, dim in zip(outs, dims, strict=True)]
+
+    def _apply_to_sharded(
+        self, prim: Primitive, avals: Sequence[ShapedArray], values: Sequence[Value], dims: BatchDims
+    ) -> tuple[Sequence[Value], BatchDims]:
+        """Applies the rule to operands whose types have shardings.
+
+        The types of the results follow from those of an element of the batch. A rule may use primitives whose results
+        have no unique sharding, so it is applied without the shardings; those of elementwise primitives don't.
+        """
+        if isinstance(prim, HasCallables):
+            return prim.batch_callables(self.with_inner(ROOT), values, dims)
+        is_elementwise = isinstance(prim, Elementwise)
+        assert isinstance(prim, Batchable)
+        if isinstance(prim, HasSubjaxprs):
+            return prim.batch(self.axis, values, dims)
+        types = infer_types(prim, avals)
+        if is_elementwise:
+            outs, out_dims = prim.batch(self.axis, values, dims)
+        else:
+            axis = evolve(self.axis, explicit=None)
+            outs, out_dims = prim.batch(axis, [without_type_sharding(x) for x in values], dims)
+        typed = [
+            with_type_of(x, aval if dim is None else self.axis.add_to(aval, dim))
+            for x, dim, aval in zip(outs, out_dims, types, strict=True)
+        ]
+        return typed, out_dims
 
     def applies_to(self, prim: Primitive) -> bool:
         """Whether the batch affects a primitive without batched operands."""

@@ -126,7 +126,7 @@ def batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...], fo
         out_dims = tuple([d for _, d in pairs])
         return [x for x, _ in pairs]
 
-    avals = [a if d is None else a.with_axis(axis.size, d) for a, d in zip(jaxpr.in_avals, dims, strict=True)]
+    avals = [a if d is None else axis.add_to(a, d) for a, d in zip(jaxpr.in_avals, dims, strict=True)]
     result, consts = stage(batched, avals)
     return BatchedJaxpr(result.closed(), tuple(consts), out_dims)
 

@@ -155,7 +155,7 @@ class Recording(Handler):
             inputs.append(atom)
             aval = atom.aval
             avals.append(aval)
-            if aval.vma:
+            if aval.vma or aval.explicit_sharding is not None:
                 varying = True
         if varying:
             prim, out_avals = TYPES.apply(prim, avals)

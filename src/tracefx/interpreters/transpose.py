@@ -7,12 +7,13 @@ from typing import TypeAlias
 
 from tracefx.core import Literal, Value
 from tracefx.core.handler import CURRENT, bind1
-from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Expandable, ExtractsWindow, Tangent, Transposable, UndefinedPrimal, Zero, is_builtin
 from tracefx.core.source_location import SOURCE, at_location
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.stage import stage
-from tracefx.ops.elementwise.elementwise import ADD
+from tracefx.ops.annotations.reshard import any_sharded, with_type_of, without_type_sharding
+from tracefx.ops.elementwise.elementwise import ADD, Elementwise
 from tracefx.ops.shape.slice_cotangents import SliceCotangents
 
 _Cotangents: TypeAlias = dict[int, Value | SliceCotangents]
@@ -86,6 +87,14 @@ def _backward(
             continue
         SOURCE.set(eqn.source)
         prim = eqn.prim
+        if _is_sharded(eqn):
+            out_cts = [ct if isinstance(ct, Zero) else without_type_sharding(ct) for ct in out_cts]
+            operands = [
+                UndefinedPrimal(x.aval.with_explicit_sharding(None))
+                if isinstance(x, UndefinedPrimal)
+                else without_type_sharding(x)
+                for x in operands
+            ]
         window = prim.window if isinstance(prim, ExtractsWindow) else None
         if window is not None:
             _accumulate_window(reached, eqn, window, out_cts[0])
@@ -104,6 +113,8 @@ def _backward(
 def _accumulate(reached: _Cotangents, atom: Atom, operand: Value | UndefinedPrimal, ct: Tangent) -> None:
     if type(ct) is not Zero and type(operand) is UndefinedPrimal:
         assert type(atom) is Var
+        if ct.aval.explicit_sharding is not atom.aval.explicit_sharding:
+            ct = with_type_of(ct, atom.aval)
         before = reached.get(atom.index)
         if type(before) is SliceCotangents:
             before.add(ct)
@@ -123,6 +134,18 @@ def _accumulate_window(
     before.add_window(*window, ct)
 
 
+def _is_sharded(eqn: Eqn) -> bool:
+    """Whether the rule of an equation is applied without the shardings in types, which cotangents get afterwards.
+
+    A rule may broadcast, contract or scatter cotangents, which has no unique sharding although that of the result, the
+    sharding of the operand, is known. The rules of primitives with sub-jaxprs depend on the types in these, and those
+    of elementwise ones compute elementwise.
+    """
+    if isinstance(eqn.prim, HasSubjaxprs | Elementwise):
+        return False
+    return any_sharded(eqn.inputs) or any_sharded(eqn.outs)
+
+
 def _take(reached: _Cotangents, v: Var) -> Tangent:
     ct = reached.pop(v.index, None)
     if ct is None:
@@ -130,7 +153,7 @@ def _take(reached: _Cotangents, v: Var) -> Tangent:
     if type(ct) is not SliceCotangents:
         return ct
     SOURCE.set(ct.source)
-    return ct.total()
+    return with_type_of(ct.total(), v.aval)
 
 
 def _transpose_expansion(

@@ -37,6 +37,7 @@ from tracefx.numpy.operand_promotion import as_operand, convert_ndarray, convert
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops import structural
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
+from tracefx.ops.annotations.reshard import with_type_of
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.promotion import promote
@@ -423,6 +424,8 @@ def _full_like(
     out = place_on_device(
         structural.broadcast_to(value, sizes) if value.aval.shape else _broadcast_scalar(value, sizes), device
     )
+    if aval.explicit_sharding is not None and sizes == aval.shape:
+        out = as_array(with_type_of(out, aval))
     return as_array(varying(out, aval.vma)) if aval.vma else out
 
 

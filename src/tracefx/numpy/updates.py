@@ -77,7 +77,7 @@ from tracefx.ops.indexing.gather_scatter_add import (
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode, canonicalize_mode
 from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 from tracefx.ops.promotion import promote
-from tracefx.transforms.shardings import constrain_result
+from tracefx.transforms.shardings import call_with_out_sharding
 
 
 @final
@@ -205,8 +205,14 @@ def _with_options(method: Callable[[IndexUpdateRef, ArrayLike, UpdateOptions], A
         # Other sequences, such as strings, are refused with the name of the method.
         given = asarray(values) if isinstance(values, list | tuple) else cast("ArrayLike", values)
         options = UpdateOptions(name, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        out = method(self, given, options)
-        return out if out_sharding is None else constrain_result(out, out_sharding, f"x.at[...].{name}")
+        if out_sharding is None:
+            return method(self, given, options)
+
+        def updated(array: Array, index: Index, new: ArrayLike) -> Array:
+            return method(IndexUpdateRef(array, index), new, options)
+
+        updated.__name__ = f"x.at[...].{name}"
+        return call_with_out_sharding(out_sharding, updated, self.array, self.index, given)
 
     update.__name__, update.__qualname__, update.__doc__ = name, method.__qualname__, method.__doc__
     return cast(_UpdateMethod, update)  # functions are descriptors, which mypy does not know
@@ -246,14 +252,18 @@ class IndexUpdateRef:
         [0, -1]
         """
         if out_sharding is not None:
-            out = self.get(
-                indices_are_sorted=indices_are_sorted,
-                unique_indices=unique_indices,
-                mode=mode,
-                fill_value=fill_value,
-                wrap_negative_indices=wrap_negative_indices,
-            )
-            return constrain_result(out, out_sharding, "x.at[...].get")
+
+            def read(array: Array, index: Index) -> Array:
+                return IndexUpdateRef(array, index).get(
+                    indices_are_sorted=indices_are_sorted,
+                    unique_indices=unique_indices,
+                    mode=mode,
+                    fill_value=fill_value,
+                    wrap_negative_indices=wrap_negative_indices,
+                )
+
+            read.__name__ = "x.at[...].get"
+            return call_with_out_sharding(out_sharding, read, self.array, self.index)
         options = UpdateOptions("get", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         if mode is None and wrap_negative_indices:
             return getitem(self.array, self.index)

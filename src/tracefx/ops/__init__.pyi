@@ -1,4 +1,6 @@
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier as OptimizationBarrier
+from tracefx.ops.annotations.reshard import MeshCast as MeshCast
+from tracefx.ops.annotations.reshard import Reshard as Reshard
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint as ShardingConstraint
 from tracefx.ops.collectives.collective import AxisIndex as AxisIndex
 from tracefx.ops.collectives.collective import PMax as PMax

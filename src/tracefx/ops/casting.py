@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracefx.core import DType, NDArray, dtypes
+from tracefx.core import Array, DType, Literal, NDArray, ShapedArray, dtypes
+from tracefx.core.handler import as_array
 from tracefx.core.kernel_context import call_kernel
+from tracefx.core.literal import out_of_bounds_error
 
 
 def cast(x: NDArray, dtype: DType) -> NDArray:
@@ -77,3 +79,24 @@ def _wrap(x: NDArray, dtype: DType) -> NDArray:
         low_bits = (low_bits ^ sign) - sign
     out: NDArray = low_bits.astype(np.int8).astype(dtype)
     return out
+
+
+def convert_wide_number(x: int | np.generic, dtype: DType) -> Array | None:
+    """Converts a number that its default dtype can't hold directly to `dtype`; returns None for any other number."""
+    if isinstance(x, np.generic):
+        if x.dtype == dtypes.canonicalize(x.dtype):
+            return None
+        host: NDArray = np.asarray(x)
+    else:
+        info = dtypes.iinfo(dtypes.default_int())
+        if info.min <= x <= info.max:
+            return None
+        host = np.asarray(x)
+        if host.dtype == object:  # more than 64 bits
+            if dtypes.is_integer(dtype):
+                raise out_of_bounds_error(x, dtype)
+            try:
+                host = np.asarray(float(x))
+            except OverflowError as error:
+                raise out_of_bounds_error(x, dtype) from error
+    return as_array(Literal(convert_host(host, dtype).item(), ShapedArray((), dtype)))

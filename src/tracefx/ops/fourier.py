@@ -15,12 +15,14 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, DType, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.elementwise.complex import complex_dtype, conj
 from tracefx.ops.operation import LinearOperation, memoize_aval, run_compiled, static_shape
 from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import concatenate
+from tracefx.ops.sharding_rules import resized_spec
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert
 
 
@@ -70,6 +72,10 @@ class Fft(LinearOperation):
     name = "fft"
     fft_type: FftType
     fft_lengths: Shape
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, avals[0], outs[0].shape)]
 
     @override
     @memoize_aval("fft_type", "fft_lengths")

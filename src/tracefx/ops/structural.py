@@ -20,12 +20,14 @@ from tracefx.core.avals import NOT_VARYING
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
-from tracefx.core.literal import cached_literal, out_of_bounds_error
+from tracefx.core.literal import cached_literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
-from tracefx.ops.casting import cast, cast_to_integers, convert_host
+from tracefx.ops.annotations.reshard import with_type_of
+from tracefx.ops.casting import cast, cast_to_integers, convert_host, convert_wide_number
 from tracefx.ops.monoids import ADD
 from tracefx.ops.operation import (
     DataMovement,
@@ -40,6 +42,7 @@ from tracefx.ops.operation import (
     specialize_reduce,
     static_shape,
 )
+from tracefx.ops.sharding_rules import reshaped_spec, without_axes
 from tracefx.ops.static_integers import static_ints
 from tracefx.text.printer import HasJaxParams
 
@@ -71,6 +74,10 @@ class ConvertElementType(Operation, Differentiable, HasPullback):
     name = "convert_element_type"
     new_dtype: DType
     weak_type: bool = False
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [avals[0].spec]
 
     @override
     @memoize_aval("new_dtype", "weak_type")
@@ -151,31 +158,10 @@ def convert_element_type(operand: ArrayLike, new_dtype: dtypes.DTypeLike) -> Arr
     """
     dtype = dtypes.as_dtype(new_dtype, "new_dtype")
     if type(operand) is int or isinstance(operand, np.generic):
-        wide = _convert_wide_number(operand, dtype)
+        wide = convert_wide_number(operand, dtype)
         if wide is not None:
             return wide
     return convert(as_value(operand), dtype)
-
-
-def _convert_wide_number(x: int | np.generic, dtype: DType) -> Array | None:
-    """Converts a number that its default dtype can't hold directly to `dtype`; returns None for any other number."""
-    if isinstance(x, np.generic):
-        if x.dtype == dtypes.canonicalize(x.dtype):
-            return None
-        host: NDArray = np.asarray(x)
-    else:
-        info = dtypes.iinfo(dtypes.default_int())
-        if info.min <= x <= info.max:
-            return None
-        host = np.asarray(x)
-        if host.dtype == object:  # more than 64 bits
-            if dtypes.is_integer(dtype):
-                raise out_of_bounds_error(x, dtype)
-            try:
-                host = np.asarray(float(x))
-            except OverflowError as error:
-                raise out_of_bounds_error(x, dtype) from error
-    return as_array(Literal(convert_host(host, dtype).item(), ShapedArray((), dtype)))
 
 
 def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
@@ -250,6 +236,10 @@ class Reshape(LinearOperation, DataMovement):
     new_sizes: Shape
 
     @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [reshaped_spec(self, avals[0], self.new_sizes)]
+
+    @override
     @memoize_aval("new_sizes")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
@@ -318,6 +308,10 @@ class Transpose(UnaryOperation, LinearOperation, DataMovement):
 
     name = "transpose"
     permutation: tuple[int, ...]
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [tuple([avals[0].spec[i] for i in self.permutation])]
 
     @override
     @memoize_aval("permutation")
@@ -395,7 +389,8 @@ def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
     Array([1., 1.], dtype=float32, weak_type=True)
     """
     if dim is None:
-        return broadcast_in_dim(x, (axis.size, *x.aval.shape), range(1, x.aval.ndim + 1))
+        out = broadcast_in_dim(x, (axis.size, *x.aval.shape), range(1, x.aval.ndim + 1))
+        return out if axis.explicit is None else as_array(with_type_of(out, axis.add_to(x.aval, 0)))
     return move_axis(x, dim, 0)
 
 
@@ -417,6 +412,11 @@ class BroadcastInDim(LinearOperation, HasJaxParams, DataMovement):
     name = "broadcast_in_dim"
     shape: Shape
     broadcast_dimensions: tuple[int, ...]
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        along = dict(zip(self.broadcast_dimensions, avals[0].spec, strict=True))
+        return [tuple([along.get(axis) for axis in range(len(self.shape))])]
 
     @override
     @memoize_aval("shape", "broadcast_dimensions")
@@ -526,10 +526,11 @@ def full_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Arr
 
 
 def constant_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Value:
-    """Returns a value with the shape, dtype and weak type of `aval` filled with `fill`; a literal if it is a scalar."""
+    """Returns a value of the type `aval` filled with `fill`; a literal if it is a scalar."""
     if not aval.shape:
         return cached_literal(fill, aval.with_vma(NOT_VARYING))
-    return broadcast_in_dim(cached_literal(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
+    out = broadcast_in_dim(cached_literal(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
+    return out if aval.explicit_sharding is None else with_type_of(out, aval)
 
 
 def instantiate(t: Tangent) -> Value:
@@ -569,6 +570,10 @@ class ReduceSum(UnaryOperation, LinearOperation):
 
     name = "reduce_sum"
     axes: tuple[int, ...]
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [without_axes(avals[0].spec, self.axes)]
 
     @override
     @memoize_aval("axes")

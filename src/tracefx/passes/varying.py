@@ -1,8 +1,8 @@
-"""Inference of types with varying mesh axes (vma): the manual mesh axes over which a value varies between devices.
+"""Inference of the mesh axes in types: the manual ones over which a value varies, and its sharding over explicit ones.
 
-`abstract_eval` speaks of shapes and dtypes. What varies is inferred here, for all primitives: a result varies over the
-mesh axes of all operands, unless the primitive has a rule of its own (`HasVmaRule`) or sub-jaxprs whose types tell
-(`HasTypedBodies`).
+`abstract_eval` speaks of shapes and dtypes. The rest is inferred here, for all primitives. A result varies over the
+mesh axes of all operands (vma), unless the primitive has a rule of its own (`HasVmaRule`) or sub-jaxprs whose types
+tell (`HasTypedBodies`). It is sharded as the primitive's method `sharding_rule` says.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import ClassVar, Final, Self, TypeAlias, final
 
 from attrs import evolve, frozen
 
-from tracefx.core import Literal, ShapedArray
-from tracefx.core.avals import MeshAxes, join_vma, without_vma
+from tracefx.core import Literal, ShapedArray, show_avals
+from tracefx.core.avals import MeshAxes, join_vma, without_mesh_axes
 from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.partition_spec import entry_axis_names
 from tracefx.core.primitive import Primitive
+from tracefx.core.type_sharding import TypeSharding, type_sharding
+from tracefx.errors import ShardingTypeError
 
 VmaRule: TypeAlias = Callable[[Primitive, MeshAxes], MeshAxes]
 """Maps a primitive, and the mesh axes over which its operands vary, to those over which its results vary."""
@@ -71,6 +74,30 @@ class HasTypedBodies(HasSubjaxprs):
         return self if all(map(operator.is_, old, new)) else self.with_jaxprs(*new)
 
 
+def _with_shardings(
+    prim: Primitive, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], shardings: Sequence[TypeSharding]
+) -> Sequence[ShapedArray]:
+    """Returns the types of results with the shardings that the primitive's rule gives for those of the operands."""
+    if any(sharding.mesh != shardings[0].mesh for sharding in shardings):
+        raise ShardingTypeError(
+            f"{prim.name} takes operands that are sharded over one mesh, got {show_avals(avals)} over "
+            f"{' and '.join([str(sharding.mesh) for sharding in shardings])}"
+        )
+    results = []
+    for spec, out in zip(prim.sharding_rule(avals, outs), outs, strict=True):
+        names = [name for entry in spec for name in entry_axis_names(entry)]
+        if len(set(names)) < len(names):
+            shown = ",".join([f"{n}@{entry}" if entry else str(n) for n, entry in zip(out.shape, spec, strict=True)])
+            raise ShardingTypeError(
+                f"{prim.name} of {show_avals(avals)} would have a result that is sharded twice over a mesh axis, "
+                f"[{shown}]: pass out_sharding=, or reshard an operand with tracefx.sharding.reshard"
+            )
+        own = out.explicit_sharding
+        mesh = shardings[0].mesh if own is None else own.mesh
+        results.append(out.with_explicit_sharding(type_sharding(mesh, spec, out.ndim)))
+    return results
+
+
 _RETYPED: Final = MemoKey[Jaxpr]("jaxpr for inputs that vary over other mesh axes")
 
 
@@ -91,9 +118,11 @@ class VmaInference:
             typed: Primitive = prim.with_operand_types(avals, self.retype)
             return typed, typed.abstract_eval(*avals)
         vma = self.rule(prim, join_vma(avals))
-        if not isinstance(prim, HasSubjaxprs):
-            avals = without_vma(avals)
-        return prim, [aval.with_vma(vma) for aval in prim.abstract_eval(*avals)]
+        if isinstance(prim, HasSubjaxprs):
+            return prim, [aval.with_vma(vma) for aval in prim.abstract_eval(*avals)]
+        outs = [aval.with_vma(vma) for aval in prim.abstract_eval(*without_mesh_axes(avals))]
+        shardings = [aval.explicit_sharding for aval in avals if aval.explicit_sharding is not None]
+        return prim, _with_shardings(prim, avals, outs, shardings) if shardings and outs else outs
 
     def retype(self, jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
         """Returns a jaxpr with the types inferred for inputs that vary over the mesh axes of `avals`. Cached."""
@@ -149,6 +178,6 @@ TYPES: Final = VmaInference(_declared)
 def infer_types(prim: Primitive, avals: Sequence[ShapedArray]) -> Sequence[ShapedArray]:
     """Returns the types of the results of a primitive for operands of the given types."""
     for aval in avals:  # a loop, not `any`: rules of interpreters call this for every operation
-        if aval.vma:
+        if aval.vma or aval.explicit_sharding is not None:
             return TYPES.apply(prim, avals)[1]
     return prim.abstract_eval(*avals)

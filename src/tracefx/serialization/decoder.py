@@ -10,11 +10,14 @@ import numpy as np
 
 from tracefx.core import ConcreteArray, DType, Literal, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.avals import intern_aval
+from tracefx.core.custom_text import CustomText
 from tracefx.core.effects import Effect
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.meshes import AbstractMesh, AxisType
 from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.core.source_location import SourceLocation
+from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
 from tracefx.serialization.byte_format import ByteReader, BytesLike, decode_envelope
@@ -37,7 +40,6 @@ from tracefx.serialization.program_format import (
     unpack,
 )
 from tracefx.serialization.trees import read_tree
-from tracefx.text.custom_text import CustomText
 from tracefx.text.field_annotations import AnnotationResolver, matches_annotation
 from tracefx.text.printer import DTYPES_BY_NAME
 
@@ -131,8 +133,8 @@ class _Decoder:
         reader = self.reader
         dtype = self.dtype()
         flags = reader.byte()
-        if flags > 7:
-            reader.fail(f"the flags of a type must be 0 to 7, not {flags}")
+        if flags > 15:
+            reader.fail(f"the flags of a type must be 0 to 15, not {flags}")
         symbolic = bool(flags & 4)
         if symbolic:
             self.dimensions.constraints()
@@ -141,7 +143,22 @@ class _Decoder:
             reader.fail(f"a type has {ndim} axes; there may be {MAX_AXES}")
         shape = tuple([self.dimensions.size() if symbolic else reader.index(SIZE_LIMIT, "size") for _ in range(ndim)])
         vma = [reader.string("a mesh axis") for _ in range(reader.count("varying mesh axes"))] if flags & 2 else ()
-        return intern_aval(ShapedArray(shape, dtype, bool(flags & 1), frozenset(vma)))
+        sharding = self.sharding(ndim) if flags & 8 else None
+        return intern_aval(ShapedArray(shape, dtype, bool(flags & 1), frozenset(vma), sharding))
+
+    def sharding(self, ndim: int) -> TypeSharding | None:
+        """Returns the sharding of a type with this number of axes."""
+        reader = self.reader
+        axes = [
+            (reader.string("a mesh axis"), reader.index(SIZE_LIMIT, "size"), reader.index(4, "axis type"))
+            for _ in range(reader.count("mesh axes"))
+        ]
+        entries = [tuple([reader.string("a mesh axis") for _ in range(reader.count("mesh axes"))]) for _ in range(ndim)]
+        try:
+            mesh = AbstractMesh([n for _, n, _ in axes], [name for name, _, _ in axes], [AxisType(t) for *_, t in axes])
+            return type_sharding(mesh, entries, ndim)
+        except ValueError as error:
+            reader.fail(f"a type has an invalid sharding: {error}", error)
 
     def location_definition(self) -> SourceLocation:
         reader = self.reader

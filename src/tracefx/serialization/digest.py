@@ -13,10 +13,10 @@ from typing_extensions import override
 
 from tracefx.core import DType, Literal, ShapedArray
 from tracefx.core.bounded_cache import MemoKey
+from tracefx.core.custom_text import CustomText
 from tracefx.core.device import is_device
 from tracefx.core.jaxpr import Jaxpr, subjaxprs_postorder
 from tracefx.core.primitive import Primitive
-from tracefx.text.custom_text import CustomText
 from tracefx.text.fields import FieldVisitor, PlainValue, compared_fields
 from tracefx.text.printer import DTYPE_NAMES
 
@@ -161,7 +161,10 @@ class _KeyEncoder(FieldVisitor[bytes]):
         if encoded is None:
             dims = [self.value(n) for n in value.shape]
             weak = b"w" if value.weak_type else b"s"
-            encoded = self._avals[value] = _count_prefixed(b"A", dims) + self.dtype(value.dtype) + weak
+            encoded = _count_prefixed(b"A", dims) + self.dtype(value.dtype) + weak
+            if value.explicit_sharding is not None:
+                encoded += self.value(value.explicit_sharding)
+            self._avals[value] = encoded
         return encoded
 
     @override

@@ -11,7 +11,9 @@ import numpy as np
 from typing_extensions import override
 
 from tracefx.core import ConcreteArray, DType, Literal, ShapedArray, Value
+from tracefx.core.custom_text import CustomText, class_text_name
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, postorder
+from tracefx.core.partition_spec import entry_axis_names
 from tracefx.core.primitive import Primitive, Vocabulary
 from tracefx.core.source_location import SourceLocation, at_location
 from tracefx.core.symbolic_dimensions import SymbolicDimension, is_symbolic_dim
@@ -37,7 +39,6 @@ from tracefx.serialization.program_format import (
     put_scalar,
 )
 from tracefx.serialization.trees import put_tree
-from tracefx.text.custom_text import CustomText, class_text_name
 from tracefx.text.field_annotations import AnnotationResolver, matches_annotation
 from tracefx.text.fields import FieldInfo, FieldVisitor, PlainValue, is_default, subjaxprs_in
 from tracefx.text.printer import DTYPE_NAMES, callable_name, format_eqn
@@ -125,7 +126,8 @@ class _ProgramEncoder(FieldVisitor[None]):
         for aval in self.types:
             put_string(tables, DTYPE_NAMES[aval.dtype])
             dimensions = [n for n in aval.shape if is_symbolic_dim(n)]
-            tables.append(aval.weak_type + 2 * bool(aval.vma) + 4 * bool(dimensions))
+            sharding = aval.explicit_sharding
+            tables.append(aval.weak_type + 2 * bool(aval.vma) + 4 * bool(dimensions) + 8 * (sharding is not None))
             if dimensions and not constraints_written:
                 constraints_written = True
                 put_constraints(tables, dimensions[0])
@@ -139,6 +141,19 @@ class _ProgramEncoder(FieldVisitor[None]):
                 put_uint(tables, len(aval.vma))
                 for name in sorted(aval.vma):
                     put_string(tables, name)
+            if sharding is not None:
+                put_uint(tables, len(sharding.mesh.axis_names))
+                for name, n, axis_type in zip(
+                    sharding.mesh.axis_names, sharding.mesh.axis_sizes, sharding.mesh.axis_types, strict=True
+                ):
+                    put_string(tables, name)
+                    put_uint(tables, n)
+                    put_uint(tables, axis_type.value)
+                for entry in sharding.spec:
+                    names = entry_axis_names(entry)
+                    put_uint(tables, len(names))
+                    for name in names:
+                        put_string(tables, name)
         put_uint(tables, len(self.locations))
         for location in self.locations:
             put_string(tables, location.file)

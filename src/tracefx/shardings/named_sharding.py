@@ -12,10 +12,13 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core import ShapedArray
+from tracefx.core.avals import intern_aval
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import Device
+from tracefx.core.partition_spec import PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
 from tracefx.core.sharding import Sharding, Tiling, check_memory_kind
-from tracefx.shardings.meshes import MESH, NO_MESH, Mesh, PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
+from tracefx.core.type_sharding import type_sharding
+from tracefx.shardings.meshes import NO_MESH, Mesh, current_mesh
 
 
 @final
@@ -54,6 +57,17 @@ class NamedSharding(Sharding):
                 raise ValueError(
                     f"{self.spec} names the axis {name!r}, but the axes of {self.mesh} are {list(self.mesh.axis_names)}"
                 )
+
+    @override
+    def type_of(self, aval: ShapedArray) -> ShapedArray:
+        """Returns the type of an array with this sharding: it has the sharding over explicit mesh axes.
+
+        Args:
+            aval: The type, with any sharding.
+        """
+        if self.mesh.explicit_axes:
+            return _type_of(self, aval)
+        return aval if aval.explicit_sharding is None else aval.with_explicit_sharding(None)
 
     @property
     @override
@@ -111,6 +125,12 @@ class NamedSharding(Sharding):
         return f"NamedSharding({self.mesh!r}, {self.spec!r})"
 
 
+@memoize(4096)
+def _type_of(sharding: NamedSharding, aval: ShapedArray) -> ShapedArray:
+    explicit = type_sharding(sharding.mesh.abstract_mesh, sharding.spec.partitions, aval.ndim)
+    return intern_aval(aval.with_explicit_sharding(explicit))
+
+
 @memoize(1024)
 def _tiling(sharding: NamedSharding, ndim: int) -> Tiling:
     return sharding._tiling(ndim)
@@ -166,7 +186,7 @@ def as_sharding(given: object, what: str) -> Sharding:
         return given
     if not isinstance(given, PartitionSpec):
         raise TypeError(f"{what} takes a sharding or a PartitionSpec, got {given!r} of type {type(given).__name__}")
-    mesh = MESH.value
+    mesh = current_mesh()
     if mesh is NO_MESH:
         raise ValueError(
             f"{what}: {given} names axes of a mesh, but no mesh is set: write NamedSharding(mesh, {given}), or call it "

@@ -13,7 +13,9 @@ from tracefx.core.array import Shard
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Buffer, Device
 from tracefx.core.key_data import from_key_data
+from tracefx.core.meshes import AxisType
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
+from tracefx.shardings.named_sharding import NamedSharding, require_shardable
 
 A = TypeVar("A")
 
@@ -38,7 +40,7 @@ class ShardedArray(ConcreteArray):
     buffer: Buffer
 
     def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding, committed: bool = True) -> None:
-        self.aval = aval  # inlines super().__init__, which would double the cost
+        self.aval = placed.type_of(aval)  # inlines super().__init__, which would double the cost
         self.host = None
         self.buffer = buffer
         self.device_copy = None
@@ -250,3 +252,43 @@ def without_placement(args: Sequence[A], sharding: Sharding) -> tuple[list[A | C
         committed = committed or x.committed
         plain.append(ConcreteArray(x.aval, x.numpy()))
     return plain, committed
+
+
+def put_concrete(x: ConcreteArray, sharding: Sharding, what: str) -> ConcreteArray:
+    """Returns a concrete array with the given sharding; `what` names it in messages."""
+    require_shardable(x.aval, sharding, what)
+    if isinstance(x, ShardedArray):
+        if x.is_deleted():
+            raise x.deleted_error()
+        if x.placed == sharding:
+            return x
+        if x.placed.device_set == sharding.device_set or (
+            x.placed.is_fully_addressable and sharding.is_fully_addressable
+        ):
+            return BACKEND.value.reshard(x, sharding)
+    return shard_host_array(x.numpy(), x.aval, sharding)
+
+
+def shard_host_array(host: NDArray, aval: ShapedArray, sharding: Sharding, copied: bool = False) -> ShardedArray:
+    """Returns an array on the host as a sharded array. `copied` says that the memory may be written to by others."""
+    tiling, own_devices = sharding.tiling(aval.ndim), sharding.addressable_devices
+    is_unreplicated = (
+        tiling.num_replicas == 1 and host.size > 0
+    )  # otherwise devices share the copy of a tile; XLA does not copy empty tiles
+    tiles = tiling.split_tiles(
+        host, [device in own_devices for device in tiling.devices], copied and not is_unreplicated
+    )
+    return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles, copied and is_unreplicated), sharding)
+
+
+def with_mesh_type(x: ShardedArray, axes: Sequence[str], axis_type: AxisType) -> ShardedArray:
+    """Returns an array, in the same memory, whose mesh has axes of another type."""
+    placed = x.placed
+    if not isinstance(placed, NamedSharding):
+        return x
+    types = {name: axis_type for name in axes if name in placed.mesh.axis_names}
+    result = ShardedArray(
+        x.aval, x.alias().buffer, placed.update(mesh=placed.mesh.update_axis_types(types)), x.committed
+    )
+    result.shares_buffer = True
+    return result

@@ -10,11 +10,14 @@ from typing import Final, NoReturn, TypeAlias, TypeVar, final
 
 from tracefx.core import Literal, Scalar, ShapedArray, dtypes
 from tracefx.core.avals import NOT_VARYING, MeshAxes
+from tracefx.core.custom_text import CustomText
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from tracefx.core.meshes import MESH
+from tracefx.core.partition_spec import PartitionEntry, entry_axis_names
 from tracefx.core.primitive import Primitive, Vocabulary
+from tracefx.core.type_sharding import Spec, TypeSharding, type_sharding
 from tracefx.errors import ParseError
 from tracefx.pytrees.trees import PyTree, TreeDef, structure
-from tracefx.text.custom_text import CustomText
 from tracefx.text.field_annotations import AnnotationResolver
 from tracefx.text.fields import FieldInfo
 from tracefx.text.printer import DTYPES_BY_NAME, RESERVED_WORDS, variable_name
@@ -60,7 +63,7 @@ _TOKEN: Final = re.compile(
     | (?P<string>b?'(?:[^\\'\n]|{_ESCAPE})*'|b?"(?:[^\\"\n]|{_ESCAPE})*")
     | (?P<name>key<[a-z]+>|[A-Za-z_]\w*)
     | (?P<opaque><(?s:.*))  # the rest of the text cannot be parsed
-    | (?P<mark>[{{}}()\[\].,;:=*])
+    | (?P<mark>[{{}}()\[\].,;:=*@])
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -178,7 +181,7 @@ class _Parser:
         self.classes = AnnotationResolver()
         self.depth = 0
         self.shared: dict[str, Jaxpr] = {}
-        self.avals: dict[tuple[str, tuple[int, ...], MeshAxes, bool], ShapedArray] = {}
+        self.avals: dict[tuple[str, tuple[int, ...], MeshAxes, bool, Spec], ShapedArray] = {}
 
     # -------------------------------------------------------------- tokens
 
@@ -346,16 +349,17 @@ class _Parser:
     def aval(self) -> ShapedArray:
         name = self.name("a type such as f32[3]")
         self.expect("[", f"and a shape after {name.text!r}")
-        shape = tuple(self.items("]", self.dimension, "a dimension"))
+        dimensions = self.items("]", self.dimension, "a dimension")
+        shape, entries = tuple([n for n, _ in dimensions]), tuple([entry for _, entry in dimensions])
         vma = self.varying_axes() if self.skip("{") else NOT_VARYING
-        key = (name.text, shape, vma, self.skip("*"))
+        key = (name.text, shape, vma, self.skip("*"), entries)
         aval = self.avals.get(key)
         if aval is None:
             try:
                 dtype = dtypes.from_short_name(name.text)
             except ValueError as error:
                 self.fail(str(error), name, error)
-            aval = self.avals[key] = ShapedArray(shape, dtype, key[3], vma)
+            aval = self.avals[key] = ShapedArray(shape, dtype, key[3], vma, self.sharding(entries, name))
         return aval
 
     def varying_axes(self) -> MeshAxes:
@@ -371,10 +375,25 @@ class _Parser:
         name = self.string() if word.kind == "string" else self.name("the name of a mesh axis").text
         return name if isinstance(name, str) else self.fail(f"{name!r} is not the name of a mesh axis", word)
 
-    def dimension(self) -> int:
+    def dimension(self) -> tuple[int, PartitionEntry]:
         if not self.word.text.isdecimal():
             self.expected("a dimension")
-        return self.integer(self.take())
+        size = self.integer(self.take())
+        if not self.skip("@"):
+            return size, None
+        return size, tuple(self.items(")", self.mesh_axis, "a mesh axis")) if self.skip("(") else self.mesh_axis()
+
+    def sharding(self, entries: Spec, at: _Token) -> TypeSharding | None:
+        """Returns the sharding of a type, over the mesh in use."""
+        mesh = MESH.value.abstract_mesh
+        unknown = {name for entry in entries for name in entry_axis_names(entry)}.difference(mesh.explicit_axes)
+        if unknown:
+            self.fail(
+                f"{', '.join(map(repr, sorted(unknown)))} must be explicit axes of the mesh in use: parse the program "
+                "inside `with set_mesh(...)` or `with use_abstract_mesh(...)`",
+                at,
+            )
+        return type_sharding(mesh, entries, len(entries))
 
     def integer(self, word: _Token) -> int:
         try:

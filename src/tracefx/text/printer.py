@@ -25,11 +25,11 @@ from typing_extensions import override
 
 from tracefx.core import DType, Literal, ShapedArray, dtypes
 from tracefx.core.bounded_cache import memoize
+from tracefx.core.custom_text import CustomText
 from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var, postorder
 from tracefx.core.primitive import Primitive
 from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import describe, treedef_text
-from tracefx.text.custom_text import CustomText
 from tracefx.text.fields import (
     FieldVisitor,
     PlainValue,

@@ -224,12 +224,13 @@ def _convert_outputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 
 
 def common_type(avals: Sequence[ShapedArray]) -> ShapedArray | None:
-    """Returns the common type of values of these types; None if shapes or dtypes differ.
+    """Returns the common type of values of these types; None if shapes, dtypes or shardings differ.
 
     It is weak if all are weak, and varies over the mesh axes of all.
     """
     first = avals[0].with_vma(join_vma(avals))
-    if any(a.shape != first.shape or a.dtype != first.dtype for a in avals):
+    kinds = {(a.shape, a.dtype, a.explicit_sharding) for a in avals}
+    if len(kinds) > 1:
         return None
     return first if all(a.weak_type for a in avals) else first.strong()
 

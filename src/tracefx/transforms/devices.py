@@ -13,16 +13,16 @@ from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
 from tracefx.core.dtypes import is_key
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.layouts import without_layout
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import Override
-from tracefx.shardings.meshes import PartitionSpec
 from tracefx.shardings.named_sharding import as_sharding, require_shardable
-from tracefx.shardings.sharded_array import ShardedArray
+from tracefx.shardings.sharded_array import ShardedArray, shard_host_array
 from tracefx.transforms.arguments import LEAF_TYPES, to_inputs
-from tracefx.transforms.shardings import put_with_sharding, shard_host_array
+from tracefx.transforms.shardings import put_with_sharding
 
 T = TypeVar("T")
 

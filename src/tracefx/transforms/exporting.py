@@ -44,7 +44,7 @@ from tracefx.serialization.byte_format import (
     put_string,
     put_uint,
 )
-from tracefx.shardings.meshes import MESH, MeshEffect
+from tracefx.shardings.meshes import MeshEffect, current_mesh
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values, to_arrays
@@ -186,7 +186,7 @@ class Exported(Generic[P, R]):
         if not own_devices:
             return own_devices
         sharded = [x.placed.devices for x in given if isinstance(x, ShardedArray) and x.placed.num_devices > 1]
-        where = sharded[0] if sharded else MESH.value.flat or own_devices
+        where = sharded[0] if sharded else current_mesh().flat or own_devices
         if len(where) != len(own_devices):
             what = "its arguments are on" if sharded else "the mesh in use has"
             raise ValueError(

@@ -16,6 +16,7 @@ from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.device import Device
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
+from tracefx.core.meshes import MESH
 from tracefx.core.sharding import RequestedShardings, single_device_sharding
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import jax_hint
@@ -25,7 +26,6 @@ from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import DISABLE_JIT, NUMERIC_OPTIONS, REPEATS, X64, RepeatsMode
-from tracefx.shardings.meshes import MESH
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
@@ -40,7 +40,7 @@ from tracefx.transforms.arguments import (
 from tracefx.transforms.async_compilation import PendingProgram
 from tracefx.transforms.fast_path import DonatingProgram, RepeatedCall
 from tracefx.transforms.shape_dtype_struct import flatten_avals_and_refs
-from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
+from tracefx.transforms.shardings import committed_sharding, constrain_shardings, explicit_inputs, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
 from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
 from tracefx.transforms.tracing import (
@@ -124,7 +124,7 @@ class Jitted(RepeatedCall[P, R]):
         require_callable("jit", fun)
         functools.update_wrapper(self, fun)
         self._fun = fun
-        self._name = fun_name(fun)
+        self._name, self._in_shardings = fun_name(fun), options.in_shardings
         self._where = f"jit of {self._name}: arguments"
         self._options = options
         self._static = StaticArguments.of(fun, options.static_argnums, options.static_argnames, "static")
@@ -186,7 +186,7 @@ class Jitted(RepeatedCall[P, R]):
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
         refs: dict[int, Ref] = {}
         try:
-            inputs, avals = to_inputs(leaves, dynamic, self._where)
+            inputs, avals = to_inputs(explicit_inputs(leaves, self._in_shardings, in_tree), dynamic, self._where)
         except TypeError:
             leaves, refs = self._read_refs(leaves, dynamic, len(args))
             if not refs:
@@ -204,7 +204,7 @@ class Jitted(RepeatedCall[P, R]):
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
         refs: dict[int, Ref] = {}
         try:
-            values = to_values(leaves, dynamic, self._where)
+            values = to_values(explicit_inputs(leaves, self._in_shardings, in_tree), dynamic, self._where)
         except TypeError:
             leaves, refs = self._read_refs(leaves, dynamic, len(args))
             if not refs:

@@ -11,7 +11,7 @@ from tracefx.core import Array, ArrayLike, Value
 from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import as_array, bind
 from tracefx.core.traceback_filtering import api_boundary
-from tracefx.errors import TracerIntegerConversionError
+from tracefx.errors import ShardingTypeError, TracerIntegerConversionError
 from tracefx.interpreters.refs import Ref, lent
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.structural import reshape
@@ -210,6 +210,12 @@ def scan_adapted(
             ref[...] = new
         return out, outs
     n = _check_length(where, arrays, xs, length)
+    for x in arrays:
+        if x.aval.spec[0] is not None:
+            raise ShardingTypeError(
+                f"{where}: the slices of xs must be on all devices, but its first axis is sharded, got {x.aval}: "
+                "reshard it with tracefx.sharding.reshard"
+            )
     unroll_count = _check_unroll(where, unroll, n)
     if not (checkpoint is None or checkpoint == "binomial" or (type(checkpoint) is int and checkpoint > 0)):
         raise ValueError(f"{where}: checkpoint must be a positive integer, 'binomial' or None, got {checkpoint!r}")

@@ -11,13 +11,14 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, ShapedArray, dtypes, is_arraylike
 from tracefx.core.layouts import Format, Layout, format_of, without_layout
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.sharding import Sharding
+from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.interpreters.refs import RefLike, read_refs, ref_arguments
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import static_shape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.shardings.meshes import PartitionSpec
 from tracefx.shardings.named_sharding import as_sharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import LEAF_TYPES, LeafNames, leaf_value
@@ -27,7 +28,9 @@ def _shape(shape: Sequence[int]) -> Shape:
     return static_shape("ShapeDtypeStruct", shape)
 
 
-def _sharding(given: Format | Sharding | PartitionSpec | None) -> Sharding | None:
+def _sharding(given: Format | Sharding | TypeSharding | PartitionSpec | None) -> Sharding | TypeSharding | None:
+    if isinstance(given, TypeSharding):
+        return given
     layout = given.layout if isinstance(given, Format) else None
     ndim = len(layout.major_to_minor) if isinstance(layout, Layout) else 0
     sharding = without_layout(given, "ShapeDtypeStruct: sharding", ndim)
@@ -36,6 +39,13 @@ def _sharding(given: Format | Sharding | PartitionSpec | None) -> Sharding | Non
 
 def _exact_dtype(dtype: DTypeLike) -> DType:
     return dtypes.as_dtype(dtype, exact=True)
+
+
+def struct_of(aval: ShapedArray, sharding: Sharding | None = None) -> ShapeDtypeStruct:
+    """Returns a type as a `ShapeDtypeStruct`, with the given sharding or else that of the type."""
+    return ShapeDtypeStruct(
+        aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding or aval.explicit_sharding
+    )
 
 
 @final
@@ -48,7 +58,7 @@ class ShapeDtypeStruct:
         dtype: The dtype, or its name.
         weak_type: Whether the type is weak, like that of a Python number. False by default.
         sharding: The sharding of the array, its `Format`, or a `PartitionSpec` of the mesh in use, for programs that
-            are compiled. None by default.
+            are compiled. None by default. The type has its sharding over explicit mesh axes.
 
     >>> ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -57,7 +67,7 @@ class ShapeDtypeStruct:
     shape: Shape = field(converter=_shape)
     dtype: DType = field(converter=_exact_dtype)
     weak_type: bool = field(default=False, kw_only=True)
-    sharding: Sharding | None = field(default=None, kw_only=True, converter=_sharding)
+    sharding: Sharding | TypeSharding | None = field(default=None, kw_only=True, converter=_sharding)
     """The sharding of an array for which a program is compiled."""
 
     @classmethod
@@ -73,7 +83,7 @@ class ShapeDtypeStruct:
         aval = array_type(array, "ShapeDtypeStruct.like: array")
         has_sharding = not isinstance(array, Array) or (isinstance(array, ShardedArray) and array.committed)
         given = getattr(array, "sharding", None) if has_sharding else None
-        sharding = given if isinstance(given, Sharding) else None
+        sharding = given if isinstance(given, Sharding | TypeSharding) else None
         return cls(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
 
     def update(
@@ -82,7 +92,7 @@ class ShapeDtypeStruct:
         shape: Sequence[int] | None = None,
         dtype: DTypeLike | None = None,
         weak_type: bool | None = None,
-        sharding: Format | Sharding | PartitionSpec | EllipsisType | None = ...,
+        sharding: Format | Sharding | TypeSharding | PartitionSpec | EllipsisType | None = ...,
     ) -> Self:
         """Returns a copy with some fields replaced.
 
@@ -105,7 +115,7 @@ class ShapeDtypeStruct:
     @property
     def format(self) -> Format:
         """The sharding with the layout in memory, which is row-major; both None without a sharding."""
-        return Format() if self.sharding is None else format_of(self.sharding, self.ndim)
+        return format_of(self.sharding, self.ndim) if isinstance(self.sharding, Sharding) else Format()
 
     @property
     def is_ref(self) -> bool:
@@ -124,8 +134,13 @@ class ShapeDtypeStruct:
 
     @property
     def aval(self) -> ShapedArray:
-        """The shape, dtype and weak type as an abstract value."""
-        return ShapedArray(self.shape, self.dtype, self.weak_type)
+        """The shape, dtype, weak type and sharding over explicit mesh axes as an abstract value."""
+        aval = ShapedArray(self.shape, self.dtype, self.weak_type)
+        if isinstance(self.sharding, TypeSharding):
+            return aval.with_explicit_sharding(
+                type_sharding(self.sharding.mesh, self.sharding.spec.partitions, aval.ndim)
+            )
+        return aval if self.sharding is None else self.sharding.type_of(aval)
 
     def __len__(self) -> int:
         if not self.shape:

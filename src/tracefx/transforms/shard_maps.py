@@ -12,15 +12,21 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.shard_map import REPLICATED
 from tracefx.control.shard_map import ShardMapPrimitive as Operation
+from tracefx.core import ShapedArray, Value
 from tracefx.core.avals import MeshAxes
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
 from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.handler import CURRENT, AxisEnvironment, Handler, NamedAxis, as_array, bind, current
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.meshes import MESH, AxisType
+from tracefx.core.partition_spec import PartitionSpec, Unconstrained, entry_axis_names
 from tracefx.core.primitive import Primitive
+from tracefx.core.type_sharding import explicit_entry
+from tracefx.errors import ShardingTypeError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.named_axes import NamedAxes
+from tracefx.ops.annotations.reshard import reshard_value
 from tracefx.ops.collectives.collective import AllReduce, Collective, from_unreduced, to_unreduced
 from tracefx.ops.collectives.exchange import AllGather
 from tracefx.ops.shape.shape import expand_dims, squeeze
@@ -28,7 +34,7 @@ from tracefx.ops.structural import move_axis
 from tracefx.passes.varying import VmaInference
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
-from tracefx.shardings.meshes import MESH, Mesh, PartitionSpec, Unconstrained
+from tracefx.shardings.meshes import Mesh, current_mesh
 from tracefx.transforms.arguments import (
     ArgumentNames,
     argument_names,
@@ -63,6 +69,19 @@ COTANGENT_COLLECTIVES.provide(lambda: CotangentCollectives(to_unreduced, from_un
 
 def _to_axis_names(given: Iterable[str]) -> frozenset[str]:
     return frozenset([given] if isinstance(given, str) else given)
+
+
+@final
+class InferFromArgs:
+    """The type of `Infer`: the specifications of arguments are those of their types."""
+
+    @override
+    def __repr__(self) -> str:
+        return "Infer"
+
+
+Infer: Final = InferFromArgs()
+"""Stands for specifications or axes that are taken from the types of the arguments."""
 
 
 @final
@@ -108,7 +127,7 @@ class ShardMap(TransformOf[Preserving]):
 
     title: ClassVar[str] = "shard_map"
     mesh: Mesh | None = None
-    _in_specs: HashableTree = field(alias="in_specs", converter=to_hashable_tree)
+    _in_specs: HashableTree = field(alias="in_specs", default=to_hashable_tree(Infer), converter=to_hashable_tree)
     _out_specs: HashableTree = field(alias="out_specs", converter=to_hashable_tree)
     axis_names: frozenset[str] = field(default=frozenset(), converter=_to_axis_names)
     check_vma: bool = field(default=True, validator=validate_flag)
@@ -165,18 +184,26 @@ class ShardMap(TransformOf[Preserving]):
         values, tree = flatten_values(
             (args, {}), lambda i: f"shard_map of {name}: {ArgumentNames(fun, args, {}, positions)[i]}"
         )
-        specs = self._specs(
-            self.in_specs, trees.structure(args), axes, f"shard_map of {name}: in_specs", "the arguments"
-        )
+        if self.in_specs is Infer:
+            specs = tuple([_spec_of_type(x.aval, axes) for x in values])
+        else:
+            specs = self._specs(
+                self.in_specs, trees.structure(args), axes, f"shard_map of {name}: in_specs", "the arguments"
+            )
         batch_axes = tuple([axis for axis in spmd_axes(CURRENT.get()) if axis in axes])
         op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name, batch_axes)
         names = argument_names(fun, name, args, {}, positions)
+        if mesh.explicit_axes:
+            values = [
+                _with_spec(v, s, op, f"shard_map of {name}: {called}")
+                for v, s, called in zip(values, specs, names, strict=True)
+            ]
         parts = [op.shard_aval(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
         if self.check_vma:
             parts = [aval.with_vma(aval.vma.union(s.names)) for aval, s in zip(parts, specs, strict=True)]
         named: AxisEnvironment = {axis: NamedAxis(mesh.shape[axis], self.check_vma) for axis in axes}
         token = CURRENT.set(ManualAxes(CURRENT.get(), named))
-        mesh_override = MESH.override(mesh)
+        mesh_override = MESH.override(mesh.update_axis_types(dict.fromkeys(axes, AxisType.Manual)))
         mesh_override.__enter__()
         try:
             key = trace_key(tree, tuple(parts), ())
@@ -191,6 +218,12 @@ class ShardMap(TransformOf[Preserving]):
         what = f"shard_map of {name}: out_specs"
         out_specs = self._specs(self.out_specs, traced.out_tree, axes, what, "the output")
         body, const_specs = traced.jaxpr, (REPLICATED,) * len(traced.consts)
+        for const in traced.consts:
+            if _spec_of_type(const.aval, axes).names:
+                raise ShardingTypeError(
+                    f"shard_map of {name} closes over a value of type {const.aval}, which is sharded over manual axes: "
+                    "pass it as an argument"
+                )
         for aval, spec in zip(body.out_avals, out_specs, strict=True):
             if len(spec) > aval.ndim:
                 raise ValueError(f"{what} has {spec} for an output of type {aval}, which has {aval.ndim} axes")
@@ -202,7 +235,7 @@ class ShardMap(TransformOf[Preserving]):
 
     def _mesh(self, name: str) -> tuple[Mesh, tuple[str, ...]]:
         """Returns the mesh and the manual axes of a call."""
-        mesh = self.mesh or MESH.value
+        mesh = self.mesh or current_mesh()
         if mesh.empty:
             raise ValueError(
                 f"shard_map of {name}: there is no mesh; pass mesh=, or call it inside `with set_mesh(...):`"
@@ -211,11 +244,14 @@ class ShardMap(TransformOf[Preserving]):
         if unknown:
             raise ValueError(f"shard_map of {name}: axis_names {sorted(unknown)} are not axes of {mesh}")
         enclosing_axes = _enclosing_manual_axes(current())
-        if enclosing_axes and mesh != MESH.value:
-            raise ValueError(
-                f"shard_map of {name}: its mesh is {mesh}, but that of the enclosing shard_map is "
-                f"{MESH.value}: use the same mesh"
-            )
+        if enclosing_axes:
+            outer = current_mesh()
+            if (mesh.shape_tuple, mesh.flat) != (outer.shape_tuple, outer.flat):
+                raise ValueError(
+                    f"shard_map of {name}: its mesh is {mesh}, but that of the enclosing shard_map is {outer}: use the "
+                    "same mesh"
+                )
+            mesh = outer  # whose axes are manual already
         manual_axes = self.axis_names or {axis for axis in mesh.axis_names if axis not in enclosing_axes}
         repeated = sorted(enclosing_axes & manual_axes)
         if repeated or not manual_axes:
@@ -260,13 +296,37 @@ class ShardMap(TransformOf[Preserving]):
                 )
 
 
+def _spec_of_type(aval: ShapedArray, axes: Sequence[str]) -> PartitionSpec:
+    """Returns the given mesh axes over which a value is sharded according to its type."""
+    entries = map(entry_axis_names, aval.spec)
+    return PartitionSpec(*[tuple([name for name in names if name in axes]) for names in entries])
+
+
+def _with_spec(x: Value, spec: PartitionSpec, op: Operation, what: str) -> Value:
+    """Returns an argument whose type has the sharding of its specification; it must, or have none over these axes."""
+    expected = PartitionSpec(*spec.of_rank(x.aval.ndim))
+    explicit = [name for name in op.axis_names if name in op.mesh.explicit_axes]
+    actual = _spec_of_type(x.aval, explicit)
+    wanted = PartitionSpec(*[explicit_entry(entry, op.mesh.abstract_mesh) for entry in expected])
+    if actual == wanted:
+        return x
+    if actual.names:
+        raise ShardingTypeError(
+            f"{what}, {x.aval}, has the specification {spec}, which is not the sharding of its type along explicit "
+            "axes: reshard it with tracefx.sharding.reshard, or leave out in_specs"
+        )
+    pairs = zip(wanted, x.aval.spec, strict=True)
+    joined = [(*entry_axis_names(outer), *entry_axis_names(inner)) for outer, inner in pairs]
+    return reshard_value(x, op.mesh, PartitionSpec(*joined))
+
+
 @overload
 def shard_map(
     f: Callable[P, R],
     /,
     *,
     mesh: Mesh | None = None,
-    in_specs: PyTree,
+    in_specs: PyTree = Infer,
     out_specs: PyTree,
     axis_names: Iterable[str] = frozenset(),
     check_vma: bool = True,
@@ -275,7 +335,7 @@ def shard_map(
 def shard_map(
     *,
     mesh: Mesh | None = None,
-    in_specs: PyTree,
+    in_specs: PyTree = Infer,
     out_specs: PyTree,
     axis_names: Iterable[str] = frozenset(),
     check_vma: bool = True,
@@ -285,7 +345,7 @@ def shard_map(
     /,
     *,
     mesh: Mesh | None = None,
-    in_specs: PyTree,
+    in_specs: PyTree = Infer,
     out_specs: PyTree,
     axis_names: Iterable[str] = frozenset(),
     check_vma: bool = True,
@@ -322,7 +382,8 @@ def shard_map(
         mesh: The mesh. None, the default, means the mesh in use (`set_mesh`).
         in_specs: A `PartitionSpec`, or a pytree of them that is a prefix of the tuple of arguments: the mesh axes along
             which each axis of an argument is divided. None as a leaf means replicated; objects that are not arrays,
-            Python numbers too, are then passed to `f` as they are.
+            Python numbers too, are then passed to `f` as they are. `Infer`, the default, takes the specifications from
+            the types of the arguments, along explicit axes.
         out_specs: A `PartitionSpec`, or a pytree of them that is a prefix of the output: the mesh axes along which the
             shards of an output are joined. Along axes that it does not contain, an output must be replicated.
         axis_names: The manual axes. Empty, the default, means all axes of the mesh that are not manual already. Along

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
-from tracefx.core import Array, ArrayLike, ConcreteArray, DTypeLike, NDArray, ShapedArray, Value, as_value, get_aval
-from tracefx.core.avals import TypeSharding
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    ConcreteArray,
+    DTypeLike,
+    NDArray,
+    ShapedArray,
+    Value,
+    as_value,
+    get_aval,
+    is_arraylike,
+)
 from tracefx.core.backend import BACKEND
 from tracefx.core.device import Device
 from tracefx.core.dtypes import as_dtype
 from tracefx.core.handler import as_array
 from tracefx.core.layouts import Format, without_layout
+from tracefx.core.meshes import MESH, AxisType, BaseMesh
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.sharding import ShardIndex, Sharding
+from tracefx.core.type_sharding import TypeSharding, type_sharding
+from tracefx.errors import ShardingTypeError
+from tracefx.ops.annotations.reshard import mesh_cast, reshard_value
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.ops.static_integers import static_ints
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import Override
-from tracefx.shardings.meshes import MESH, AxisType, Mesh, PartitionSpec
-from tracefx.shardings.named_sharding import NamedSharding, as_sharding, on_mesh, require_shardable
-from tracefx.shardings.sharded_array import ShardedArray
+from tracefx.shardings.meshes import Mesh, current_mesh
+from tracefx.shardings.named_sharding import NamedSharding, as_sharding, on_mesh
+from tracefx.shardings.sharded_array import ShardedArray, put_concrete
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 
 T = TypeVar("T")
+R = TypeVar("R")
 OutSharding: TypeAlias = NamedSharding | PartitionSpec | None
 """The argument `out_sharding`: a sharding, a partition specification for the mesh in use, or None for no constraint."""
 
@@ -53,7 +70,7 @@ def set_mesh(mesh: Mesh) -> Override[Mesh]:
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
-    return MESH.override(mesh)
+    return cast("Override[Mesh]", MESH.override(mesh))  # its value is `mesh`
 
 
 def get_mesh() -> Mesh:
@@ -65,7 +82,7 @@ def get_mesh() -> Mesh:
     >>> get_mesh().empty
     True
     """
-    return MESH.value
+    return current_mesh()
 
 
 def make_mesh(
@@ -82,7 +99,8 @@ def make_mesh(
     Args:
         axis_shapes: The sizes of the axes.
         axis_names: The names of the axes.
-        axis_types: The types of the axes, which must be `AxisType.Auto`. None, the default, means this.
+        axis_types: The type of each axis. None, the default, means `AxisType.Auto`, unlike in JAX, where it means
+            `AxisType.Explicit`.
         devices: The devices, of which the first are used, in order. None, the default, means all devices of the default
             platform.
 
@@ -92,7 +110,6 @@ def make_mesh(
     Raises:
         TypeError: If the sizes are not integers.
         ValueError: If there are too few devices.
-        NotImplementedError: If an axis has another type.
 
     >>> make_mesh((1, 1), ("data", "model"))
     Mesh(data=1, model=1)
@@ -115,6 +132,29 @@ def shardings_for(given: PyTree, tree: trees.TreeDef, what: str, of: str) -> tup
     prefix = trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of)
     spread = [without_layout(leaf, what) for leaf in prefix]
     return tuple([None if leaf is None else as_sharding(leaf, what) for leaf in spread])
+
+
+def explicit_inputs(leaves: list[object], given: PyTree, in_tree: trees.TreeDef) -> list[object]:
+    """Returns arguments with those shardings of `in_shardings` that are part of types, unless their types have others.
+
+    Args:
+        leaves: The leaves of the positional and keyword arguments.
+        given: The shardings of the positional arguments; None for no shardings.
+        in_tree: The structure of the arguments.
+    """
+    if given is None:
+        return leaves
+    positional, _ = in_tree.children()
+    shardings = shardings_for(given, positional, "jit: in_shardings", "the arguments")
+    return [
+        put_with_sharding(as_array(x), sharding, "jit: the argument")
+        if isinstance(sharding, NamedSharding)
+        and sharding.mesh.explicit_axes
+        and is_arraylike(x)
+        and get_aval(x).explicit_sharding is None
+        else x
+        for x, sharding in itertools.zip_longest(leaves, shardings)
+    ]
 
 
 def with_sharding_constraint(x: T, shardings: PyTree) -> T:
@@ -142,35 +182,100 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
     values, tree = flatten_values(x, "with_sharding_constraint: x")
     outs: list[Array] = []
     for value, sharding in zip(values, shardings_for(shardings, tree, "with_sharding_constraint", "x"), strict=True):
-        outs.append(as_array(value) if sharding is None else sharding_constraint(value, on_mesh(sharding)))
+        outs.append(as_array(value) if sharding is None else _constrained(value, on_mesh(sharding)))
     out: T = tree.unflatten(outs)
     return out
 
 
-def constrain_result(out: T, out_sharding: object, function: str) -> T:
-    """Returns the result of a function with the sharding of its argument `out_sharding`, as a constraint.
+def _constrained(x: Value, sharding: NamedSharding) -> Array:
+    """Returns a value with a constraint; along explicit mesh axes, checks that its type has the sharding."""
+    mesh = sharding.mesh
+    if mesh.explicit_axes:
+        expected = type_sharding(mesh.abstract_mesh, sharding.spec.partitions, x.aval.ndim)
+        if x.aval.explicit_sharding != expected:
+            raise ShardingTypeError(
+                f"with_sharding_constraint: along explicit mesh axes it checks the sharding of the type, but {x.aval} "
+                f"does not have {sharding.spec}: reshard it with tracefx.sharding.reshard"
+            )
+    return sharding_constraint(x, sharding) if mesh.auto_axes or not mesh.explicit_axes else as_array(x)
 
-    The sharding of a type, `typeof(x).sharding`, constrains nothing.
+
+def constrain_result(out: T, out_sharding: object, function: str) -> T:
+    """Returns the result of a function with the sharding of its argument `out_sharding`.
+
+    It is a constraint along automatic mesh axes, and part of the type of the result along explicit ones.
 
     Raises:
-        TypeError: If it is neither a `NamedSharding` nor a `PartitionSpec`.
+        TypeError: If it is neither a sharding over a mesh nor a `PartitionSpec`.
         ValueError: If it does not fit the mesh in use or the result.
     """
     what = f"{function}: out_sharding"
-    if isinstance(out_sharding, TypeSharding):
+    mesh, spec = mesh_and_spec(out_sharding, what)
+    if isinstance(mesh, Mesh):
+        sharding = NamedSharding(mesh, spec)
+        result: T = trees.map(lambda x: put_with_sharding(x, sharding, what), out)
+    elif not mesh.explicit_axes:  # the sharding of the type of a value that is on no mesh
         return out
-    if not isinstance(out_sharding, NamedSharding | PartitionSpec):
-        raise TypeError(f"{what} must be a NamedSharding, a PartitionSpec or None, got {out_sharding!r}")
-    sharding = as_sharding(out_sharding, what)
-    result: T = trees.map(lambda x: put_with_sharding(x, sharding, what), out)
+    else:
+        result = trees.map(lambda x: as_array(reshard_value(x, mesh, spec)), out)
     return result
+
+
+def call_with_out_sharding(out_sharding: object, f: Callable[..., R], *args: object, **kwargs: object) -> R:
+    """Calls a function whose result gets the sharding of its argument `out_sharding`.
+
+    Along the explicit axes of the mesh, the compiler decides about the shardings of intermediate values.
+
+    Args:
+        out_sharding: The sharding.
+        f: The function.
+        *args: Its positional arguments.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        The result.
+    """
+    name = getattr(f, "__name__", repr(f))
+    mesh, _ = mesh_and_spec(out_sharding, f"{name}: out_sharding")
+    if mesh.explicit_axes:
+        args, kwargs = cast_to_auto((args, kwargs), mesh.explicit_axes)
+        with MESH.override(mesh.update_axis_types(dict.fromkeys(mesh.explicit_axes, AxisType.Auto))):
+            out = f(*args, **kwargs)
+    else:
+        out = f(*args, **kwargs)
+    return constrain_result(out, out_sharding, name)
+
+
+def cast_to_auto(tree: T, axes: Sequence[str]) -> T:
+    """Returns a pytree of values whose types say nothing of some mesh axes."""
+    result: T = trees.map(lambda x: as_array(mesh_cast(x, axes)) if isinstance(x, Array) else x, tree)
+    return result
+
+
+def mesh_and_spec(sharding: object, what: str) -> tuple[BaseMesh, PartitionSpec]:
+    """Returns the mesh and the specification of a sharding; those of a specification are over the mesh in use.
+
+    Raises:
+        TypeError: If it is neither a sharding over a mesh nor a `PartitionSpec`.
+        ValueError: If no mesh is in use.
+    """
+    if isinstance(sharding, NamedSharding | TypeSharding):
+        return sharding.mesh, sharding.spec
+    if isinstance(sharding, PartitionSpec) and not isinstance(MESH.value, Mesh) and not MESH.value.empty:
+        return MESH.value, sharding
+    if isinstance(sharding, PartitionSpec):
+        named = as_sharding(sharding, what)
+        assert isinstance(named, NamedSharding)
+        return named.mesh, sharding
+    raise TypeError(f"{what} must be a NamedSharding, a PartitionSpec or None, got {sharding!r}")
 
 
 def committed_sharding(leaf: object) -> Sharding | None:
     """Returns the sharding of a committed argument or of a `ShapeDtypeStruct`; None if there is none."""
     if isinstance(leaf, ShardedArray):
         return leaf.placed if leaf.committed else None
-    return leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
+    sharding = leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
+    return sharding if isinstance(sharding, Sharding) else None
 
 
 def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | None]) -> list[Value]:
@@ -182,32 +287,12 @@ def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | 
 
 
 def put_with_sharding(x: Array, sharding: Sharding, what: str) -> Array:
-    """Returns an array with the given sharding; a tracer with a sharding constraint."""
-    if not isinstance(x, ConcreteArray):
-        return sharding_constraint(x, on_mesh(sharding))
-    require_shardable(x.aval, sharding, what)
-    if isinstance(x, ShardedArray):
-        if x.is_deleted():
-            raise x.deleted_error()
-        if x.placed == sharding:
-            return x
-        if x.placed.device_set == sharding.device_set or (
-            x.placed.is_fully_addressable and sharding.is_fully_addressable
-        ):
-            return BACKEND.value.reshard(x, sharding)
-    return shard_host_array(x.numpy(), x.aval, sharding)
-
-
-def shard_host_array(host: NDArray, aval: ShapedArray, sharding: Sharding, copied: bool = False) -> ShardedArray:
-    """Returns an array on the host as a sharded array. `copied` says that the memory may be written to by others."""
-    tiling, own_devices = sharding.tiling(aval.ndim), sharding.addressable_devices
-    is_unreplicated = (
-        tiling.num_replicas == 1 and host.size > 0
-    )  # otherwise devices share the copy of a tile; XLA does not copy empty tiles
-    tiles = tiling.split_tiles(
-        host, [device in own_devices for device in tiling.devices], copied and not is_unreplicated
-    )
-    return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles, copied and is_unreplicated), sharding)
+    """Returns an array with the given sharding; a tracer with a constraint, or with another sharding in its type."""
+    if isinstance(x, ConcreteArray):
+        return put_concrete(x, sharding, what)
+    named = on_mesh(sharding)
+    out = reshard_value(x, named.mesh, named.spec) if named.mesh.explicit_axes else x
+    return sharding_constraint(out, named) if named.mesh.auto_axes or not named.mesh.explicit_axes else as_array(out)
 
 
 def make_array_from_callback(

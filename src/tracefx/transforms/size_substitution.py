@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tracefx.core import DType, Literal, ShapedArray
 from tracefx.core.bounded_cache import memoize_on_object
+from tracefx.core.custom_text import CustomText
 from tracefx.core.equality import attrs_fields
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
@@ -21,7 +22,6 @@ from tracefx.core.symbolic_dimensions import (
 )
 from tracefx.errors import ShapeError
 from tracefx.pytrees.registry import TreeDef
-from tracefx.text.custom_text import CustomText
 from tracefx.text.fields import FieldVisitor, PlainValue, is_named_tuple
 
 

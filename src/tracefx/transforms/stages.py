@@ -22,7 +22,7 @@ from tracefx.interpreters.refs import Ref
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.settings import REPEATS, RepeatsMode, as_compilation_cache
 from tracefx.transforms.fast_path import RepeatedCall
-from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
+from tracefx.transforms.shape_dtype_struct import struct_of
 from tracefx.transforms.static_arguments import StaticArguments
 from tracefx.transforms.tracing import Trace, TraceKey, check_not_closed_over
 
@@ -371,8 +371,5 @@ def _dialect(dialect: str | None) -> str:
 
 def _out_info(trace: Trace, shardings: Sequence[Sharding | None] | None) -> PyTree:
     out_shardings = [None] * len(trace.out_avals) if shardings is None else shardings[trace.ref_outputs :]
-    structs = [
-        ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=sharding)
-        for a, sharding in zip(trace.out_avals, out_shardings, strict=True)
-    ]
+    structs = [struct_of(a, sharding) for a, sharding in zip(trace.out_avals, out_shardings, strict=True)]
     return trace.out_tree.unflatten(structs)

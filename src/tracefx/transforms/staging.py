@@ -30,7 +30,7 @@ from tracefx.transforms.arguments import (
 )
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.jit import BoundJitted, Jitted
-from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals_and_refs
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals_and_refs, struct_of
 from tracefx.transforms.static_arguments import NO_STATIC_ARGUMENTS, StaticArguments
 from tracefx.transforms.tracing import Trace, trace
 from tracefx.transforms.transform import No, Preserving, Transform, TransformOf, Yes
@@ -274,5 +274,5 @@ def _trace_abstractly(
 
 
 def _out_shapes(fun_trace: Trace) -> Any:
-    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in fun_trace.out_avals]
+    structs = list(map(struct_of, fun_trace.out_avals))
     return fun_trace.out_tree.unflatten(structs)

@@ -14,6 +14,7 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.handler import ROOT, NamedAxis, Tracer, as_array, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
+from tracefx.core.meshes import MESH, BaseMesh
 from tracefx.core.source_location import SOURCE, here
 from tracefx.errors import RefError
 from tracefx.interpreters.batch import spmd_axes
@@ -21,7 +22,6 @@ from tracefx.interpreters.refs import Ref
 from tracefx.interpreters.stage import stage_with_refs
 from tracefx.pytrees.trees import TreeDef, show_structure
 from tracefx.settings import NUMERIC_OPTIONS, X64, NumericOptions
-from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.transforms.arguments import flatten_values, output_label, to_arrays
 from tracefx.transforms.static_arguments import StaticArgument
 
@@ -146,7 +146,7 @@ class TraceKey(NamedTuple):
     x64: bool
     axes: tuple[tuple[Hashable, NamedAxis], ...]
     """The axis environment."""
-    mesh: Mesh
+    mesh: BaseMesh
     """The mesh in use, which partition specifications refer to."""
     spmd: tuple[str, ...] = ()
     """The mesh axes of `spmd_axis_name` of each enclosing `vmap`, which `shard_map` reads."""

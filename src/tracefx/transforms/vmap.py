@@ -9,12 +9,15 @@ import numpy as np
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core import Value, as_value, float0
+from tracefx.core import Value, as_value, float0, show_avals
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import CURRENT, Handler, as_array
-from tracefx.core.primitive import MappedAxis
+from tracefx.core.primitive import BatchDims, MappedAxis
+from tracefx.core.type_sharding import TypeSharding, type_sharding
+from tracefx.errors import ShardingTypeError
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.refs import Ref, lent, read_refs, ref_arguments
+from tracefx.ops.annotations.reshard import any_sharded, with_type_of
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
@@ -249,7 +252,7 @@ class Vmap(HandlerTransform[Preserving]):
             ]
             _check_nodes(where, in_tree, [v.aval.ndim for v in values], dims)
             size = mapped_axis_size(where, values, dims, axis_size, names)
-            axis = MappedAxis(size, axis_name, self.spmd_axis_name)
+            axis = MappedAxis(size, axis_name, self.spmd_axis_name, _batch_sharding(where, values, dims))
             handler = Batch(CURRENT.get(), axis)
             mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
             given: list[object] = list(to_arrays(mapped))
@@ -279,6 +282,22 @@ class Vmap(HandlerTransform[Preserving]):
             return out_tree.unflatten(results)
 
         return batched
+
+
+def _batch_sharding(where: str, values: Sequence[Value], dims: BatchDims) -> TypeSharding | None:
+    """Returns the sharding of the batch axis that the types of the arguments have, which must be the same for all."""
+    if not any_sharded(values):
+        return None
+    along = {x.aval.spec[dim]: x.aval for x, dim in zip(values, dims, strict=True) if dim is not None}
+    if len(along) > 1:
+        raise ShardingTypeError(
+            f"{where}: the axes that are mapped over must be sharded over the same mesh axes, got "
+            f"{show_avals(along.values())}: reshard an argument with tracefx.sharding.reshard"
+        )
+    for entry, aval in along.items():
+        if aval.explicit_sharding is not None:
+            return type_sharding(aval.explicit_sharding.mesh, (entry,), 1)
+    return None
 
 
 def mapped_input_axis(where: str, entry: object, x: Value, names: ArgumentNames, leaf: int) -> int | None:
@@ -341,5 +360,6 @@ def _move_out_axis(where: str, axis: MappedAxis, x: Value, dim: int | None, entr
         shape = (*x.aval.shape[:target], axis.size, *x.aval.shape[target:])
         if x.aval.dtype == float0:  # programs do not compute with float0: its zeros are made by NumPy
             return as_array(as_value(np.zeros(shape, float0)))
-        return broadcast_in_dim(x, shape, [i for i in range(rank) if i != target])
+        out = broadcast_in_dim(x, shape, [i for i in range(rank) if i != target])
+        return out if axis.explicit is None else with_type_of(out, axis.add_to(x.aval, target))
     return move_axis(x, dim, target)

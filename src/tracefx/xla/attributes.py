@@ -8,8 +8,8 @@ import numpy as np
 
 from tracefx.core import ShapedArray
 from tracefx.core.key_data import key_data_aval
+from tracefx.core.partition_spec import PartitionEntry, Unconstrained, entry_axis_names
 from tracefx.lowering import Attr, CompositeAttr, DenseI64Array, KernelLayouts, MlirText, WindowPadding
-from tracefx.shardings.meshes import PartitionEntry, Unconstrained, entry_axis_names
 from tracefx.xla.runtime import mlir
 
 

@@ -14,6 +14,8 @@ from tracefx.core.device import Device
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, on_key_data
+from tracefx.core.meshes import AbstractMesh
+from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.core.source_location import SOURCE, LazySourceLocation
 from tracefx.interpreters.stage import stage, stage_expansion
@@ -30,7 +32,6 @@ from tracefx.lowering import (
     RegionBuilder,
     SharedExpansion,
 )
-from tracefx.shardings.meshes import Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.xla.attributes import (
     batch_partitioning_attributes,
@@ -38,7 +39,6 @@ from tracefx.xla.attributes import (
     custom_call_attributes,
     layout_attributes,
     row_major_layouts,
-    shardy_dim_sharding,
     to_mlir_attribute,
 )
 from tracefx.xla.emitted_module import (
@@ -50,6 +50,7 @@ from tracefx.xla.emitted_module import (
     symbol_name,
     unwrap_values,
 )
+from tracefx.xla.module_meshes import ModuleMeshes
 from tracefx.xla.multi_platform import POSITION_TYPE, IndexUnavailableError, MultiPlatformEmitter, build_branch
 from tracefx.xla.runtime import bindings, callbacks, executables, gpu_kernels, mlir
 
@@ -62,17 +63,15 @@ class Emitter(MultiPlatformEmitter):
     """
 
     __slots__ = (
-        *("_all_devices_mesh", "_channels", "_first_device_mesh", "_functions", "_locations", "_meshes", "_token"),
-        *("calls_kernels", "devices", "host_functions", "host_results", "shares_blocks", "targets"),
+        *("_channels", "_functions", "_locations", "_token", "calls_kernels", "devices", "host_functions"),
+        *("host_results", "meshes", "shares_blocks", "targets"),
     )
 
     def __init__(self, module: mlir.Module, platform: str | tuple[str, ...], devices: tuple[Device, ...] = ()) -> None:
         super().__init__(module, platform)
         self.devices = devices
         """The partitions of a program on several devices."""
-        self._meshes: dict[Mesh, str] = {}
-        self._first_device_mesh = self._all_devices_mesh = ""
-        """Symbols of the meshes of the first device alone and of all devices; created when needed."""
+        self.meshes = ModuleMeshes(module, devices, self._unique_symbol)
         self._channels = 0
         self.shares_blocks = False
         """Whether all functions of the module are compiled on their own. Calls that XLA may inline are then inlined."""
@@ -186,7 +185,7 @@ class Emitter(MultiPlatformEmitter):
             self.sharding(s, a, is_open).removeprefix("#sdy.sharding") for s, a in zip(shardings, avals, strict=True)
         ]
         if ordered:  # for the token
-            parts.insert(0, f"<@{self.mesh(shardings[0].mesh)}, []>")
+            parts.insert(0, f"<@{self.meshes.symbol(shardings[0].mesh)}, []>")
         return f"#sdy.sharding_per_value<[{', '.join(parts)}]>"
 
     def replica_groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
@@ -211,21 +210,14 @@ class Emitter(MultiPlatformEmitter):
         calls = bool(self.targets), self.calls_kernels, tuple(self.host_functions), tuple(self.host_results)
         return EmittedModule(self.module, *calls)
 
-    def mesh(self, mesh: Mesh) -> str:
-        """Returns the symbol of a mesh in the module, defining it if needed."""
-        symbol = self._meshes.get(mesh)
-        if symbol is None:
-            symbol = self._meshes[mesh] = self._unique_symbol("mesh")
-            axes = ", ".join([f'"{name}"={size}' for name, size in mesh.shape.items()])
-            ids = "" if mesh.flat == self.devices else f", device_ids={[self.devices.index(d) for d in mesh.flat]}"
-            self._define_mesh(symbol, f"#sdy.mesh<[{axes}]{ids}>")
-        return symbol
+    def constrain(self, x: IrValue, mesh: AbstractMesh, spec: PartitionSpec) -> IrValue:
+        if len(self.devices) != mesh.size or mesh.size == 1:
+            return x
+        text = self.meshes.sharding(mesh, spec, x.aval, is_open=bool(mesh.auto_axes))
+        return self.emit("sdy.sharding_constraint", [x], [x.aval], {"sharding": MlirText(text)})[0]
 
     def sharding(self, sharding: NamedSharding, aval: ShapedArray, is_open: bool = False) -> str:
-        parts = [shardy_dim_sharding(part, is_open) for part in sharding.spec.of_rank(aval.ndim)]
-        if dtypes.is_key(aval.dtype):
-            parts.append("{}")  # the axis of a key's words is never sharded
-        return f"#sdy.sharding<@{self.mesh(sharding.mesh)}, [{', '.join(parts)}]>"
+        return self.meshes.sharding(sharding.mesh, sharding.spec, aval, is_open)
 
     def function(
         self,
@@ -267,7 +259,7 @@ class Emitter(MultiPlatformEmitter):
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[IrValue]) -> list[IrValue]:
         """Appends the equations of a jaxpr without constants."""
-        env: dict[int, IrValue] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
+        env: dict[int, IrValue] = {v.index: self._plain(x) for v, x in zip(jaxpr.invars, args, strict=True)}
         outer = self._line, self._eqn, self._prefix
         if self._eqn is not None:
             self._prefix += scoped_name(self._eqn) + "/"
@@ -283,6 +275,9 @@ class Emitter(MultiPlatformEmitter):
                 for a in eqn.inputs:
                     operands.append(env[a.index] if type(a) is Var else self.constant(a))
                 avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
+                is_sharded = any(aval.explicit_sharding is not None for aval in avals)
+                if is_sharded:
+                    avals = [aval.with_explicit_sharding(None) for aval in avals]
                 outs = (
                     self._apply_rule(eqn, avals, operands) if single else self._lower_per_platform(eqn, avals, operands)
                 )
@@ -290,6 +285,8 @@ class Emitter(MultiPlatformEmitter):
                     raise TypeError(
                         f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs"
                     )
+                if is_sharded:
+                    outs = [self._constrain_to_type(self._plain(x), v.aval) for x, v in zip(outs, binders, strict=True)]
                 if len(outs) == 1:  # the most frequent case
                     env[binders[0].index] = outs[0]
                 else:
@@ -298,6 +295,15 @@ class Emitter(MultiPlatformEmitter):
             SOURCE.reset(token)
         self._line, self._eqn, self._prefix = outer
         return [env[a.index] if type(a) is Var else self.constant(a) for a in jaxpr.outs]
+
+    def _plain(self, x: IrValue) -> IrValue:
+        """Returns a value whose type has no sharding: rules and expansions know nothing of shardings."""
+        aval = x.aval
+        return x if aval.explicit_sharding is None else self.retype_keys(x, aval.with_explicit_sharding(None))
+
+    def _constrain_to_type(self, x: IrValue, aval: ShapedArray) -> IrValue:
+        sharding = aval.explicit_sharding
+        return x if sharding is None else self.constrain(x, sharding.mesh, sharding.spec)
 
     @override
     def _apply_rule(self, eqn: Eqn, avals: Sequence[ShapedArray], operands: Sequence[IrValue]) -> Sequence[IrValue]:
@@ -610,7 +616,7 @@ class Emitter(MultiPlatformEmitter):
         word_avals = map(key_data_aval, outs)
         self.host_results.append(tuple([bindings.ArraySpec(a.shape, a.dtype) for a in word_avals]))
         if once and not per_shard:
-            attributes["sdy.sharding"] = self._first_device_sharding(max(1, len(outs) + self._is_ordered()))
+            attributes["sdy.sharding"] = self.meshes.on_first_device(max(1, len(outs) + self._is_ordered()))
         if self._is_ordered():
             self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
             mlir_operands = [self._last_token(), *unwrap_values(operands)]
@@ -627,24 +633,7 @@ class Emitter(MultiPlatformEmitter):
             name for mesh in meshes for name, size in mesh.shape.items() if size > 1 and name not in self._manual_axes
         ]
 
-    def _first_device_sharding(self, count: int) -> mlir.Attribute:
-        """Returns the sharding of results that only the first device has."""
-        if not self._first_device_mesh:
-            self._first_device_mesh = self._unique_symbol("first_device")
-            self._define_mesh(self._first_device_mesh, "#sdy.mesh<[], device_ids=[0]>")
-        return mlir.parse_attribute(
-            f"#sdy.sharding_per_value<[{', '.join([f'<@{self._first_device_mesh}, []>'] * count)}]>"
-        )
-
     def _replicate(self, x: IrValue) -> IrValue:
         """Replicates a value over all devices."""
-        if not self._all_devices_mesh:
-            self._all_devices_mesh = self._unique_symbol("everyone")
-            self._define_mesh(self._all_devices_mesh, f'#sdy.mesh<["devices"={len(self.devices)}]>')
-        parts = ", ".join(["{}"] * (x.aval.ndim + dtypes.is_key(x.aval.dtype)))
-        attrs: dict[str, Attr] = {"sharding": MlirText(f"#sdy.sharding<@{self._all_devices_mesh}, [{parts}]>")}
+        attrs: dict[str, Attr] = {"sharding": MlirText(self.meshes.replicated(x.aval))}
         return self.emit("sdy.sharding_constraint", [x], [x.aval], attrs)[0]
-
-    def _define_mesh(self, symbol: str, mesh: str) -> None:
-        attributes = {"sym_name": mlir.string_attr(symbol), "mesh": mlir.parse_attribute(mesh)}
-        mlir.create("sdy.mesh", (), (), attributes, None, 0, self._line, mlir.at_end(self.module.body))

@@ -18,6 +18,7 @@ from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
 from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
+from tracefx.core.partition_spec import UNCONSTRAINED, PartitionSpec
 from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
 from tracefx.errors import DeletedArrayError, DeviceMismatchError
 from tracefx.settings import RepeatsMode
@@ -68,7 +69,8 @@ def assign_shardings(name: str, jaxpr: Jaxpr, requested: RequestedShardings | No
     Returns None if none are requested and the program refers to no mesh: it can then run on any device.
     """
     requested = requested or _no_requested_shardings(jaxpr)
-    inputs, outputs = requested.inputs, requested.outputs
+    inputs = requested.inputs
+    outputs = _with_types(requested.outputs, jaxpr, _explicit_mesh(jaxpr, requested))
     device_sets: list[tuple[tuple[Device, ...], str | int, str]] = []
     for i, sharding in enumerate(inputs):
         if sharding is not None:
@@ -86,6 +88,28 @@ def assign_shardings(name: str, jaxpr: Jaxpr, requested: RequestedShardings | No
         if set(devices) != set(first):
             raise DeviceMismatchError(name, ((what, f"{why} {_ids(first)}"), (other, f"{other_why} {_ids(devices)}")))
     return ShardingAssignment(first, inputs, outputs)
+
+
+def _explicit_mesh(jaxpr: Jaxpr, requested: RequestedShardings) -> Mesh | None:
+    """Returns the mesh with explicit axes that a program refers to, if there is one."""
+    shardings = (*requested.inputs, *requested.outputs)
+    meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, NamedSharding)] + meshes_of(jaxpr)
+    return next((mesh for mesh in meshes if mesh.explicit_axes), None)
+
+
+def _with_types(outputs: tuple[Sharding | None, ...], jaxpr: Jaxpr, mesh: Mesh | None) -> tuple[Sharding | None, ...]:
+    """Returns the shardings of outputs with those of their types, if no other is requested.
+
+    Along automatic axes, which types know nothing of, the compiler chooses the shardings of outputs.
+    """
+    if mesh is None:
+        return outputs
+    shardings: list[Sharding | None] = []
+    for requested, out in zip(outputs, jaxpr.outs, strict=True):
+        free = UNCONSTRAINED if mesh.auto_axes else None
+        spec = PartitionSpec(*[free if entry is None else entry for entry in out.aval.spec])
+        shardings.append(requested or (None if free and UNCONSTRAINED in spec else NamedSharding(mesh, spec)))
+    return tuple(shardings)
 
 
 def _ids(devices: Sequence[Device]) -> str:

@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from tracefx.core import Array, DTypeLike, get_aval
 from tracefx.core import ShapedArray as TracefxShapedArray
-from tracefx.core.avals import NoMesh
 from tracefx.core.device import Device
 from tracefx.core.dtypes import as_dtype
 from tracefx.core.effects import NO_EFFECTS, Effect, Effects
@@ -23,7 +22,6 @@ from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.numpy import zeros
 from tracefx.pytrees.registry import NODE_REGISTRY
 from tracefx.pytrees.trees import broadcast_prefix
-from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.transforms.devices import devices
 from tracefx.tree_util import tree_leaves, tree_map
 from tracefx.xla.runtime.bindings import CLIENT_STATE
@@ -277,11 +275,6 @@ class DistributedState:
 
 
 global_state: Final = DistributedState()
-
-
-def get_abstract_mesh() -> Mesh | NoMesh:
-    """Returns the mesh of the innermost `set_mesh`, or one without axes if there is none."""
-    return NoMesh() if MESH.value.empty else MESH.value
 
 
 @final

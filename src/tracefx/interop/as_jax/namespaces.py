@@ -162,7 +162,7 @@ ADDITIONS: Final[Mapping[str, Namespace]] = MappingProxyType(
         "jax.linear_util": _LINEAR_UTIL,
         "jax.api_util": _API_UTIL,
         "jax.tree_util": _namespace(base=_TREES),
-        "jax.sharding": _namespace("~functions get_abstract_mesh", base="tracefx.sharding"),
+        "jax.sharding": _namespace(base="tracefx.sharding"),
         "jax.stages": _namespace(
             "tracefx.transforms.jit Wrapped=Jitted",
             "tracefx.transforms.stages Compiled=CompiledCall Lowered=LoweredCall Traced=TracedCall",

@@ -14,7 +14,7 @@ from tracefx.control.custom_jvp import CustomJVP
 from tracefx.control.custom_vjp import CustomVJP
 from tracefx.control.vocabulary import vocabulary
 from tracefx.core import Array, ShapedArray, Value, as_value, dtypes, primitive
-from tracefx.core.avals import NOT_VARYING, TypeSharding
+from tracefx.core.avals import NOT_VARYING
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import (
@@ -29,6 +29,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.source_location import at_location, current_provenance
+from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import MissingRuleError
 from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.ops.structural import instantiate
@@ -262,7 +263,8 @@ def make_shaped_array(
     """
     if memory_space is not None or not (sharding is None or isinstance(sharding, TypeSharding)):
         raise unsupported("ShapedArray with sharding or memory_space", "types have a shape, a dtype and a weak type")
-    return ShapedArray(tuple(shape), dtypes.as_dtype(dtype, exact=True), bool(weak_type), vma)
+    explicit = None if sharding is None else type_sharding(sharding.mesh, sharding.spec.partitions, len(shape))
+    return ShapedArray(tuple(shape), dtypes.as_dtype(dtype, exact=True), bool(weak_type), vma, explicit)
 
 
 # ------------------------------------------------------------------ rule tables

@@ -18,6 +18,7 @@ from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.equality import strict_key
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
+from tracefx.core.meshes import MESH
 from tracefx.core.traceback_filtering import api_boundary
 from tracefx.interop.jax import (
     hi_primitives,
@@ -33,7 +34,6 @@ from tracefx.interop.jax.unsupported_primitives import UNSUPPORTED
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
 from tracefx.pytrees.registry import NODE_REGISTRY, type_name
 from tracefx.settings import X64
-from tracefx.shardings.meshes import MESH
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")

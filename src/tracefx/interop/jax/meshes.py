@@ -16,8 +16,9 @@ from jax.sharding import PartitionSpec as JaxPartitionSpec
 
 from tracefx.core import NDArray, ShapedArray
 from tracefx.core.backend import BACKEND
+from tracefx.core.partition_spec import UNCONSTRAINED, PartitionSpec
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
-from tracefx.shardings.meshes import MESH, UNCONSTRAINED, Mesh, PartitionSpec
+from tracefx.shardings.meshes import Mesh, current_mesh
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.shardings.sharded_array import ShardedArray
 
@@ -62,9 +63,9 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
         return Mesh(
             _devices_by_id(BACKEND.value.devices(BACKEND.value.platform), ids, "tracefx"), tuple(mesh.axis_names)
         )
-    current_mesh = MESH.value
-    if (current_mesh.axis_names, current_mesh.axis_sizes) == (tuple(mesh.axis_names), tuple(mesh.axis_sizes)):
-        return current_mesh
+    in_use = current_mesh()
+    if (in_use.axis_names, in_use.axis_sizes) == (tuple(mesh.axis_names), tuple(mesh.axis_sizes)):
+        return in_use
     jax_mesh: Any = jax.sharding.get_mesh()
     if (jax_mesh.axis_names, jax_mesh.axis_sizes) == (mesh.axis_names, mesh.axis_sizes):
         return mesh_from_jax(jax_mesh)

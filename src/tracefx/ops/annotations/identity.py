@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from tracefx.core import NDArray, ShapedArray, Value
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, Lowerable
 
 
@@ -20,6 +21,9 @@ class Identity(Lowerable):
 
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         return avals
+
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [aval.spec for aval in avals]
 
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
         return args

@@ -12,10 +12,12 @@ from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
 from tracefx.core.effects import Effects
 from tracefx.core.handler import bind1
+from tracefx.core.partition_spec import UNCONSTRAINED, PartitionSpec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation
-from tracefx.shardings.meshes import UNCONSTRAINED, MeshEffect, PartitionSpec
+from tracefx.shardings.meshes import MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding, require_shardable
 from tracefx.text.printer import HasJaxParams
 
@@ -38,6 +40,10 @@ class ShardingConstraint(UnaryOperation, LinearOperation, DataMovement, HasJaxPa
 
     name = "sharding_constraint"
     sharding: NamedSharding
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [avals[0].spec]
 
     @property
     @override

@@ -10,11 +10,25 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
+from tracefx.core import (
+    Array,
+    ArrayLike,
+    DType,
+    DTypeLike,
+    NDArray,
+    Shape,
+    ShapedArray,
+    Value,
+    as_value,
+    dtypes,
+    show_avals,
+)
 from tracefx.core.avals import Dimensions
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent
+from tracefx.core.type_sharding import Spec
+from tracefx.errors import ShardingTypeError
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -29,6 +43,7 @@ from tracefx.ops.contractions.dot_algorithms import (
     require_algorithm,
 )
 from tracefx.ops.operation import Operation, memoize_aval, run_compiled
+from tracefx.ops.sharding_rules import agreed, without_axes
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, transpose
 from tracefx.text.printer import HasJaxParams
@@ -114,6 +129,26 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
         elif isinstance(precision, DotAlgorithm):
             precision = precision.swapped()
         return DotGeneral(((rc, lc), (rb, lb)), precision, self.preferred_element_type)
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = self.dimension_numbers
+        lhs, rhs = [aval.spec for aval in avals]
+        pairs = [(lhs[i], rhs[j]) for i, j in zip(lhs_contracting, rhs_contracting, strict=True)]
+        batch = [(lhs[i], rhs[j]) for i, j in zip(lhs_batch, rhs_batch, strict=True)]
+        if any(None not in pair for pair in pairs) or any(None not in pair and not agreed(*pair) for pair in batch):
+            raise ShardingTypeError(
+                f"dot_general of {show_avals(avals)} has no unique sharding: both are sharded along a contracting "
+                "axis, or differently along a batch axis. Pass out_sharding=, or reshard an operand with "
+                "tracefx.sharding.reshard"
+            )
+        return [
+            (
+                *[a or b for a, b in batch],
+                *without_axes(lhs, (*lhs_contracting, *lhs_batch)),
+                *without_axes(rhs, (*rhs_contracting, *rhs_batch)),
+            )
+        ]
 
     @override
     def jax_params(self) -> Mapping[str, object]:

@@ -17,6 +17,7 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -47,6 +48,7 @@ from tracefx.ops.operation import Operation, memoize_aval, run_compiled
 from tracefx.ops.padding_types import Pads, padtype_to_pads
 from tracefx.ops.shape.array_creation import broadcasted_iota, zero
 from tracefx.ops.shape.slicing import Pad, pad, rev
+from tracefx.ops.sharding_rules import convolution_spec
 from tracefx.ops.static_integers import static_int, static_ints
 from tracefx.ops.structural import convert, full_like_aval, match_aval, move_axis, reshape, transpose
 from tracefx.text.printer import HasJaxParams
@@ -112,6 +114,11 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
     def groups(self) -> int:
         """The number of groups, of features or of the batch."""
         return self.feature_group_count * self.batch_group_count
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        lhs_axes, _, out_axes = self.dimension_numbers
+        return [convolution_spec(self, avals, outs[0].shape, lhs_axes, out_axes)]
 
     @override
     def jax_params(self) -> Mapping[str, object]:

@@ -12,10 +12,12 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.elementwise.bitwise import INTEGERS, extend_to_bytes
 from tracefx.ops.elementwise.elementwise import FLOATS, SIGNED_NARROW, NonDifferentiable
 from tracefx.ops.operation import CompiledOperation, HasZeroTangent, LinearOperation, Operation, run_compiled
+from tracefx.ops.sharding_rules import require_unsharded
 from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import batch_first
 
@@ -140,6 +142,13 @@ class BitcastConvertType(Operation, HasZeroTangent):
     new_dtype: DType
 
     @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        (x,), (out,) = avals, outs
+        if out.ndim < x.ndim:
+            require_unsharded(self, x, [x.ndim - 1])
+        return [(*x.spec, None)[: out.ndim]]
+
+    @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         old, new = x.dtype, self.new_dtype
@@ -235,6 +244,10 @@ class ReducePrecision(CompiledOperation, LinearOperation):
     name = "reduce_precision"
     exponent_bits: int
     mantissa_bits: int
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [avals[0].spec]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

@@ -33,6 +33,7 @@ from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.core.values import number_aval, unwrap_arraylike
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
@@ -46,6 +47,7 @@ from tracefx.ops.operation import (
     arity_error,
     run_compiled_if_repeated,
 )
+from tracefx.ops.sharding_rules import joined_spec
 from tracefx.ops.structural import batch_first, broadcast_in_dim, broadcast_to, match_aval, reduce_sum
 
 SIGNED_NARROW: Final = frozenset({dtypes.int2, dtypes.int4})
@@ -85,6 +87,10 @@ class Elementwise(Operation):
 
     preserves_dtype: ClassVar[bool] = True
     """Whether the output has the operands' dtype, that is, whether `out_dtype` is not overridden."""
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [joined_spec(self, avals)]
 
     @override
     def __init_subclass__(cls) -> None:

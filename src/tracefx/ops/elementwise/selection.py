@@ -11,6 +11,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.bitwise import bitwise_and
@@ -25,6 +26,7 @@ from tracefx.ops.operation import (
     Operation,
     run_compiled_if_repeated,
 )
+from tracefx.ops.sharding_rules import joined_spec
 from tracefx.ops.structural import (
     batch_first,
     broadcast_in_dim,
@@ -51,6 +53,10 @@ class SelectN(Operation, Differentiable, HasPullback, DataMovement):
 
     name = "select_n"
     arity = VARIADIC
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [joined_spec(self, avals)]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

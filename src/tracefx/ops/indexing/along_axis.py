@@ -12,6 +12,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Tangent, Transposable, UndefinedPrimal
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.arithmetic import rem
 from tracefx.ops.elementwise.comparison import lt
@@ -21,6 +22,7 @@ from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gath
 from tracefx.ops.operation import UnaryLinear, require_arity
 from tracefx.ops.shape.shape import concatenate, expand_dims, squeeze, stack
 from tracefx.ops.shape.slicing import Slice, slice
+from tracefx.ops.sharding_rules import require_unsharded, without_axes
 from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, static_int
 from tracefx.ops.structural import instantiate, match_aval
 
@@ -115,6 +117,11 @@ class Unstack(UnaryLinear, Transposable, Batchable, Lowerable):
     name = "unstack"
     multiple_results = True
     axis: int
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        require_unsharded(self, avals[0], [self.axis])
+        return [without_axes(avals[0].spec, [self.axis])] * len(outs)
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

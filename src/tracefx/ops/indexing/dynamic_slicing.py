@@ -15,6 +15,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, Literal, NDArray, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.comparison import lt
@@ -25,6 +26,7 @@ from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.indexing.scatter import Scatter
 from tracefx.ops.operation import VARIADIC, DataMovement, HasPullback, Operation, static_shape
 from tracefx.ops.shape.shape import concatenate, expand_dims, squeeze
+from tracefx.ops.sharding_rules import equal_spec, resized_spec
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.ops.structural import batch_first, broadcast_in_dim, full_like_aval, instantiate, match_aval, widen_indices
 
@@ -92,6 +94,10 @@ class DynamicSlice(Operation, Differentiable, HasPullback, DataMovement):
     name = "dynamic_slice"
     arity = VARIADIC
     slice_sizes: Shape
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, avals[0], outs[0].shape)]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -244,6 +250,10 @@ class DynamicUpdateSlice(Operation, Differentiable, HasPullback, DataMovement):
 
     name = "dynamic_update_slice"
     arity = VARIADIC
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [equal_spec(self, avals[:2])]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

@@ -9,12 +9,14 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import Array, ArrayLike, NDArray, Scalar, Shape, ShapedArray, Value, as_value, dtypes
+from tracefx.core import Array, ArrayLike, NDArray, Scalar, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.avals import Dimensions
 from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.symbolic_dimensions import min_dim
+from tracefx.core.type_sharding import Spec
+from tracefx.errors import ShardingTypeError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -32,6 +34,7 @@ from tracefx.ops.indexing.indexed_windows import (
 )
 from tracefx.ops.monoids import ADD, Combiner
 from tracefx.ops.operation import DataMovement, Domain, HasPullback, Operation, memoize_aval, static_shape
+from tracefx.ops.sharding_rules import agreed
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import batch_first, full_like_aval, instantiate, match_aval
 
@@ -127,6 +130,27 @@ class Gather(Operation, Differentiable, HasPullback, DataMovement):
             n.operand_batching_dims,
             n.start_indices_batching_dims,
         )
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        x, indices = avals
+        n = self.dimension_numbers
+        along = list(indices.spec[:-1])
+        pairs = list(zip(n.operand_batching_dims, n.start_indices_batching_dims, strict=True))
+        if (
+            any(x.spec[i] is not None and self.slice_sizes[i] != x.shape[i] for i in n.start_index_map)
+            or any(entry is not None and i not in n.start_indices_batching_dims for i, entry in enumerate(indices.spec))
+            or not all(agreed(x.spec[i], along[j]) for i, j in pairs)
+        ):
+            raise ShardingTypeError(
+                f"gather of {show_avals(avals)} has no unique sharding, or needs communication: pass out_sharding=, as "
+                "in x.at[...].get(out_sharding=...)"
+            )
+        for i, j in pairs:
+            along[j] = along[j] or x.spec[i]
+        windows = iter([x.spec[i] for i in self.windows(x.shape).kept])
+        queries = iter(along)
+        return [tuple([next(windows if i in n.offset_dims else queries) for i in range(outs[0].ndim)])]
 
     @override
     @memoize_aval("dimension_numbers", "slice_sizes")
@@ -417,6 +441,35 @@ class ScatterOperation(Operation, Differentiable):
         sizes = self.windows(operand, updates).sizes
         fill = 0 if self.mode is GatherScatterMode.FILL_OR_DROP else None
         return Gather(numbers, sizes, self.indices_are_sorted, self.unique_indices, self.mode, fill)
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        x, indices, updates = avals
+        n = self.dimension_numbers
+        queries = [i for i in range(updates.ndim) if i not in n.update_window_dims]
+        kept = [i for i in range(x.ndim) if i not in n.inserted_window_dims and i not in n.operand_batching_dims]
+        batch = [
+            (i, indices.spec[j], updates.spec[queries[j]])
+            for i, j in zip(n.operand_batching_dims, n.scatter_indices_batching_dims, strict=True)
+        ]
+        others = [i for i in range(indices.ndim - 1) if i not in n.scatter_indices_batching_dims]
+        windows = list(zip(n.update_window_dims, kept, strict=True))
+        if (
+            not all(agreed(x.spec[i], *entries) for i, *entries in batch)
+            or any(
+                updates.spec[u] not in (None, x.spec[i]) or (x.spec[i] is not None and updates.shape[u] != x.shape[i])
+                for u, i in windows
+            )
+            or any(x.spec[i] is not None for i in n.inserted_window_dims)
+            or any(indices.spec[i] is not None or updates.spec[queries[i]] is not None for i in others)
+            or indices.spec[-1] is not None
+        ):
+            raise ShardingTypeError(
+                f"{self.name} of {show_avals(avals)} has no unique sharding, or needs communication: pass "
+                "out_sharding=, as in x.at[...].set(y, out_sharding=...)"
+            )
+        entries = dict(enumerate(x.spec)) | {i: x.spec[i] or a or b for i, a, b in batch}
+        return [tuple(entries.values())]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

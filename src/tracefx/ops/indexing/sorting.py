@@ -20,6 +20,7 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.symbolic_dimensions import exceeds
+from tracefx.core.type_sharding import Spec
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops import stablehlo
@@ -28,6 +29,7 @@ from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gath
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.operation import Domain, HasNumpyKernel, refuse_keys
 from tracefx.ops.shape.array_creation import broadcasted_iota
+from tracefx.ops.sharding_rules import joined_spec, require_unsharded
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, broadcast_in_dim, full_like_aval, move_axis, reshape
 
@@ -142,6 +144,12 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
     dimension: int
     is_stable: bool
     num_keys: int
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        for x in avals:
+            require_unsharded(self, x, [self.dimension])
+        return [joined_spec(self, avals)] * len(outs)
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

@@ -20,11 +20,13 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.symbolic_dimensions import exceeds
+from tracefx.core.type_sharding import Spec
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.indexing.sorting import canonicalize_zero_nan, emit_total_order_compare, gather_along_axis, sort_keys
 from tracefx.ops.operation import HasPushforward, require_arity
+from tracefx.ops.sharding_rules import require_unsharded
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 
 _MIN_PARTITION_LENGTH: Final = 2048
@@ -36,6 +38,12 @@ class TopKOperation(Primitive, HasPushforward, Batchable, Lowerable):
 
     __slots__ = ()
     multiple_results = True
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        (x,) = avals
+        require_unsharded(self, x, [self.resolve_axis(x.ndim)])
+        return [x.spec] * len(outs)
 
     @abstractmethod
     def resolve_axis(self, ndim: int) -> int:

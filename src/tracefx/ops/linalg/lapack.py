@@ -15,10 +15,12 @@ from typing_extensions import override
 from tracefx.core import DType, NDArray, Shape, ShapedArray, Value, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
+from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import Domain, require_arity, run_compiled
+from tracefx.ops.sharding_rules import joined_spec, require_unsharded
 from tracefx.ops.structural import batch_first
 
 LAPACK_PREFIXES: Final[Mapping[DType, str]] = {
@@ -51,6 +53,13 @@ class MatrixOperation(Primitive, Batchable):
     ranks: ClassVar[tuple[int, ...]] = (2,)
     """The rank of each operand without batch axes."""
     domain: ClassVar[Domain] = LAPACK_NUMBERS
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        for x, rank in zip(avals, self.ranks, strict=True):
+            require_unsharded(self, x, range(x.ndim - rank, x.ndim))
+        batch = joined_spec(self, [_stack(x, x.ndim - rank) for x, rank in zip(avals, self.ranks, strict=True)])
+        return [(*batch, *[None] * (out.ndim - len(batch))) for out in outs]
 
     @abstractmethod
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
@@ -92,6 +101,13 @@ class MatrixOperation(Primitive, Batchable):
     def batch(self, axis: MappedAxis, args: Sequence[Value], dims: BatchDims) -> tuple[Sequence[Value], BatchDims]:
         outs = bind(self, *[batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)])
         return outs, [0] * len(outs)
+
+
+def _stack(x: ShapedArray, ndim: int) -> ShapedArray:
+    """Returns the aval of the batch axes of an operand."""
+    for axis in reversed(range(ndim, x.ndim)):
+        x = x.without_axis(axis)
+    return x
 
 
 class MatrixKernel(MatrixOperation, Lowerable):

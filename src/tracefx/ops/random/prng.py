@@ -19,6 +19,7 @@ from tracefx.core import Array, DType, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
 from tracefx.core.symbolic_dimensions import exceeds
+from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable, SharedExpansion
 from tracefx.ops.collectives.collective import NOT_IN_JAX
@@ -56,6 +57,10 @@ class KeyOperation(Primitive, Batchable):
     """
 
     __slots__ = ()
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [(*avals[0].spec, *[None] * out.ndim)[: out.ndim] for out in outs]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:

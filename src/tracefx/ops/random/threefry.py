@@ -13,10 +13,12 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, Literal, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
+from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import require_arity, run_compiled
+from tracefx.ops.sharding_rules import joined_spec
 from tracefx.ops.structural import batch_first
 
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -40,6 +42,10 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
 
     name = "threefry2x32"
     multiple_results = True
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [joined_spec(self, avals)] * len(outs)
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

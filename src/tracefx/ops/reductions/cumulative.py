@@ -14,6 +14,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, DType, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -29,6 +30,7 @@ from tracefx.ops.elementwise.transcendental import EXP, LOG1P, exp, log1p, logis
 from tracefx.ops.monoids import ADD, MAXIMUM, MINIMUM, MULTIPLY, Monoid
 from tracefx.ops.operation import Domain, HasPushforward, LinearOperation, UnaryOperation
 from tracefx.ops.shape.shape import concatenate, rev, slice, slice_axis, stack
+from tracefx.ops.sharding_rules import require_unsharded
 from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, reshape
 
@@ -52,6 +54,11 @@ class Cumulative(UnaryOperation):
     monoid: ClassVar[Monoid]
     exact: ClassVar[bool] = False
     """Whether each result is one of the elements, so that no rounding occurs."""
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        require_unsharded(self, avals[0], [self.axis])
+        return [avals[0].spec]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:

@@ -14,6 +14,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -33,6 +34,7 @@ from tracefx.ops.operation import (
 )
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.shape.slicing import pad
+from tracefx.ops.sharding_rules import without_axes
 from tracefx.ops.static_integers import static_int, static_ints
 from tracefx.ops.structural import (
     NUMPY_NATIVE_DTYPES,
@@ -65,6 +67,10 @@ class Reduction(UnaryOperation):
     def monoid(self) -> Monoid:
         """The operation that combines elements. Subclasses set it as a class attribute."""
         raise NotImplementedError
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [without_axes(avals[0].spec, self.axes)]
 
     @override
     @memoize_aval("axes")
@@ -464,6 +470,10 @@ class ArgExtremum(UnaryOperation, HasZeroTangent):
     axes: tuple[int, ...]
     index_dtype: DType
     extremum: ClassVar[Extremum]
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [without_axes(avals[0].spec, self.axes)]
 
     @override
     @memoize_aval("axes", "index_dtype")

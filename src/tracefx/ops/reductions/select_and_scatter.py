@@ -19,6 +19,7 @@ from typing_extensions import override
 from tracefx.core import DType, Literal, NDArray, Scalar, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -32,6 +33,7 @@ from tracefx.ops.padding_types import Pads
 from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
 from tracefx.ops.shape.array_creation import iota
 from tracefx.ops.shape.slicing import Pad, Slice, pad, slice
+from tracefx.ops.sharding_rules import resized_spec
 from tracefx.ops.structural import batch_first, full_like_aval, match_aval, reshape
 from tracefx.text.printer import HasJaxParams
 
@@ -132,6 +134,10 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
         """
         w = windows
         return SelectAndGatherAdd(selecting, w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, avals[0], outs[0].shape)]
 
     @override
     def jax_params(self) -> Mapping[str, object]:
@@ -305,6 +311,10 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
     def windows(self) -> SlidingWindows:
         ones = (1,) * len(self.window_dimensions)
         return SlidingWindows(self.window_dimensions, self.window_strides, self.padding, ones, ones)
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [avals[1].spec]
 
     @override
     def jax_params(self) -> Mapping[str, object]:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from tracefx.core import DType, NDArray, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -24,6 +25,7 @@ from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, Select
 from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.shape.slicing import pad
+from tracefx.ops.sharding_rules import resized_spec
 from tracefx.ops.structural import constant_like_aval, match_aval
 
 
@@ -66,6 +68,10 @@ class WindowReduction(UnaryOperation):
     def accumulation_dtype(self, dtype: DType) -> DType:
         """Returns the dtype of the accumulator; a wider one where XLA would otherwise round after every step."""
         return dtype
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, avals[0], outs[0].shape)]
 
     @override
     @memoize_aval("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")

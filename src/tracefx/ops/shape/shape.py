@@ -17,6 +17,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Tangent, Transposable, UndefinedPrimal
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import (
@@ -40,6 +41,7 @@ from tracefx.ops.shape.slicing import pad as pad
 from tracefx.ops.shape.slicing import rev as rev
 from tracefx.ops.shape.slicing import slice as slice
 from tracefx.ops.shape.slicing import slice_axis as slice_axis
+from tracefx.ops.sharding_rules import equal_spec, require_unsharded, resized_spec, without_axes
 from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, static_int, static_ints
 from tracefx.ops.structural import (
     batch_first,
@@ -80,6 +82,10 @@ class Squeeze(UnaryOperation, LinearOperation, DataMovement):
 
     name = "squeeze"
     dimensions: tuple[int, ...]
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [without_axes(avals[0].spec, self.dimensions)]
 
     @override
     @memoize_aval("dimensions")
@@ -198,6 +204,11 @@ class Tile(UnaryOperation, LinearOperation, DataMovement):
     reps: tuple[int, ...]
 
     @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        require_unsharded(self, avals[0], [axis for axis, n in enumerate(self.reps) if n != 1])
+        return [avals[0].spec]
+
+    @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if len(self.reps) != x.ndim or any(n < 0 for n in self.reps):
@@ -306,6 +317,10 @@ class Concatenate(JoinOperation):
     dimension: int
 
     @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [equal_spec(self, avals)]
+
+    @override
     @memoize_aval("dimension")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         first, axis = avals[0], self.dimension
@@ -404,6 +419,11 @@ class Stack(JoinOperation):
     axis: int
 
     @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        spec = equal_spec(self, avals)
+        return [(*spec[: self.axis], None, *spec[self.axis :])]
+
+    @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         first = avals[0]
         if any(a.shape != first.shape for a in avals):
@@ -484,6 +504,10 @@ class Split(UnaryLinear, Transposable, Batchable, Lowerable, HasNumpyKernel):
     multiple_results = True
     sizes: tuple[int, ...]
     axis: int
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, avals[0], out.shape) for out in outs]
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

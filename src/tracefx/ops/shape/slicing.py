@@ -13,12 +13,14 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import ExtractsWindow, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import operands as together
 from tracefx.ops.elementwise.selection import select_n
 from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation, memoize_aval
 from tracefx.ops.shape.array_creation import zero
+from tracefx.ops.sharding_rules import resized_spec
 from tracefx.ops.static_integers import concretize, static_ints
 from tracefx.ops.structural import batch_first, broadcast_in_dim, instantiate, match_aval, reduce_sum
 
@@ -51,6 +53,10 @@ class Slice(UnaryOperation, LinearOperation, DataMovement, ExtractsWindow):
     @property
     def steps(self) -> tuple[int, ...]:
         return (1,) * len(self.start_indices) if self.strides is None else self.strides
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, avals[0], outs[0].shape)]
 
     @property
     @override
@@ -182,6 +188,10 @@ class Pad(LinearOperation, DataMovement):
     name = "pad"
     arity = 2
     padding_config: PaddingConfig
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [resized_spec(self, avals[0], outs[0].shape)]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -346,6 +356,10 @@ class Rev(UnaryOperation, LinearOperation, DataMovement):
 
     name = "rev"
     dimensions: tuple[int, ...]
+
+    @override
+    def sharding_rule(self, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Sequence[Spec]:
+        return [avals[0].spec]
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
