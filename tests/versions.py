@@ -68,7 +68,7 @@ _NAMES_SINCE: Final[Mapping[str, tuple[int, ...]]] = {
         ("jax.Inline", "jax.custom_remat", "jax.sharding.UnreducedKind", "jax.ffi.abstract_token"), (0, 11)
     ),
     **dict.fromkeys(
-        (f"jax.{name}" for name in ("CompilerEffortLevel", "get_abstract_mesh", "use_abstract_mesh")),
+        ("jax.CompilerEffortLevel",),
         (0, 11, 1),
     ),
     **dict.fromkeys(
