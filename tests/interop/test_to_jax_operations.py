@@ -116,8 +116,9 @@ def test_other_primitives_give_the_same_values(name: str) -> None:
         assert_same(got, want)
 
 
-# Excluded: `from_jax` drops reshapes without effect, sizes that are no longer symbolic, and shardings.
-NOT_IMPORTED_AS_EXPORTED: Final = {"cholesky", "dimension_value", "reshape", "sharding_constraint"}
+NOT_IMPORTED_AS_EXPORTED: Final = {
+    *("cholesky", "dimension_value", "mesh_cast", "reshape", "reshard", "sharding_constraint")
+}
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES.keys() - NOT_IMPORTED_AS_EXPORTED))

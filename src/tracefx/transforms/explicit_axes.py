@@ -16,7 +16,7 @@ from tracefx.ops.annotations.reshard import reshard_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import Override
-from tracefx.transforms.arguments import flatten_values
+from tracefx.transforms.arguments import flatten_values, require_callable
 from tracefx.transforms.shard_maps import Infer, shard_map
 from tracefx.transforms.shardings import cast_to_auto, mesh_and_spec
 
@@ -139,7 +139,7 @@ def auto_axes(
         The function, or a decorator.
 
     Raises:
-        TypeError: If a call has no `out_sharding`.
+        TypeError: If `f` is not callable, or a call has no `out_sharding`.
 
     >>> from tracefx import P, make_mesh, numpy, set_mesh, typeof
     >>> with set_mesh(make_mesh((1,), ("x",), (AxisType.Explicit,))):
@@ -149,6 +149,7 @@ def auto_axes(
     """
     if f is None:
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
+    require_callable("auto_axes", f)
     function, default = f, out_sharding
 
     @functools.wraps(f)
@@ -196,7 +197,7 @@ def explicit_axes(
         The function, or a decorator. The types of its results have no shardings along these axes.
 
     Raises:
-        TypeError: If a call has no `in_sharding`.
+        TypeError: If `f` is not callable, or a call has no `in_sharding`.
 
     >>> from tracefx import P, make_mesh, numpy, set_mesh, typeof
     >>> with set_mesh(make_mesh((1,), ("x",), (AxisType.Auto,))):
@@ -205,6 +206,7 @@ def explicit_axes(
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
+    require_callable("explicit_axes", f)
     function, default = f, in_sharding
 
     @functools.wraps(f)

@@ -30,9 +30,11 @@ from tests.laws.samples.making import (
 )
 from tracefx import NamedSharding, P, make_mesh
 from tracefx.core import ShapedArray, dtypes
+from tracefx.core.meshes import AbstractMesh, AxisType
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.meshes import mesh_to_jax, spec_to_jax
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.annotations.reshard import MeshCast, Reshard
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.ops.collectives.collective import AxisIndex, PMax, PMin, PSum
 from tracefx.ops.collectives.exchange import AllGather, AllToAll, PPermute, ReduceScatter
@@ -414,6 +416,11 @@ SAMPLES: Final[tuple[Sample, ...]] = (
         AllToAll("i", 0, 0, False, 2),
         (grid(2, 2, 3),),
         reference=_collective(lambda p, x: lax.all_to_all(x, "i", p.split_axis, p.concat_axis, tiled=p.tiled)),
+    ),
+    # shardings in types; the text of a type with a sharding needs a mesh in use
+    make_sample(MeshCast(("x",)), (grid(2, 4),), reference=lambda p: lambda x: x),
+    make_sample(
+        Reshard(AbstractMesh((1,), "x", AxisType.Explicit), P()), (grid(2, 4),), reference=lambda p: lambda x: x
     ),
     # devices; the tests on plug-ins import this module too, and have two
     *[

@@ -13,7 +13,10 @@ from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.meshes import mesh_to_jax, sharding_to_jax, spec_to_jax
+from tracefx.ops.annotations.reshard import MeshCast, Reshard
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
+from tracefx.shardings.meshes import Mesh
+from tracefx.shardings.named_sharding import NamedSharding
 
 _Arrays = Sequence[jax.Array]
 
@@ -38,7 +41,23 @@ def _sharding_constraint(exporter: Exporter, prim: ShardingConstraint, args: _Ar
     return [lax.with_sharding_constraint(x, sharding) for x in args]
 
 
+def _reshard(exporter: Exporter, prim: Reshard, args: _Arrays) -> _Arrays:
+    if not isinstance(prim.mesh, Mesh):
+        return args
+    sharding = sharding_to_jax(NamedSharding(prim.mesh, prim.spec))  # the exported program has automatic axes
+    return [lax.with_sharding_constraint(x, sharding) for x in args]
+
+
+def _mesh_cast(exporter: Exporter, prim: MeshCast, args: _Arrays) -> _Arrays:
+    return args
+
+
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
-    {ShardMapPrimitive: _shard_map, ShardingConstraint: _sharding_constraint}
+    {
+        ShardMapPrimitive: _shard_map,
+        ShardingConstraint: _sharding_constraint,
+        Reshard: _reshard,
+        MeshCast: _mesh_cast,
+    }
 )
 """Export rules by class of primitive."""

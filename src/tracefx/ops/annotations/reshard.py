@@ -12,7 +12,7 @@ from typing_extensions import override
 from tracefx.core import ConcreteArray, NDArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
 from tracefx.core.effects import NO_EFFECTS, Effects
-from tracefx.core.handler import bind1
+from tracefx.core.handler import as_array, bind1
 from tracefx.core.jaxpr import Atom
 from tracefx.core.meshes import AbstractMesh, AxisType, BaseMesh
 from tracefx.core.partition_spec import PartitionSpec
@@ -79,7 +79,7 @@ class Reshard(UnaryOperation, LinearOperation, DataMovement):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return BACKEND.value.evaluate_on_devices(self, args) if isinstance(self.mesh, Mesh) else args
+        return [reshard_value(as_array(x), self.mesh, self.spec) for x in args]
 
     @override
     def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
