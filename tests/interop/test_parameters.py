@@ -29,6 +29,7 @@ from tracefx.interop.jax.parameters import (
     value_from_jax,
     value_to_jax,
 )
+from tracefx.ops.annotations.reshard import Reshard
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.ops.contractions.contraction import Precision
 from tracefx.ops.contractions.conv_dimension_numbers import ConvDimensionNumbers
@@ -97,7 +98,7 @@ def _plain(sample: Sample) -> bool:
 
     The order of Threefry is a setting in JAX.
     """
-    return not isinstance(sample.prim, HasSubjaxprs | ShardingConstraint) and sample.partitionable
+    return not isinstance(sample.prim, HasSubjaxprs | Reshard | ShardingConstraint) and sample.partitionable
 
 
 @pytest.mark.parametrize("name", sorted(name for name, samples in SAMPLES.items() if any(map(_plain, samples))))
