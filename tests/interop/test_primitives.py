@@ -308,13 +308,13 @@ _OTHER_PARAMETERS: Final = frozenset({"eig"})
 """Primitives that the JAX function binds with other parameters than those it gets."""
 
 
-# Shardings are not compared.
+# Meshes with devices and without are not compared.
 @pytest.mark.parametrize(
     "name",
     sorted(
         name
         for name, samples in SAMPLES.items()
-        if name in PRIMITIVES and not samples[0].within and name != "sharding_constraint"
+        if name in PRIMITIVES and not samples[0].within and name not in {"reshard", "sharding_constraint"}
     ),
 )
 def test_primitives_are_imported_with_their_parameters(name: str) -> None:

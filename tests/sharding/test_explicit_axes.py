@@ -12,6 +12,7 @@ from jax._src.core import ShardingTypeError as JaxShardingTypeError
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.comparison import assert_near
 from tests.sharding.both import JAX, TRACEFX, Library
 from tracefx import P
 from tracefx.errors import ShardingTypeError
@@ -206,7 +207,7 @@ def test_types_and_values_match_jax(name: str) -> None:
     if got is not None and want is not None:
         assert got[0] == want[0]
         for a, b in zip(got[1], want[1], strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+            assert_near(a, b)
 
 
 MESH: Final = explicit_mesh(TRACEFX)
@@ -231,7 +232,7 @@ def test_mixed_mesh() -> None:
     assert str(fx.typeof(x)) == "f32[8@x,4]"
     out = fx.jit(lambda x: fnp.sin(x) + 1.0)(x)
     assert str(fx.typeof(out)) == "f32[8@x,4]"
-    np.testing.assert_allclose(out, np.sin(numbers(8, 4)) + 1.0, rtol=1e-6)
+    assert_near(out, np.sin(numbers(8, 4)) + 1.0)
 
 
 def test_programs_can_be_printed_parsed_and_serialized() -> None:
@@ -258,7 +259,7 @@ def test_abstract_mesh() -> None:
 def test_gradients_outside_of_a_mesh_context() -> None:
     gradient = fx.grad(lambda x: fnp.sin(x).sum())(X)
     assert str(fx.typeof(gradient)) == "f32[8@x,4]"
-    np.testing.assert_allclose(gradient, np.cos(numbers(8, 4)), rtol=1e-6)
+    assert_near(gradient, np.cos(numbers(8, 4)))
 
 
 def test_errors_say_what_to_do() -> None:

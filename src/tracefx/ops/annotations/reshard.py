@@ -107,8 +107,7 @@ class MeshCast(UnaryOperation, LinearOperation, DataMovement):
     Args:
         axes: The names of the mesh axes.
 
-    `x: f32[...] -> f32[...]`, any dtype. Bound by functions with the argument `out_sharding`, and by functions of
-    `sharding.auto_axes`.
+    `x: f32[...] -> f32[...]`, any dtype. Bound by functions of `sharding.auto_axes`.
 
     >>> from tracefx import bind, numpy, ops
     >>> bind(ops.MeshCast(("x",)), numpy.array([1, 2]))[0].tolist()
