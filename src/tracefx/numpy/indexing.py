@@ -14,13 +14,13 @@ from typing import Any, Final, TypeAlias, cast, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, Scalar, Shape, ShapedArray, as_value, dtypes
 from tracefx.core.abstract_array import is_jax_array
 from tracefx.core.array import Index, IndexPart
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import as_array, bind1, evaluating
-from tracefx.core.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
 from tracefx.core.values import from_jax_array, require_no_mask
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
 from tracefx.errors import ConcretizationError, InconclusiveDimensionOperation, MaskIndexError, SliceIndexError
 from tracefx.numpy.creation import array
 from tracefx.numpy.kernels import KERNELS
