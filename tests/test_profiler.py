@@ -17,6 +17,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.subprocesses import run_python
 from tracefx import profiler
+from tracefx.errors import PlatformError
 
 
 def events(folder: Path, file: str) -> list[dict[str, object]]:
@@ -102,7 +103,7 @@ def test_the_memory_profile_contains_buffers(tmp_path: Path) -> None:
     assert b"cpu" in profile.lower()
     assert x.shape == (123, 4)
     assert b"buffer" in gzip.decompress(profiler.device_memory_profile("cpu"))
-    with pytest.raises(ValueError, match="there are no devices of platform 'abacus'"):
+    with pytest.raises(PlatformError, match="there are no devices of platform 'abacus'"):
         profiler.device_memory_profile("abacus")
 
 

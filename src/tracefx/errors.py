@@ -128,8 +128,8 @@ class DeletedArrayError(ExecutionError, ValueError):
     """
 
 
-class PlatformError(RuntimeError, ValueError):
-    """A platform has no devices, or its plug-in fails to load. JAX raises RuntimeError.
+class PlatformError(RuntimeError):
+    """A platform has no devices, or its plug-in fails to load.
 
     >>> from tracefx import devices
     >>> devices("abacus")

@@ -91,6 +91,9 @@ def test_decorated_functions_are_pickled_by_reference() -> None:
 def test_transformed_functions_behave_as_functions() -> None:
     transformed = fx.grad(cube)
     assert inspect.signature(transformed) == inspect.signature(cube)
+    for wrapper in (transformed, fx.jit(cube), fx.custom_jvp(cube), fx.custom_vjp(cube), fx.checkpoint(cube)):
+        assert inspect.signature(wrapper, follow_wrapped=False) == inspect.signature(cube)
+    assert not hasattr(fx.jit(vars), "__signature__")
     assert "Grad()(<function cube" in repr(transformed)
     untyped: Any = transformed
     with pytest.raises(TypeError, match="unexpected keyword argument 'self'"):

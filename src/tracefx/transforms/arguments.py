@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
@@ -246,3 +247,13 @@ def check_argnums(argnums: object, transform: str, option: str = "argnums") -> N
     numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
     if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
         raise TypeError(f"{transform}: {option} must be an integer or a tuple of integers, got {argnums!r}")
+
+
+class WrappedSignature:
+    """The attribute `__signature__` of objects that wrap functions: `inspect` need not follow `__wrapped__`."""
+
+    def __get__(self, instance: object, owner: type | None = None) -> inspect.Signature:
+        if instance is not None:
+            with contextlib.suppress(TypeError, ValueError):  # built-in functions without a signature
+                return inspect.signature(vars(instance)["__wrapped__"])
+        raise AttributeError("__signature__")

@@ -21,7 +21,14 @@ from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.source_location import SOURCE, current_scopes
-from tracefx.transforms.arguments import flatten_values, fun_name, python_integers, require_callable, to_arrays
+from tracefx.transforms.arguments import (
+    WrappedSignature,
+    flatten_values,
+    fun_name,
+    python_integers,
+    require_callable,
+    to_arrays,
+)
 from tracefx.transforms.body_tracing import require_matching_types
 
 P = ParamSpec("P")
@@ -93,6 +100,7 @@ class CustomFunction(Generic[P, R]):
     """
 
     __name__: str
+    __signature__ = WrappedSignature()
     __wrapped__: Callable[P, R]
     title: str
 

@@ -26,6 +26,7 @@ from tracefx.pytrees.trees import TreeDef
 from tracefx.settings import SETTINGS, X64, Setting
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.argument_memory import ArgumentMemories, ArgumentMemory
+from tracefx.transforms.arguments import WrappedSignature
 from tracefx.transforms.generated_calls import LEAVES_OF, LEAVES_OF_TREE, generate_call, plain_leaves
 from tracefx.transforms.static_arguments import (
     SplitStatics,
@@ -290,6 +291,7 @@ class RepeatedCall(Generic[P, Out]):
 
     else:
         __slots__ = ("__call__", "__dict__", "__weakref__")
+    __signature__ = WrappedSignature()
     _recent: tuple[FastPathProgram[Out], ...]
     """The programs of recent calls, the latest first."""
     _static: StaticArguments

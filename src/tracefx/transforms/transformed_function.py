@@ -11,6 +11,7 @@ from typing import Any, final
 from typing_extensions import override
 
 from tracefx.filtered_tracebacks import filter_traceback
+from tracefx.transforms.arguments import WrappedSignature
 from tracefx.transforms.transform import Transform
 
 
@@ -28,6 +29,7 @@ class TransformedFunction:
 
     __slots__ = ("__dict__", "__weakref__", "_call", "_transform")
 
+    __signature__ = WrappedSignature()
     __wrapped__: Callable[..., Any]
 
     def __init__(self, transform: Transform, fun: Callable[..., Any], call: Callable[..., Any]) -> None:
