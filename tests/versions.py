@@ -49,6 +49,7 @@ HAS_LOG2_PRIMITIVE: Final = SINCE_0112
 
 OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     **({} if SINCE_0111 else {"numpy.take_along_axis": ("wrap_negative_indices",)}),
+    **({} if SINCE_0112 else {"numpy.histogram": ("out_sharding",)}),
     **({} if SINCE_012 else {"numpy.polyval": ("unroll",)}),
 }
 """Parameters that JAX's functions lack in this release, or give another default than in later ones."""

@@ -54,27 +54,42 @@ def exports(package: str) -> Mapping[str, str]:
         return {name: module for module, name in _EXPORT.findall(stub.read())}
 
 
+def _declares_out_sharding(f: FunctionType) -> bool:
+    """Whether a function leaves its argument `out_sharding` to its entry point."""
+    annotations: Mapping[str, object] = inspect.unwrap(f).__annotations__
+    return annotations.get("out_sharding") == "OutSharding"
+
+
 @memoize(limit=256)
 def _with_parameters(f: Callable[..., object], name: str, constrains: bool) -> Callable[..., object]:
-    """Returns a public function with parameters that it does not have itself.
+    """Returns the entry point of a public function with parameters that the function itself does not interpret.
 
     Args:
         f: The function.
         name: Its public name, by which `PARAMETERS` has the parameters of which it takes some values only.
-        constrains: Whether it takes `out_sharding`, which constrains the sharding of its result.
+        constrains: Whether it declares `out_sharding`, which constrains the sharding of its result.
     """
-    restricted = PARAMETERS.get(name, {})
+    restricted = [*PARAMETERS.get(name, {}).items()]
+    signature = inspect.signature(f)
+    own = [*signature.parameters.values()]
+    positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+    position = positional.index("out_sharding") if constrains and "out_sharding" in positional else sys.maxsize
+
+    def by_position(*args: object) -> object:
+        return call(*args[:position], out_sharding=args[position]) if len(args) == position + 1 else f(*args)
+
+    without_keywords = f if position == sys.maxsize else by_position
 
     @functools.wraps(f)
     def call(*args: object, **kwargs: object) -> object:
         try:
             if not kwargs:
-                return f(*args)
-            for parameter, (accepted, replacement) in restricted.items():
+                return without_keywords(*args)
+            for parameter, (accepted, replacement) in restricted:
                 value = kwargs.pop(parameter, accepted[0])
                 if not any(value is each or (type(value) is type(each) and value == each) for each in accepted):
                     raise NotImplementedError(f"{f.__name__}: {parameter}={value!r} is not supported: {replacement}")
-            out_sharding = kwargs.pop("out_sharding", None) if constrains else None
+            out_sharding = kwargs.pop("out_sharding", None) if constrains and len(args) <= position else None
             if out_sharding is None:
                 return f(*args, **kwargs)
             return CALL_WITH_OUT_SHARDING.value(out_sharding, f, *args, **kwargs)
@@ -82,29 +97,21 @@ def _with_parameters(f: Callable[..., object], name: str, constrains: bool) -> C
             filter_traceback(error)
             raise
 
-    signature = inspect.signature(f)
-    defaults = {parameter: accepted[0] for parameter, (accepted, _) in restricted.items()}
-    if constrains:
-        defaults["out_sharding"] = None
-    added = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=default) for n, default in defaults.items()]
-    own = [*signature.parameters.values()]
-    end = len(own) - (bool(own) and own[-1].kind is inspect.Parameter.VAR_KEYWORD)
+    added = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=v[0]) for n, (v, _) in restricted]
+    end = next((i for i, p in enumerate(own) if p.name == "out_sharding" or p.kind is p.VAR_KEYWORD), len(own))
     vars(call)["__signature__"] = signature.replace(parameters=[*own[:end], *added, *own[end:]])
     return call
 
 
-def attach(
-    package: str, *, take_out_sharding: tuple[str, ...] = ()
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def attach(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Returns the functions `__getattr__` and `__dir__` of a package with a stub.
 
     `__getattr__` also defines `__all__`, the names of the stub in their order. The public functions and constructors
-    become entry points with filtered tracebacks, which costs 0.1 µs per call.
+    become entry points with filtered tracebacks, which costs 0.1 µs per call. The entry point of a function with the
+    parameter `out_sharding: OutSharding` constrains the sharding of its result; the function itself ignores it.
 
     Args:
         package: The name of the package, `__name__` in its `__init__.py`.
-        take_out_sharding: The names of the functions that also take the argument `out_sharding`: None, the default, or
-            a sharding that constrains the result. Empty by default.
     """
     namespace = vars(sys.modules[package])
 
@@ -124,8 +131,9 @@ def attach(
         else:
             value = getattr(__import__(module, fromlist=(name,)), name)
         public_name = f"{package}.{name}"
-        if type(value) is FunctionType and (name in take_out_sharding or public_name in PARAMETERS):
-            value = _with_parameters(value, public_name, name in take_out_sharding)
+        constrains = type(value) is FunctionType and _declares_out_sharding(value)
+        if type(value) is FunctionType and (constrains or public_name in PARAMETERS):
+            value = _with_parameters(value, public_name, constrains)
             value.__module__ = package  # pickle looks the function up there
         else:
             value = as_entry_point(value, package)

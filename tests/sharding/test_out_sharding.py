@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from docs.building.sources import SOURCE
 from tests.comparison import assert_near
 from tests.errors import untyped
 from tests.sharding.both import JAX, TRACEFX, Library, X
@@ -54,9 +56,32 @@ def test_out_sharding_agrees_with_jax(name: str, jitted: bool) -> None:
 
 def test_out_sharding_takes_specs_of_the_mesh_in_use() -> None:
     with fx.set_mesh(TRACEFX.mesh):
-        out = untyped(fx.random.uniform)(fx.random.key(0), (8,), out_sharding=fx.P("x"))
+        out = fx.random.uniform(fx.random.key(0), (8,), out_sharding=fx.P("x"))
     assert out.sharding == fx.NamedSharding(TRACEFX.mesh, fx.P("x"))
-    assert untyped(fnp.zeros)(3, out_sharding=None).shape == (3,)
+    assert fnp.zeros(3, out_sharding=None).shape == (3,)
+
+
+def test_out_sharding_by_position() -> None:
+    with fx.set_mesh(TRACEFX.mesh):
+        out = fx.lax.reduce(X.T, np.float32(0.0), fx.lax.add, (0,), fx.P("x"))
+    assert out.sharding == fx.NamedSharding(TRACEFX.mesh, fx.P("x"))
+    assert fx.lax.reduce(X, np.float32(0.0), fx.lax.add, (0,), None).shape == (4,)
+    with pytest.raises(TypeError, match="multiple values for argument 'out_sharding'"):
+        untyped(fx.lax.reduce)(X, np.float32(0.0), fx.lax.add, (0,), None, out_sharding=None)
+    with pytest.raises(TypeError, match="positional arguments? but"):
+        untyped(fnp.zeros)(3, None, fx.P("x"))
+
+
+def test_functions_that_only_declare_out_sharding_are_called_by_their_public_names() -> None:
+    """A function that declares `out_sharding` ignores it: its entry point interprets it."""
+    calls = [
+        node
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and any(each.arg == "out_sharding" for each in node.keywords)
+    ]
+    names = {ast.unparse(node.func) for node in calls}
+    assert names <= {"fnp.zeros", "fnp.ones", "_RESHAPE.value", "functools.partial", "call"}, names
 
 
 def test_invalid_out_shardings_name_the_function() -> None:

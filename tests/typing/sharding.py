@@ -53,6 +53,10 @@ def arrays(sharding: Sharding, x: Array) -> None:
     assert_type(fnp.zeros(8, device=sharding), Array)
     assert_type(fnp.asarray([1.0], device=fx.devices()[0]), Array)
     assert_type(x.astype("float16", device=sharding), Array)
+    assert_type(fnp.matmul(x, x, out_sharding=P("x")), Array)
+    assert_type(fx.lax.reshape(x, (4, 2), out_sharding=None), Array)
+    assert_type(fx.random.normal(fx.random.key(0), (8,), out_sharding=P("x")), Array)
+    fnp.zeros(8, out_sharding="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(x.sharding, Sharding)
     assert_type(x.addressable_shards, Sequence[Shard])
     assert_type(x.addressable_data(0), Array)

@@ -11,12 +11,4 @@ Array([1., 2., 3.], dtype=float32)
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(
-    __name__,
-    take_out_sharding=(
-        *("broadcast", "broadcast_in_dim", "broadcasted_iota", "conv_general_dilated", "dot", "dot_general", "empty"),
-        *("ragged_dot", "ragged_dot_general", "reduce", "reduce_max", "reduce_min", "reduce_sum"),
-        "reshape",
-        "rng_bit_generator",
-    ),
-)
+__getattr__, __dir__ = _attach(__name__)

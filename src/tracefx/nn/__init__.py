@@ -2,4 +2,4 @@
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(__name__, take_out_sharding=("one_hot",))
+__getattr__, __dir__ = _attach(__name__)

@@ -17,7 +17,8 @@ from tracefx.core.handler import Tracer
 from tracefx.filtered_tracebacks import api_boundary
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis
-from tracefx.transforms.shardings import OutSharding, constrain_result
+from tracefx.shardings.named_sharding import OutSharding
+from tracefx.transforms.shardings import constrain_result
 
 FanMode: TypeAlias = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]
 InitializerDistribution: TypeAlias = Literal["truncated_normal", "normal", "uniform"]
@@ -46,16 +47,13 @@ class _BaseInitializer:
     ) -> Array:
         requested = self.dtype if dtype is None else dtype
         canonical = dtypes.default_float() if requested is None else dtypes.as_dtype(requested)
-        return _constrained(self.draw(key, sizes_of("initializer", shape), canonical), out_sharding)
+        out = self.draw(key, sizes_of("initializer", shape), canonical)
+        return out if out_sharding is None else constrain_result(out, out_sharding, "initializer")
 
     @abstractmethod
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
         """Draws an array of this shape and dtype."""
         raise NotImplementedError
-
-
-def _constrained(x: Array, out_sharding: OutSharding) -> Array:
-    return x if out_sharding is None else constrain_result(x, out_sharding, "initializer")
 
 
 def _equality_key(x: ArrayLike) -> object:
@@ -86,7 +84,7 @@ def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_
     >>> zeros(random.key(0), (2,)).tolist()
     [0.0, 0.0]
     """
-    return _constrained(fnp.zeros(shape, dtypes.default_float() if dtype is None else dtype), out_sharding)
+    return fnp.zeros(shape, dtypes.default_float() if dtype is None else dtype, out_sharding=out_sharding)
 
 
 @api_boundary
@@ -106,7 +104,7 @@ def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None, out_s
     >>> ones(random.key(0), (2,)).tolist()
     [1.0, 1.0]
     """
-    return _constrained(fnp.ones(shape, dtypes.default_float() if dtype is None else dtype), out_sharding)
+    return fnp.ones(shape, dtypes.default_float() if dtype is None else dtype, out_sharding=out_sharding)
 
 
 @final

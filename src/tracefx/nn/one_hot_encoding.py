@@ -10,10 +10,11 @@ from tracefx.core import Array, ArrayLike, DTypeLike, as_value, dtypes
 from tracefx.core.handler import as_array
 from tracefx.ops.collectives import collective
 from tracefx.ops.elementwise import comparison
+from tracefx.ops.indexing.dynamic_slicing import widen_indices
 from tracefx.ops.shape import shape
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.static_integers import canonicalize_axis, static_int
-from tracefx.ops.structural import widen_indices
+from tracefx.shardings.named_sharding import OutSharding
 
 
 def one_hot(
@@ -22,6 +23,7 @@ def one_hot(
     *,
     dtype: DTypeLike | None = None,
     axis: SupportsIndex | Hashable = -1,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Encodes class indices as one-hot vectors: 1 at the index and 0 elsewhere, along a new axis.
 
@@ -32,6 +34,7 @@ def one_hot(
         dtype: the dtype of the result; the default float dtype by default.
         axis: the position of the new axis; or the name of a mapped axis of size `num_classes`, along which the vectors
             are distributed.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[..., num_classes]`; for a named axis an array of the shape of `x`.

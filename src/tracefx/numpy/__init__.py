@@ -2,11 +2,4 @@
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(
-    __name__,
-    take_out_sharding=(
-        *("arange", "bincount", "broadcast_to", "dot", "einsum", "empty", "full", "full_like", "histogram"),
-        *("matmul", "ones", "ones_like", "percentile", "ravel", "repeat", "reshape", "tensordot", "zeros"),
-        "zeros_like",
-    ),
-)
+__getattr__, __dir__ = _attach(__name__)

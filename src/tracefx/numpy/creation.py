@@ -42,8 +42,8 @@ from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.promotion import promote
 from tracefx.ops.shape import shape
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
-from tracefx.transforms.shardings import OutSharding, constrain_result
 
 NestedArrayLike: TypeAlias = ArrayLike | Sequence["NestedArrayLike"]
 
@@ -92,8 +92,6 @@ def array(
         out = _from_foreign(object, new)
     missing = ndmin - out.aval.ndim
     out = place_on_device(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
-    if out_sharding is not None:
-        out = constrain_result(out, out_sharding, "array")
     return _copy_if_same(out, object) if copy else out
 
 
@@ -128,7 +126,7 @@ def asarray(
     """
     if copy is False and not isinstance(a, Array):
         a = _from_shared_memory(a)
-    out = array(a, dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding)
+    out = array(a, dtype, copy=bool(copy), order=order, device=device)
     if copy is False and out is not a:
         raise ValueError(f"asarray: copy=False, but {out.aval} requires a copy to another dtype or device")
     return out
@@ -263,7 +261,12 @@ def _shape_of(x: ArrayLike) -> Shape:
 
 
 def full(
-    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None
+    shape: ShapeLike,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Creates an array whose elements are all `fill_value`.
 
@@ -272,6 +275,7 @@ def full(
         fill_value: A number, or an array that is broadcast to `shape`.
         dtype: The dtype of the result; None means that of `fill_value`.
         device: The device or sharding of the result; None means the default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.
@@ -294,13 +298,20 @@ def full(
 
 
 @eager_cached
-def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
+def zeros(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Creates an array of zeros.
 
     Args:
         shape: The shape, an integer or a sequence of integers.
         dtype: The dtype of the result; None means the default float, float32 unless `enable_x64` is on.
         device: The device or sharding of the result; None means the default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.
@@ -316,13 +327,20 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrS
 
 
 @eager_cached
-def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
+def ones(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Creates an array of ones.
 
     Args:
         shape: The shape, an integer or a sequence of integers.
         dtype: The dtype of the result; None means the default float, float32 unless `enable_x64` is on.
         device: The device or sharding of the result; None means the default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.
@@ -337,13 +355,20 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSh
     return place_on_device(_constant_array("ones", shape, dtype, 1), device)
 
 
-def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
+def empty(
+    shape: ShapeLike,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Creates an array with unspecified elements (in fact zeros).
 
     Args:
         shape: The shape, an integer or a sequence of integers.
         dtype: The dtype of the result; None means the default float, float32 unless `enable_x64` is on.
         device: The device or sharding of the result; None means the default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.
@@ -386,6 +411,7 @@ def full_like(
     shape: ShapeLike | None = None,
     *,
     device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Creates an array with the shape and dtype of `a`, every element `fill_value`.
 
@@ -395,6 +421,7 @@ def full_like(
         dtype: The dtype of the result; None means that of `a`.
         shape: The shape of the result; None means that of `a`.
         device: The device or sharding of the result; None means that of `a` if the shape is unchanged.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.
@@ -436,6 +463,7 @@ def zeros_like(
     shape: ShapeLike | None = None,
     *,
     device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Creates an array of zeros with the shape and dtype of `a`.
 
@@ -444,6 +472,7 @@ def zeros_like(
         dtype: The dtype of the result; None means that of `a`.
         shape: The shape of the result; None means that of `a`.
         device: The device or sharding of the result; None means that of `a` if the shape is unchanged.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.
@@ -461,6 +490,7 @@ def ones_like(
     shape: ShapeLike | None = None,
     *,
     device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Creates an array of ones with the shape and dtype of `a`.
 
@@ -469,6 +499,7 @@ def ones_like(
         dtype: The dtype of the result; None means that of `a`.
         shape: The shape of the result; None means that of `a`.
         device: The device or sharding of the result; None means that of `a` if the shape is unchanged.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.

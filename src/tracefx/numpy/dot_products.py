@@ -20,6 +20,7 @@ from tracefx.ops import structural
 from tracefx.ops.contractions import contraction
 from tracefx.ops.contractions.contraction import DotGeneral, PrecisionLike
 from tracefx.ops.static_integers import canonicalize_axes, static_int
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -57,6 +58,7 @@ def dot(
     *,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the dot product: the sum over the last axis of `a` and the second to last, or only, axis of `b`.
 
@@ -67,6 +69,7 @@ def dot(
         b: An array.
         precision: The precision of the products, as for `lax.dot`; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array with the other axes of `a`, then those of `b`.
@@ -106,6 +109,7 @@ def matmul(
     *,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the matrix product: `f32[..., m, k]` and `f32[..., k, n]` give `f32[..., m, n]`.
 
@@ -116,6 +120,7 @@ def matmul(
         b: A vector or matrices.
         precision: The precision of the products, as for `lax.dot`; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array without the contracted axes.
@@ -179,6 +184,7 @@ def tensordot(
     *,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the sum of products over some axes of `a` and as many of `b`.
 
@@ -189,6 +195,7 @@ def tensordot(
             axes, one of `a` and one of `b`.
         precision: The precision of the products; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array with the other axes of `a`, then those of `b`.

@@ -25,6 +25,7 @@ from tracefx.ops.contractions import contraction
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.static_integers import static_int
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 Labels: TypeAlias = tuple[str, ...]
@@ -47,6 +48,7 @@ def einsum(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     _dot_general: DotGeneral = contraction.dot_general,
+    out_sharding: OutSharding = None,
 ) -> Array: ...
 @overload
 def einsum(
@@ -59,6 +61,7 @@ def einsum(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     _dot_general: DotGeneral = contraction.dot_general,
+    out_sharding: OutSharding = None,
 ) -> Array: ...
 @eager_cached
 def einsum(
@@ -70,6 +73,7 @@ def einsum(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     _dot_general: DotGeneral = contraction.dot_general,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Evaluates an Einstein summation: products of elements, summed over the axes that the result does not name.
 
@@ -85,6 +89,7 @@ def einsum(
             for left to right, or a path of tuples of operand positions.
         precision: The precision of the products; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array with the axes that the subscripts name after `->`.

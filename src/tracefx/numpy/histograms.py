@@ -35,12 +35,20 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, comparison
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
+from tracefx.shardings.named_sharding import OutSharding
 
 BinRange: TypeAlias = Array | Sequence[ArrayLike] | None
 BinSpec: TypeAlias = ArrayLike | Sequence[ArrayLike]
 
 
-def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
+def bincount(
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Returns how often each of the integers 0, 1, 2, ... occurs in `x`, or the sums of their weights.
 
     Args:
@@ -48,6 +56,7 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         weights: A weight for each element of `x`; None counts elements.
         minlength: The minimal length of the result, which otherwise ends at the maximum of `x`.
         length: The length of the result, which must be given if `x` is traced; larger integers are dropped.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         A vector of integers, or of the dtype of the weights.
@@ -142,6 +151,7 @@ def histogram(
     range: Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
     density: bool | None = None,
+    out_sharding: OutSharding = None,
 ) -> tuple[Array, Array]:
     """Returns the number of elements in each bin, as floats, and the edges of the bins.
 
@@ -153,6 +163,7 @@ def histogram(
         range: The first and the last edge; None means the minimum and the maximum of `a`.
         weights: A weight for each element, in place of 1; None counts elements.
         density: Whether to return densities: the fraction of each bin divided by its width.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         A pair of vectors, of which the edges are one longer.

@@ -211,6 +211,7 @@ def _quantile(whole: int) -> Callable[..., Kernel | None]:
         keepdims: bool,
         *,
         weights: object,
+        out_sharding: None = None,
     ) -> Kernel | None:
         if method != "linear" or keepdims or weights is not None or overwrite_input or out is not None:
             return None

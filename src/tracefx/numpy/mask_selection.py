@@ -25,6 +25,7 @@ from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like, remainder
 from tracefx.numpy.updates import at
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, comparison, selection
+from tracefx.ops.indexing import dynamic_slicing
 from tracefx.ops.shape import array_creation, shape
 from tracefx.ops.static_integers import canonicalize_axis, static_count
 from tracefx.transforms.eager_calls import eager_cached
@@ -347,7 +348,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
         raise error(f"put: mode must be 'clip', 'wrap' or None, got {mode!r}")
     if not n or not indices.aval.size or not values.aval.size:
         return x
-    indices = as_array(structural.widen_indices(indices))
+    indices = as_array(dynamic_slicing.widen_indices(indices))
     if mode == "wrap":
         indices = remainder(indices, n)
     elif mode == "clip":

@@ -43,6 +43,7 @@ from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise
 from tracefx.ops.indexing import sorting
 from tracefx.ops.promotion import promote
 from tracefx.ops.shape import shape
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 Axis: TypeAlias = int | tuple[int, ...] | None
@@ -139,6 +140,7 @@ def percentile(
     keepdims: bool = False,
     *,
     weights: ArrayLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns percentiles over axes: the `q / 100` quantiles.
 
@@ -153,6 +155,7 @@ def percentile(
         keepdims: Whether to keep the reduced axes with size 1.
         weights: The weights of elements, of the shape of `a` or of its axes `axis`, for `"inverted_cdf"` only. Results
             are NaN where a weight is negative or NaN. None means equal weights.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of floats without the reduced axes, behind the axis of `q` if that is a vector.

@@ -21,6 +21,7 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_count, static_int
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -32,6 +33,7 @@ def arange(
     dtype: DTypeLike | None = None,
     *,
     device: DeviceOrSharding | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the numbers from `start` (inclusive) to `stop` (exclusive), `step` apart.
 
@@ -41,6 +43,7 @@ def arange(
         step: The distance between neighbours; None means 1.
         dtype: The dtype of the result; None means the promoted dtype of the arguments.
         device: The device or sharding of the result; None means the default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         A vector, empty if `stop` is not beyond `start`.

@@ -22,6 +22,7 @@ from tracefx.ops.elementwise import arithmetic
 from tracefx.ops.indexing import dynamic_slicing
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axis, concretize, is_sequence_like, static_int, static_ints
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 
@@ -53,6 +54,7 @@ def repeat(
     axis: int | None = None,
     *,
     total_repeat_length: int | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Repeats each element along an axis.
 
@@ -62,6 +64,7 @@ def repeat(
         axis: The axis; None means the flattened array.
         total_repeat_length: The static size of the result along the axis, which is required if `repeats` is traced:
             further repetitions are dropped, and the last element fills up. None means the sum of `repeats`.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of the dtype of `a`; a vector without `axis`.

@@ -16,6 +16,7 @@ from tracefx.numpy.shapes import broadcast_arrays, ravel
 from tracefx.numpy.ufuncs import clip, remainder, where
 from tracefx.ops import structural
 from tracefx.ops.elementwise import comparison, selection
+from tracefx.ops.indexing import dynamic_slicing
 from tracefx.transforms.vmap import vmap
 
 PiecewiseBranch: TypeAlias = ArrayLike | Callable[..., Array]
@@ -72,7 +73,7 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
     index = as_operand(a, "choose: a")
     if not dtypes.is_integer(index.aval.dtype):
         raise ValueError(f"choose: a must be integers, got {index.aval}")
-    index = structural.widen_indices(index)
+    index = dynamic_slicing.widen_indices(index)
     items = list(choices) if isinstance(choices, Sequence | Array | np.ndarray) else [choices]
     cases = promote_dtypes("choose", *items)
     count = len(cases)

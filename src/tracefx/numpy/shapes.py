@@ -22,6 +22,7 @@ from tracefx.ops import structural
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, concretize, is_sequence_like
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
@@ -55,7 +56,9 @@ def axes(name: str, axis: AxisLike, ndim: int) -> tuple[int, ...]:
 
 
 @eager_cached
-def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
+def reshape(
+    a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None, out_sharding: OutSharding = None
+) -> Array:
     """Reshapes `a` to another shape of the same size.
 
     Args:
@@ -63,6 +66,7 @@ def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | No
         shape: The new sizes; one of them may be -1, which stands for the size that makes the total fit.
         order: `"C"` reads and writes elements with the last axis changing fastest, `"F"` with the first.
         copy: Accepted for compatibility and ignored: arrays are immutable.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array with the elements of `a` and the new shape.
@@ -111,12 +115,13 @@ def _is_inferred(n: object) -> bool:
 
 
 @eager_cached
-def ravel(a: ArrayLike, order: str = "C") -> Array:
+def ravel(a: ArrayLike, order: str = "C", *, out_sharding: OutSharding = None) -> Array:
     """Flattens `a` to one axis: `f32[n, m]` becomes `f32[n * m]`.
 
     Args:
         a: The array to flatten.
         order: `"C"` reads elements with the last axis changing fastest, `"F"` with the first.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         A vector of the elements of `a`.
@@ -346,12 +351,13 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
 
 
 @eager_cached
-def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
+def broadcast_to(array: ArrayLike, shape: ShapeLike, *, out_sharding: OutSharding = None) -> Array:
     """Broadcasts `array` to `shape`, with axes aligned at the end.
 
     Args:
         array: The array to repeat.
         shape: The sizes of the result.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape.

@@ -11,6 +11,4 @@ jaxprs refer to it. The functions that check arguments and bind primitives are i
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(
-    __name__, take_out_sharding=("segment_max", "segment_min", "segment_prod", "segment_sum")
-)
+__getattr__, __dir__ = _attach(__name__)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from tracefx.core import Array, DType, Literal, NDArray, ShapedArray, dtypes
 from tracefx.core.handler import as_array
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import out_of_bounds_error
+
+NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
+"""The most common dtypes, which NumPy's reductions preserve on every platform."""
 
 
 def cast(x: NDArray, dtype: DType) -> NDArray:

@@ -27,7 +27,7 @@ from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.annotations.reshard import with_type_of
-from tracefx.ops.casting import cast, cast_to_integers, convert_host, convert_wide_number
+from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast, cast_to_integers, convert_host, convert_wide_number
 from tracefx.ops.monoids import ADD
 from tracefx.ops.operation import (
     DataMovement,
@@ -44,11 +44,8 @@ from tracefx.ops.operation import (
 )
 from tracefx.ops.sharding_rules import reshaped_spec, without_axes
 from tracefx.ops.static_integers import static_ints
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
-
-NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
-"""The most common dtypes, which NumPy's reductions preserve on every platform."""
-
 
 # ------------------------------------------------------------------ convert_element_type
 
@@ -174,11 +171,6 @@ def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
 _convert: Final = memoize(1024)(ConvertElementType)
 
 
-def widen_indices(x: Value) -> Value:
-    """Returns integer indices as at least 32 bits, so that sizes of axes are in the range of their dtype."""
-    return convert(x, dtypes.int32) if dtypes.itemsize_bits(x.aval.dtype) < 32 else x
-
-
 @overload
 def match_aval(x: Value, aval: ShapedArray) -> Value: ...
 @overload
@@ -259,21 +251,27 @@ class Reshape(LinearOperation, DataMovement):
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        x = batch_first(args[0], dims[0], axis)
-        return reshape(x, (axis.size, *self.new_sizes)), 0
+        return reshape(batch_first(args[0], dims[0], axis), (axis.size, *self.new_sizes)), 0
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         return builder.emit("stablehlo.reshape", operands, [out])[0]
 
 
-def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Array:
+def reshape(
+    operand: ArrayLike,
+    new_sizes: Sequence[int],
+    dimensions: Sequence[int] | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Returns `operand` with the shape `new_sizes`; elements keep their row-major order.
 
     Args:
         operand: Array or number.
         new_sizes: The new shape, static integers whose product is the size of `operand`. No entry may be -1.
         dimensions: A permutation of the axes, applied before reshaping. None means no transposition.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of shape `new_sizes`.
@@ -483,7 +481,9 @@ _BUFFER_KINDS: Final = "biufc"
 """The dtype kinds whose NumPy arrays support the buffer protocol."""
 
 
-def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Array:
+def broadcast_in_dim(
+    operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int], *, out_sharding: OutSharding = None
+) -> Array:
     """Returns `operand` broadcast to `shape`, with its axis `i` at axis `broadcast_dimensions[i]` of the result.
 
     Args:
@@ -491,6 +491,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
         shape: The shape of the result, as static integers.
         broadcast_dimensions: `k` increasing axes of `shape`. Axis `i` of `operand` must have size 1 or
             `shape[broadcast_dimensions[i]]`.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of shape `shape`.
@@ -620,17 +621,16 @@ class ReduceSum(UnaryOperation, LinearOperation):
 
 
 _SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
-
-
 _reduce_sum: Final = memoize(4096)(ReduceSum)
 
 
-def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
+def reduce_sum(operand: ArrayLike, axes: Sequence[int], *, out_sharding: OutSharding = None) -> Array:
     """Returns the sum of `operand` over `axes`.
 
     Args:
         operand: Array of numbers (not booleans).
         axes: Distinct non-negative axes. With none, `operand` is returned.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array without these axes, of the same dtype. Narrow floats are accumulated in float32.

@@ -12,12 +12,4 @@ False
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(
-    __name__,
-    take_out_sharding=(
-        *("ball", "bernoulli", "beta", "bits", "categorical", "cauchy", "chisquare", "dirichlet", "exponential", "f"),
-        *("gamma", "generalized_normal", "geometric", "gumbel", "laplace", "loggamma", "logistic", "lognormal"),
-        *("maxwell", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation", "poisson", "rademacher"),
-        *("randint", "rayleigh", "t", "triangular", "truncated_normal", "uniform", "wald"),
-    ),
-)
+__getattr__, __dir__ = _attach(__name__)

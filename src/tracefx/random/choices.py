@@ -17,9 +17,12 @@ from tracefx.random.continuous import gumbel
 from tracefx.random.keys import bits, check_key, split
 from tracefx.random.samplers import check_parameter_shapes, jit_sampler
 from tracefx.random.uniforms import randint, uniform
+from tracefx.shardings.named_sharding import OutSharding
 
 
-def permutation(key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
+def permutation(
+    key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: bool = False, *, out_sharding: OutSharding = None
+) -> Array:
     """Permutes the elements of an array randomly along an axis.
 
     Args:
@@ -27,6 +30,7 @@ def permutation(key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: 
         x: an array; or a concrete integer `n`, which stands for `arange(n)`.
         axis: the axis to permute.
         independent: whether each vector along the axis is permuted independently. By default slices move as a whole.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of the shape and dtype of `x`.
@@ -154,6 +158,8 @@ def categorical(
     shape: ShapeLike | None = None,
     replace: bool = True,
     mode: str | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws class indices from categorical distributions given by unnormalized log probabilities.
 
@@ -164,6 +170,7 @@ def categorical(
         shape: the shape of the result, which must end in the shape of `logits` without `axis`; that shape by default.
         replace: whether to draw with replacement. Draws along the leading axes of `shape` are from one distribution.
         mode: the mode of `gumbel`.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         Indices, `i32[*shape]`.

@@ -13,11 +13,14 @@ from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.random.keys import bits, split
 from tracefx.random.samplers import broadcast_parameter, float_dtype, jit_sampler, sample_shape, scalar_literal
 from tracefx.random.uniforms import rademacher, uniform
+from tracefx.shardings.named_sharding import OutSharding
 
 # ------------------------------------------------------------------ normal
 
 
-def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def normal(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws from the standard normal distribution.
 
     For complex dtypes the real and imaginary parts have variance 1/2 each.
@@ -26,6 +29,7 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: the float or complex dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -56,6 +60,8 @@ def truncated_normal(
     upper: ArrayLike,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws from the standard normal distribution, truncated to the interval from `lower` to `upper`.
 
@@ -65,6 +71,7 @@ def truncated_normal(
         upper: the upper bound, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of the broadcast bounds.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -96,6 +103,8 @@ def lognormal(
     sigma: ArrayLike = 1.0,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws from the log-normal distribution: numbers whose logarithm is normal with mean 0.
 
@@ -104,6 +113,7 @@ def lognormal(
         sigma: the standard deviation of the logarithm, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `sigma`.
         dtype: the float or complex dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -124,13 +134,16 @@ def _lognormal(key: Array, sigma: ArrayLike, shape: Shape, dtype: DType) -> Arra
     return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 
 
-def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def maxwell(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws from the Maxwell distribution: the norm of a vector of three standard normal numbers.
 
     Args:
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -191,13 +204,16 @@ def _double_sided_maxwell(key: Array, loc: ArrayLike, scale: ArrayLike, shape: S
 # ------------------------------------------------------------------ inverse transform sampling
 
 
-def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def exponential(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws from the exponential distribution with mean 1.
 
     Args:
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -217,7 +233,14 @@ def _exponential(key: Array, shape: Shape, dtype: DType) -> Array:
     return -lax.log1p(-uniform(key, shape, dtype))
 
 
-def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def pareto(
+    key: ArrayLike,
+    b: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the Pareto distribution on `x >= 1`, whose density is `b * x**-(b + 1)`.
 
     Args:
@@ -225,6 +248,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
         b: the shape parameter, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `b`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -244,13 +268,16 @@ def _pareto(key: Array, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
 
 
-def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def cauchy(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws from the standard Cauchy distribution.
 
     Args:
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -271,13 +298,16 @@ def _cauchy(key: Array, shape: Shape, dtype: DType) -> Array:
     return lax.tan((u - 0.5) * math.pi)
 
 
-def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def laplace(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws from the standard Laplace distribution, whose density is `exp(-abs(x)) / 2`.
 
     Args:
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -298,13 +328,16 @@ def _laplace(key: Array, shape: Shape, dtype: DType) -> Array:
     return fnp.sign(u) * lax.log1p(-fnp.abs(u))
 
 
-def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def logistic(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws from the standard logistic distribution.
 
     Args:
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -361,7 +394,14 @@ def _weibull_min(key: Array, scale: ArrayLike, concentration: ArrayLike, shape: 
     return fnp.multiply(fnp.power(exponential(key, shape, dtype), power), scale)
 
 
-def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def rayleigh(
+    key: ArrayLike,
+    scale: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the Rayleigh distribution: the norm of a vector of two normal numbers with standard deviation `scale`.
 
     Args:
@@ -369,6 +409,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, d
         scale: the scale parameter, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `scale`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -395,6 +436,8 @@ def triangular(
     right: ArrayLike,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws from the triangular distribution on the interval from `left` to `right`, with the given mode.
 
@@ -405,6 +448,7 @@ def triangular(
         right: the upper end, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of the broadcast parameters.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -429,7 +473,14 @@ def _triangular(key: Array, left: ArrayLike, mode: ArrayLike, right: ArrayLike, 
     return fnp.where(u < (tip - low) / (high - low), rising, falling)
 
 
-def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def wald(
+    key: ArrayLike,
+    mean: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the Wald distribution: the inverse Gaussian distribution of scale 1.
 
     The method is that of Michael, Schucany and Haas, Generating random variates using transformations with multiple
@@ -440,6 +491,7 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype:
         mean: the mean, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `mean`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -464,7 +516,14 @@ def _wald(key: Array, mean: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return fnp.where(uniform(second, shape, dtype) <= mu / (mu + x), x, square / x)
 
 
-def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode: str | None = None) -> Array:
+def gumbel(
+    key: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    mode: str | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the standard Gumbel distribution.
 
     Args:
@@ -473,6 +532,7 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
         dtype: the float dtype of the result; None means the default float dtype.
         mode: how many random bits are drawn, which limits the largest numbers: `"low"` (the default); `"high"`, twice
             as many; or `"highest"`, which makes better use of them for float32 and is as `"high"` for other dtypes.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.

@@ -21,11 +21,19 @@ from tracefx.random.samplers import (
     sample_shape,
 )
 from tracefx.random.uniforms import uniform
+from tracefx.shardings.named_sharding import OutSharding
 
 # ------------------------------------------------------------------ geometric
 
 
-def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def geometric(
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the geometric distribution on 1, 2, ...: the number of trials up to the first success.
 
     Args:
@@ -33,6 +41,7 @@ def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtyp
         p: the probability of success, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `p`.
         dtype: the integer dtype of the result; None means the default integer dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -63,7 +72,14 @@ def _geometric(key: Array, p: Array, shape: Shape, dtype: DType) -> Array:
 # ------------------------------------------------------------------ poisson
 
 
-def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def poisson(
+    key: ArrayLike,
+    lam: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the Poisson distribution.
 
     For means below 10 uniform numbers are multiplied: Knuth, The art of computer programming 2, 3.4.1. For larger means
@@ -75,6 +91,7 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtyp
         lam: the mean, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `lam`.
         dtype: the integer dtype of the result; None means the default integer dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.

@@ -11,11 +11,19 @@ from tracefx.random.continuous import exponential, normal
 from tracefx.random.keys import check_key, split
 from tracefx.random.samplers import broadcast_parameter, check_parameter_shapes, float_dtype, jit_sampler, sample_shape
 from tracefx.random.uniforms import rademacher, uniform
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap
 
 
-def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def gamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the gamma distribution with shape parameter `a` and scale 1.
 
     Differentiable with respect to `a`, by implicit reparameterization: the uniform numbers stay fixed.
@@ -25,6 +33,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
         a: the shape parameter, positive; an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `a`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -39,7 +48,14 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
     return _sample_gamma("gamma", key, a, shape, dtype, log_space=False)
 
 
-def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def loggamma(
+    key: ArrayLike,
+    a: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws logarithms of gamma distributed numbers, accurate for small `a` too.
 
     Args:
@@ -47,6 +63,7 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
         a: the shape parameter, positive; an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `a`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -143,6 +160,8 @@ def beta(
     b: ArrayLike,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws from the beta distribution.
 
@@ -152,6 +171,7 @@ def beta(
         b: the second shape parameter, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of the broadcast parameters.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         Numbers between 0 and 1, `dtype[*shape]`.
@@ -177,7 +197,12 @@ def _beta(key: Array, a: ArrayLike, b: ArrayLike, shape: Shape, dtype: DType) ->
 
 
 def dirichlet(
-    key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None
+    key: ArrayLike,
+    alpha: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws from the Dirichlet distribution: vectors of positive numbers that sum to 1.
 
@@ -186,6 +211,7 @@ def dirichlet(
         alpha: the concentration parameters, `f32[..., n]`; all axes except the last broadcast to `shape`.
         shape: the shape of the result without its last axis; by default that of `alpha`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape, n]`.
@@ -215,7 +241,14 @@ def _dirichlet(key: Array, alpha: Array, shape: Shape, dtype: DType) -> Array:
     return parts / fnp.sum(parts, axis=-1, keepdims=True)
 
 
-def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def chisquare(
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the chi-squared distribution.
 
     Args:
@@ -223,6 +256,7 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dty
         df: the degrees of freedom, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `df`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -248,6 +282,8 @@ def f(
     dfden: ArrayLike,
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws from the F distribution.
 
@@ -257,6 +293,7 @@ def f(
         dfden: the degrees of freedom of the denominator, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of the broadcast parameters.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -278,7 +315,14 @@ def _f(key: Array, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape, dtype: DTyp
     return (chisquare(second, above, shape, dtype) / above) / (chisquare(first, below, shape, dtype) / below)
 
 
-def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
+def t(
+    key: ArrayLike,
+    df: ArrayLike,
+    shape: ShapeLike | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from Student's t distribution.
 
     Args:
@@ -286,6 +330,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTyp
         df: the degrees of freedom, an array that broadcasts to `shape`.
         shape: the shape of the result; by default that of `df`.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -307,7 +352,14 @@ def _t(key: Array, df: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return normal(first, shape, dtype) * fnp.sqrt(half / gamma(second, half, shape, dtype))
 
 
-def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def generalized_normal(
+    key: ArrayLike,
+    p: ArrayLike,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws from the generalized normal distribution, whose density is proportional to `exp(-abs(x)**p)`.
 
     Args:
@@ -315,6 +367,7 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
         p: the shape parameter, which broadcasts against `shape`.
         shape: the shape of the result.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -337,7 +390,15 @@ def _generalized_normal(key: Array, p: ArrayLike, shape: Shape, dtype: DType) ->
     return rademacher(second, shape, dtype) * fnp.power(gamma(first, power, shape, dtype), power)
 
 
-def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def ball(
+    key: ArrayLike,
+    d: int,
+    p: ArrayLike = 2,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws uniformly from the unit ball of the `p`-norm in `d` dimensions.
 
     The method is that of Barthe, Guédon, Mendelson and Naor, A probabilistic approach to the geometry of the lp-ball,
@@ -349,6 +410,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
         p: the order of the norm.
         shape: the shape of the result without its last axis.
         dtype: the float dtype of the result; None means the default float dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape, d]`.

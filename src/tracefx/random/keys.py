@@ -23,6 +23,7 @@ from tracefx.ops.random.prng import (
 )
 from tracefx.ops.structural import convert
 from tracefx.settings import NUMERIC_OPTIONS
+from tracefx.shardings.named_sharding import OutSharding
 
 IMPLEMENTATIONS: Final[Mapping[str, DType]] = MappingProxyType(
     {"threefry2x32": dtypes.key_fry, "rbg": dtypes.key_rbg, "unsafe_rbg": dtypes.key_urbg}
@@ -302,13 +303,16 @@ def clone(key: ArrayLike) -> Array:
     return _wrap_like_input(bind1(RandomClone(), checked_keys), as_words)
 
 
-def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def bits(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws uniform random bits as unsigned integers.
 
     Args:
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: `uint8`, `uint16`, `uint32` or `uint64`; by default `uint32`, or `uint64` if 64-bit types are enabled.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.

@@ -11,6 +11,7 @@ from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.random.continuous import normal
 from tracefx.random.samplers import check_parameter_shapes, float_dtype, jit_sampler
+from tracefx.shardings.named_sharding import OutSharding
 
 
 def multivariate_normal(
@@ -20,6 +21,8 @@ def multivariate_normal(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
     method: str = "cholesky",
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws vectors from the multivariate normal distribution.
 
@@ -32,6 +35,7 @@ def multivariate_normal(
             broadcast to.
         dtype: the float dtype of the draws; by default that of the promoted parameters.
         method: how the square root of `cov` is computed: `"cholesky"`, `"svd"` or `"eigh"`.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape, n]`.
@@ -76,7 +80,13 @@ def _multivariate_normal(key: Array, mean: Array, cov: Array, shape: Shape, dtyp
 
 
 def orthogonal(
-    key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None, m: int | None = None
+    key: ArrayLike,
+    n: int,
+    shape: ShapeLike = (),
+    dtype: DTypeLike | None = None,
+    m: int | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws uniformly distributed orthogonal matrices, or unitary matrices for complex dtypes.
 
@@ -90,6 +100,7 @@ def orthogonal(
         dtype: the float or complex dtype of the result; None means the default float dtype.
         m: the number of columns, `n` by default. If it differs, the columns or the rows are orthonormal, whichever are
             fewer.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape, n, m]`.

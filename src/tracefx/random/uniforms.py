@@ -12,6 +12,7 @@ from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.random.prng import BIT_WIDTHS
 from tracefx.random.keys import random_bits, split
 from tracefx.random.samplers import check_parameter_shapes, float_dtype, int_dtype, jit_sampler, scalar_literal
+from tracefx.shardings.named_sharding import OutSharding
 
 
 def uniform(
@@ -20,6 +21,8 @@ def uniform(
     dtype: DTypeLike | None = None,
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws uniformly from the half-open interval from `minval` to `maxval`.
 
@@ -29,6 +32,7 @@ def uniform(
         dtype: the float dtype of the result; None means the default float dtype.
         minval: the inclusive lower end, an array that broadcasts to `shape`.
         maxval: the exclusive upper end, an array that broadcasts to `shape`.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.
@@ -72,6 +76,8 @@ def randint(
     minval: ArrayLike,
     maxval: ArrayLike,
     dtype: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Draws integers uniformly from the half-open range from `minval` to `maxval`.
 
@@ -84,6 +90,7 @@ def randint(
         minval: the inclusive lower end, an integer array that broadcasts to `shape`; clipped to the range of `dtype`.
         maxval: the exclusive upper end, an integer array that broadcasts to `shape`; clipped likewise.
         dtype: the integer dtype of the result; None means the default integer dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`; `minval` where it is not less than `maxval`.
@@ -138,7 +145,14 @@ def _clip_to_dtype(x: Array, dtype: DType) -> Array:
     return fnp.clip(x, fnp.asarray(low, x.dtype), fnp.asarray(high, x.dtype)).astype(dtype)
 
 
-def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
+def bernoulli(
+    key: ArrayLike,
+    p: ArrayLike = 0.5,
+    shape: ShapeLike | None = None,
+    mode: str = "low",
+    *,
+    out_sharding: OutSharding = None,
+) -> Array:
     """Draws booleans that are true with probability `p`.
 
     Args:
@@ -147,6 +161,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
         shape: the shape of the result; by default that of `p`.
         mode: `"low"`, or `"high"`, which draws twice as many bits so that probabilities below 1e-7 (for float32) are
             accurate.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `bool[*shape]`.
@@ -178,13 +193,16 @@ def _bernoulli(key: Array, p: Array, shape: Shape, mode: str) -> Array:
     return fine * 2.0 ** -dtypes.finfo(dtype).nmant < p - coarse
 
 
-def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def rademacher(
+    key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, *, out_sharding: OutSharding = None
+) -> Array:
     """Draws from the Rademacher distribution: -1 or 1 with equal probability.
 
     Args:
         key: a random key, `key<...>[]`.
         shape: the shape of the result.
         dtype: the dtype of the result; None means the default integer dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         `dtype[*shape]`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 from math import prod
-from typing import cast, final
+from typing import TypeAlias, cast, final
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -123,6 +123,13 @@ class NamedSharding(Sharding):
     @override
     def __repr__(self) -> str:
         return f"NamedSharding({self.mesh!r}, {self.spec!r})"
+
+
+OutSharding: TypeAlias = NamedSharding | PartitionSpec | None
+"""The argument `out_sharding`: a sharding, a partition specification for the mesh in use, or None for no constraint.
+
+A public function of a package with a stub only declares it; `lazy_stubs.attach` interprets it.
+"""
 
 
 @memoize(4096)

@@ -22,6 +22,7 @@ from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import convert, reduce_sum
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import convert_outputs, raise_structure_mismatch, trace_body
 
@@ -60,6 +61,7 @@ def reduce(
     init_values: ArrayLike,
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[SupportsIndex],
+    out_sharding: OutSharding = None,
 ) -> Array: ...
 @overload
 def reduce(
@@ -67,6 +69,7 @@ def reduce(
     init_values: PyTree,
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[SupportsIndex],
+    out_sharding: OutSharding = None,
 ) -> Any: ...
 @api_boundary
 def reduce(
@@ -74,6 +77,7 @@ def reduce(
     init_values: PyTree,
     computation: Callable[[Any, Any], Any],
     dimensions: Sequence[SupportsIndex],
+    out_sharding: OutSharding = None,
 ) -> Any:
     """Reduces axes of arrays by an associative function.
 
@@ -87,6 +91,7 @@ def reduce(
         computation: An associative function of two pytrees of scalars like `operands`. It returns a pytree of as many
             scalars of the same dtypes, whose structure is that of the result.
         dimensions: The axes to reduce.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         A pytree of arrays without the reduced axes.

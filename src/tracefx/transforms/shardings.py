@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 
@@ -45,8 +45,6 @@ from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 
 T = TypeVar("T")
 R = TypeVar("R")
-OutSharding: TypeAlias = NamedSharding | PartitionSpec | None
-"""The argument `out_sharding`: a sharding, a partition specification for the mesh in use, or None for no constraint."""
 
 
 def set_mesh(mesh: Mesh) -> Override[Mesh]:

@@ -10,4 +10,4 @@ Array([2., 1.], dtype=float32)
 
 from tracefx.lazy_stubs import attach as _attach
 
-__getattr__, __dir__ = _attach(__name__, take_out_sharding=("tensordot",))
+__getattr__, __dir__ = _attach(__name__)

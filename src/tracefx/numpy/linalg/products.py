@@ -11,6 +11,7 @@ from tracefx.numpy import diagonals, dot_products, products, shapes
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.shardings.named_sharding import OutSharding
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
@@ -130,6 +131,7 @@ def tensordot(
     axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the sum of products over some axes of both arrays.
 
@@ -140,6 +142,7 @@ def tensordot(
             of axes, one of `x1` and one of `x2`.
         precision: The precision of the products, as for `lax.dot`; None means the default.
         preferred_element_type: The dtype of the result; None means the promoted dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array with the other axes of `x1`, then those of `x2`.

@@ -31,7 +31,7 @@ from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShardingTypeError
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast
 from tracefx.ops.contractions.bilinear import Bilinear
 from tracefx.ops.contractions.dot_algorithms import (
     AnyDotAlgorithm,
@@ -45,7 +45,8 @@ from tracefx.ops.contractions.dot_algorithms import (
 from tracefx.ops.operation import Operation, memoize_aval, run_compiled
 from tracefx.ops.sharding_rules import agreed, without_axes
 from tracefx.ops.static_integers import static_ints
-from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, transpose
+from tracefx.ops.structural import match_aval, transpose
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 _MAX_NUMPY_PRODUCTS: Final = 2**20
@@ -489,6 +490,8 @@ def dot_general(
     dimension_numbers: DotDimensionNumbers,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    *,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the contraction of two arrays: the sum of products over some axes, mapped over others.
 
@@ -500,6 +503,7 @@ def dot_general(
         precision: A `Precision` or its name, for both operands or a pair; or an algorithm: a `DotAlgorithm`, a
             `DotAlgorithmPreset` or its name. None, the default, means `Precision.DEFAULT`.
         preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array whose axes are the batch axes, the free axes of `lhs`, then the free axes of `rhs`.
@@ -532,6 +536,7 @@ def dot(
     dimension_numbers: DotDimensionNumbers | None = None,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the product of two vectors or matrices: the sum over the last axis of `lhs` and the first of `rhs`.
 
@@ -541,6 +546,7 @@ def dot(
         dimension_numbers: Other axes to contract and map over, as in `dot_general`. None by default.
         precision: As in `dot_general`. None by default.
         preferred_element_type: As in `dot_general`. None by default.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         A scalar, vector or matrix.

@@ -51,6 +51,7 @@ from tracefx.ops.shape.slicing import Pad, pad, rev
 from tracefx.ops.sharding_rules import convolution_spec
 from tracefx.ops.static_integers import static_int, static_ints
 from tracefx.ops.structural import convert, full_like_aval, match_aval, move_axis, reshape, transpose
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 _FIELDS: Final = (
@@ -578,6 +579,7 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the convolution of `lhs` with a kernel `rhs`, over any number of spatial axes. Kernels are not reversed.
 
@@ -595,6 +597,7 @@ def conv_general_dilated(
         batch_group_count: The number of groups of the batch, each with its part of the output features. 1 by default.
         precision: A `Precision` or its name, for both operands or a pair. None, the default, means `Precision.DEFAULT`.
         preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array with axes for batch, output features and the spatial axes, in the order of `dimension_numbers`.

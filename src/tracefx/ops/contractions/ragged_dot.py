@@ -38,6 +38,7 @@ from tracefx.ops.structural import (
     move_axis,
     transpose,
 )
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 
@@ -407,6 +408,7 @@ def ragged_dot_general(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     group_offset: ArrayLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns a contraction with an axis of `lhs` that is partitioned into consecutive groups.
 
@@ -424,6 +426,7 @@ def ragged_dot_general(
         precision: As in `dot_general`. None by default.
         preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
         group_offset: Not supported; must be None.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array, with axes as in `dot_general`.
@@ -455,6 +458,7 @@ def ragged_dot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
     group_offset: ArrayLike | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the rows of `lhs`, partitioned into groups, each multiplied with its own matrix.
 
@@ -465,6 +469,7 @@ def ragged_dot(
         precision: As in `ragged_dot_general`. None by default.
         preferred_element_type: As in `ragged_dot_general`. None by default.
         group_offset: Not supported; must be None.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array `[m, n]`; rows beyond the last group are zero.

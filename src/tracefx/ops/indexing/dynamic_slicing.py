@@ -28,7 +28,7 @@ from tracefx.ops.operation import VARIADIC, DataMovement, HasPullback, Operation
 from tracefx.ops.shape.shape import concatenate, expand_dims, squeeze
 from tracefx.ops.sharding_rules import equal_spec, resized_spec
 from tracefx.ops.static_integers import canonicalize_axis, static_int
-from tracefx.ops.structural import batch_first, broadcast_in_dim, full_like_aval, instantiate, match_aval, widen_indices
+from tracefx.ops.structural import batch_first, broadcast_in_dim, convert, full_like_aval, instantiate, match_aval
 
 
 def _check_starts(name: str, starts: Sequence[ShapedArray], ndim: int) -> None:
@@ -211,6 +211,11 @@ def _starts(
     if len({v.aval.dtype for v in values}) > 1:
         return values  # the primitive rejects them
     return [_normalize_index(name, v, n, allow) for v, n, allow in zip(values, x.aval.shape, allowed, strict=True)]
+
+
+def widen_indices(x: Value) -> Value:
+    """Returns integer indices as at least 32 bits, so that sizes of axes are in the range of their dtype."""
+    return convert(x, dtypes.int32) if dtypes.itemsize_bits(x.aval.dtype) < 32 else x
 
 
 def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value:

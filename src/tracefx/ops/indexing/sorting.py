@@ -24,14 +24,14 @@ from tracefx.dimensions.symbolic_dimensions import exceeds
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops import stablehlo
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.operation import Domain, HasNumpyKernel, refuse_keys
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.sharding_rules import joined_spec, require_unsharded
 from tracefx.ops.static_integers import canonicalize_axis, static_int
-from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, broadcast_in_dim, full_like_aval, move_axis, reshape
+from tracefx.ops.structural import broadcast_in_dim, full_like_aval, move_axis, reshape
 
 _SORTABLE: Final = Domain("booleans or numbers", lambda d: not dtypes.is_key(d) and d != dtypes.float0)
 _LONG: Final = 4096

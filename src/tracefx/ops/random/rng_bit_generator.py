@@ -18,6 +18,7 @@ from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, MlirTex
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import require_arity, run_compiled, static_shape
 from tracefx.ops.structural import move_axis
+from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 
@@ -164,6 +165,8 @@ def rng_bit_generator(
     shape: Sequence[int],
     dtype: DTypeLike = np.uint32,
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
+    *,
+    out_sharding: OutSharding = None,
 ) -> tuple[Array, Array]:
     """Returns the next state of XLA's generator and random bits.
 
@@ -174,6 +177,7 @@ def rng_bit_generator(
         shape: The shape of the bits, static.
         dtype: uint8, uint16, uint32 (the default) or uint64.
         algorithm: The algorithm. By default the platform's own.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         A pair: the next state, and an array of uniformly random unsigned integers.

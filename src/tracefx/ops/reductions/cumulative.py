@@ -17,7 +17,7 @@ from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, WindowPadding
 from tracefx.ops import stablehlo
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, div, mul, neg, sub
 from tracefx.ops.elementwise.bitwise import bitwise_and
@@ -32,7 +32,7 @@ from tracefx.ops.operation import Domain, HasPushforward, LinearOperation, Unary
 from tracefx.ops.shape.shape import concatenate, rev, slice, slice_axis, stack
 from tracefx.ops.sharding_rules import require_unsharded
 from tracefx.ops.static_integers import static_int
-from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, reshape
+from tracefx.ops.structural import match_aval, reshape
 
 
 @frozen(eq=False)

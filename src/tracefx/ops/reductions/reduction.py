@@ -17,7 +17,7 @@ from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
-from tracefx.ops.casting import cast
+from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast
 from tracefx.ops.elementwise.arithmetic import div, mul
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import LOGICAL, NUMBERS, add
@@ -37,7 +37,6 @@ from tracefx.ops.shape.slicing import pad
 from tracefx.ops.sharding_rules import without_axes
 from tracefx.ops.static_integers import static_int, static_ints
 from tracefx.ops.structural import (
-    NUMPY_NATIVE_DTYPES,
     broadcast_in_dim,
     convert,
     match_aval,
@@ -45,6 +44,7 @@ from tracefx.ops.structural import (
     reshape,
     transpose,
 )
+from tracefx.shardings.named_sharding import OutSharding
 
 
 @frozen(eq=False)
@@ -189,7 +189,7 @@ class ReduceMin(ReduceExtremum):
     monoid = MINIMUM
 
 
-def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
+def reduce_max(operand: ArrayLike, axes: Sequence[int], *, out_sharding: OutSharding = None) -> Array:
     """Returns the maximum of `operand` over `axes`.
 
     In the derivative, elements that tie share the tangent evenly.
@@ -197,6 +197,7 @@ def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
     Args:
         operand: Array. Complex numbers are ordered by their real parts, then by their imaginary parts.
         axes: Distinct, non-negative axes. With none, `operand` is returned.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array without these axes, of the same dtype: NaN where an element is NaN, the dtype's least value for no
@@ -211,7 +212,7 @@ def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
     return _reduce(ReduceMax(static_ints("reduce_max", axes, "axes")), operand)
 
 
-def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
+def reduce_min(operand: ArrayLike, axes: Sequence[int], *, out_sharding: OutSharding = None) -> Array:
     """Returns the minimum of `operand` over `axes`.
 
     In the derivative, elements that tie share the tangent evenly.
@@ -219,6 +220,7 @@ def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
     Args:
         operand: Array. Complex numbers are ordered by their real parts, then by their imaginary parts.
         axes: Distinct, non-negative axes. With none, `operand` is returned.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array without these axes, of the same dtype: NaN where an element is NaN, the dtype's greatest value for no

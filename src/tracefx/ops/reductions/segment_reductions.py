@@ -20,6 +20,7 @@ from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import concatenate, expand_dims
 from tracefx.ops.static_integers import static_count, static_int
 from tracefx.ops.structural import broadcast_in_dim, convert, reduce_sum
+from tracefx.shardings.named_sharding import OutSharding
 
 
 @final
@@ -47,6 +48,7 @@ def segment_sum(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the sums of the elements of `data` that have equal segment ids.
 
@@ -59,6 +61,7 @@ def segment_sum(
         unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
         bucket_size: If given, sums are computed over buckets of so many elements and then added, which is more precise.
         mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array `f32[s, ...]`; empty segments are 0.
@@ -83,6 +86,7 @@ def segment_prod(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the products of the elements of `data` that have equal segment ids; empty segments are 1.
 
@@ -97,6 +101,7 @@ def segment_prod(
         unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
         bucket_size: If given, results are computed for buckets of so many elements and then combined.
         mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array `f32[s, ...]`.
@@ -121,6 +126,7 @@ def segment_max(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the maximum of the elements of `data` that have equal segment ids.
 
@@ -135,6 +141,7 @@ def segment_max(
         unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
         bucket_size: If given, results are computed for buckets of so many elements and then combined.
         mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array `f32[s, ...]`.
@@ -159,6 +166,7 @@ def segment_min(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
+    out_sharding: OutSharding = None,
 ) -> Array:
     """Returns the minimum of the elements of `data` that have equal segment ids.
 
@@ -173,6 +181,7 @@ def segment_min(
         unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
         bucket_size: If given, results are computed for buckets of so many elements and then combined.
         mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array `f32[s, ...]`.

@@ -34,6 +34,7 @@ from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import Operation, static_shape
 from tracefx.ops.static_integers import is_sequence_like, static_int
 from tracefx.ops.structural import broadcast_in_dim, convert, convert_element_type
+from tracefx.shardings.named_sharding import OutSharding
 
 
 @final
@@ -102,13 +103,16 @@ def iota(dtype: DTypeLike, size: int) -> Array:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> Array:
+def broadcasted_iota(
+    dtype: DTypeLike, shape: Sequence[int], dimension: int, *, out_sharding: OutSharding = None
+) -> Array:
     """Returns an array whose elements are their own indices along axis `dimension`.
 
     Args:
         dtype: An integer, float or complex dtype.
         shape: The shape, static.
         dimension: The axis that is counted, non-negative.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape and dtype.

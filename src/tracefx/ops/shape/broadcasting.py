@@ -16,6 +16,7 @@ from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import broadcast
 from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import broadcast_to, reshape
+from tracefx.shardings.named_sharding import OutSharding
 
 
 def collapse(operand: ArrayLike, start_dimension: SupportsIndex, stop_dimension: SupportsIndex | None = None) -> Array:
@@ -133,12 +134,13 @@ def shape_as_value(shape: Sequence[SupportsIndex]) -> Array:
     return from_numpy(np.asarray(sizes, np.int64 if wide else np.int32), np.dtype(np.int64 if wide else np.int32))
 
 
-def empty(shape: Sequence[int] | SupportsIndex, dtype: DTypeLike) -> Array:
+def empty(shape: Sequence[int] | SupportsIndex, dtype: DTypeLike, *, out_sharding: OutSharding = None) -> Array:
     """Returns an array with arbitrary elements; here they are zeros.
 
     Args:
         shape: The shape, or the size of one axis.
         dtype: The dtype.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of this shape and dtype.

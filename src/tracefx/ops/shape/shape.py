@@ -52,6 +52,7 @@ from tracefx.ops.structural import (
     reduce_sum,
     reshape,
 )
+from tracefx.shardings.named_sharding import OutSharding
 
 
 def batch_at(x: Value, dim: int | None, axis: MappedAxis, position: int) -> Array:
@@ -161,12 +162,13 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     return broadcast_in_dim(x, sizes, kept)
 
 
-def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
+def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: OutSharding = None) -> Array:
     """Returns `operand` repeated along new leading axes.
 
     Args:
         operand: Array or number.
         sizes: The sizes of the new axes, static integers.
+        out_sharding: The sharding of the result, as a constraint. None, the default, adds none.
 
     Returns:
         An array of shape `(*sizes, *operand.shape)`.
