@@ -180,6 +180,7 @@ _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyT
         "bessel_i0e": (lax.bessel_i0e, (X,)),
         "bessel_i1e": (lax.bessel_i1e, (X,)),
         "composite": (lambda x: lax.composite(lambda x, *, by: x * by, "my.scaled")(x, by=2), (X,)),
+        "bcoo_dot_general": (lambda x: _sparse(x) @ x, (SQUARE,)),
         "bcoo_dot_general_sampled": (_sampled, (SQUARE,)),
         "bcoo_extract": (lambda x: sparse.bcoo_extract(_sparse(x), x).data, (SQUARE,)),
         "bcoo_fromdense": (lambda x: sparse.BCOO.fromdense(x, nse=6).data, (X,)),
@@ -188,6 +189,7 @@ _PROGRAMS: Final[Mapping[str, tuple[Function, tuple[Any, ...]]]] = MappingProxyT
         "bcoo_sum_duplicates": (lambda x: sparse.BCOO.fromdense(x, nse=6).sum_duplicates(nse=6).todense(), (X,)),
         "bcoo_todense": (lambda x: sparse.BCOO.fromdense(x, nse=6).todense(), (X,)),
         "bcoo_transpose": (lambda x: sparse.BCOO.fromdense(x, nse=6).T.todense(), (X,)),
+        "bcsr_dot_general": (lambda x: sparse.BCSR.fromdense(x, nse=4) @ x, (SQUARE,)),
         "bcsr_extract": (_extracted, (SQUARE,)),
         "bcsr_fromdense": (lambda x: sparse.BCSR.fromdense(x, nse=6).data, (X,)),
         "bcsr_todense": (lambda x: sparse.BCSR.fromdense(x, nse=6).todense(), (X,)),
@@ -413,7 +415,7 @@ def _checked(x: Any) -> Any:
     [
         (lambda x: jax.new_ref(x)[...], "mutable reference"),
         (_checked, "checkify"),
-        (lambda x: sparse.BCOO.fromdense(jnp.eye(2) * x, nse=2) @ jnp.ones(2), "sparse"),
+        (lambda x: sparse.COO.fromdense(jnp.eye(2) * x, nse=2) @ jnp.ones(2), "use BCOO or BCSR"),
     ],
 )
 def test_unsupported_primitive_error_gives_the_reason(f: Function, reason: str) -> None:

@@ -32,6 +32,9 @@ from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 from tracefx.ops.shape.shape import iota, squeeze
 from tracefx.ops.shape.slicing import slice
 from tracefx.ops.structural import broadcast_to, constant_like_aval, reduce_sum, reshape, transpose
+from tracefx.sparse.bcoo import BCOO
+from tracefx.sparse.bcsr import BCSR, bcsr_dot_general
+from tracefx.sparse.contractions import bcoo_dot_general
 from tracefx.transforms.vmap import vmap
 
 # ------------------------------------------------------------------ renamed primitives and identities
@@ -234,6 +237,21 @@ def _iota_2x32_shape(importer: Importer, eqn: JaxEquation, args: Sequence[Value]
     return [high, reshape(iota(np.uint32, size), shape)]
 
 
+# ------------------------------------------------------------------ sparse arrays
+
+
+def _sparse_product(array: type[BCOO | BCSR], product: Callable[..., BCOO | Array]) -> ImportRule:
+    def rule(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+        *arrays, rhs = map(as_array, args)
+        params = eqn.params
+        info = params["lhs_spinfo"]
+        lhs = array(arrays, shape=info.shape, indices_sorted=info.indices_sorted, unique_indices=info.unique_indices)
+        numbers, dtype = params["dimension_numbers"], params["preferred_element_type"]
+        return [as_array(product(lhs, rhs, dimension_numbers=numbers, preferred_element_type=dtype))]
+
+    return rule
+
+
 # ------------------------------------------------------------------ platforms
 
 
@@ -258,6 +276,8 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         "add_any": _add_any,
         "all_to_all": single_axis_rule("all_to_all"),
         "axis_index": single_axis_rule("axis_index"),
+        "bcoo_dot_general": _sparse_product(BCOO, bcoo_dot_general),
+        "bcsr_dot_general": _sparse_product(BCSR, bcsr_dot_general),
         "copy": _identity,
         "empty": _empty,
         "empty2": _empty,

@@ -9,7 +9,7 @@ from typing import Final
 _REFERENCES: Final = "it reads or writes a mutable reference of JAX; tracefx has references of its own, tracefx.new_ref"
 _DEVICES: Final = "tracefx has no such communication between devices"
 _SPARSE: Final = (
-    "it is a kernel for the sparse arrays of jax.experimental.sparse; convert them to dense arrays with todense first"
+    "it is a kernel for sparse arrays of jax.experimental.sparse; use BCOO or BCSR, or convert to dense arrays first"
 )
 _KERNEL: Final = "it is a library kernel for one type of device"
 _TOKEN: Final = "it orders effects by tokens, which programs of tracefx do without"
@@ -40,9 +40,8 @@ UNSUPPORTED: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("inspect_sharding", "pbroadcast", "pbroadcast_dynamic"), _DEVICES),
         **dict.fromkeys(
             (
-                *("bcoo_dot_general", "bcsr_dot_general", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_spmm"),
-                *("coo_spmv", "coo_todense", "csr_fromdense", "csr_matmat", "csr_matvec", "csr_spmm", "csr_spmv"),
-                *("csr_todense", "spsolve"),
+                *("coo_fromdense", "coo_matmat", "coo_matvec", "coo_spmm", "coo_spmv", "coo_todense"),
+                *("csr_fromdense", "csr_matmat", "csr_matvec", "csr_spmm", "csr_spmv", "csr_todense", "spsolve"),
             ),
             _SPARSE,
         ),
