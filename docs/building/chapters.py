@@ -66,9 +66,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             ),
             Page("Arrays", "core.array"),
             Page("Mutable references", "interpreters.refs"),
-            Page(
-                "Sharding", "transforms.shardings transforms.shard_maps shardings.meshes shardings.named_sharding", "P"
-            ),
+            Page("Sharding", "transforms.shardings transforms.shard_maps shardings.meshes core.named_sharding", "P"),
             Page(
                 "Devices, callbacks and settings",
                 "transforms.devices transforms.callbacks settings core.dtypes",

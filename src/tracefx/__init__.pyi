@@ -37,6 +37,7 @@ from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time
 from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
+from tracefx.core.named_sharding import NamedSharding as NamedSharding
 from tracefx.core.partition_spec import P as P
 from tracefx.core.partition_spec import PartitionSpec as PartitionSpec
 from tracefx.core.version import __version__ as __version__
@@ -59,7 +60,6 @@ from tracefx.settings import log_compiles as log_compiles
 from tracefx.settings import repeats as repeats
 from tracefx.settings import traceback_filtering as traceback_filtering
 from tracefx.shardings.meshes import Mesh as Mesh
-from tracefx.shardings.named_sharding import NamedSharding as NamedSharding
 from tracefx.source_location import named_scope as named_scope
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier

@@ -16,12 +16,12 @@ import numpy as np
 
 from tracefx.core import NDArray
 from tracefx.core.backend import BACKEND
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.partition_spec import PartitionSpec
 from tracefx.errors import DistributedError as DistributedError
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import Mesh
-from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.transforms.devices import device_put, local_devices, process_count, process_indices
 from tracefx.transforms.shardings import make_array_from_process_local_data
 from tracefx.xla.runtime import process_group

@@ -189,7 +189,7 @@ class ShardingTypeError(TypeError, ValueError):
 
     >>> from tracefx import numpy, ops
     >>> from tracefx.core.meshes import AbstractMesh, AxisType
-    >>> from tracefx.core.type_sharding import type_sharding
+    >>> from tracefx.core.named_sharding import type_sharding
     >>> mesh = AbstractMesh((2,), "x", AxisType.Explicit)
     >>> x = numpy.ones((4, 4)).aval.with_explicit_sharding(type_sharding(mesh, ("x",), 2))
     >>> ops.CumSum(0, False).sharding_rule([x], [x])

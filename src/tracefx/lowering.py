@@ -13,11 +13,11 @@ from attrs import frozen
 
 from tracefx.core import Literal, NDArray, ShapedArray, Value
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.meshes import AbstractMesh
+from tracefx.core.meshes import BaseMesh
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import Expandable, Primitive, missing_rule_error
 from tracefx.core.rule_checks import RULE_PARAMETERS, check_call
-from tracefx.shardings.named_sharding import NamedSharding
 
 
 class IrValue(Protocol):
@@ -383,7 +383,7 @@ class Builder(Protocol):
             aval: The aval of the array.
         """
 
-    def constrain(self, x: IrValue, mesh: AbstractMesh, spec: PartitionSpec) -> IrValue:
+    def constrain(self, x: IrValue, mesh: BaseMesh, spec: PartitionSpec) -> IrValue:
         """Returns a value with a sharding constraint, if the program is for several devices.
 
         Args:

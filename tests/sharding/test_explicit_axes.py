@@ -226,6 +226,68 @@ def test_types() -> None:
     assert str(fx.typeof(fx.device_put(X, fx.NamedSharding(automatic, P("x"))))) == "f32[8,4]"
 
 
+def same_over_abstract_mesh(lib: Library, mesh: Any, x: Any) -> list[bool]:
+    sharding = lib.m.typeof(x).sharding
+    over_x, over_y = [lib.m.NamedSharding(mesh.abstract_mesh, lib.P(name, None)) for name in ("x", "y")]
+    return [
+        isinstance(sharding, lib.m.NamedSharding),
+        sharding == over_x,
+        hash(sharding) == hash(over_x),
+        sharding == over_y,
+        sharding == lib.m.NamedSharding(mesh, over_x.spec),
+        sharding.is_equivalent_to(lib.m.NamedSharding(mesh.abstract_mesh, lib.P("x")), 2),
+        sharding.is_equivalent_to(over_y, 2),
+        sharding.is_fully_replicated,
+    ]
+
+
+def sizes(lib: Library, mesh: Any, x: Any) -> list[Any]:
+    sharding = lib.m.typeof(x).sharding
+    return [sharding.shard_shape(x.shape), sharding.num_devices, tuple(sharding.spec), sharding.mesh.axis_names]
+
+
+def used_as_argument(lib: Library, mesh: Any, x: Any) -> list[Any]:
+    """Passes the sharding of a type as a target; returns the types of the results."""
+    sharding = lib.m.typeof(x).sharding
+    replicated = numbers(8, 4)
+    with lib.m.set_mesh(mesh):
+        outs = [
+            lib.m.sharding.reshard(replicated, sharding),
+            lib.np.zeros((8, 4), out_sharding=sharding),
+            lib.np.matmul(x, lib.np.ones((4, 4)), out_sharding=sharding),
+            lib.m.jit(lambda a: lib.m.sharding.reshard(a, sharding) * 2)(replicated),
+            lib.m.jit(lambda a: a * 2, out_shardings=sharding)(replicated),
+            lib.m.sharding.auto_axes(lambda a: a * 2, out_sharding=sharding)(x),
+        ]
+    struct = lib.m.ShapeDtypeStruct((8, 4), "float32", sharding=sharding)
+    out = lib.m.eval_shape(lambda a: a.T, struct)
+    return [lib.m.typeof(each).str_short(True).partition("(")[0] for each in outs] + [tuple(out.sharding.spec)]
+
+
+@pytest.mark.parametrize("read", [same_over_abstract_mesh, sizes, used_as_argument])
+def test_the_sharding_of_a_type_is_one_over_the_abstract_mesh(read: Callable[[Library, Any, Any], list[Any]]) -> None:
+    results = []
+    for lib in (TRACEFX, JAX):
+        mesh = explicit_mesh(lib)
+        results.append(read(lib, mesh, lib.m.device_put(numbers(8, 4), lib.m.NamedSharding(mesh, lib.P("x")))))
+    assert results[0] == results[1]
+
+
+def test_the_sharding_of_a_type_has_no_devices() -> None:
+    sharding = fx.typeof(X).sharding
+    with pytest.raises(ValueError, match="has no devices, since its mesh is abstract"):
+        _ = sharding.device_set
+    with pytest.raises(ValueError, match="has no devices: call it inside of"):
+        fx.device_put(numbers(8, 4), sharding)
+    with fx.set_mesh(MESH):
+        assert fx.device_put(numbers(8, 4), sharding).sharding == fx.NamedSharding(MESH, sharding.spec)
+    struct = fx.ShapeDtypeStruct((8, 4), "float32", sharding=sharding)
+    assert fx.eval_shape(lambda a: a.T, struct).sharding == sharding.update(spec=(None, "x"))
+    with fx.set_mesh(MESH):
+        compiled = fx.jit(lambda a: a.T).lower(struct).compile()
+    assert compiled.input_shardings == ((fx.NamedSharding(MESH, sharding.spec),), {})
+
+
 def test_mixed_mesh() -> None:
     mesh = MESH.update_axis_types({"y": AxisType.Auto})
     x = fx.device_put(numbers(8, 4), fx.NamedSharding(mesh, P("x", "y")))

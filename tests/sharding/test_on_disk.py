@@ -15,8 +15,8 @@ import tracefx.numpy as fnp
 from tests.sharding.both import TRACEFX
 from tests.xla.caching import SPY, files, in_new_process, log_builds
 from tracefx import P
+from tracefx.core.sharding import ShardingAssignment
 from tracefx.serialization.digest import executable_key, value_key
-from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.xla import cache_keys
 from tracefx.xla import spmd as xla_spread
 from tracefx.xla.backend import XlaBackend

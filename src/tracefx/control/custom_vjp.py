@@ -16,6 +16,7 @@ from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, bind, call_under
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import (
     BatchDims,
     Differentiable,
@@ -28,7 +29,6 @@ from tracefx.core.primitive import (
     Zero,
     not_linear_error,
 )
-from tracefx.core.type_sharding import Spec
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr

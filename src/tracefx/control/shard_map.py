@@ -17,9 +17,9 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.meshes import AxisType
+from tracefx.core.named_sharding import NamedSharding, type_sharding
 from tracefx.core.partition_spec import PartitionEntry, PartitionSpec, entry_axis_names
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.type_sharding import type_sharding
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.body_transform import (
@@ -49,7 +49,6 @@ from tracefx.ops.structural import reshape
 from tracefx.passes.rebuilding import erase_vma
 from tracefx.passes.varying import Retype
 from tracefx.shardings.meshes import Mesh, MeshEffect
-from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.text.printer import HasJaxParams
 
 REPLICATED = PartitionSpec()
@@ -160,7 +159,7 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
             return whole
         entries = zip(spec.of_rank(aval.ndim), aval.spec, strict=True)
         along = [(*entry_axis_names(outer), *entry_axis_names(inner)) for outer, inner in entries]
-        return whole.with_explicit_sharding(type_sharding(self.mesh.abstract_mesh, along, aval.ndim))
+        return whole.with_explicit_sharding(type_sharding(self.mesh, along, aval.ndim))
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

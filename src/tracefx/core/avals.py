@@ -13,10 +13,11 @@ from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.meshes import MESH
+from tracefx.core.named_sharding import NamedSharding, Spec, dimension_text, type_sharding
 from tracefx.core.partition_spec import PartitionSpec
-from tracefx.core.type_sharding import Spec, TypeSharding, type_sharding
+from tracefx.core.sharding import Shape as Shape
+from tracefx.core.sharding import Sharding
 
-Shape = tuple[int, ...]
 Dimensions: TypeAlias = tuple[int, ...]
 """Indices of axes."""
 MeshAxes: TypeAlias = frozenset[str]
@@ -54,7 +55,7 @@ class ShapedArray:
     dtype: DType
     weak_type: bool = field(default=False)
     vma: MeshAxes = field(default=NOT_VARYING)
-    explicit_sharding: TypeSharding | None = field(default=None)
+    explicit_sharding: NamedSharding | None = field(default=None)
     _hash: int | None = field(default=None, init=False, eq=False, repr=False)
 
     def __init__(
@@ -63,7 +64,7 @@ class ShapedArray:
         dtype: DType,
         weak_type: bool = False,
         vma: MeshAxes = NOT_VARYING,
-        explicit_sharding: TypeSharding | None = None,
+        explicit_sharding: NamedSharding | None = None,
     ) -> None:
         _set_shape(self, shape)
         _set_dtype(self, dtype)
@@ -124,7 +125,7 @@ class ShapedArray:
             self.explicit_sharding if shape is None or shape == self.shape else None,
         )
 
-    def with_explicit_sharding(self, sharding: TypeSharding | None) -> ShapedArray:
+    def with_explicit_sharding(self, sharding: NamedSharding | None) -> ShapedArray:
         """Returns the aval with another sharding over explicit mesh axes.
 
         Args:
@@ -133,6 +134,16 @@ class ShapedArray:
         if sharding == self.explicit_sharding:
             return self
         return ShapedArray(self.shape, self.dtype, self.weak_type, self.vma, sharding)
+
+    def with_sharding(self, sharding: Sharding) -> ShapedArray:
+        """Returns the type of an array with a sharding: it has the part over explicit mesh axes.
+
+        Args:
+            sharding: The sharding.
+        """
+        if sharding.explicit_axes and isinstance(sharding, NamedSharding):
+            return _with_sharding(self, sharding)
+        return self if self.explicit_sharding is None else self.with_explicit_sharding(None)
 
     def with_vma(self, vma: MeshAxes) -> ShapedArray:
         """Returns the aval with other varying mesh axes.
@@ -165,7 +176,7 @@ class ShapedArray:
         sharding = self.explicit_sharding
         if sharding is None:
             return ",".join(map(str, self.shape))
-        return ",".join([sharding.dimension_text(n, axis) for axis, n in enumerate(self.shape)])
+        return ",".join([dimension_text(n, entry) for n, entry in zip(self.shape, sharding.spec, strict=True)])
 
     def strong(self) -> ShapedArray:
         """Returns the aval without `weak_type`."""
@@ -180,12 +191,12 @@ class ShapedArray:
     to_tangent_aval = tangent
 
     @property
-    def sharding(self) -> TypeSharding:
+    def sharding(self) -> NamedSharding:
         """The sharding that is part of the type: over explicit axes of the mesh in use, or of that of an operand."""
         explicit = self.explicit_sharding
         if explicit is not None:
             return explicit
-        return TypeSharding(MESH.value.abstract_mesh, PartitionSpec(*[None] * len(self.shape)))
+        return NamedSharding(MESH.value.abstract_mesh, PartitionSpec(*[None] * len(self.shape)))
 
     @property
     def spec(self) -> Spec:
@@ -193,7 +204,7 @@ class ShapedArray:
         explicit = self.explicit_sharding
         return (None,) * len(self.shape) if explicit is None else explicit.spec.partitions
 
-    def with_axis(self, size: int, axis: int, along: TypeSharding | None = None) -> ShapedArray:
+    def with_axis(self, size: int, axis: int, along: NamedSharding | None = None) -> ShapedArray:
         """Returns the aval with one more axis.
 
         Args:
@@ -270,7 +281,9 @@ class RefType:
         return f"Ref{{{self.contents}}}"
 
 
-def _unpickle(shape: Shape, dtype: DType, weak_type: bool, vma: MeshAxes, sharding: TypeSharding | None) -> ShapedArray:
+def _unpickle(
+    shape: Shape, dtype: DType, weak_type: bool, vma: MeshAxes, sharding: NamedSharding | None
+) -> ShapedArray:
     return ShapedArray(shape, dtypes.interned(dtype), weak_type, vma, sharding)
 
 
@@ -282,6 +295,12 @@ _set_shape, _set_dtype, _set_weak_type, _set_vma, _set_explicit_sharding, _set_h
 @memoize(4096)
 def _with_vma(aval: ShapedArray, vma: MeshAxes) -> ShapedArray:
     return ShapedArray(aval.shape, aval.dtype, aval.weak_type, vma, aval.explicit_sharding)
+
+
+@memoize(4096)
+def _with_sharding(aval: ShapedArray, sharding: NamedSharding) -> ShapedArray:
+    explicit = type_sharding(sharding.mesh, sharding.spec.partitions, aval.ndim)
+    return intern_aval(aval.with_explicit_sharding(explicit))
 
 
 @memoize(4096)

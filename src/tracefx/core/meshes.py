@@ -13,6 +13,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.custom_text import CustomText, TextArgs
+from tracefx.core.device import Device
 from tracefx.filtered_tracebacks import api_boundary
 from tracefx.settings import Setting
 
@@ -39,12 +40,15 @@ class BaseMesh(CustomText):
     axis_types: tuple[AxisType, ...]
     explicit_axes: tuple[str, ...] = field(eq=False)
     """The names of the axes of the type `Explicit`."""
+    flat: tuple[Device, ...]
+    """All devices in row-major order: the device assignment of SPMD programs on the mesh. An abstract mesh has none."""
 
     def _set_axes(
         self,
         sizes: tuple[int, ...],
         axis_names: str | Sequence[str],
         axis_types: AxisType | Sequence[AxisType] | None,
+        flat: tuple[Device, ...] = (),
     ) -> None:
         """Sets the fields. Raises TypeError or ValueError for names and types that do not fit the sizes."""
         what = type(self).__name__
@@ -67,6 +71,7 @@ class BaseMesh(CustomText):
         object.__setattr__(self, "axis_names", names)
         object.__setattr__(self, "axis_types", types)
         object.__setattr__(self, "explicit_axes", self.axes_of_type(AxisType.Explicit))
+        object.__setattr__(self, "flat", flat)
 
     @property
     def shape(self) -> Mapping[str, int]:

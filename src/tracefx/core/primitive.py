@@ -25,6 +25,7 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict_key
+from tracefx.core.named_sharding import Spec
 from tracefx.core.rule_arguments import MappedAxis as MappedAxis
 from tracefx.core.rule_arguments import Tangent as Tangent
 from tracefx.core.rule_arguments import UndefinedPrimal as UndefinedPrimal
@@ -37,7 +38,6 @@ from tracefx.core.rule_checks import (
     show_result,
     wrong_results_error,
 )
-from tracefx.core.type_sharding import Spec
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import MissingRuleError, NotLinearError, ShardingTypeError
 from tracefx.source_location import at_location, current_provenance

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from tracefx.core.array import ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.fast_init import slot_setter
-from tracefx.core.type_sharding import TypeSharding
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.values import Value, get_aval
 
 
@@ -87,7 +87,7 @@ class MappedAxis:
     name: Hashable = None
     spmd_name: str | tuple[str, ...] | None = None
     """The mesh axes that sharding annotations inside the batched function get for this axis."""
-    explicit: TypeSharding | None = field(default=None, repr=False)
+    explicit: NamedSharding | None = field(default=None, repr=False)
     """The sharding of the axis that is part of the types of batched values; None if it is not sharded."""
 
     def add_to(self, aval: ShapedArray, dim: int) -> ShapedArray:

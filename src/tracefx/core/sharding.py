@@ -12,11 +12,11 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.bounded_cache import memoize
-from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.host_memory import read_only_copy
 
+Shape: TypeAlias = tuple[int, ...]
 ShardIndex: TypeAlias = tuple[slice, ...]
 
 
@@ -37,7 +37,7 @@ class Tiling:
     @property
     def num_replicas(self) -> int:
         """The number of devices that have the same tile."""
-        return len(self.devices) // prod(self.counts)
+        return len(self.tile_indices) // prod(self.counts)
 
     @property
     def device_order(self) -> tuple[int, ...]:
@@ -128,13 +128,10 @@ class Sharding(ABC):
             The tiling: how many parts each axis has, and which part each device has.
         """
 
-    def type_of(self, aval: ShapedArray) -> ShapedArray:
-        """Returns the type of an array with this sharding.
-
-        Args:
-            aval: The type, with any sharding.
-        """
-        return aval if aval.explicit_sharding is None else aval.with_explicit_sharding(None)
+    @property
+    def explicit_axes(self) -> tuple[str, ...]:
+        """The explicit axes of the mesh, if there are any: the sharding over these is part of the type of an array."""
+        return ()
 
     @property
     def device_set(self) -> set[Device]:
@@ -229,6 +226,8 @@ class Sharding(ABC):
         tiling, other_tiling = self.tiling(ndim), other.tiling(ndim)
         if tiling.counts != other_tiling.counts:
             return False
+        if not tiling.devices or not other_tiling.devices:  # over abstract meshes
+            return tiling == other_tiling
         return dict(zip(tiling.devices, tiling.tile_indices, strict=True)) == dict(
             zip(other_tiling.devices, other_tiling.tile_indices, strict=True)
         )
@@ -287,5 +286,15 @@ def single_device_sharding(device: Device) -> SingleDeviceSharding:
 class RequestedShardings:
     """The shardings that the user requests for the inputs and outputs of a program; `None` for an unspecified one."""
 
+    inputs: tuple[Sharding | None, ...]
+    outputs: tuple[Sharding | None, ...]
+
+
+@final
+@frozen
+class ShardingAssignment:
+    """The devices of a program and the shardings of its inputs and outputs; `None` where the compiler chooses."""
+
+    devices: tuple[Device, ...]
     inputs: tuple[Sharding | None, ...]
     outputs: tuple[Sharding | None, ...]

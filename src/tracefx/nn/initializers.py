@@ -14,10 +14,10 @@ import tracefx.numpy as fnp
 from tracefx import random
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, as_value, dtypes, to_numpy
 from tracefx.core.handler import Tracer
+from tracefx.core.named_sharding import OutSharding
 from tracefx.filtered_tracebacks import api_boundary
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.shardings import constrain_result
 
 FanMode: TypeAlias = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]

@@ -8,13 +8,13 @@ from typing import Any, SupportsIndex
 import tracefx.numpy as fnp
 from tracefx.core import Array, ArrayLike, DTypeLike, as_value, dtypes
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.ops.collectives import collective
 from tracefx.ops.elementwise import comparison
 from tracefx.ops.indexing.dynamic_slicing import widen_indices
 from tracefx.ops.shape import shape
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.static_integers import canonicalize_axis, static_int
-from tracefx.shardings.named_sharding import OutSharding
 
 
 def one_hot(

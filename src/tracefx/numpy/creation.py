@@ -29,6 +29,7 @@ from tracefx.core.abstract_array import is_jax_array
 from tracefx.core.array import is_convertible
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernel_context import call_kernel
+from tracefx.core.named_sharding import OutSharding
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import filled_key, from_jax_array, require_no_mask, unwrap_arraylike
 from tracefx.lax.creation import sharding_like
@@ -42,7 +43,6 @@ from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.promotion import promote
 from tracefx.ops.shape import shape
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 NestedArrayLike: TypeAlias = ArrayLike | Sequence["NestedArrayLike"]

@@ -13,6 +13,7 @@ from typing import SupportsIndex
 from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind1
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.ufuncs import multiply
@@ -20,7 +21,6 @@ from tracefx.ops import structural
 from tracefx.ops.contractions import contraction
 from tracefx.ops.contractions.contraction import DotGeneral, PrecisionLike
 from tracefx.ops.static_integers import canonicalize_axes, static_int
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 

@@ -17,6 +17,7 @@ from attrs import frozen
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Value, as_value, dtypes
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.diagonals import diagonal
 from tracefx.numpy.dtype_routines import promote_types
 from tracefx.numpy.operand_promotion import convert_dtype, promote_dtypes, reject_out
@@ -25,7 +26,6 @@ from tracefx.ops.contractions import contraction
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.static_integers import static_int
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 Labels: TypeAlias = tuple[str, ...]

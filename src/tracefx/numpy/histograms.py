@@ -14,6 +14,7 @@ import numpy as np
 
 from tracefx.core import Array, ArrayLike, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.creation import asarray, zeros
 from tracefx.numpy.indexing import getitem
 from tracefx.numpy.logic import equal
@@ -35,7 +36,6 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, comparison
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
-from tracefx.shardings.named_sharding import OutSharding
 
 BinRange: TypeAlias = Array | Sequence[ArrayLike] | None
 BinSpec: TypeAlias = ArrayLike | Sequence[ArrayLike]

@@ -31,6 +31,7 @@ from tracefx.core import (
 )
 from tracefx.core.handler import as_array, evaluating
 from tracefx.core.kernel_context import call_kernel
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.indexing import getitem, take, take_along_axis
 from tracefx.numpy.kernels import KERNELS
 from tracefx.numpy.logic import isnan
@@ -43,7 +44,6 @@ from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise
 from tracefx.ops.indexing import sorting
 from tracefx.ops.promotion import promote
 from tracefx.ops.shape import shape
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 Axis: TypeAlias = int | tuple[int, ...] | None

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims, max_dim
 from tracefx.errors import ConcretizationError
@@ -21,7 +22,6 @@ from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_count, static_int
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 

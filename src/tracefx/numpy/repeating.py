@@ -9,6 +9,7 @@ import numpy as np
 from tracefx.core import Array, ArrayLike, AxisLike, ConcreteArray, NDArray, Shape, Value, dtypes
 from tracefx.core.array import IndexPart
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.indexing import getitem, index_remainder, take
@@ -22,7 +23,6 @@ from tracefx.ops.elementwise import arithmetic
 from tracefx.ops.indexing import dynamic_slicing
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axis, concretize, is_sequence_like, static_int, static_ints
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tracefx.core import Array, ArrayLike, AxisLike, ConcreteArray, DTypeLike, Shape, Value, dtypes
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.core.sharding import DeviceOrSharding
 from tracefx.errors import AxisError
 from tracefx.numpy.device_placement import place_on_device
@@ -22,7 +23,6 @@ from tracefx.ops import structural
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, concretize, is_sequence_like
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.eager_calls import eager_cached
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]

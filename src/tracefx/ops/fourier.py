@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.elementwise.complex import complex_dtype, conj

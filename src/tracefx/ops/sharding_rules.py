@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tracefx.core import Shape, ShapedArray, show_avals
+from tracefx.core.named_sharding import Spec
 from tracefx.core.partition_spec import PartitionEntry, entry_axis_names
 from tracefx.core.primitive import Primitive
-from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShardingTypeError
 
 RESHARD = "reshard an operand with tracefx.sharding.reshard"

@@ -21,8 +21,8 @@ from tracefx.core.avals import NOT_VARYING
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
 from tracefx.core.literal import cached_literal
+from tracefx.core.named_sharding import OutSharding, Spec
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
@@ -44,7 +44,6 @@ from tracefx.ops.operation import (
 )
 from tracefx.ops.sharding_rules import reshaped_spec, without_axes
 from tracefx.ops.static_integers import static_ints
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 # ------------------------------------------------------------------ convert_element_type

@@ -18,9 +18,9 @@ from tracefx.bounded_cache import MemoKey
 from tracefx.core import Literal, ShapedArray, show_avals
 from tracefx.core.avals import MeshAxes, join_vma, without_mesh_axes
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.named_sharding import NamedSharding, type_sharding
 from tracefx.core.partition_spec import entry_axis_names
 from tracefx.core.primitive import Primitive
-from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import ShardingTypeError
 
 VmaRule: TypeAlias = Callable[[Primitive, MeshAxes], MeshAxes]
@@ -75,7 +75,7 @@ class HasTypedBodies(HasSubjaxprs):
 
 
 def _with_shardings(
-    prim: Primitive, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], shardings: Sequence[TypeSharding]
+    prim: Primitive, avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], shardings: Sequence[NamedSharding]
 ) -> Sequence[ShapedArray]:
     """Returns the types of results with the shardings that the primitive's rule gives for those of the operands."""
     if any(sharding.mesh != shardings[0].mesh for sharding in shardings):

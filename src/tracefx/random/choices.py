@@ -11,13 +11,13 @@ from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, Shape, dtypes, get_aval
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.random.continuous import gumbel
 from tracefx.random.keys import bits, check_key, split
 from tracefx.random.samplers import check_parameter_shapes, jit_sampler
 from tracefx.random.uniforms import randint, uniform
-from tracefx.shardings.named_sharding import OutSharding
 
 
 def permutation(

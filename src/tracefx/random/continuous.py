@@ -9,11 +9,11 @@ import numpy as np
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_aval
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.random.keys import bits, split
 from tracefx.random.samplers import broadcast_parameter, float_dtype, jit_sampler, sample_shape, scalar_literal
 from tracefx.random.uniforms import rademacher, uniform
-from tracefx.shardings.named_sharding import OutSharding
 
 # ------------------------------------------------------------------ normal
 

@@ -10,6 +10,7 @@ import numpy as np
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_aval
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.random.keys import check_key, split
 from tracefx.random.samplers import (
@@ -21,7 +22,6 @@ from tracefx.random.samplers import (
     sample_shape,
 )
 from tracefx.random.uniforms import uniform
-from tracefx.shardings.named_sharding import OutSharding
 
 # ------------------------------------------------------------------ geometric
 

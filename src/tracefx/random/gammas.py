@@ -5,13 +5,13 @@ from __future__ import annotations
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.random.continuous import exponential, normal
 from tracefx.random.keys import check_key, split
 from tracefx.random.samplers import broadcast_parameter, check_parameter_shapes, float_dtype, jit_sampler, sample_shape
 from tracefx.random.uniforms import rademacher, uniform
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Value, as_value, dtypes, is_arraylike
 from tracefx.core.handler import as_array, bind1
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.ops.random.prng import (
@@ -23,7 +24,6 @@ from tracefx.ops.random.prng import (
 )
 from tracefx.ops.structural import convert
 from tracefx.settings import NUMERIC_OPTIONS
-from tracefx.shardings.named_sharding import OutSharding
 
 IMPLEMENTATIONS: Final[Mapping[str, DType]] = MappingProxyType(
     {"threefry2x32": dtypes.key_fry, "rbg": dtypes.key_rbg, "unsafe_rbg": dtypes.key_urbg}

@@ -6,12 +6,12 @@ import numpy as np
 
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes
+from tracefx.core.named_sharding import OutSharding
 from tracefx.lax import linalg
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
 from tracefx.random.continuous import normal
 from tracefx.random.samplers import check_parameter_shapes, float_dtype, jit_sampler
-from tracefx.shardings.named_sharding import OutSharding
 
 
 def multivariate_normal(

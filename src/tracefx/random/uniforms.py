@@ -8,11 +8,11 @@ from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, dtypes, get_aval
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.random.prng import BIT_WIDTHS
 from tracefx.random.keys import random_bits, split
 from tracefx.random.samplers import check_parameter_shapes, float_dtype, int_dtype, jit_sampler, scalar_literal
-from tracefx.shardings.named_sharding import OutSharding
 
 
 def uniform(

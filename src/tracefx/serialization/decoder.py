@@ -15,8 +15,8 @@ from tracefx.core.effects import Effect
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.meshes import AbstractMesh, AxisType
+from tracefx.core.named_sharding import NamedSharding, type_sharding
 from tracefx.core.primitive import Primitive, Vocabulary
-from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
 from tracefx.serialization.byte_format import ByteReader, BytesLike, decode_envelope
@@ -146,7 +146,7 @@ class _Decoder:
         sharding = self.sharding(ndim) if flags & 8 else None
         return intern_aval(ShapedArray(shape, dtype, bool(flags & 1), frozenset(vma), sharding))
 
-    def sharding(self, ndim: int) -> TypeSharding | None:
+    def sharding(self, ndim: int) -> NamedSharding | None:
         """Returns the sharding of a type with this number of axes."""
         reader = self.reader
         axes = [

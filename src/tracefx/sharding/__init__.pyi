@@ -3,11 +3,11 @@ from tracefx.core.layouts import Format as Format
 from tracefx.core.layouts import Layout as Layout
 from tracefx.core.meshes import AbstractMesh as AbstractMesh
 from tracefx.core.meshes import AxisType as AxisType
+from tracefx.core.named_sharding import NamedSharding as NamedSharding
 from tracefx.core.partition_spec import PartitionSpec as PartitionSpec
 from tracefx.core.sharding import Sharding as Sharding
 from tracefx.core.sharding import SingleDeviceSharding as SingleDeviceSharding
 from tracefx.shardings.meshes import Mesh as Mesh
-from tracefx.shardings.named_sharding import NamedSharding as NamedSharding
 from tracefx.transforms.explicit_axes import auto_axes as auto_axes
 from tracefx.transforms.explicit_axes import explicit_axes as explicit_axes
 from tracefx.transforms.explicit_axes import get_abstract_mesh as get_abstract_mesh

@@ -15,7 +15,7 @@ from typing_extensions import override
 from tracefx.core import NDArray
 from tracefx.core.custom_text import TextArgs
 from tracefx.core.device import MEMORY, Device
-from tracefx.core.effects import Effect
+from tracefx.core.effects import NO_EFFECTS, Effect, Effects
 from tracefx.core.meshes import MESH, AbstractMesh, AxisType, BaseMesh, named_sizes, named_types
 from tracefx.filtered_tracebacks import api_boundary
 
@@ -42,8 +42,6 @@ class Mesh(BaseMesh, ContextDecorator):
     """
 
     text_name: ClassVar[str] = "Mesh"
-    flat: tuple[Device, ...] = ()
-    """All devices in row-major order: the device assignment of SPMD programs on the mesh."""
 
     @api_boundary
     def __init__(
@@ -53,11 +51,10 @@ class Mesh(BaseMesh, ContextDecorator):
         axis_types: AxisType | Sequence[AxisType] | None = None,
     ) -> None:
         array = np.asarray(devices, dtype=object)
-        self._set_axes(array.shape, axis_names, axis_types)
         flat = tuple(array.flat)
+        self._set_axes(array.shape, axis_names, axis_types, flat)
         if len(set(flat)) != len(flat):
             raise ValueError("Mesh: a device occurs twice")
-        object.__setattr__(self, "flat", flat)
 
     @property
     def devices(self) -> NDArray:
@@ -171,3 +168,8 @@ class MeshEffect(Effect):
     @override
     def __str__(self) -> str:
         return f"over {self.mesh}"
+
+
+def mesh_effects(mesh: BaseMesh) -> Effects:
+    """Returns the effects of a primitive that refers to a mesh: none for a mesh without devices."""
+    return frozenset([MeshEffect(mesh)]) if isinstance(mesh, Mesh) else NO_EFFECTS

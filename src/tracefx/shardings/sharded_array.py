@@ -14,8 +14,9 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.device import Buffer, Device
 from tracefx.core.key_data import from_key_data
 from tracefx.core.meshes import AxisType
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
-from tracefx.shardings.named_sharding import NamedSharding, require_shardable
+from tracefx.shardings.conversions import require_shardable
 
 A = TypeVar("A")
 
@@ -40,7 +41,7 @@ class ShardedArray(ConcreteArray):
     buffer: Buffer
 
     def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding, committed: bool = True) -> None:
-        self.aval = placed.type_of(aval)  # inlines super().__init__, which would double the cost
+        self.aval = aval.with_sharding(placed)  # inlines super().__init__, which would double the cost
         self.host = None
         self.buffer = buffer
         self.device_copy = None

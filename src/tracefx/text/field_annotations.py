@@ -67,9 +67,13 @@ class AnnotationResolver:
             if id(hint) in seen:
                 continue
             seen.add(id(hint))
-            if type(hint) is not types.GenericAlias and isinstance(hint, type) and class_text_name(hint) == name:
-                written = attrs.has(hint) or issubclass(hint, Enum | CustomText) or is_named_tuple(hint)
-                return hint if written else None
+            if type(hint) is not types.GenericAlias and isinstance(hint, type):
+                if issubclass(hint, CustomText) and not hasattr(hint, "text_name"):  # a base class, as of meshes
+                    todo += hint.__subclasses__()
+                    continue
+                if class_text_name(hint) == name:
+                    written = attrs.has(hint) or issubclass(hint, Enum | CustomText) or is_named_tuple(hint)
+                    return hint if written else None
             todo += typing.get_args(hint)
             if isinstance(hint, TypeVar):
                 todo += [hint.__bound__, *hint.__constraints__]

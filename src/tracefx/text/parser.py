@@ -13,9 +13,9 @@ from tracefx.core.avals import NOT_VARYING, MeshAxes
 from tracefx.core.custom_text import CustomText
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.meshes import MESH
+from tracefx.core.named_sharding import NamedSharding, Spec, type_sharding
 from tracefx.core.partition_spec import PartitionEntry, entry_axis_names
 from tracefx.core.primitive import Primitive, Vocabulary
-from tracefx.core.type_sharding import Spec, TypeSharding, type_sharding
 from tracefx.errors import ParseError
 from tracefx.pytrees.trees import PyTree, TreeDef, structure
 from tracefx.text.field_annotations import AnnotationResolver
@@ -383,7 +383,7 @@ class _Parser:
             return size, None
         return size, tuple(self.items(")", self.mesh_axis, "a mesh axis")) if self.skip("(") else self.mesh_axis()
 
-    def sharding(self, entries: Spec, at: _Token) -> TypeSharding | None:
+    def sharding(self, entries: Spec, at: _Token) -> NamedSharding | None:
         """Returns the sharding of a type, over the mesh in use."""
         mesh = MESH.value.abstract_mesh
         unknown = {name for entry in entries for name in entry_axis_names(entry)}.difference(mesh.explicit_axes)

@@ -12,12 +12,12 @@ from attrs import evolve
 from tracefx.core import Literal
 from tracefx.core.device import Device
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import Sharding
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.passes.rebuilding import renumber
 from tracefx.shardings.meshes import Mesh, MeshEffect
-from tracefx.shardings.named_sharding import NamedSharding
 
 
 def devices_of(jaxpr: Jaxpr) -> tuple[Device, ...]:
@@ -32,7 +32,9 @@ def remap_devices(jaxpr: Jaxpr, devices: Mapping[Device, Device]) -> Jaxpr:
     def at(value: object) -> object:
         if isinstance(value, Mesh):
             return remap_mesh(value, devices)
-        return NamedSharding(remap_mesh(value.mesh, devices), value.spec) if isinstance(value, NamedSharding) else value
+        if isinstance(value, NamedSharding) and isinstance(value.mesh, Mesh):
+            return value.update(mesh=remap_mesh(value.mesh, devices))
+        return value
 
     def operation(prim: Primitive) -> Primitive:
         params = {f.name: getattr(prim, f.name) for f in attrs.fields(type(prim))}
@@ -53,7 +55,7 @@ def remap_mesh(mesh: Mesh, devices: Mapping[Device, Device]) -> Mesh:
     """Returns the mesh with its devices replaced."""
     flat = np.empty(mesh.size, object)
     flat[:] = [devices[d] for d in mesh.flat]
-    return Mesh(flat.reshape(mesh.axis_sizes), mesh.axis_names)
+    return Mesh(flat.reshape(mesh.axis_sizes), mesh.axis_names, mesh.axis_types)
 
 
 def add_sharding_constraints(

@@ -19,7 +19,7 @@ from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import Override
-from tracefx.shardings.named_sharding import as_sharding, require_shardable
+from tracefx.shardings.conversions import as_sharding, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray, shard_host_array
 from tracefx.transforms.arguments import LEAF_TYPES, to_inputs
 from tracefx.transforms.shardings import put_with_sharding

@@ -24,6 +24,7 @@ from tracefx.core.device import Device
 from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
 from tracefx.dimensions.solving import is_symbolic, match_shapes, scope_of, solve_variables
@@ -45,7 +46,6 @@ from tracefx.serialization.byte_format import (
     put_uint,
 )
 from tracefx.shardings.meshes import MeshEffect, current_mesh
-from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices

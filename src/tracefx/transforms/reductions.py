@@ -11,6 +11,7 @@ from tracefx.core import Array, ArrayLike, ConcreteArray, DType, Literal, Scalar
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.named_sharding import OutSharding
 from tracefx.filtered_tracebacks import api_boundary, without_boundary
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
@@ -22,7 +23,6 @@ from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import convert, reduce_sum
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.transforms.arguments import flatten_values, fun_label, require_callable, to_arrays
 from tracefx.transforms.body_tracing import convert_outputs, raise_structure_mismatch, trace_body
 

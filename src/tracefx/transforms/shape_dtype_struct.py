@@ -11,15 +11,15 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, ShapedArray, dtypes, is_arraylike
 from tracefx.core.layouts import Format, Layout, format_of, without_layout
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.sharding import Sharding
-from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.interpreters.refs import RefLike, read_refs, ref_arguments
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import static_shape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.shardings.named_sharding import as_sharding
+from tracefx.shardings.conversions import as_sharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import LEAF_TYPES, LeafNames, leaf_value
 
@@ -28,8 +28,8 @@ def _shape(shape: Sequence[int]) -> Shape:
     return static_shape("ShapeDtypeStruct", shape)
 
 
-def _sharding(given: Format | Sharding | TypeSharding | PartitionSpec | None) -> Sharding | TypeSharding | None:
-    if isinstance(given, TypeSharding):
+def _sharding(given: Format | Sharding | PartitionSpec | None) -> Sharding | None:
+    if isinstance(given, NamedSharding):
         return given
     layout = given.layout if isinstance(given, Format) else None
     ndim = len(layout.major_to_minor) if isinstance(layout, Layout) else 0
@@ -67,7 +67,7 @@ class ShapeDtypeStruct:
     shape: Shape = field(converter=_shape)
     dtype: DType = field(converter=_exact_dtype)
     weak_type: bool = field(default=False, kw_only=True)
-    sharding: Sharding | TypeSharding | None = field(default=None, kw_only=True, converter=_sharding)
+    sharding: Sharding | None = field(default=None, kw_only=True, converter=_sharding)
     """The sharding of an array for which a program is compiled."""
 
     @classmethod
@@ -83,7 +83,7 @@ class ShapeDtypeStruct:
         aval = array_type(array, "ShapeDtypeStruct.like: array")
         has_sharding = not isinstance(array, Array) or (isinstance(array, ShardedArray) and array.committed)
         given = getattr(array, "sharding", None) if has_sharding else None
-        sharding = given if isinstance(given, Sharding | TypeSharding) else None
+        sharding = given if isinstance(given, Sharding) else None
         return cls(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
 
     def update(
@@ -92,7 +92,7 @@ class ShapeDtypeStruct:
         shape: Sequence[int] | None = None,
         dtype: DTypeLike | None = None,
         weak_type: bool | None = None,
-        sharding: Format | Sharding | TypeSharding | PartitionSpec | EllipsisType | None = ...,
+        sharding: Format | Sharding | PartitionSpec | EllipsisType | None = ...,
     ) -> Self:
         """Returns a copy with some fields replaced.
 
@@ -136,11 +136,7 @@ class ShapeDtypeStruct:
     def aval(self) -> ShapedArray:
         """The shape, dtype, weak type and sharding over explicit mesh axes as an abstract value."""
         aval = ShapedArray(self.shape, self.dtype, self.weak_type)
-        if isinstance(self.sharding, TypeSharding):
-            return aval.with_explicit_sharding(
-                type_sharding(self.sharding.mesh, self.sharding.spec.partitions, aval.ndim)
-            )
-        return aval if self.sharding is None else self.sharding.type_of(aval)
+        return aval if self.sharding is None else aval.with_sharding(self.sharding)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -20,9 +20,9 @@ from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.handler import CURRENT, AxisEnvironment, Handler, NamedAxis, as_array, bind, current
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.meshes import MESH, AxisType
+from tracefx.core.named_sharding import explicit_entry
 from tracefx.core.partition_spec import PartitionSpec, Unconstrained, entry_axis_names
 from tracefx.core.primitive import Primitive
-from tracefx.core.type_sharding import explicit_entry
 from tracefx.errors import ShardingTypeError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.named_axes import NamedAxes
@@ -307,7 +307,7 @@ def _with_spec(x: Value, spec: PartitionSpec, op: Operation, what: str) -> Value
     expected = PartitionSpec(*spec.of_rank(x.aval.ndim))
     explicit = [name for name in op.axis_names if name in op.mesh.explicit_axes]
     actual = _spec_of_type(x.aval, explicit)
-    wanted = PartitionSpec(*[explicit_entry(entry, op.mesh.abstract_mesh) for entry in expected])
+    wanted = PartitionSpec(*[explicit_entry(entry, op.mesh) for entry in expected])
     if actual == wanted:
         return x
     if actual.names:

@@ -26,10 +26,10 @@ from tracefx.core.device import Device
 from tracefx.core.dtypes import as_dtype
 from tracefx.core.handler import as_array
 from tracefx.core.layouts import Format, without_layout
-from tracefx.core.meshes import MESH, AxisType, BaseMesh
+from tracefx.core.meshes import MESH, AbstractMesh, AxisType, BaseMesh
+from tracefx.core.named_sharding import NamedSharding, type_sharding
 from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.sharding import ShardIndex, Sharding
-from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import ShardingTypeError
 from tracefx.ops.annotations.reshard import mesh_cast, reshard_value
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
@@ -37,8 +37,8 @@ from tracefx.ops.static_integers import static_ints
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import Override
+from tracefx.shardings.conversions import as_sharding, on_mesh
 from tracefx.shardings.meshes import Mesh, current_mesh
-from tracefx.shardings.named_sharding import NamedSharding, as_sharding, on_mesh
 from tracefx.shardings.sharded_array import ShardedArray, put_concrete
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
@@ -189,7 +189,7 @@ def _constrained(x: Value, sharding: NamedSharding) -> Array:
     """Returns a value with a constraint; along explicit mesh axes, checks that its type has the sharding."""
     mesh = sharding.mesh
     if mesh.explicit_axes:
-        expected = type_sharding(mesh.abstract_mesh, sharding.spec.partitions, x.aval.ndim)
+        expected = type_sharding(mesh, sharding.spec.partitions, x.aval.ndim)
         if x.aval.explicit_sharding != expected:
             raise ShardingTypeError(
                 f"with_sharding_constraint: along explicit mesh axes it checks the sharding of the type, but {x.aval} "
@@ -257,7 +257,7 @@ def mesh_and_spec(sharding: object, what: str) -> tuple[BaseMesh, PartitionSpec]
         TypeError: If it is neither a sharding over a mesh nor a `PartitionSpec`.
         ValueError: If no mesh is in use.
     """
-    if isinstance(sharding, NamedSharding | TypeSharding):
+    if isinstance(sharding, NamedSharding):
         return sharding.mesh, sharding.spec
     if isinstance(sharding, PartitionSpec) and not isinstance(MESH.value, Mesh) and not MESH.value.empty:
         return MESH.value, sharding
@@ -273,7 +273,10 @@ def committed_sharding(leaf: object) -> Sharding | None:
     if isinstance(leaf, ShardedArray):
         return leaf.placed if leaf.committed else None
     sharding = leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
-    return sharding if isinstance(sharding, Sharding) else None
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):  # that of a type
+        mesh = current_mesh()
+        return sharding.update(mesh=mesh) if mesh.abstract_mesh == sharding.mesh else None
+    return sharding
 
 
 def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | None]) -> list[Value]:

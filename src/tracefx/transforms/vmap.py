@@ -12,8 +12,8 @@ from typing_extensions import ParamSpec, override
 from tracefx.bounded_cache import memoize
 from tracefx.core import Value, as_value, float0, show_avals
 from tracefx.core.handler import CURRENT, Handler, as_array
+from tracefx.core.named_sharding import NamedSharding, type_sharding
 from tracefx.core.primitive import BatchDims, MappedAxis
-from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import ShardingTypeError
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.refs import Ref, lent, read_refs, ref_arguments
@@ -284,7 +284,7 @@ class Vmap(HandlerTransform[Preserving]):
         return batched
 
 
-def _batch_sharding(where: str, values: Sequence[Value], dims: BatchDims) -> TypeSharding | None:
+def _batch_sharding(where: str, values: Sequence[Value], dims: BatchDims) -> NamedSharding | None:
     """Returns the sharding of the batch axis that the types of the arguments have, which must be the same for all."""
     if not any_sharded(values):
         return None

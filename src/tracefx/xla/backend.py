@@ -22,7 +22,13 @@ from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
+from tracefx.core.sharding import (
+    RequestedShardings,
+    Sharding,
+    ShardingAssignment,
+    SingleDeviceSharding,
+    single_device_sharding,
+)
 from tracefx.interpreters.callables import HasCallables
 from tracefx.interpreters.stage import stage
 from tracefx.lowering import Lowerable
@@ -31,7 +37,6 @@ from tracefx.repeated_blocks.sharing import inline_all_calls, share_repeats
 from tracefx.serialization.digest import executable_key
 from tracefx.settings import COMPILATION_CACHE, REPEATS, RepeatsMode
 from tracefx.shardings.meshes import MeshEffect
-from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray, without_placement
 from tracefx.xla import spmd
 from tracefx.xla.cache_keys import disk_cache_key

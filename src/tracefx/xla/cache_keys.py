@@ -20,9 +20,9 @@ from pathlib import Path
 
 from tracefx.core.effects import SowEffect
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.sharding import ShardingAssignment
 from tracefx.serialization.digest import IMPORT_TIME, executable_key, is_builtin_only, value_key
 from tracefx.settings import RepeatsMode
-from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.xla.disk_cache import KEY_BYTES
 from tracefx.xla.runtime import bindings, executables, multi_device
 

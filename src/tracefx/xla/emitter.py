@@ -14,7 +14,8 @@ from tracefx.core.device import Device
 from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, on_key_data
-from tracefx.core.meshes import AbstractMesh
+from tracefx.core.meshes import BaseMesh
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.interpreters.stage import stage, stage_expansion
@@ -31,7 +32,6 @@ from tracefx.lowering import (
     RegionBuilder,
     SharedExpansion,
 )
-from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.source_location import SOURCE, LazySourceLocation
 from tracefx.xla.attributes import (
     batch_partitioning_attributes,
@@ -210,7 +210,7 @@ class Emitter(MultiPlatformEmitter):
         calls = bool(self.targets), self.calls_kernels, tuple(self.host_functions), tuple(self.host_results)
         return EmittedModule(self.module, *calls)
 
-    def constrain(self, x: IrValue, mesh: AbstractMesh, spec: PartitionSpec) -> IrValue:
+    def constrain(self, x: IrValue, mesh: BaseMesh, spec: PartitionSpec) -> IrValue:
         if len(self.devices) != mesh.size or mesh.size == 1:
             return x
         text = self.meshes.sharding(mesh, spec, x.aval, is_open=bool(mesh.auto_axes))

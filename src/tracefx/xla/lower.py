@@ -11,13 +11,13 @@ from attrs import evolve, field, frozen
 
 from tracefx.core import ConcreteArray, DType, Literal, NDArray, Shape, ShapedArray, Value, as_value, float0
 from tracefx.core.jaxpr import Jaxpr, Var
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.repeated_blocks import RepeatedBlocks
-from tracefx.core.sharding import Sharding
+from tracefx.core.sharding import Sharding, ShardingAssignment
 from tracefx.dimensions.solving import is_symbolic
 from tracefx.passes.dce import prune
 from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.settings import RepeatsMode
-from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
 from tracefx.xla.dynamic_emitter import DynamicEmitter
 from tracefx.xla.emitted_module import EmittedModule, symbol_name
 from tracefx.xla.emitter import Emitter

@@ -12,9 +12,9 @@ from attrs import frozen
 
 from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Eqn
+from tracefx.core.meshes import BaseMesh
 from tracefx.core.primitive import Primitive
 from tracefx.lowering import Attr, Builder, IrValue, Region, RegionBuilder
-from tracefx.shardings.meshes import Mesh
 from tracefx.xla.emitted_module import EmittedValue, append_block, aval_to_ir_type, unwrap_values
 from tracefx.xla.runtime import mlir
 
@@ -43,7 +43,7 @@ class EmitterState:
     line: mlir.Location
     eqn: Eqn | None
     prefix: str
-    manual_axes: dict[Hashable, tuple[Mesh, IrValue | None]]
+    manual_axes: dict[Hashable, tuple[BaseMesh, IrValue | None]]
     body: mlir.Block | None
     index: EmittedValue | None
     platforms: tuple[str, ...]
@@ -96,7 +96,7 @@ class MultiPlatformEmitter:
         self._eqn: Eqn | None = None
         self._prefix = ""
         """The name prefix of operations in sub-jaxprs: the names of the enclosing equations."""
-        self._manual_axes: dict[Hashable, tuple[Mesh, IrValue | None]] = {}
+        self._manual_axes: dict[Hashable, tuple[BaseMesh, IrValue | None]] = {}
         """The manual axes of this block: the mesh, and the device's position along the axis if the function has it."""
         self._extra_parameters: list[Hashable] = []
         """The function's parameters after its program's inputs: names of axes (for positions) and `PLATFORM_INDEX`."""

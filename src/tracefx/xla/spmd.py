@@ -18,12 +18,21 @@ from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
 from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
+from tracefx.core.meshes import BaseMesh
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.partition_spec import UNCONSTRAINED, PartitionSpec
-from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
+from tracefx.core.sharding import (
+    RequestedShardings,
+    Sharding,
+    ShardingAssignment,
+    SingleDeviceSharding,
+    Tiling,
+    single_device_sharding,
+)
 from tracefx.errors import DeletedArrayError, DeviceMismatchError
 from tracefx.settings import RepeatsMode
+from tracefx.shardings.conversions import require_shardable, to_named_sharding
 from tracefx.shardings.meshes import Mesh, MeshEffect
-from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla.cache_keys import spmd_disk_cache_key
 from tracefx.xla.compile_job import CompileJob, InspectableProgram
@@ -90,14 +99,16 @@ def assign_shardings(name: str, jaxpr: Jaxpr, requested: RequestedShardings | No
     return ShardingAssignment(first, inputs, outputs)
 
 
-def _explicit_mesh(jaxpr: Jaxpr, requested: RequestedShardings) -> Mesh | None:
+def _explicit_mesh(jaxpr: Jaxpr, requested: RequestedShardings) -> BaseMesh | None:
     """Returns the mesh with explicit axes that a program refers to, if there is one."""
     shardings = (*requested.inputs, *requested.outputs)
-    meshes = [sharding.mesh for sharding in shardings if isinstance(sharding, NamedSharding)] + meshes_of(jaxpr)
+    meshes = *[each.mesh for each in shardings if isinstance(each, NamedSharding)], *meshes_of(jaxpr)
     return next((mesh for mesh in meshes if mesh.explicit_axes), None)
 
 
-def _with_types(outputs: tuple[Sharding | None, ...], jaxpr: Jaxpr, mesh: Mesh | None) -> tuple[Sharding | None, ...]:
+def _with_types(
+    outputs: tuple[Sharding | None, ...], jaxpr: Jaxpr, mesh: BaseMesh | None
+) -> tuple[Sharding | None, ...]:
     """Returns the shardings of outputs with those of their types, if no other is requested.
 
     Along automatic axes, which types know nothing of, the compiler chooses the shardings of outputs.
@@ -135,7 +146,7 @@ def resharded_outputs(jaxpr: Jaxpr, assignment: ShardingAssignment) -> frozenset
 def output_mesh(assignment: ShardingAssignment, jaxpr: Jaxpr) -> Mesh | None:
     """Returns the mesh in terms of which the shardings of results are expressed, if there is one."""
     for sharding in (*assignment.inputs, *assignment.outputs):
-        if isinstance(sharding, NamedSharding):
+        if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
             return sharding.mesh
     return next(iter(meshes_of(jaxpr)), None)
 

@@ -17,6 +17,7 @@ from tracefx.core import Array, ShapedArray, Value, as_value, dtypes, primitive
 from tracefx.core.avals import NOT_VARYING
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.named_sharding import NamedSharding, type_sharding
 from tracefx.core.primitive import (
     Batchable,
     BatchDims,
@@ -28,7 +29,6 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import MissingRuleError
 from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.ops.structural import instantiate
@@ -261,7 +261,7 @@ def make_shaped_array(
     Raises:
         UnsupportedJaxError: If the type has an explicit sharding or a memory space.
     """
-    if memory_space is not None or not (sharding is None or isinstance(sharding, TypeSharding)):
+    if memory_space is not None or not (sharding is None or isinstance(sharding, NamedSharding)):
         raise unsupported("ShapedArray with sharding or memory_space", "types have a shape, a dtype and a weak type")
     explicit = None if sharding is None else type_sharding(sharding.mesh, sharding.spec.partitions, len(shape))
     return ShapedArray(tuple(shape), dtypes.as_dtype(dtype, exact=True), bool(weak_type), vma, explicit)

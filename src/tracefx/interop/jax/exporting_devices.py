@@ -10,13 +10,13 @@ import jax
 from jax import lax
 
 from tracefx.control.shard_map import ShardMapPrimitive
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.meshes import mesh_to_jax, sharding_to_jax, spec_to_jax
 from tracefx.ops.annotations.reshard import MeshCast, Reshard
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.shardings.meshes import Mesh
-from tracefx.shardings.named_sharding import NamedSharding
 
 _Arrays = Sequence[jax.Array]
 

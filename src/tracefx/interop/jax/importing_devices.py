@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding as JaxNamedSharding
 from tracefx.control.call import Call
 from tracefx.core import Array, Value
 from tracefx.core.handler import as_array, bind
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.interop.jax.checked_shard_map import CheckedShardMap
 from tracefx.interop.jax.importing_first_order import collective_reduction_rule
 from tracefx.interop.jax.importing_programs import Importer, ImportRule, JaxEquation
@@ -22,7 +23,6 @@ from tracefx.interop.jax.meshes import mesh_from_jax, mesh_to_jax, spec_from_jax
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.ops.structural import reduce_sum
-from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.transforms.shard_maps import shard_map
 
 # ------------------------------------------------------------------ shard_map

@@ -5,32 +5,38 @@ Devices have the same ids in both, and share memory on the CPU.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import jax
 import numpy as np
 from jax.sharding import AbstractMesh as JaxAbstractMesh
+from jax.sharding import AxisType as JaxAxisType
 from jax.sharding import Mesh as JaxMesh
 from jax.sharding import NamedSharding as JaxNamedSharding
 from jax.sharding import PartitionSpec as JaxPartitionSpec
 
 from tracefx.core import NDArray, ShapedArray
 from tracefx.core.backend import BACKEND
+from tracefx.core.meshes import AxisType, BaseMesh
+from tracefx.core.named_sharding import NamedSharding
 from tracefx.core.partition_spec import UNCONSTRAINED, PartitionSpec
 from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.shardings.meshes import Mesh, current_mesh
-from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.shardings.sharded_array import ShardedArray
 
 
-def mesh_to_jax(mesh: Mesh) -> JaxMesh:
-    """Converts a mesh to JAX: the devices with the same ids, under the same axis names.
+@overload
+def mesh_to_jax(mesh: Mesh) -> JaxMesh: ...
+@overload
+def mesh_to_jax(mesh: BaseMesh) -> JaxMesh | JaxAbstractMesh: ...
+def mesh_to_jax(mesh: BaseMesh) -> JaxMesh | JaxAbstractMesh:
+    """Converts a mesh to JAX: the devices with the same ids, under the same axis names and of the same axis types.
 
     Args:
-        mesh: A mesh of tracefx.
+        mesh: A mesh of tracefx, with devices or without.
 
     Returns:
-        A `jax.sharding.Mesh`.
+        A `jax.sharding.Mesh`, or a `jax.sharding.AbstractMesh` for a mesh without devices.
 
     Raises:
         ValueError: JAX does not have one of the devices.
@@ -39,11 +45,14 @@ def mesh_to_jax(mesh: Mesh) -> JaxMesh:
     >>> mesh_to_jax(fx.make_mesh((1,), ("data",))).axis_names
     ('data',)
     """
-    return JaxMesh(_devices_by_id(jax.devices(), mesh.device_ids, "JAX"), mesh.axis_names)
+    types = tuple([JaxAxisType[each.name] for each in mesh.axis_types])
+    if not isinstance(mesh, Mesh):
+        return JaxAbstractMesh(mesh.axis_sizes, mesh.axis_names, types)
+    return JaxMesh(_devices_by_id(jax.devices(), mesh.device_ids, "JAX"), mesh.axis_names, types)
 
 
 def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
-    """Converts a mesh of JAX: the devices with the same ids, under the same axis names.
+    """Converts a mesh of JAX: the devices with the same ids, under the same axis names and of the same axis types.
 
     Args:
         mesh: a mesh of JAX. An abstract mesh, as in programs that were traced for the current mesh, stands for the
@@ -60,9 +69,8 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
     """
     if isinstance(mesh, JaxMesh):
         ids = np.array([d.id for d in mesh.devices.flat], np.int64).reshape(mesh.devices.shape)
-        return Mesh(
-            _devices_by_id(BACKEND.value.devices(BACKEND.value.platform), ids, "tracefx"), tuple(mesh.axis_names)
-        )
+        devices = _devices_by_id(BACKEND.value.devices(BACKEND.value.platform), ids, "tracefx")
+        return Mesh(devices, tuple(mesh.axis_names), [AxisType[each.name] for each in mesh.axis_types])
     in_use = current_mesh()
     if (in_use.axis_names, in_use.axis_sizes) == (tuple(mesh.axis_names), tuple(mesh.axis_sizes)):
         return in_use

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from tracefx.core import Array, ArrayLike, DTypeLike
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.numpy import diagonals, dot_products, products, shapes
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes
 from tracefx.ops.contractions.contraction import PrecisionLike
 from tracefx.ops.static_integers import canonicalize_axis
-from tracefx.shardings.named_sharding import OutSharding
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from tracefx.core import NDArray, ShapedArray, Value
-from tracefx.core.type_sharding import Spec
+from tracefx.core.named_sharding import Spec
 from tracefx.lowering import Builder, IrValue, Lowerable
 
 

@@ -11,19 +11,18 @@ from typing_extensions import override
 
 from tracefx.core import ConcreteArray, NDArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
-from tracefx.core.effects import NO_EFFECTS, Effects
+from tracefx.core.effects import Effects
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.jaxpr import Atom
-from tracefx.core.meshes import AbstractMesh, AxisType, BaseMesh
+from tracefx.core.meshes import AxisType, BaseMesh
+from tracefx.core.named_sharding import NamedSharding, Spec, explicit_entry, type_sharding
 from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import MappedAxis, UndefinedPrimal
 from tracefx.core.rule_arguments import Tangent
-from tracefx.core.type_sharding import Spec, explicit_entry, type_sharding
 from tracefx.errors import ShardingTypeError
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation
-from tracefx.shardings.meshes import Mesh, MeshEffect, current_mesh
-from tracefx.shardings.named_sharding import NamedSharding
+from tracefx.shardings.meshes import Mesh, current_mesh, mesh_effects
 from tracefx.shardings.sharded_array import ShardedArray, put_concrete, with_mesh_type
 
 
@@ -46,19 +45,19 @@ class Reshard(UnaryOperation, LinearOperation, DataMovement):
     """
 
     name = "reshard"
-    mesh: Mesh | AbstractMesh
+    mesh: BaseMesh
     spec: PartitionSpec
 
     @property
     @override
     def effects(self) -> Effects:
-        return frozenset([MeshEffect(self.mesh)]) if isinstance(self.mesh, Mesh) else NO_EFFECTS
+        return mesh_effects(self.mesh)
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         entries = self.spec.of_rank(x.ndim)
-        sharding = type_sharding(self.mesh.abstract_mesh, entries, x.ndim)
+        sharding = type_sharding(self.mesh, entries, x.ndim)
         out = x.with_explicit_sharding(sharding)
         if sharding is not None:
             for n, entry in zip(x.shape, sharding.spec, strict=True):
@@ -94,9 +93,8 @@ class Reshard(UnaryOperation, LinearOperation, DataMovement):
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         (x,) = operands
-        mesh = self.mesh.abstract_mesh
-        entries = [explicit_entry(entry, mesh) for entry in self.spec.of_rank(out.ndim)]
-        return builder.constrain(x, mesh, PartitionSpec(*entries))
+        entries = [explicit_entry(entry, self.mesh) for entry in self.spec.of_rank(out.ndim)]
+        return builder.constrain(x, self.mesh.abstract_mesh, PartitionSpec(*entries))
 
 
 @final
@@ -167,7 +165,7 @@ def without_type_sharding(x: Value) -> Value:
 def reshard_value(x: Value, mesh: BaseMesh, spec: PartitionSpec) -> Value:
     """Returns a value with a sharding over a mesh. A concrete array gets it if the devices of the mesh are known."""
     if not isinstance(x, ConcreteArray):
-        return bind1(Reshard(mesh if isinstance(mesh, Mesh) else mesh.abstract_mesh, spec), x)
+        return bind1(Reshard(mesh, spec), x)
     concrete = _with_devices(mesh, x)
     return x if concrete is None else put_concrete(x, NamedSharding(concrete, spec), "the operand of reshard")
 
@@ -178,7 +176,7 @@ def _with_devices(mesh: BaseMesh, x: ConcreteArray) -> Mesh | None:
         return mesh
     sharding = x.sharding
     for known in (sharding.mesh if isinstance(sharding, NamedSharding) else None, current_mesh()):
-        if known is not None and known.shape_tuple == mesh.shape_tuple:
+        if isinstance(known, Mesh) and known.shape_tuple == mesh.shape_tuple:
             return known.update_axis_types(dict(zip(mesh.axis_names, mesh.axis_types, strict=True)))
     devices = BACKEND.value.devices(BACKEND.value.platform)
     if len(devices) < mesh.size:

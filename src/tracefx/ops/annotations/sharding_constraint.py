@@ -12,13 +12,13 @@ from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
 from tracefx.core.effects import Effects
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import NamedSharding, Spec
 from tracefx.core.partition_spec import UNCONSTRAINED, PartitionSpec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.operation import DataMovement, LinearOperation, UnaryOperation
-from tracefx.shardings.meshes import MeshEffect
-from tracefx.shardings.named_sharding import NamedSharding, require_shardable
+from tracefx.shardings.conversions import require_shardable
+from tracefx.shardings.meshes import mesh_effects
 from tracefx.text.printer import HasJaxParams
 
 
@@ -48,7 +48,7 @@ class ShardingConstraint(UnaryOperation, LinearOperation, DataMovement, HasJaxPa
     @property
     @override
     def effects(self) -> Effects:
-        return frozenset([MeshEffect(self.sharding.mesh)])
+        return mesh_effects(self.sharding.mesh)
 
     @override
     def jax_params(self) -> Mapping[str, object]:

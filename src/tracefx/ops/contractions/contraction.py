@@ -26,8 +26,8 @@ from tracefx.core import (
 )
 from tracefx.core.avals import Dimensions
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import OutSharding, Spec
 from tracefx.core.primitive import MappedAxis, Tangent
-from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShardingTypeError
 from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
@@ -46,7 +46,6 @@ from tracefx.ops.operation import Operation, memoize_aval, run_compiled
 from tracefx.ops.sharding_rules import agreed, without_axes
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import match_aval, transpose
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 _MAX_NUMPY_PRODUCTS: Final = 2**20

@@ -16,8 +16,8 @@ from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, Shape, Sha
 from tracefx.core.avals import Dimensions
 from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import OutSharding, Spec
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
@@ -51,7 +51,6 @@ from tracefx.ops.shape.slicing import Pad, pad, rev
 from tracefx.ops.sharding_rules import convolution_spec
 from tracefx.ops.static_integers import static_int, static_ints
 from tracefx.ops.structural import convert, full_like_aval, match_aval, move_axis, reshape, transpose
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 _FIELDS: Final = (

@@ -12,6 +12,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, dtypes
 from tracefx.core.avals import Dimensions
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import OutSharding
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Tangent
 from tracefx.ops.contractions.bilinear import Bilinear
 from tracefx.ops.contractions.contraction import (
@@ -38,7 +39,6 @@ from tracefx.ops.structural import (
     move_axis,
     transpose,
 )
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 

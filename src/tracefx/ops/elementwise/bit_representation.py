@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.elementwise.bitwise import INTEGERS, extend_to_bytes
 from tracefx.ops.elementwise.elementwise import FLOATS, SIGNED_NARROW, NonDifferentiable

@@ -32,8 +32,8 @@ from tracefx.core import (
 )
 from tracefx.core.handler import bind1
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.core.values import number_aval, unwrap_arraylike
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.bitwise import bitwise_and

@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Tangent, Transposable, UndefinedPrimal
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.arithmetic import rem
 from tracefx.ops.elementwise.comparison import lt

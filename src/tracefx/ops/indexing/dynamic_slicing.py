@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, Literal, NDArray, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.comparison import lt

@@ -18,8 +18,8 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.dimensions.symbolic_dimensions import exceeds
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region

@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from tracefx.core import DType, NDArray, Shape, ShapedArray, Value, dtypes, from_numpy, to_numpy
 from tracefx.core.handler import bind
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
-from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShapeError
 from tracefx.lowering import Attr, Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops import stablehlo

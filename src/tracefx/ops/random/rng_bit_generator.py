@@ -13,12 +13,12 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Literal, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
+from tracefx.core.named_sharding import OutSharding
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
 from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import require_arity, run_compiled, static_shape
 from tracefx.ops.structural import move_axis
-from tracefx.shardings.named_sharding import OutSharding
 from tracefx.text.printer import HasJaxParams
 
 

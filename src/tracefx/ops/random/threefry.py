@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, Literal, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive
-from tracefx.core.type_sharding import Spec
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo

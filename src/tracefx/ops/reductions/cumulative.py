@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast

@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
+from tracefx.core.named_sharding import OutSharding, Spec
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import NUMPY_NATIVE_DTYPES, cast
@@ -44,7 +44,6 @@ from tracefx.ops.structural import (
     reshape,
     transpose,
 )
-from tracefx.shardings.named_sharding import OutSharding
 
 
 @frozen(eq=False)

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from tracefx.core import Array, ArrayLike, DType, Scalar, Shape, Value, as_value, dtypes
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.errors import ShapeError
 from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
 from tracefx.ops.indexing.indexed_windows import GatherScatterMode
@@ -20,7 +21,6 @@ from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import concatenate, expand_dims
 from tracefx.ops.static_integers import static_count, static_int
 from tracefx.ops.structural import broadcast_in_dim, convert, reduce_sum
-from tracefx.shardings.named_sharding import OutSharding
 
 
 @final

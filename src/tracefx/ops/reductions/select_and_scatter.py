@@ -18,8 +18,8 @@ from typing_extensions import override
 
 from tracefx.core import DType, Literal, NDArray, Scalar, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Region, WindowPadding
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

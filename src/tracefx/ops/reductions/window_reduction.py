@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from tracefx.core import DType, NDArray, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast

@@ -26,6 +26,7 @@ from tracefx.core import (
 from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
 from tracefx.core.host_memory import require_memory
+from tracefx.core.named_sharding import OutSharding
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import filled_key
 from tracefx.lowering import Builder, IrValue
@@ -34,7 +35,6 @@ from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.operation import Operation, static_shape
 from tracefx.ops.static_integers import is_sequence_like, static_int
 from tracefx.ops.structural import broadcast_in_dim, convert, convert_element_type
-from tracefx.shardings.named_sharding import OutSharding
 
 
 @final

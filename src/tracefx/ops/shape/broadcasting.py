@@ -10,13 +10,13 @@ import numpy as np
 
 from tracefx.core import Array, ArrayLike, DTypeLike, Shape, as_value, from_numpy
 from tracefx.core.handler import as_array
+from tracefx.core.named_sharding import OutSharding
 from tracefx.errors import ShapeError
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape.array_creation import full
 from tracefx.ops.shape.shape import broadcast
 from tracefx.ops.static_integers import static_int
 from tracefx.ops.structural import broadcast_to, reshape
-from tracefx.shardings.named_sharding import OutSharding
 
 
 def collapse(operand: ArrayLike, start_dimension: SupportsIndex, stop_dimension: SupportsIndex | None = None) -> Array:

@@ -16,8 +16,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.handler import as_array, bind, bind1
+from tracefx.core.named_sharding import OutSharding, Spec
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Tangent, Transposable, UndefinedPrimal
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import (
@@ -52,7 +52,6 @@ from tracefx.ops.structural import (
     reduce_sum,
     reshape,
 )
-from tracefx.shardings.named_sharding import OutSharding
 
 
 def batch_at(x: Value, dim: int | None, axis: MappedAxis, position: int) -> Array:

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array, bind1
+from tracefx.core.named_sharding import Spec
 from tracefx.core.primitive import ExtractsWindow, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.type_sharding import Spec
 from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import operands as together

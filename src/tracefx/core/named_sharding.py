@@ -1,9 +1,8 @@
-"""Shardings over the axes of a mesh."""
+"""Shardings over the axes of a mesh. Those over explicit axes of a mesh without devices are part of types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import permutations
+from collections.abc import Sequence
 from math import prod
 from typing import TypeAlias, cast, final
 
@@ -12,13 +11,13 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.bounded_cache import memoize
-from tracefx.core import ShapedArray
-from tracefx.core.avals import intern_aval
 from tracefx.core.device import Device
+from tracefx.core.meshes import AbstractMesh, BaseMesh
 from tracefx.core.partition_spec import PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
 from tracefx.core.sharding import Sharding, Tiling, check_memory_kind
-from tracefx.core.type_sharding import type_sharding
-from tracefx.shardings.meshes import NO_MESH, Mesh, current_mesh
+
+Spec: TypeAlias = tuple[PartitionEntry, ...]
+"""The mesh axes over which each axis of an array is sharded."""
 
 
 @final
@@ -27,26 +26,26 @@ class NamedSharding(Sharding):
     """A sharding given by a mesh and a partition spec.
 
     Args:
-        mesh: The mesh.
+        mesh: The mesh: a `Mesh`, or an `AbstractMesh` in the shardings of types, which have no devices.
         spec: For each array axis, the mesh axes over which it is sharded.
         memory_kind: None, the default, or "device": devices have one memory.
 
     Raises:
-        TypeError: If `mesh` is not a `Mesh` or `spec` not a `PartitionSpec`.
+        TypeError: If `mesh` is not a mesh or `spec` not a `PartitionSpec`.
         ValueError: If the spec names an axis that the mesh does not have, or `memory_kind` is another one.
 
-    >>> from tracefx import devices
+    >>> from tracefx import Mesh, devices
     >>> NamedSharding(Mesh(devices()[:1], "data"), PartitionSpec("data"))
     NamedSharding(Mesh(data=1), P('data'))
     """
 
-    mesh: Mesh
+    mesh: BaseMesh
     spec: PartitionSpec
     memory_kind: str | None = field(default=None, kw_only=True, eq=False, repr=False, validator=check_memory_kind)
 
     def __attrs_post_init__(self) -> None:
         mesh, spec = cast(object, self.mesh), cast(object, self.spec)
-        if not isinstance(mesh, Mesh):
+        if not isinstance(mesh, BaseMesh):
             raise TypeError(f"NamedSharding: mesh must be a Mesh, as make_mesh returns, got {mesh!r}")
         if not isinstance(spec, PartitionSpec):
             parts = spec if isinstance(spec, tuple | list) else (spec,)
@@ -58,21 +57,22 @@ class NamedSharding(Sharding):
                     f"{self.spec} names the axis {name!r}, but the axes of {self.mesh} are {list(self.mesh.axis_names)}"
                 )
 
+    @property
     @override
-    def type_of(self, aval: ShapedArray) -> ShapedArray:
-        """Returns the type of an array with this sharding: it has the sharding over explicit mesh axes.
-
-        Args:
-            aval: The type, with any sharding.
-        """
-        if self.mesh.explicit_axes:
-            return _type_of(self, aval)
-        return aval if aval.explicit_sharding is None else aval.with_explicit_sharding(None)
+    def explicit_axes(self) -> tuple[str, ...]:
+        return self.mesh.explicit_axes
 
     @property
     @override
     def devices(self) -> tuple[Device, ...]:
+        if isinstance(self.mesh, AbstractMesh):
+            raise ValueError(f"{self} has no devices, since its mesh is abstract: use the sharding over a Mesh")
         return self.mesh.flat
+
+    @property
+    @override
+    def num_devices(self) -> int:
+        return self.mesh.size
 
     @property
     @override
@@ -85,7 +85,7 @@ class NamedSharding(Sharding):
         return frozenset(self.mesh.axis_names).difference(self.spec.names)
 
     def update(
-        self, *, mesh: Mesh | None = None, spec: PartitionSpec | Sequence[object] | None = None
+        self, *, mesh: BaseMesh | None = None, spec: PartitionSpec | Sequence[object] | None = None
     ) -> NamedSharding:
         """Returns a sharding with another mesh or specification.
 
@@ -132,86 +132,35 @@ A public function of a package with a stub only declares it; `lazy_stubs.attach`
 """
 
 
-@memoize(4096)
-def _type_of(sharding: NamedSharding, aval: ShapedArray) -> ShapedArray:
-    explicit = type_sharding(sharding.mesh.abstract_mesh, sharding.spec.partitions, aval.ndim)
-    return intern_aval(aval.with_explicit_sharding(explicit))
-
-
 @memoize(1024)
 def _tiling(sharding: NamedSharding, ndim: int) -> Tiling:
     return sharding._tiling(ndim)
 
 
-def to_named_sharding(tiling: Tiling, mesh: Mesh) -> NamedSharding:
-    """Returns the named sharding with this tiling on a mesh; on a new mesh if its axes cannot express it."""
-    if mesh.flat == tiling.devices:
-        for parts in _axis_assignments(tiling.counts, dict(mesh.shape)):
-            sharding = NamedSharding(mesh, PartitionSpec(*_strip_trailing_none(parts)))
-            if sharding.tiling(len(tiling.counts)) == tiling:
-                return sharding
-    devices = np.empty(len(tiling.devices), object)
-    devices[:] = [tiling.devices[i] for i in tiling.device_order]
-    names = [f"axis{i}" for i in range(len(tiling.counts))]
-    own = Mesh(devices.reshape((*tiling.counts, tiling.num_replicas)), [*names, "copies"])
-    return NamedSharding(own, PartitionSpec(*names))
+def explicit_entry(entry: PartitionEntry, mesh: BaseMesh) -> PartitionEntry:
+    """Returns the explicit mesh axes of an entry."""
+    explicit = mesh.explicit_axes
+    names = tuple([name for name in entry_axis_names(entry) if name in explicit])
+    return None if not names else names[0] if len(names) == 1 else names
 
 
-def _axis_assignments(counts: Sequence[int], sizes: dict[str, int]) -> Iterator[tuple[PartitionEntry, ...]]:
-    """Iterates over all assignments of mesh axes to array axes with these numbers of tiles."""
-    if not counts:
-        yield ()
-        return
-    free = [name for name, size in sizes.items() if size > 1]
-    for k in range(len(free) + 1):
-        for names in permutations(free, k):
-            if prod([sizes[name] for name in names]) == counts[0]:
-                left = {name: size for name, size in sizes.items() if name not in names}
-                for rest in _axis_assignments(counts[1:], left):
-                    yield (names if k else None, *rest)
+def type_sharding(mesh: BaseMesh, spec: Sequence[PartitionEntry], ndim: int) -> NamedSharding | None:
+    """Returns the sharding of types over the explicit axes of a mesh; None for values that are not sharded over them.
+
+    Args:
+        mesh: The mesh, of which the types have the abstract mesh.
+        spec: The mesh axes, explicit ones or not, of the first axes.
+        ndim: The number of axes.
+    """
+    entries = [explicit_entry(entry, mesh) for entry in spec]
+    if not any(entries):
+        return None
+    return NamedSharding(mesh.abstract_mesh, PartitionSpec(*entries, *[None] * (ndim - len(entries))))
 
 
-def _strip_trailing_none(parts: tuple[PartitionEntry, ...]) -> tuple[PartitionEntry, ...]:
-    while parts and parts[-1] is None:
-        parts = parts[:-1]
-    return parts
-
-
-@final
-@frozen
-class ShardingAssignment:
-    """The devices of a program and the shardings of its inputs and outputs; `None` where the compiler chooses."""
-
-    devices: tuple[Device, ...]
-    inputs: tuple[Sharding | None, ...]
-    outputs: tuple[Sharding | None, ...]
-
-
-def as_sharding(given: object, what: str) -> Sharding:
-    """Converts a partition spec to a sharding on the current mesh; returns a sharding unchanged."""
-    if isinstance(given, Sharding):
-        return given
-    if not isinstance(given, PartitionSpec):
-        raise TypeError(f"{what} takes a sharding or a PartitionSpec, got {given!r} of type {type(given).__name__}")
-    mesh = current_mesh()
-    if mesh is NO_MESH:
-        raise ValueError(
-            f"{what}: {given} names axes of a mesh, but no mesh is set: write NamedSharding(mesh, {given}), or call it "
-            "inside of `with set_mesh(mesh):`"
-        )
-    return NamedSharding(mesh, given)
-
-
-def on_mesh(sharding: Sharding) -> NamedSharding:
-    """Returns a sharding over a mesh; that of a single device is one over a mesh of this device."""
-    if isinstance(sharding, NamedSharding):
-        return sharding
-    return NamedSharding(Mesh(sharding.devices, "device"), PartitionSpec())
-
-
-def require_shardable(aval: ShapedArray, sharding: Sharding, what: str) -> None:
-    """Raises ValueError unless an array with this aval can have the sharding; `what` names the array."""
-    try:
-        sharding.shard_shape(aval.shape)
-    except ValueError as error:
-        raise ValueError(f"{what}, {aval}, can't have the sharding {sharding}: {error}") from None
+def dimension_text(size: int, entry: PartitionEntry) -> str:
+    """Returns the size of an axis as text, with the mesh axes over which it is sharded, e.g. `8@x` or `8@(x,y)`."""
+    names = entry_axis_names(entry)
+    if not names:
+        return str(size)
+    return f"{size}@{names[0]}" if len(names) == 1 else f"{size}@({','.join(names)})"
