@@ -24,7 +24,7 @@ from jax.extend.core import Primitive as JaxPrimitive
 import tracefx
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core.primitive import Primitive
-from tracefx.jax_counterparts import COUNTERPARTS
+from tracefx.jax_counterparts import COUNTERPARTS, PARAMETERS
 from tracefx.ops.vocabulary import OPERATIONS
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "names.md"
@@ -182,7 +182,6 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "jax.ffi.register_ffi_type_id": "`tracefx.ffi.register_ffi_type`",
         "jax.lax.psum_scatter_start": "`tracefx.lax.psum_scatter`",
-        "jax.random.Key": "arrays with a key dtype: `tracefx.random.key`",
         **{f"jax.lax.{name}_p": f"`tracefx.lax.{name}`" for name in ("log2", "one_minus_square", "polynomial")},
         "jax.random.random_gamma_p": "a `custom_jvp` function behind `tracefx.random.gamma`",
         "jax.lax.ragged_all_to_all_p": "`tracefx.lax.ragged_all_to_all`, defined in terms of other primitives",
@@ -275,7 +274,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                     "AbstractDevice",
                     "ManualAxisType",
                     "UnreducedKind",
-                    "no_collectives",
                 )
             ],
             "types have shardings and varying mesh axes; they do not say which sums are pending",
@@ -428,6 +426,15 @@ def page() -> str:
                 name = row.jax.removeprefix(f"{path}.")
                 lines.append(f"| `{name}` | {f'`{row.here}`' if row.here else row.note} |")
             lines += ["", "</details>"]
+    lines += ["", "## Parameters", "", "Functions refuse most values of these parameters, which their signatures have."]
+    lines += ["", "| parameter | values | instead of other values | functions |", "| --- | --- | --- | --- |"]
+    functions: dict[str, list[str]] = {}
+    for name, restricted in sorted(PARAMETERS.items()):
+        for parameter, (values, reason) in restricted.items():
+            if reason:
+                columns = [f"`{parameter}`", ", ".join([f"`{value!r}`" for value in values]), reason]
+                functions.setdefault(" | ".join(columns), []).append(f"`{name}`")
+    lines += [f"| {columns} | {', '.join(found)} |" for columns, found in functions.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
+from tests.errors import untyped
 from tests.subprocesses import run_python
 from tracefx import profiler
 from tracefx.errors import PlatformError
@@ -67,6 +68,8 @@ def test_options_are_checked(tmp_path: Path) -> None:
         profiler.start_trace(tmp_path, profiler_options=3)
     with pytest.raises(NotImplementedError, match="create_perfetto_link is not supported"):
         profiler.start_trace(tmp_path, create_perfetto_link=True)
+    with pytest.raises(TypeError, match="NoneType"):
+        untyped(profiler.start_trace)(None)
     with profiler.trace(tmp_path, profiler_options=profiler.ProfileOptions()):
         pass
 

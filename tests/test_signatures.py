@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable
+import pkgutil
+from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import Any, Final
 
 import jax
+import jax.ad_checkpoint
+import jax.custom_batching
+import jax.custom_derivatives
+import jax.distributed
+import jax.dtypes
+import jax.experimental.checkify
+import jax.ffi
+import jax.flatten_util
 import jax.image
+import jax.profiler
+import jax.ref
 import jax.scipy.cluster.vq
 import jax.scipy.fft
 import jax.scipy.integrate
@@ -17,17 +29,31 @@ import jax.scipy.ndimage
 import jax.scipy.optimize
 import jax.scipy.signal
 import jax.scipy.sparse.linalg
+import jax.scipy.stats
+import jax.sharding
+import jax.tree_util
 import numpy as np
 import pytest
 
+import tracefx as fx
+import tracefx.ad_checkpoint
+import tracefx.custom_batching
+import tracefx.custom_derivatives
 import tracefx.debug
+import tracefx.distributed
+import tracefx.dtypes
+import tracefx.ffi
+import tracefx.flatten_util
+import tracefx.handlers
 import tracefx.image
 import tracefx.lax
 import tracefx.nn
 import tracefx.nn.initializers
 import tracefx.numpy as fnp
 import tracefx.ops
+import tracefx.profiler
 import tracefx.random
+import tracefx.ref
 import tracefx.scipy.cluster.vq
 import tracefx.scipy.fft
 import tracefx.scipy.integrate
@@ -37,7 +63,11 @@ import tracefx.scipy.optimize
 import tracefx.scipy.signal
 import tracefx.scipy.sparse.linalg
 import tracefx.scipy.special
+import tracefx.sharding
+import tracefx.tree
+import tracefx.tree_util
 from tests.versions import OTHER_PARAMETERS, WARNS_OF_ARGUMENTS_BY_PLACE
+from tracefx.jax_counterparts import PARAMETERS
 
 # Parameters of JAX that tracefx does not have.
 LACKING: Final = frozenset(
@@ -57,12 +87,27 @@ DIFFERENT: Final = {
     "numpy.clip": "JAX makes the array optional only to raise an error",
     "random.lognormal": "the default has the requested dtype",
     "lax.random_gamma_grad": "JAX takes its operands from *args",
+    **dict.fromkeys(
+        [f"tracefx.{name}" for name in ("default_device", "enable_x64", "log_compiles")],
+        "JAX's are settings objects with one method",
+    ),
+    "tracefx.jit": "JAX marks shardings that are not given; here the function may be passed by name",
+    "dtypes.issubdtype": "it is `numpy.issubdtype`, whose parameters JAX names otherwise",
+    "ffi.register_ffi_target": "JAX passes further options to XLA",
+    "distributed.initialize": "options are keyword-only, and clusters are not detected",
+    "handlers.checkify": "the function is called `fun`, as in other handlers",
     "lax.cond": "its overloads name the operands, and include JAX's old form with one operand",
 }
 Parameter = tuple[str, str, str]
 
 
-def parameters(function: Callable[..., object]) -> list[Parameter] | None:
+def parameters(function: Callable[..., object], restricted: Collection[str] = ()) -> list[Parameter] | None:
+    """Returns the parameters of a function, those that are only keywords by their names; None if it has no signature.
+
+    Args:
+        function: The function.
+        restricted: The parameters that the function of tracefx takes as keywords only, since it refuses most values.
+    """
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -72,15 +117,22 @@ def parameters(function: Callable[..., object]) -> list[Parameter] | None:
         if p.name in LACKING or p.name.startswith("_"):
             continue
         positional_only = p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        default = "a mark" if " object at 0x" in repr(p.default) else repr(p.default)
-        out.append(("" if positional_only else p.name, p.kind.name, default))
-    return out
+        default = "a mark" if " object at 0x" in repr(p.default) else repr(p.default).removeprefix("jax.sharding.")
+        kind = p.KEYWORD_ONLY if p.name in restricted else p.kind
+        out.append(("" if positional_only else p.name, kind.name, default))
+    return sorted(out, key=lambda each: (each[1] == "VAR_KEYWORD", each[0] if each[1] == "KEYWORD_ONLY" else ""))
 
 
 def without_additions(own: list[Parameter] | None, jax_parameters: list[Parameter] | None) -> list[Parameter] | None:
-    """Returns our parameters without keyword-only options that JAX's function lacks."""
+    """Returns our parameters without keyword-only options that JAX's function lacks, and without additional defaults.
+
+    Without a first argument, decorators with options return a transformation.
+    """
     names = {name for name, _, _ in jax_parameters or ()}
-    return own and [p for p in own if p[0] in names or p[1] != "KEYWORD_ONLY"]
+    found = own and [p for p in own if p[0] in names or p[1] != "KEYWORD_ONLY"]
+    if found and jax_parameters and found[0] == (*jax_parameters[0][:2], "None"):
+        found[0] = jax_parameters[0]
+    return found
 
 
 def functions(module: ModuleType) -> list[str]:
@@ -109,6 +161,24 @@ MODULES: Final = (
     (tracefx.scipy.signal, jax.scipy.signal),
     (tracefx.scipy.sparse.linalg, jax.scipy.sparse.linalg),
     (tracefx.image, jax.image),
+    (fx, jax),
+    (tracefx.ad_checkpoint, jax.ad_checkpoint),
+    (tracefx.custom_batching, jax.custom_batching),
+    (tracefx.custom_derivatives, jax.custom_derivatives),
+    (tracefx.distributed, jax.distributed),
+    (tracefx.dtypes, jax.dtypes),
+    (tracefx.ffi, jax.ffi),
+    (tracefx.flatten_util, jax.flatten_util),
+    (tracefx.handlers, jax.experimental.checkify),
+    (tracefx.profiler, jax.profiler),
+    (tracefx.ref, jax.ref),
+    (tracefx.sharding, jax.sharding),
+    (tracefx.tree, jax.tree),
+    (tracefx.tree_util, jax.tree_util),
+    *[
+        (importlib.import_module(f"tracefx.scipy.stats{name}"), importlib.import_module(f"jax.scipy.stats{name}"))
+        for name in ("", *[f".{module.name}" for module in pkgutil.iter_modules(jax.scipy.stats.__path__)])
+    ],
 )
 CASES: Final = [(module, jax_module, name) for module, jax_module in MODULES for name in functions(module)]
 
@@ -117,15 +187,16 @@ CASES: Final = [(module, jax_module, name) for module, jax_module in MODULES for
 def test_functions(module: ModuleType, jax_module: ModuleType, name: str) -> None:
     namesake: Any = getattr(jax_module, name, None)
     if (
-        namesake is None
+        not callable(namesake)
         or isinstance(namesake, jax.numpy.ufunc)
         or f"{module.__name__.removeprefix('tracefx.')}.{name}" in DIFFERENT
     ):
         return
     others = OTHER_PARAMETERS.get(f"{module.__name__.removeprefix('tracefx.')}.{name}", ())
+    restricted = PARAMETERS.get(f"{module.__name__}.{name}", {})
     mine, expected = [
         found and [p for p in found if p[0] not in others]
-        for found in (parameters(getattr(module, name)), parameters(namesake))
+        for found in (parameters(getattr(module, name)), parameters(namesake, restricted))
     ]
     assert without_additions(mine, expected) == expected
 
@@ -142,6 +213,18 @@ def test_no_stale_exceptions() -> None:
         module, jax_module, name = found[case]
         mine, expected = [{p[0]: p for p in parameters(getattr(m, name)) or ()} for m in (module, jax_module)]
         assert all(mine.get(other) != expected.get(other) for other in others), case
+
+
+@pytest.mark.parametrize(
+    ("class_name", "method"),
+    [("custom_jvp", "defjvp"), ("custom_jvp", "defjvps"), ("custom_vjp", "defvjp"), ("custom_jvp", "__init__")],
+)
+def test_methods_that_define_derivatives(class_name: str, method: str) -> None:
+    """Releases of JAX add parameters at the end."""
+    mine, expected = [parameters(getattr(getattr(library, class_name), method)) for library in (fx, jax)]
+    assert mine is not None
+    assert expected is not None
+    assert mine[: len(expected)] == expected
 
 
 METHODS: Final = sorted(

@@ -51,13 +51,30 @@ OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     **({} if SINCE_0111 else {"numpy.take_along_axis": ("wrap_negative_indices",)}),
     **({} if SINCE_0112 else {"numpy.histogram": ("out_sharding",)}),
     **({} if SINCE_012 else {"numpy.polyval": ("unroll",)}),
+    **({} if SINCE_011 else dict.fromkeys(("tracefx.checkpoint", "tracefx.remat"), ("concrete",))),
+    **({} if SINCE_0111 else {"tracefx.make_mesh": ("axis_sizes", "axis_shapes")}),
+    **(
+        dict.fromkeys(("tracefx.custom_gradient", "custom_derivatives.custom_gradient"), ("fun",)) if SINCE_0111 else {}
+    ),
+    **({"profiler.trace": ("log_dir",)} if SINCE_012 else {}),
 }
-"""Parameters that JAX's functions lack in this release, or give another default than in later ones."""
+"""Parameters that JAX's functions lack in this release, or give another name or default than in other ones; in newer
+ones `custom_gradient` without a function is a decorator, and `profiler.trace` without a folder keeps the profile."""
 
+_GRADIENTS: Final = ("tracefx.custom_gradient", "tracefx.custom_derivatives.custom_gradient")
 ABSENT_PARAMETERS: Final = frozenset(
-    ()
-    if SINCE_011
-    else [f"tracefx.random.{name}: method" for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")]
+    {
+        *(
+            ()
+            if SINCE_011
+            else [f"tracefx.random.{name}: method" for name in ("beta", "chisquare", "gamma", "loggamma", "poisson")]
+        ),
+        *(() if SINCE_011 else ["tracefx.vjp: saveable_args"]),
+        *(() if SINCE_0111 else [f"tracefx.{name}: in_nzs" for name in ("linearize", "vjp")]),
+        *(() if SINCE_0111 else [f"tracefx.{name}: pin" for name in ("new_ref", "ref.new_ref")]),
+        *(() if SINCE_0111 else [f"{name}: with_logs" for name in _GRADIENTS]),
+        *(() if SINCE_012 else [f"{name}: {option}" for name in _GRADIENTS for option in ("remat", "with_accums")]),
+    }
 )
 """Parameters of tracefx's functions that some supported release of JAX has, but not this one."""
 

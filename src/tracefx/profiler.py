@@ -72,6 +72,7 @@ def start_trace(
         raise TypeError(
             f"start_trace: profiler_options must be ProfileOptions, got {options!r} of type {type(options).__name__}"
         )
+    folder = os.fspath(log_dir)
     local_devices()  # starts the client, because its plug-in takes part in the profile
     state = profiling.PROFILER_STATE
     with state.lock:
@@ -81,7 +82,7 @@ def start_trace(
                 "call stop_trace first"
             )
         state.session = profiling.new_session(options)
-        state.log_dir, state.writes_perfetto_trace = os.fspath(log_dir), create_perfetto_trace
+        state.log_dir, state.writes_perfetto_trace = folder, create_perfetto_trace
 
 
 def stop_trace() -> None:

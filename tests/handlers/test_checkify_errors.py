@@ -317,6 +317,7 @@ def test_disabled_error_kinds_pass_to_the_outer_checkify() -> None:
 def test_debug_checks_do_nothing_without_checkify() -> None:
     def f(x: Any) -> Any:
         debug_check(x > 0, "{} is not positive", x)
+        check(x > 1, "{} is not large", x, debug=True)
 
         def step(c: Any, x: Any) -> Any:
             debug_check(x > 0, "a step")
@@ -327,6 +328,7 @@ def test_debug_checks_do_nothing_without_checkify() -> None:
     for g in (f, fx.jit(f), fx.grad(f)):
         g(-1.0)
     assert get(f, -1.0).startswith("-1.0 is not positive")
+    assert get(f, 1.0).startswith("1.0 is not large")
 
 
 def test_throw_and_check_error_raise_again() -> None:

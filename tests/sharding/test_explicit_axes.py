@@ -128,6 +128,7 @@ PROGRAMS: Final[Mapping[str, Callable[[Operands], Any]]] = {
     "auto_axes call": lambda e: e.m.sharding.auto_axes(lambda a: a.T @ a)(e.x, out_sharding=e.P("y")),
     "auto_axes none": lambda e: e.m.sharding.auto_axes(lambda a: a)(e.x),
     "smap": lambda e: e.m.smap(lambda a: a * 2, in_axes=0, out_axes=0, axis_name="x")(e.x),
+    "smap decorator": lambda e: e.m.smap(in_axes=0, out_axes=0, axis_name="x")(lambda a: a * 2)(e.x),
     "smap infer": lambda e: e.m.smap(lambda a: a * 2, out_axes=0, axis_name="x")(e.x),
     "shard_map": lambda e: e.m.shard_map(lambda a: e.lax.psum(a, "x"), in_specs=e.P("x"), out_specs=e.P())(e.x),
     "shard_map infer": lambda e: e.m.shard_map(lambda a: a * 2, out_specs=e.P("x"))(e.x),

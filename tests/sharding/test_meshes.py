@@ -99,7 +99,7 @@ def test_invalid_meshes_are_rejected() -> None:
         (
             lambda: untyped(fx.make_mesh)(8, "x"),
             TypeError,
-            "make_mesh: axis_shapes must be a sequence of integers, got 8",
+            "make_mesh: axis_sizes must be a sequence of integers, got 8",
         ),
     )
 

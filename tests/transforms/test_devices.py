@@ -36,6 +36,10 @@ def test_agrees_with_jax(name: str) -> None:
     assert_same(CASES[name](fx, fnp), CASES[name](jax, jnp))  # both eagerly: some cases place concrete arrays
 
 
+def test_local_devices_of_a_host() -> None:
+    assert fx.local_devices(host_id=0) == fx.local_devices(None, None, 0) == fx.local_devices(0)
+
+
 def test_device_put_returns_array_with_device_buffer() -> None:
     x = fx.device_put(X)
     assert isinstance(x, ConcreteArray)

@@ -471,12 +471,12 @@ def freeze(ref: Ref) -> Array:
     return ref.freeze()
 
 
-def get(ref: RefLike, idx: Index = ...) -> Array:
+def get(ref: RefLike, idx: Index = None) -> Array:
     """Returns elements of a reference, as `ref[idx]` does.
 
     Args:
         ref: A reference or a view.
-        idx: The index. `...`, the default, and None mean all elements.
+        idx: The index. None, the default, and `...` mean all elements.
 
     Returns:
         The array.

@@ -448,6 +448,7 @@ class custom_vjp(CustomFunction[P, R]):
         bwd: Callable[..., Any],
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
+        generic_batching: bool = False,
     ) -> None:
         """Sets the rules.
 
@@ -459,6 +460,7 @@ class custom_vjp(CustomFunction[P, R]):
             symbolic_zeros: Whether the leaves of the arguments of `fwd` are `CustomVJPPrimal` objects, and cotangents
                 known to be zero `SymbolicZero` objects. False by default.
             optimize_remat: Accepted for compatibility with JAX, without effect: unused equations are always removed.
+            generic_batching: Accepted for compatibility with JAX, without effect: `vmap` batches all outputs.
 
         Raises:
             TypeError: If a rule is not callable.

@@ -47,12 +47,15 @@ def devices(backend: str | None = None) -> list[Device]:
     return BACKEND.value.devices(BACKEND.value.platform if backend is None else backend)
 
 
-def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
+def local_devices(
+    process_index: int | None = None, backend: str | None = None, host_id: int | None = None
+) -> list[Device]:
     """Returns the devices of one process.
 
     Args:
         process_index: The index of the process. None, the default, means this process.
         backend: A platform, as for `devices`. None, the default, means the default platform.
+        host_id: An older name of `process_index`. None by default.
 
     Returns:
         A list of `Device`. A process reads and writes the memory of its own devices only.
@@ -64,7 +67,7 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
     >>> local_devices() == devices()
     True
     """
-    if process_index is None:
+    if process_index is None and (process_index := host_id) is None:
         return BACKEND.value.local_devices(BACKEND.value.platform if backend is None else backend)
     result = [device for device in devices(backend) if device.process_index == process_index]
     if not result:

@@ -17,7 +17,7 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.settings import Override
 from tracefx.transforms.arguments import flatten_values, require_callable
-from tracefx.transforms.shard_maps import Infer, shard_map
+from tracefx.transforms.shard_maps import Infer, ShardMap, shard_map
 from tracefx.transforms.shardings import cast_to_auto, mesh_and_spec
 
 T = TypeVar("T")
@@ -224,11 +224,16 @@ def explicit_axes(
     return call
 
 
-def smap(f: Callable[..., R], /, *, in_axes: PyTree = Infer, out_axes: PyTree, axis_name: str) -> Callable[..., R]:
+@overload
+def smap(f: Callable[P, R], /, *, in_axes: PyTree = Infer, out_axes: PyTree, axis_name: str) -> Callable[P, R]: ...
+@overload
+def smap(f: None = None, /, *, in_axes: PyTree = Infer, out_axes: PyTree, axis_name: str) -> ShardMap: ...
+def smap(f: Callable[..., Any] | None = None, /, *, in_axes: PyTree = Infer, out_axes: PyTree, axis_name: str) -> Any:
     """Maps a function over shards along one mesh axis, as `shard_map` does along several.
 
     Args:
-        f: The function of shards.
+        f: The function of shards. None, the default, returns the transformation with these options, for use as a
+            decorator.
         in_axes: The axis of each argument that is divided: an integer, None for an argument that all devices get, or a
             tuple of these with one entry for each argument. `Infer`, the default, takes it from the types of the
             arguments.
@@ -253,4 +258,5 @@ def smap(f: Callable[..., R], /, *, in_axes: PyTree = Infer, out_axes: PyTree, a
             is_leaf=lambda axis: axis is None,
         )
 
-    return shard_map(f, in_specs=specs(in_axes), out_specs=specs(out_axes), axis_names={axis_name})
+    transform = shard_map(in_specs=specs(in_axes), out_specs=specs(out_axes), axis_names={axis_name})
+    return transform if f is None else transform(f)

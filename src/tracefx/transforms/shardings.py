@@ -84,7 +84,7 @@ def get_mesh() -> Mesh:
 
 
 def make_mesh(
-    axis_shapes: Sequence[int],
+    axis_sizes: Sequence[int],
     axis_names: Sequence[str],
     axis_types: Sequence[AxisType] | None = None,
     *,
@@ -95,7 +95,7 @@ def make_mesh(
     A mesh is an array of devices with a name for each axis; shardings and `shard_map` refer to the names.
 
     Args:
-        axis_shapes: The sizes of the axes.
+        axis_sizes: The sizes of the axes.
         axis_names: The names of the axes.
         axis_types: The type of each axis. None, the default, means `AxisType.Auto`, unlike in JAX, where it means
             `AxisType.Explicit`.
@@ -112,7 +112,7 @@ def make_mesh(
     >>> make_mesh((1, 1), ("data", "model"))
     Mesh(data=1, model=1)
     """
-    shape = static_ints("make_mesh", axis_shapes, "axis_shapes")
+    shape = static_ints("make_mesh", axis_sizes, "axis_sizes")
     count = prod(shape)
     available = list(BACKEND.value.devices(BACKEND.value.platform) if devices is None else devices)
     if len(available) < count:

@@ -86,7 +86,7 @@ def checkify(fun: Callable[P, R], errors: ErrorKinds = user_checks) -> Callable[
     return checked
 
 
-def check(pred: ArrayLike, msg: str, *fmt_args: object, **fmt_kwargs: object) -> None:
+def check(pred: ArrayLike, msg: str, *fmt_args: object, debug: bool = False, **fmt_kwargs: object) -> None:
     """Asserts that `pred` is true; otherwise the error is `msg.format(*fmt_args, **fmt_kwargs)`.
 
     In eager code it raises at once. In traced code, which can't raise, `checkify` turns it into a returned value;
@@ -97,6 +97,7 @@ def check(pred: ArrayLike, msg: str, *fmt_args: object, **fmt_kwargs: object) ->
         msg: a format string.
         *fmt_args: arguments of the format: arrays, formatted with their run-time values, pytrees of arrays, or hashable
             objects.
+        debug: whether the assertion does nothing outside of `checkify`, as `debug_check`. False by default.
         **fmt_kwargs: named arguments of the format, likewise.
 
     Raises:
@@ -114,7 +115,7 @@ def check(pred: ArrayLike, msg: str, *fmt_args: object, **fmt_kwargs: object) ->
     >>> error.get()
     '0.0 has no reciprocal, in <doctest tracefx.handlers.checking.api.check[2]>:2 (reciprocal)'
     """
-    _check_predicate("check", False, pred, msg, fmt_args, fmt_kwargs)
+    _check_predicate("debug_check" if debug else "check", debug, pred, msg, fmt_args, fmt_kwargs)
 
 
 def debug_check(pred: ArrayLike, msg: str, *fmt_args: object, **fmt_kwargs: object) -> None:

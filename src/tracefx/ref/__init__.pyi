@@ -1,7 +1,3 @@
-"""Mutable references to arrays, under the names of `jax.ref`."""
-
-from __future__ import annotations
-
 from tracefx.core.avals import RefType as RefType
 from tracefx.interpreters.refs import Ref as Ref
 from tracefx.interpreters.refs import RefView as RefView
