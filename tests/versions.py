@@ -48,10 +48,10 @@ HAS_LOG2_PRIMITIVE: Final = SINCE_0112
 """Whether JAX's `log2` is one primitive, weakly typed for weak operands; before, it divides by log(2)."""
 
 OTHER_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
-    **({"numpy.take_along_axis": ("wrap_negative_indices",)} if SINCE_011 else {}),
-    **({"numpy.polyval": ("unroll",), "lax.erfc": ("accuracy",)} if SINCE_012 else {}),
+    **({} if SINCE_0111 else {"numpy.take_along_axis": ("wrap_negative_indices",)}),
+    **({} if SINCE_012 else {"numpy.polyval": ("unroll",)}),
 }
-"""New parameters of JAX's functions that tracefx lacks, or gives another default."""
+"""Parameters that JAX's functions lack in this release, or give another default than in later ones."""
 
 ABSENT_PARAMETERS: Final = frozenset(
     ()

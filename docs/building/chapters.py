@@ -55,7 +55,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page("Pipelines", "transforms.transform transforms.handle core.handler"),
             Page(
                 "Programs",
-                "transforms.staging transforms.shape_dtype_struct core.jaxpr passes.check core.source_location"
+                "transforms.staging transforms.shape_dtype_struct core.jaxpr passes.check source_location"
                 " programs transforms.exporting",
                 "typeof show",
             ),
@@ -239,7 +239,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page(
                 "Interpreters",
-                "interpreters.interpreter interpreters.rule_methods interpreters.rules core.source_location "
+                "interpreters.interpreter interpreters.rule_methods interpreters.rules source_location "
                 "core.handler interpreters.body_transform errors",
             ),
             Page(

@@ -29,8 +29,6 @@ from tracefx import tree_util as tree_util
 from tracefx import typing as typing
 from tracefx.core.array import Array as Array
 from tracefx.core.device import Device as Device
-from tracefx.core.dimension_bounds import SymbolicScope as SymbolicScope
-from tracefx.core.dimension_bounds import symbolic_dim_bounds as symbolic_dim_bounds
 from tracefx.core.dtypes import float0 as float0
 from tracefx.core.evaluation import eval_jaxpr as eval_jaxpr
 from tracefx.core.handler import bind as bind
@@ -41,9 +39,10 @@ from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.partition_spec import P as P
 from tracefx.core.partition_spec import PartitionSpec as PartitionSpec
-from tracefx.core.source_location import named_scope as named_scope
-from tracefx.core.symbolic_dimensions import is_symbolic_dim as is_symbolic_dim
 from tracefx.core.version import __version__ as __version__
+from tracefx.dimensions.bounds import SymbolicScope as SymbolicScope
+from tracefx.dimensions.bounds import symbolic_dim_bounds as symbolic_dim_bounds
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim as is_symbolic_dim
 from tracefx.handlers import derivatives as derivatives
 from tracefx.handlers import jet as jet
 from tracefx.interpreters.refs import Ref as Ref
@@ -61,6 +60,7 @@ from tracefx.settings import repeats as repeats
 from tracefx.settings import traceback_filtering as traceback_filtering
 from tracefx.shardings.meshes import Mesh as Mesh
 from tracefx.shardings.named_sharding import NamedSharding as NamedSharding
+from tracefx.source_location import named_scope as named_scope
 from tracefx.transforms import checkpoint_policies as checkpoint_policies
 from tracefx.transforms.callbacks import effects_barrier as effects_barrier
 from tracefx.transforms.callbacks import io_callback as io_callback

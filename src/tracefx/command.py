@@ -19,12 +19,12 @@ from types import ModuleType
 from typing import Any, Final, final
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.source_location import is_internal_file
 from tracefx.core.version import __version__
 from tracefx.errors import ParseError
 from tracefx.pictures import show
 from tracefx.pictures.stages import STAGE_NAMES
 from tracefx.settings import TRACEBACK_FILTERING
+from tracefx.source_location import is_internal_file
 from tracefx.text.parser import parse_jaxpr
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 

@@ -16,7 +16,7 @@ from tracefx.control.callback import VmapMethod, require_vmap_method
 from tracefx.control.ffi_call import FfiAttribute, FfiCall, mlir_attribute
 from tracefx.core import Array, ShapedArray, Value
 from tracefx.core.handler import bind
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.lowering import KernelLayouts
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import flatten_values, to_arrays

@@ -12,8 +12,8 @@ from tracefx.core.backend import BACKEND, PLUGINS, Backend, Plugins
 from tracefx.core.device import MEMORY
 from tracefx.core.jaxpr import JAXPR_FORMATTER, NOTEBOOK_HTML, Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.symbolic_dimensions import DIMENSION_AS_ARRAY
 from tracefx.core.values import ARRAY_IMPORTER
+from tracefx.dimensions.symbolic_dimensions import DIMENSION_AS_ARRAY
 from tracefx.jaxlib_support import incomplete_jaxlib_error, jaxlib_version
 from tracefx.lazy_stubs import CALL_WITH_OUT_SHARDING
 from tracefx.ops.shape.dimension_value import dimension_as_array

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, MappingProxyType
 from typing import Final
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 from tracefx.core.late_binding import LateBound
-from tracefx.core.traceback_filtering import as_entry_point, filter_traceback
+from tracefx.filtered_tracebacks import as_entry_point, filter_traceback
 from tracefx.jax_counterparts import COUNTERPARTS, PARAMETERS
 
 _LOOKED_UP: Final[Mapping[str, str]] = MappingProxyType(

@@ -17,7 +17,7 @@ from tracefx.core import Literal
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.traceback_filtering import make_entry_points
+from tracefx.filtered_tracebacks import make_entry_points
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.cse import cse
 from tracefx.passes.dce import dce, prune

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from tracefx.core.traceback_filtering import make_entry_points
+from tracefx.filtered_tracebacks import make_entry_points
 from tracefx.pytrees.registry import NODE_REGISTRY, Registry, children_with_keys
 from tracefx.tree import (
     DictKey,

@@ -17,9 +17,9 @@ from tracefx.core import Literal, Scalar, ShapedArray, from_numpy
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
+from tracefx.source_location import SourceLocation, current_provenance
 
 A, B, C = (Var(i, examples.VECTOR) for i in range(3))
 

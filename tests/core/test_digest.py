@@ -39,9 +39,9 @@ from tests.subprocesses import output_of
 from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs_postorder
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import SourceLocation
 from tracefx.passes.rebuilding import renumber
 from tracefx.serialization.digest import executable_key
+from tracefx.source_location import SourceLocation
 from tracefx.text.parser import parse_jaxpr
 
 NAN: Final = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]

@@ -15,8 +15,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.core.device import DEFAULT_DEVICE
 from tracefx.core.meshes import MESH
-from tracefx.core.source_location import SOURCE
 from tracefx.settings import COMPILATION_CACHE, DISABLE_JIT, X64
+from tracefx.source_location import SOURCE
 
 SETTINGS: Final[dict[str, tuple[Callable[[int], Any], Callable[[], object]]]] = {
     "enable_x64": (lambda i: fx.enable_x64(i != 1), lambda: X64.value),

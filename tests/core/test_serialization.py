@@ -42,10 +42,10 @@ from tests.subprocesses import output_of
 from tracefx.core import ConcreteArray, DType, Literal, ShapedArray, dtypes
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import SourceLocation
 from tracefx.errors import JaxprTypeError, ParseError, SerializationError
 from tracefx.pytrees.trees import structure
 from tracefx.serialization import deserialize, serialize
+from tracefx.source_location import SourceLocation
 from tracefx.testing.strategies import arrays
 
 ROOT: Final = Path(__file__).parent.parent.parent

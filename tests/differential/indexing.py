@@ -176,6 +176,7 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, 1.5),
             call(X, ROWS, 3),
             call(X, ROWS, mode="raise"),
+            *[call(X, ROWS, mode=mode) for mode in ("drop", "promise_in_bounds", "one_hot")],
             call([1, 2], 0),
             call(f32(), 0),
             call(X, "a"),
@@ -196,8 +197,9 @@ RECORDS: Final[tuple[Record, ...]] = (
             call(X, i32([9, -1], [1, -9], [0, 0]), 1, mode="one_hot"),
             *[
                 call(X, i32([1, -1], [1, 0], [0, 0]), 1, mode=mode, wrap_negative_indices=False)
-                for mode in (None, "clip")
+                for mode in (None, "clip", "promise_in_bounds")
             ],
+            call(X, i32([1, -1], [1, 0], [-2, 0]), 1, mode="promise_in_bounds", wrap_negative_indices=True),
         ],
         refused=[
             call(X, ROWS, 1),

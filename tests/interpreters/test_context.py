@@ -31,9 +31,9 @@ from tracefx.core.primitive import (
     Transposable,
     UndefinedPrimal,
 )
-from tracefx.core.source_location import SourceLocation
 from tracefx.errors import HandlerStateError
 from tracefx.lowering import Builder, IrValue, Lowerable
+from tracefx.source_location import SourceLocation
 from tracefx.testing import FaultInjector, IdentityHandler
 from tracefx.testing.tolerances import SUMMED
 

@@ -78,6 +78,43 @@ def test_traced_indices_out_of_bounds_are_clamped(function: Callable[[Any, Any],
         check(got, expected)
 
 
+WIDE: Final[tuple[tuple[Callable[[Any, Any], Any], list[float]], ...]] = (
+    (lambda x, i: x[i], [4.0, 4.0, 0.0]),
+    (lambda x, i: fnp.stack([x[i[0]], x[i[1]], x[i[2]]]), [4.0, 4.0, 0.0]),
+    (lambda x, i: x.at[i].get(mode="fill", fill_value=-1), [-1.0, -1.0, -1.0]),
+    (lambda x, i: x.at[i].set(9.0), [0.0, 1.0, 2.0, 3.0, 4.0]),
+    (lambda x, i: fnp.take(x, i, fill_value=-1.0), [-1.0, -1.0, -1.0]),
+    (lambda x, i: fnp.take(x, i, mode="clip"), [4.0, 4.0, 0.0]),
+    (lambda x, i: fnp.take(x, i, mode="wrap"), [2.0, 1.0, 4.0]),
+    (lambda x, i: fnp.take_along_axis(x, i, mode="clip"), [4.0, 4.0, 0.0]),
+    (lambda x, i: fnp.take_along_axis(x, i, fill_value=-1.0), [-1.0, -1.0, -1.0]),
+    (lambda x, i: fnp.roll(x, i[0]), [3.0, 4.0, 0.0, 1.0, 2.0]),
+    (lambda x, i: fnp.roll(x, i[2]), [1.0, 2.0, 3.0, 4.0, 0.0]),
+)
+
+
+@pytest.mark.parametrize(("function", "expected"), WIDE, ids=range(len(WIDE)))
+def test_indices_beyond_32_bits_are_out_of_bounds(function: Callable[[Any, Any], Any], expected: list[float]) -> None:
+    x = fnp.arange(5.0, dtype="float32")
+    with fx.enable_x64():
+        i = fnp.array([2**32 + 1, 2**31 + 3, -(2**33) + 1], "int64")
+        assert function(x, i).tolist() == expected
+        assert fx.jit(function)(x, i).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["uint32", "uint64"])
+def test_unsigned_indices_beyond_int32_are_after_the_end(dtype: str) -> None:
+    def last(x: fx.Array, i: fx.Array) -> list[fx.Array]:
+        return [x[i], x[i[0]], fnp.take(x, i, mode="clip"), x.at[i].get(mode="clip")]
+
+    x = fnp.arange(5.0)
+    with fx.enable_x64():
+        for extreme in (2**31, np.iinfo(dtype).max):
+            i = fnp.array([extreme], dtype)
+            for out in (*last(x, i), *fx.jit(last)(x, i)):
+                assert out.reshape(-1).tolist() == [4.0]
+
+
 def test_iteration_and_unpacking() -> None:
     a, b = fnp.array([[1, 2], [3, 4]])
     assert (a.tolist(), b.tolist()) == ([1, 2], [3, 4])

@@ -47,16 +47,20 @@ def attributes(text: str, name: str) -> list[str]:
 def test_accuracy_is_compiled_as_in_jax(name: str) -> None:
     def program_of(lax: Any) -> Any:
         def f(x: Any) -> Any:
+            function = getattr(lax, name)
+            if "accuracy" not in signature(function).parameters:  # `erfc` of JAX before 0.12
+                return [function(x)]
             accuracies = lax.Tolerance(1e-3, 0.0, 2), lax.AccuracyMode.HIGHEST, lax.AccuracyMode.DEFAULT, None
-            return [getattr(lax, name)(x, accuracy=accuracy) for accuracy in accuracies]
+            return [function(x, accuracy=accuracy) for accuracy in accuracies]
 
         return f
 
     text = fx.jit(program_of(lax)).lower(X).as_text()
     jax_text = jax.jit(program_of(jax_lax), keep_unused=True).lower(X).as_text()
     compiled_accuracies = attributes(text, "result_accuracy")
-    assert len(compiled_accuracies) == (0 if name == "logistic" else 2)  # the default accuracy is omitted
-    assert set(compiled_accuracies) == set(attributes(jax_text, "result_accuracy"))
+    assert len(compiled_accuracies) == (0 if name in ("erfc", "logistic") else 2)  # the default accuracy is omitted
+    if name != "erfc":  # JAX since 0.12 has a second implementation, with an accurate `exp`
+        assert set(compiled_accuracies) == set(attributes(jax_text, "result_accuracy"))
     for out in (*program_of(lax)(X), *fx.jit(program_of(lax))(X)):
         assert ulp_distance(np.asarray(out), np.asarray(getattr(lax, name)(X))).max() <= 4
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tracefx.core.source_location import SourceLocation
 from tracefx.pictures.source_excerpts import MAX_FUNCTION_LINES, SourceFiles, collect_sources, display_path
 from tracefx.pictures.syntax_highlighting import CompilerTextHighlighter, highlight_python
+from tracefx.source_location import SourceLocation
 
 TEXT = """\
 import math

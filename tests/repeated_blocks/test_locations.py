@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tracefx.core.source_location import LazySourceLocation, NamedScopes, Provenance, SourceLocation
 from tracefx.repeated_blocks.locations import divide_locations
+from tracefx.source_location import LazySourceLocation, NamedScopes, Provenance, SourceLocation
 
 
 def at(*scope: str, line: int = 1) -> SourceLocation:

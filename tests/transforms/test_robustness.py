@@ -24,7 +24,7 @@ from tests.comparison import assert_near
 from tests.compiling import metadata
 from tests.primitives import SameTypes
 from tracefx import lax
-from tracefx.core.bounded_cache import BoundedCache, Memo
+from tracefx.bounded_cache import BoundedCache, Memo
 from tracefx.errors import ExecutionError
 from tracefx.extend import Lowerable, bind1
 from tracefx.lowering import Builder, IrValue, MlirText

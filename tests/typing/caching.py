@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_type
 
 import tracefx as fx
-from tracefx.core.bounded_cache import BoundedCache, CachePerObject, MemoKey, memoize, memoize_on_object
+from tracefx.bounded_cache import BoundedCache, CachePerObject, MemoKey, memoize, memoize_on_object
 
 jaxpr = fx.make_jaxpr(fx.numpy.sin)(1.0).jaxpr
 

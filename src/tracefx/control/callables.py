@@ -20,7 +20,6 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, ROOT, AxisEnvironment, Handler, Tracer, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
-from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.errors import ClosedOverTracerError, ConcretizationError
 from tracefx.interpreters.callables import BatchRunner, HasCallables
 from tracefx.interpreters.masks import (
@@ -34,6 +33,7 @@ from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import batch_first, convert_value
 from tracefx.settings import Setting
+from tracefx.source_location import ENCLOSING_SCOPES, SOURCE, NamedScopes, full_scopes
 from tracefx.text.printer import callable_name
 
 P = ParamSpec("P")

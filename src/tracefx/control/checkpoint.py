@@ -8,10 +8,10 @@ from typing import final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import CallPrimitive
 from tracefx.control.remat import CheckpointPolicy, plan_remat
 from tracefx.core import Value
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr

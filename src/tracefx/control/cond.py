@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
 from tracefx.control.control_flow import ControlFlowPrimitive, InputSource, rearrange_jaxpr, unify_consts, used_inputs
 from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
@@ -17,7 +18,6 @@ from tracefx.control.sow import IN_BATCHED_COND, mark_uncollectable
 from tracefx.core import ShapedArray, Value, accepts, dtypes, show_avals, to_numpy
 from tracefx.core.avals import join_vma, without_vma
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind

@@ -9,9 +9,9 @@ from typing import TypeAlias, TypeVar
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import Memo, memoize_on_object
 from tracefx.core import ShapedArray, Value
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import Memo, memoize_on_object
 from tracefx.core.effects import Effects
 from tracefx.core.jaxpr import Jaxpr, Var, single_eqn_jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, Primitive, Transposable

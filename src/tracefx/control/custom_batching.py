@@ -12,10 +12,10 @@ from typing import TypeAlias, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control import callables
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core import ShapedArray, Value
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.dtypes import is_inexact
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, bind, call_under

@@ -28,7 +28,6 @@ from tracefx.core.primitive import (
     Zero,
     not_linear_error,
 )
-from tracefx.core.source_location import full_scopes
 from tracefx.core.type_sharding import Spec
 from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.interpreters.callables import BatchRunner, HasCallables
@@ -48,6 +47,7 @@ from tracefx.interpreters.stage import Stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.structural import batch_first, instantiate, match_aval, move_axis, reduce_sum
+from tracefx.source_location import full_scopes
 
 BackwardRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
 """A function from `(residuals, output cotangents)` to operand cotangents."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from tracefx.core.bounded_cache import memoize_on_object
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core.effects import DebugEffect
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.passes.dce import dce

@@ -8,15 +8,15 @@ from typing import final
 
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call, CallPrimitive
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.core import Literal
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import Provenance, with_scope
 from tracefx.passes.rebuilding import map_subjaxprs, renumber
+from tracefx.source_location import Provenance, with_scope
 
 
 @final

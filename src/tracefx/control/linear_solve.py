@@ -12,12 +12,12 @@ from typing import Final, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
 from tracefx.control.control_flow import ControlFlowPrimitive, unify_consts
 from tracefx.core import ShapedArray, Value, accepts, show_avals
 from tracefx.core.avals import join_vma
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Tangent, UndefinedPrimal, Zero

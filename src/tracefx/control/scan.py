@@ -9,6 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
 from tracefx.control.checkpointed_loops import checkpoint_scan, chunk_lengths
 from tracefx.control.control_flow import ControlFlowPrimitive, rearrange_jaxpr, used_inputs
@@ -16,12 +17,11 @@ from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit
 from tracefx.control.scan_partial_eval import UnzippedScan, unzip_scan
 from tracefx.control.scan_transpose import ScanTranspose, plan_scan_transpose
 from tracefx.core import Literal, ShapedArray, Value, accepts, show_avals
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasBody, Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.symbolic_dimensions import is_symbolic_dim
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyKind,

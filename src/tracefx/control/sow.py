@@ -16,8 +16,8 @@ from typing import Literal as OneOf
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import ShapedArray, Value
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import Effects, SowEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr

@@ -9,6 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
 from tracefx.control.checkpointed_loops import checkpoint_scan, sqrt_chunk_length
 from tracefx.control.cond import INDEX_AVAL, Cond
@@ -18,13 +19,11 @@ from tracefx.control.scan import Scan
 from tracefx.control.sow import IN_BATCHED_WHILE, mark_uncollectable
 from tracefx.core import ShapedArray, Value, accepts, show_avals
 from tracefx.core.avals import join_vma, without_vma
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import BatchDims, MappedAxis, Recorder, Tangent, UndefinedPrimal
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
     BodyKind,
@@ -52,6 +51,7 @@ from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_elemen
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import renumber
 from tracefx.passes.varying import Retype
+from tracefx.source_location import at_location, current_provenance
 
 X = TypeVar("X")
 BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))

@@ -16,13 +16,13 @@ from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.late_binding import LateBound
 from tracefx.core.layouts import Format
 from tracefx.core.sharding import Sharding
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import (
     ConcretizationError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.settings import Setting
 
 

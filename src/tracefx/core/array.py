@@ -20,7 +20,7 @@ from tracefx.core.dtypes import DTypeLike, Scalar
 from tracefx.core.late_binding import LateBound
 from tracefx.core.numpy_methods import numpy_function, numpy_method, numpy_method_named, numpy_operator
 from tracefx.core.sharding import DeviceOrSharding, ShardIndex
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 
 ArrayLike: TypeAlias = indexed_updates.Like["Array"]
 IndexPart: TypeAlias = indexed_updates.IndexPart["Array"]

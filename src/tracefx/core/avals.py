@@ -8,8 +8,8 @@ from typing import Final, TypeAlias, final
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DType
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.meshes import MESH

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 from tracefx.settings import NUMERIC_OPTIONS, X64
 
 DType: TypeAlias = np.dtype[Any]

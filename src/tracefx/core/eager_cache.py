@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, final
 
-from tracefx.core.bounded_cache import BoundedCache
+from tracefx.bounded_cache import BoundedCache
 
 CacheKey: TypeAlias = tuple[object, ...]
 """The function, the x64 setting, the types of its arrays, and its other arguments with their types."""

@@ -8,8 +8,8 @@ from tracefx.core.avals import show_avals
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.jaxpr import Atom, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.source_location import SOURCE
 from tracefx.core.values import Value
+from tracefx.source_location import SOURCE
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:

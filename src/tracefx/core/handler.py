@@ -33,10 +33,10 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.eager_cache import EagerCache
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import Provenance, at_location
-from tracefx.core.traceback_filtering import api_boundary, filter_traceback
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.errors import ConcretizationError, EscapedTracerError, HandlerStateError
+from tracefx.filtered_tracebacks import api_boundary, filter_traceback
+from tracefx.source_location import Provenance, at_location
 
 P = ParamSpec("P")
 R = TypeVar("R")

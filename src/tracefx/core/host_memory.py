@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tracefx.core.bounded_cache import BoundedCache
+from tracefx.bounded_cache import BoundedCache
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.kernel_context import call_kernel
 

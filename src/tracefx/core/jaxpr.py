@@ -11,16 +11,16 @@ from typing import Literal as TypingLiteral
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import Memo, memoize_on_object
 from tracefx.core.avals import ShapedArray
-from tracefx.core.bounded_cache import Memo, memoize_on_object
 from tracefx.core.effects import Effects
 from tracefx.core.equality import StrictlyEqual, strict_key
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import Provenance
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.source_location import Provenance
 
 Style: TypeAlias = TypingLiteral["tracefx", "jax"]
 DEFAULT_WIDTH: Final = 80

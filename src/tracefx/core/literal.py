@@ -11,10 +11,10 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import Buffer
 from tracefx.core.dtypes import NDArray, Scalar
 from tracefx.core.equality import StrictlyEqual

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from tracefx.core.abstract_array import NUMPY, AbstractArray
 from tracefx.core.late_binding import LateBound
-from tracefx.core.traceback_filtering import filter_traceback
+from tracefx.filtered_tracebacks import filter_traceback
 
 M = TypeVar("M", bound=Callable[..., object])
 

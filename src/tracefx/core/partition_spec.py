@@ -9,7 +9,7 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.custom_text import CustomText, TextArgs
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 
 
 @final

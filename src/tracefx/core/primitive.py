@@ -37,10 +37,10 @@ from tracefx.core.rule_checks import (
     show_result,
     wrong_results_error,
 )
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.type_sharding import Spec
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import MissingRuleError, NotLinearError, ShardingTypeError
+from tracefx.source_location import at_location, current_provenance
 
 BatchDims: TypeAlias = Sequence[int | None]
 """The position of the batch axis of each value; `None` if it is not batched."""

@@ -7,7 +7,7 @@ from typing import final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.source_location import Provenance
+from tracefx.source_location import Provenance
 
 
 @final

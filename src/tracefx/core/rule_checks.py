@@ -19,8 +19,8 @@ from tracefx.core.avals import ShapedArray, without_vma
 from tracefx.core.dtypes import NDArray
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.rule_arguments import MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.source_location import at_location, current_provenance, here, is_internal_file
 from tracefx.core.values import Value
+from tracefx.source_location import at_location, current_provenance, here, is_internal_file
 
 
 class HasResultAvals(Protocol):

@@ -11,8 +11,8 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.host_memory import read_only_copy

@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from typing_extensions import CapsuleType, override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import dtypes
 from tracefx.core.abstract_array import has_jax_array_method, is_jax_array
 from tracefx.core.array import Array, ArrayLike, Shard
 from tracefx.core.avals import Shape, ShapedArray, intern_aval
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import MEMORY, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import DType, NDArray, Scalar
 from tracefx.core.host_memory import read_only_copy, shared_read_only_copy

@@ -34,14 +34,12 @@ from tracefx.core.primitive import Tangent as Tangent
 from tracefx.core.primitive import Transposable as Transposable
 from tracefx.core.primitive import UndefinedPrimal as UndefinedPrimal
 from tracefx.core.primitive import Zero as Zero
-from tracefx.core.source_location import SourceLocation as SourceLocation
-from tracefx.core.source_location import here as here
-from tracefx.core.symbolic_dimensions import max_dim as max_dim
-from tracefx.core.symbolic_dimensions import min_dim as min_dim
 from tracefx.core.values import Value as Value
 from tracefx.core.values import as_value as as_value
 from tracefx.core.values import get_aval as get_aval
 from tracefx.core.values import to_numpy as to_numpy
+from tracefx.dimensions.symbolic_dimensions import max_dim as max_dim
+from tracefx.dimensions.symbolic_dimensions import min_dim as min_dim
 from tracefx.errors import EscapedTracerError as EscapedTracerError
 from tracefx.errors import HandlerStateError as HandlerStateError
 from tracefx.errors import JaxprTypeError as JaxprTypeError
@@ -83,4 +81,6 @@ from tracefx.ops.structural import match_aval as match_aval
 from tracefx.passes.check import check_jaxpr as check_jaxpr
 from tracefx.passes.varying import HasTypedBodies as HasTypedBodies
 from tracefx.passes.varying import HasVmaRule as HasVmaRule
+from tracefx.source_location import SourceLocation as SourceLocation
+from tracefx.source_location import here as here
 from tracefx.text.printer import HasJaxParams as HasJaxParams

@@ -13,12 +13,12 @@ from typing import ClassVar, Final, Never, Protocol, TypeAlias, cast, final
 from attrs import evolve, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.callback import DebugCallback, FlatCallback
 from tracefx.control.control_flow import rearrange_jaxpr
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import Literal, ShapedArray, Value, dtypes, float0
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.dtypes import is_key
 from tracefx.core.effects import DebugEffect
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var

@@ -16,9 +16,9 @@ from tracefx.core import Array, NDArray, Value, dtypes
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import KeyReuseError
 from tracefx.extend import here
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.instrumentation import relative_path
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule

@@ -10,9 +10,9 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import BoundedCache
 from tracefx.control.scan import Scan
 from tracefx.core import Array, show_avals
-from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.handlers.array_summary import format_array
 from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path

@@ -10,8 +10,8 @@ from typing import Final, SupportsIndex, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import DEFAULT_DEVICE, Device
 from tracefx.core.handler import ROOT, as_array, handling
 from tracefx.numpy import abs, arange, divide, logical_and, maximum, minimum, pad, sin, sum, take, where

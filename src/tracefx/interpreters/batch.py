@@ -27,11 +27,11 @@ from tracefx.core.handler import (
 from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.partition_spec import entry_axis_names
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive, missing_rule_error
-from tracefx.core.source_location import SOURCE, current_provenance
 from tracefx.interpreters.callables import HasCallables
 from tracefx.ops.annotations.reshard import any_sharded, with_type_of, without_type_sharding
 from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.passes.varying import infer_types
+from tracefx.source_location import SOURCE, current_provenance
 
 
 @final

@@ -17,16 +17,15 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, dataclass_transform, override
 
+from tracefx.bounded_cache import MemoKey
 from tracefx.core import Array, Literal, NDArray, ShapedArray, Value, as_value
 from tracefx.core.avals import join_vma
-from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.effects import DebugEffect
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, bind_expansion, call_under, handling
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.rule_checks import HANDLER_RULE_PARAMETERS, check_call
-from tracefx.core.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
 from tracefx.errors import ConcretizationError, HandlerStateError
 from tracefx.interpreters.body_transform import (
     BodyInterpreter,
@@ -56,6 +55,7 @@ from tracefx.interpreters.value_specs import (
 from tracefx.ops.structural import constant_like_aval
 from tracefx.passes.rebuilding import drop_outputs
 from tracefx.pytrees import trees
+from tracefx.source_location import ENCLOSING_SCOPES, SOURCE, current_provenance, full_scopes
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,8 +22,8 @@ from typing import TypeAlias, TypeVar, final
 
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import Value
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, call_under
 from tracefx.core.jaxpr import Jaxpr

@@ -13,8 +13,8 @@ from tracefx.core import Literal, NDArray, ShapedArray, Value
 from tracefx.core.device import Device
 from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, bind_expansion, require_not_escaped
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing_rule_error
-from tracefx.core.source_location import SOURCE, at_location, current_provenance
 from tracefx.errors import ConcretizationError, TracerBoolConversionError, TracerIntegerConversionError
+from tracefx.source_location import SOURCE, at_location, current_provenance
 
 PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 """Conversions that are piecewise constant: their derivative is zero, so a program may depend on the result."""

@@ -15,9 +15,9 @@ from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value
 from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.interpreters.callables import HasCallables
 from tracefx.passes.varying import TYPES
+from tracefx.source_location import at_location, current_provenance
 
 
 @final

@@ -23,12 +23,12 @@ from tracefx.core import Array, ArrayLike, DType, Shape, ShapedArray, as_value, 
 from tracefx.core.avals import RefType
 from tracefx.core.handler import CURRENT, Handler, Tracer, as_array, require_not_escaped
 from tracefx.core.indexed_updates import Index as GenericIndex
-from tracefx.core.source_location import Provenance, at_location, current_provenance
 from tracefx.errors import EscapedTracerError, RefError, TypePromotionError
 from tracefx.interpreters.recording import Recording, StageTracer
 from tracefx.ops import promotion
 from tracefx.ops.duck_typing import DuckTypedArray, array_type
 from tracefx.ops.structural import convert_value
+from tracefx.source_location import Provenance, at_location, current_provenance
 
 Index: TypeAlias = GenericIndex[Array]
 

@@ -7,16 +7,16 @@ from typing import final
 
 from attrs import field, frozen
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import ShapedArray, Value
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import ROOT, Handler, Origin, call_under
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Expandable
-from tracefx.core.source_location import SOURCE
 from tracefx.errors import RefError
 from tracefx.interpreters.recording import Recording, StageTracer, renumber_in_order
 from tracefx.interpreters.refs import Ref, ThreadsRefs, TracedRef
 from tracefx.settings import X64
+from tracefx.source_location import SOURCE
 
 
 @final

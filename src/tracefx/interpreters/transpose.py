@@ -9,12 +9,12 @@ from tracefx.core import Literal, Value
 from tracefx.core.handler import CURRENT, bind1
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Expandable, ExtractsWindow, Tangent, Transposable, UndefinedPrimal, Zero, is_builtin
-from tracefx.core.source_location import SOURCE, at_location
 from tracefx.errors import MissingRuleError
 from tracefx.interpreters.stage import stage
 from tracefx.ops.annotations.reshard import any_sharded, with_type_of, without_type_sharding
 from tracefx.ops.elementwise.elementwise import ADD, Elementwise
 from tracefx.ops.shape.slice_cotangents import SliceCotangents
+from tracefx.source_location import SOURCE, at_location
 
 _Cotangents: TypeAlias = dict[int, Value | SliceCotangents]
 """The cotangents accumulated so far, by index of the variable."""

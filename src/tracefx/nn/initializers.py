@@ -14,7 +14,7 @@ import tracefx.numpy as fnp
 from tracefx import random
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, Shape, as_value, dtypes, to_numpy
 from tracefx.core.handler import Tracer
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.transforms.shardings import OutSharding, constrain_result

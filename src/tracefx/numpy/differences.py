@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tracefx.core import Array, ArrayLike, DTypeLike, Value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.symbolic_dimensions import has_symbolic_dims
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims
 from tracefx.numpy.creation import full_like
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import not_equal

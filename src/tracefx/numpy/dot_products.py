@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import SupportsIndex
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import as_array, bind1
 from tracefx.numpy.complex_parts import conjugate
 from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, promote_dtypes, reject_out

@@ -11,7 +11,7 @@ import numpy as np
 from tracefx.core import Array, ArrayLike, dtypes, to_numpy
 from tracefx.core.array import Index
 from tracefx.core.handler import as_array
-from tracefx.core.symbolic_dimensions import is_symbolic_dim, max_dim
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim, max_dim
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import array, zeros
 from tracefx.numpy.indexing import take

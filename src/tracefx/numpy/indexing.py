@@ -14,13 +14,13 @@ from typing import Any, Final, TypeAlias, cast, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, ConcreteArray, Literal, NDArray, Scalar, Shape, ShapedArray, as_value, dtypes
 from tracefx.core.abstract_array import is_jax_array
 from tracefx.core.array import Index, IndexPart
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import as_array, bind1, evaluating
-from tracefx.core.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
 from tracefx.core.values import from_jax_array, require_no_mask
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
 from tracefx.errors import ConcretizationError, InconclusiveDimensionOperation, MaskIndexError, SliceIndexError
 from tracefx.numpy.creation import array
 from tracefx.numpy.kernels import KERNELS
@@ -28,10 +28,10 @@ from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes
 from tracefx.numpy.symbolic_sizes import size_like, symbolic_slice
 from tracefx.numpy.ufuncs import broadcast_select, literal_like, remainder
 from tracefx.ops import structural
-from tracefx.ops.elementwise import comparison, elementwise
+from tracefx.ops.elementwise import comparison, elementwise, selection
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather
-from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode, canonicalize_mode
 from tracefx.ops.shape import shape
 from tracefx.ops.shape.slicing import Slice
 from tracefx.ops.static_integers import canonicalize_axis
@@ -124,7 +124,7 @@ def _getitem_by_numpy(x: ConcreteArray, index: Index) -> ConcreteArray | None:
         return None
     try:
         out = x.numpy()[parts]
-    except (IndexError, TypeError, ValueError):
+    except (IndexError, OverflowError, TypeError, ValueError):
         return None
     return ConcreteArray(x.aval.update(shape=out.shape), out)
 
@@ -349,6 +349,8 @@ def _normalize_indices(indices: IndexArray, size: int) -> IndexArray:
         indices = as_array(as_value(indices))
     if isinstance(indices, np.ndarray):
         size = 0 if is_symbolic_dim(size) else size  # then no index is negative
+        if indices.dtype == np.uint64:
+            indices = np.minimum(indices, np.uint64(_INT32_MAX))
         wide = indices if indices.dtype == np.int64 else indices.astype(np.int64)
         return np.where(wide < 0, wide + size, wide).clip(_INT32_MIN, _INT32_MAX).astype(np.int32)
     return normalize_traced_indices(indices, size)
@@ -427,9 +429,29 @@ def index_vectors(indices: Sequence[IndexArray]) -> tuple[ArrayLike, Shape]:
     return (columns[0] if len(columns) == 1 else shape.concatenate(columns, len(sizes))), sizes
 
 
+def saturate_to_int32(indices: Array) -> Array:
+    """Returns indices as int32; those beyond it, which are out of bounds of every axis, become its extremes."""
+    if not _fits_int32(indices):
+        low = _INT32_MIN if dtypes.is_signed(indices.aval.dtype) else 0
+        indices = selection.clamp(literal_like(indices, low), indices, literal_like(indices, _INT32_MAX))
+    return as_array(convert_dtype(indices, dtypes.int32))
+
+
+def index_remainder(indices: Array, size: int) -> Array:
+    """Returns the remainders of integers modulo an axis size, as int32."""
+    if _fits_int32(indices):
+        indices = as_array(convert_dtype(indices, dtypes.int32))
+    return as_array(convert_dtype(remainder(indices, size), dtypes.int32))
+
+
+def _fits_int32(indices: Array) -> bool:
+    dtype = indices.aval.dtype
+    return dtypes.itemsize_bits(dtype) + (not dtypes.is_signed(dtype)) <= 32
+
+
 def normalize_traced_indices(indices: Array, size: int) -> Array:
     """Returns nonnegative indices from traced ones: negative ones count from the end."""
-    converted = as_array(convert_dtype(indices, dtypes.int32))
+    converted = saturate_to_int32(indices)
     if not dtypes.is_signed(indices.aval.dtype):
         return converted
     return broadcast_select(
@@ -481,7 +503,9 @@ def take(
         x, along = structural.reshape(x, (x.aval.size,)), 0
     else:
         along = canonicalize_axis("take", axis, x.aval.ndim)
-    normalized, gather_mode = _indices_and_mode("take", indices, x.aval.shape[along], mode)
+    if mode not in (None, "fill", "clip", "wrap"):
+        raise ValueError(f"take: mode must be 'fill', 'clip' or 'wrap', got {mode!r}")
+    normalized, gather_mode = _indices_and_mode("take", indices, x.aval.shape[along], mode, mode != "clip")
     if x.aval.shape[along] == 0 and normalized.aval.size:
         raise IndexError(f"take: axis {along} of {x.aval} has no elements to take")
     columns = structural.broadcast_in_dim(normalized, (*normalized.aval.shape, 1), range(normalized.aval.ndim))
@@ -504,7 +528,7 @@ def take_along_axis(
     mode: str | GatherScatterMode | None = None,
     fill_value: Scalar | None = None,
     *,
-    wrap_negative_indices: bool | None = None,
+    wrap_negative_indices: bool = True,
 ) -> Array:
     """Returns the elements of `arr` at `indices` along an axis, separately for each position along the other axes.
 
@@ -513,10 +537,10 @@ def take_along_axis(
         indices: Integers with as many axes as `arr`, for example from `argsort`. The other axes broadcast.
         axis: The axis; None means the flattened arrays.
         mode: How to treat indices out of bounds: as for `take`, or `"one_hot"` for zeros; `"promise_in_bounds"`
-            promises that there are neither such nor negative indices.
+            promises that there are none.
         fill_value: The element for indices out of bounds, as for `take`.
-        wrap_negative_indices: Whether negative indices count from the end, with `"clip"` too; if False, they are out of
-            bounds. None means True.
+        wrap_negative_indices: Whether negative indices count from the end, with every `mode`; if False, they are out of
+            bounds.
 
     Returns:
         An array of the dtype of `arr`, with the size of `indices` along the axis.
@@ -536,16 +560,11 @@ def take_along_axis(
     if index.aval.ndim != x.aval.ndim:
         raise ValueError(f"take_along_axis: arr {x.aval} and indices {index.aval} must have equally many axes")
     along = canonicalize_axis("take_along_axis", axis, x.aval.ndim)
-    if mode == "one_hot":
+    if mode in ("one_hot", GatherScatterMode.ONE_HOT):
         mode, fill_value = "fill", 0
-    if mode in ("promise_in_bounds", GatherScatterMode.PROMISE_IN_BOUNDS):
-        normalized, gather_mode = as_array(convert_dtype(index, dtypes.int32)), GatherScatterMode.PROMISE_IN_BOUNDS
-    else:
-        if isinstance(mode, GatherScatterMode):
-            mode = "clip" if mode is GatherScatterMode.CLIP else "fill"
-        normalized, gather_mode = _indices_and_mode(
-            "take_along_axis", index, x.aval.shape[along], mode, wrap_negative_indices is not False
-        )
+    normalized, gather_mode = _indices_and_mode(
+        "take_along_axis", index, x.aval.shape[along], mode, wrap_negative_indices
+    )
     others = [i for i in range(x.aval.ndim) if i != along]
     other_sizes = broadcast_operand_shapes(
         "take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, normalized)]
@@ -570,22 +589,18 @@ def take_along_axis(
 
 
 def _indices_and_mode(
-    name: str, indices: ArrayLike, size: int, mode: str | None, wrap: bool = True
+    name: str, indices: ArrayLike, size: int, mode: str | GatherScatterMode | None, wrap: bool
 ) -> tuple[Array, GatherScatterMode]:
-    """Returns validated indices and the gather mode for those out of bounds."""
+    """Returns validated indices and the gather mode for those out of bounds.
+
+    Negative ones count from the end if `wrap`.
+    """
     checked = as_array(as_operand(indices, f"{name}: indices"))
     if not dtypes.is_integer(checked.aval.dtype):
         raise TypeError(f"{name}: indices must be integers, got {checked.aval}")
     if mode == "wrap":
-        return remainder(
-            as_array(convert_dtype(checked, dtypes.int32)), max(size, 1)
-        ), GatherScatterMode.PROMISE_IN_BOUNDS
-    if mode == "clip":
-        wrap_negative = wrap and name != "take"
-        clamped = (
-            normalize_traced_indices(checked, size) if wrap_negative else as_array(convert_dtype(checked, dtypes.int32))
-        )
-        return clamped, GatherScatterMode.CLIP
-    if mode not in (None, "fill"):
-        raise ValueError(f"{name}: mode must be 'fill', 'clip' or 'wrap', got {mode!r}")
-    return normalize_traced_indices(checked, size if wrap else 0), GatherScatterMode.FILL_OR_DROP
+        return index_remainder(checked, max(size, 1)), GatherScatterMode.PROMISE_IN_BOUNDS
+    gather_mode = canonicalize_mode(name, "fill" if mode is None else mode)
+    if not wrap and gather_mode is GatherScatterMode.CLIP:
+        return saturate_to_int32(checked), gather_mode
+    return normalize_traced_indices(checked, size if wrap else 0), gather_mode

@@ -111,7 +111,7 @@ def _take_along_axis(
     arr: ShapedArray, indices: ShapedArray, axis: int | None, mode: object, fill_value: object, **options: object
 ) -> Kernel | None:
     """Returns the kernel of `take_along_axis`, which raises for indices out of bounds."""
-    if mode is not None or fill_value is not None or options != {"wrap_negative_indices": None} or axis is None:
+    if mode is not None or fill_value is not None or options != {"wrap_negative_indices": True} or axis is None:
         return None
     if not arr.size or arr.without_axis(axis % arr.ndim).shape != indices.without_axis(axis % arr.ndim).shape:
         return None

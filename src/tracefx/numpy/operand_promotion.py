@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, TypeGuard, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import (
     Array,
     ArrayLike,
@@ -29,7 +30,6 @@ from tracefx.core import (
     dtypes,
     to_numpy,
 )
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import cache_literals
 from tracefx.errors import BroadcastError

@@ -47,13 +47,13 @@ def _promote_coefficients(name: str, *arguments: ArrayLike, inexact: bool = True
 
 
 @eager_cached(numbers=2, compiled=True)
-def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int | None = None) -> Array:
     """Evaluates a polynomial at points by Horner's rule.
 
     Args:
         p: The coefficients, highest power first.
         x: The points.
-        unroll: How many steps each iteration of the compiled loop takes.
+        unroll: How many steps each iteration of the compiled loop takes; None means 16.
 
     Returns:
         An array of the shape of `x`.
@@ -63,6 +63,7 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """
     coefficients, at_ = _coefficients_and_points("polyval", p, x)
     start = zeros(broadcast_operand_shapes("polyval", coefficients.shape[1:], at_.shape), coefficients.dtype)
+    unroll = 16 if unroll is None else unroll
     if coefficients.shape[0] <= unroll:
         out = start
         for i in range(coefficients.shape[0]):

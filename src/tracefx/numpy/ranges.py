@@ -11,7 +11,7 @@ import numpy as np
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array
 from tracefx.core.sharding import DeviceOrSharding
-from tracefx.core.symbolic_dimensions import has_symbolic_dims, max_dim
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims, max_dim
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.dtype_routines import result_type

@@ -11,11 +11,11 @@ from tracefx.core.array import IndexPart
 from tracefx.core.handler import as_array
 from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
-from tracefx.numpy.indexing import getitem, take
+from tracefx.numpy.indexing import getitem, index_remainder, take
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.numpy.reductions import cumsum
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.numpy.ufuncs import literal_like, remainder
+from tracefx.numpy.ufuncs import literal_like
 from tracefx.numpy.updates import at
 from tracefx.ops import structural
 from tracefx.ops.elementwise import arithmetic
@@ -173,7 +173,7 @@ def _roll_axis(x: Value, shift: object, axis: int) -> Value:
             raise TypeError(f"roll: shift must be integers, one for each axis, got {shift.aval}")
         if n == 0:
             return x
-        by = remainder(convert_dtype(shift, dtypes.int32), n)
+        by = index_remainder(shift, n)
         start = arithmetic.sub(literal_like(by, n), by)
         twice = shape.concatenate([x, x], axis)
         return dynamic_slicing.dynamic_slice_in_dim(twice, start, n, axis, allow_negative_indices=False)

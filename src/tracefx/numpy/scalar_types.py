@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike, DType, dtypes
 from tracefx.core.dtypes import named_dtype
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.numpy.creation import asarray
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tracefx.core import Array, Literal, NDArray, ShapedArray, Value, as_value, dtypes
 from tracefx.core.handler import as_array
-from tracefx.core.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim, max_dim, min_dim
 from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.shape.array_creation import iota

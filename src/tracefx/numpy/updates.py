@@ -42,8 +42,8 @@ from tracefx.core.array import Index, UpdateMode
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.indexed_updates import IndexUpdateFn
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import TracedMaskError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.lax.indexed_apply import apply_at_indices
 from tracefx.numpy.creation import NestedArrayLike, asarray, ones_like
 from tracefx.numpy.indexing import (

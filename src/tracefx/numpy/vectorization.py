@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tracefx.core import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, reject_out
 from tracefx.numpy.shapes import expand_dims, squeeze
 from tracefx.numpy.ufunc_methods import UfuncMethods

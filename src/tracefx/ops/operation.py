@@ -12,9 +12,9 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import BoundedCache
 from tracefx.core import ConcreteArray, DType, NDArray, ShapedArray, Value, dtypes, from_numpy, to_numpy
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.handler import bind, bind1
 from tracefx.core.jaxpr import Jaxpr, single_eqn_jaxpr
 from tracefx.core.kernel_context import call_kernel
@@ -29,7 +29,7 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.symbolic_dimensions import is_symbolic_dim
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import AxisError, ConcretizationError, ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.static_integers import concretize

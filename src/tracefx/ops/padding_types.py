@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracefx.core.symbolic_dimensions import max_dim
+from tracefx.dimensions.symbolic_dimensions import max_dim
 from tracefx.ops.static_integers import static_ints
 
 Pads = tuple[tuple[int, int], ...]

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import DType, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DTypeKind
 from tracefx.errors import TypePromotionError
 from tracefx.settings import NUMERIC_OPTIONS, X64

@@ -9,7 +9,7 @@ from typing import TypeGuard, TypeVar, cast
 import numpy as np
 
 from tracefx.core import Array, ConcreteArray, NDArray
-from tracefx.core.symbolic_dimensions import is_symbolic_dim
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import AxisError, ConcretizationError, ShapeError
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, DType, Literal, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.avals import NOT_VARYING
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
 from tracefx.core.literal import cached_literal

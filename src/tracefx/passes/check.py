@@ -6,13 +6,13 @@ import linecache
 from collections.abc import Sequence
 from typing import Final, NoReturn, final
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import Literal, ShapedArray, accepts, dtypes
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.effects import Effect
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.source_location import LazySourceLocation, SourceLocation
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.varying import infer_types
+from tracefx.source_location import LazySourceLocation, SourceLocation
 from tracefx.text.printer import format_eqn, variable_name
 
 _CONTEXT_EQNS: Final = 2

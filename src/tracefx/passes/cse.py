@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracefx.core.bounded_cache import memoize_on_object
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.passes.rebuilding import JaxprRebuilder, is_observable, map_subjaxprs

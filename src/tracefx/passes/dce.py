@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tracefx.core.bounded_cache import memoize_on_object
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.passes.rebuilding import JaxprRebuilder, is_observable, map_subjaxprs, same_objects

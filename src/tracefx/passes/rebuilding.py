@@ -9,9 +9,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import Literal
 from tracefx.core.avals import NOT_VARYING
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.passes.varying import HasVmaRule

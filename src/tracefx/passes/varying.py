@@ -14,9 +14,9 @@ from typing import ClassVar, Final, Self, TypeAlias, final
 
 from attrs import evolve, frozen
 
+from tracefx.bounded_cache import MemoKey
 from tracefx.core import Literal, ShapedArray, show_avals
 from tracefx.core.avals import MeshAxes, join_vma, without_mesh_axes
-from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.partition_spec import entry_axis_names
 from tracefx.core.primitive import Primitive

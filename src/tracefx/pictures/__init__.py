@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.pictures.page import Page as Page
 from tracefx.pictures.page import render_page
 from tracefx.pictures.stages import build_stages

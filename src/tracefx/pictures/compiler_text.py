@@ -8,7 +8,7 @@ from typing import Final, final
 
 from attrs import frozen
 
-from tracefx.core.source_location import SourceLocation
+from tracefx.source_location import SourceLocation
 
 
 @final

@@ -16,7 +16,6 @@ from tracefx.control.while_loop import While
 from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import SourceLocation
 from tracefx.handlers.cost_analysis.cost import Work
 from tracefx.handlers.cost_analysis.equation_costs import EquationCosts, scale_work
 from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, only_body
@@ -24,6 +23,7 @@ from tracefx.handlers.cost_analysis.peak_memory import user_location
 from tracefx.handlers.cost_analysis.rules import COST_RULES
 from tracefx.passes.dce import live_equations
 from tracefx.pictures.operation_categories import OperationCategory, operation_category
+from tracefx.source_location import SourceLocation
 from tracefx.text.printer import format_eqn, scalar_text, variable_name
 
 

@@ -16,7 +16,6 @@ from typing import Final, TypeAlias, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.source_location import SourceLocation
 from tracefx.handlers.cost_analysis.cost import format_si
 from tracefx.pictures.compiler_text import operations
 from tracefx.pictures.descriptions import BodyDescription, ProgramDescription
@@ -25,6 +24,7 @@ from tracefx.pictures.operation_categories import CATEGORY_DESCRIPTIONS
 from tracefx.pictures.program_graph import ProgramGraph, layout_graph
 from tracefx.pictures.source_excerpts import SourceFiles, collect_sources, display_path
 from tracefx.pictures.stages import ProgramStage
+from tracefx.source_location import SourceLocation
 
 Json: TypeAlias = "str | int | float | Sequence[Json] | Mapping[str, Json]"
 

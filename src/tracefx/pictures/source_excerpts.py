@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, final
 
 from attrs import frozen
 
-from tracefx.core.source_location import SourceLocation
+from tracefx.source_location import SourceLocation
 
 CONTEXT_LINES: Final = 2
 """How many lines to show around a line outside of any function."""
@@ -65,7 +65,7 @@ class SourceFiles:
 def collect_sources(locations: Iterable[SourceLocation | None]) -> SourceFiles:
     """Collects excerpts of files around source locations: whole functions if they are short.
 
-    >>> from tracefx.core.source_location import SourceLocation
+    >>> from tracefx.source_location import SourceLocation
     >>> sources = collect_sources([SourceLocation("<nowhere>", 3, "f"), None])
     >>> sources.files[0].title, sources.files[0].excerpts, sources.index_of(SourceLocation("<nowhere>", 3, "g"))
     ('<nowhere>', (), 0)

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import NDArray
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.repeated_blocks.runs import Stretch, codes_of, primitive_codes_of, stretches, weight
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import LazySourceLocation, NamedScopes, Provenance, SourceLocation, with_scope
 from tracefx.passes.rebuilding import map_subjaxprs
+from tracefx.source_location import LazySourceLocation, NamedScopes, Provenance, SourceLocation, with_scope
 
 Locations: TypeAlias = list[Provenance | None]
 

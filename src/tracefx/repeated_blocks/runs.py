@@ -12,8 +12,8 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import Literal, NDArray
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
 

@@ -15,7 +15,6 @@ from tracefx.core import Literal, ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasBody, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.core.repeated_blocks import DeclinedRun, RepeatedBlocks, SharedRun
-from tracefx.core.source_location import Provenance
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
 from tracefx.ops.shape.slicing import Slice
@@ -24,6 +23,7 @@ from tracefx.repeated_blocks.blocks import Declined, Repeat, Slot, Uses, find_re
 from tracefx.repeated_blocks.locations import divide_locations, merge_locations
 from tracefx.repeated_blocks.residuals import recompute_residuals
 from tracefx.repeated_blocks.runs import equation_count
+from tracefx.source_location import Provenance
 
 LEAST_COUNT: Final = 3
 """The least number of equal blocks that are shared."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.callback import CallbackPrimitive
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.sow import Plantable
 from tracefx.core import ConcreteArray, Literal, Value, dtypes
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import ROOT, call_under
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive

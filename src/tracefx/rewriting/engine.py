@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn, final
 
+from tracefx.bounded_cache import MemoKey
 from tracefx.core import Literal, Value, accepts, show_avals
-from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import SOURCE, at_location
 from tracefx.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import map_subjaxprs
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 from tracefx.rewriting.rules import RewriteRule
 from tracefx.rewriting.terms import Apply, InputTerm, OperationNode, RewriteHandler, Term, format_term
+from tracefx.source_location import SOURCE, at_location
 
 LIMIT: Final = 1000
 _MAX_SHOWN: Final = 6

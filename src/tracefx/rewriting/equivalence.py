@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import Literal, Value
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.passes.rebuilding import is_observable, map_subjaxprs

@@ -9,13 +9,13 @@ from typing import Final, final
 from attrs import evolve, frozen
 
 from tracefx import ops
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.callback import CallbackPrimitive
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Plantable
 from tracefx.control.while_loop import While
 from tracefx.core import Literal
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.callables import HasCallables

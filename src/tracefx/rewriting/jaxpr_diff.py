@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from tracefx.core import ConcreteArray, Literal, Value, show_avals
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.source_location import SourceLocation
 from tracefx.passes.rebuilding import renumber
 from tracefx.rewriting.alignment import align_sequences
+from tracefx.source_location import SourceLocation
 from tracefx.text.printer import format_eqn, scalar_text, variable_name
 
 _CONTEXT: Final = 2

@@ -21,10 +21,10 @@ from tracefx.core.equality import strict_key
 from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Var
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import Provenance, equation_location
 from tracefx.errors import RewriteError
 from tracefx.interpreters.callables import HasCallables
 from tracefx.passes.varying import infer_types
+from tracefx.source_location import Provenance, equation_location
 from tracefx.text.printer import variable_name
 
 

@@ -11,8 +11,8 @@ from attrs import frozen
 from tracefx import lax
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, dtypes, is_arraylike
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import ShapeError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.flatten_util import ravel_pytree
 from tracefx.numpy.differences import trapezoid as trapezoid
 from tracefx.pytrees import trees

@@ -16,7 +16,6 @@ from tracefx.core.host_memory import read_only_copy
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.meshes import AbstractMesh, AxisType
 from tracefx.core.primitive import Primitive, Vocabulary
-from tracefx.core.source_location import SourceLocation
 from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import JaxprTypeError
 from tracefx.passes.check import check_jaxpr
@@ -40,6 +39,7 @@ from tracefx.serialization.program_format import (
     unpack,
 )
 from tracefx.serialization.trees import read_tree
+from tracefx.source_location import SourceLocation
 from tracefx.text.field_annotations import AnnotationResolver, matches_annotation
 from tracefx.text.printer import DTYPES_BY_NAME
 

@@ -11,8 +11,8 @@ from typing import Final, final
 import attrs
 from typing_extensions import override
 
+from tracefx.bounded_cache import MemoKey
 from tracefx.core import DType, Literal, ShapedArray
-from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.custom_text import CustomText
 from tracefx.core.device import is_device
 from tracefx.core.jaxpr import Jaxpr, subjaxprs_postorder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast, final
 
-from tracefx.core.dimension_bounds import SymbolicScope
-from tracefx.core.dimension_parser import parse_dimensions
-from tracefx.core.symbolic_dimensions import SymbolicDimension, is_symbolic_dim
+from tracefx.dimensions.bounds import SymbolicScope
+from tracefx.dimensions.parser import parse_dimensions
+from tracefx.dimensions.symbolic_dimensions import SymbolicDimension, is_symbolic_dim
 from tracefx.errors import SerializationError
 from tracefx.serialization.byte_format import ByteReader, put_string, put_uint
 from tracefx.serialization.program_format import (

@@ -15,8 +15,7 @@ from tracefx.core.custom_text import CustomText, class_text_name
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var, postorder
 from tracefx.core.partition_spec import entry_axis_names
 from tracefx.core.primitive import Primitive, Vocabulary
-from tracefx.core.source_location import SourceLocation, at_location
-from tracefx.core.symbolic_dimensions import SymbolicDimension, is_symbolic_dim
+from tracefx.dimensions.symbolic_dimensions import SymbolicDimension, is_symbolic_dim
 from tracefx.errors import SerializationError
 from tracefx.passes.check import check_jaxpr
 from tracefx.pytrees.registry import TreeDef
@@ -39,6 +38,7 @@ from tracefx.serialization.program_format import (
     put_scalar,
 )
 from tracefx.serialization.trees import put_tree
+from tracefx.source_location import SourceLocation, at_location
 from tracefx.text.field_annotations import AnnotationResolver, matches_annotation
 from tracefx.text.fields import FieldInfo, FieldVisitor, PlainValue, is_default, subjaxprs_in
 from tracefx.text.printer import DTYPE_NAMES, callable_name, format_eqn

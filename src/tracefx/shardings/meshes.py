@@ -17,7 +17,7 @@ from tracefx.core.custom_text import TextArgs
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.effects import Effect
 from tracefx.core.meshes import MESH, AbstractMesh, AxisType, BaseMesh, named_sizes, named_types
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 
 
 @final

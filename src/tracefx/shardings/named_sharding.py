@@ -11,9 +11,9 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import ShapedArray
 from tracefx.core.avals import intern_aval
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import Device
 from tracefx.core.partition_spec import PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
 from tracefx.core.sharding import Sharding, Tiling, check_memory_kind

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, final
 
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.pytrees import trees
 from tracefx.sparse.base import SparseArray
 from tracefx.sparse.bcoo import BCOO

@@ -16,11 +16,11 @@ from tracefx.control.special.bessel import BesselI1e
 from tracefx.core import Array, Shape, ShapedArray, Value
 from tracefx.core.handler import as_array, bind1, bind_expansion
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.interpreters.body_transform import ValueSpec, array_spec
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule
 from tracefx.pytrees import trees
+from tracefx.source_location import at_location, current_provenance
 from tracefx.sparse.base import TODENSE, SparseArray
 from tracefx.sparse.bcoo import BCOO
 from tracefx.sparse.bcsr import BCSR

@@ -13,8 +13,8 @@ from tracefx.core import Value, as_value, to_numpy
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import call_under, current
 from tracefx.core.primitive import MappedAxis, Primitive, UndefinedPrimal, Zero
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import MissingRuleError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import batch_first

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from tracefx.core import Value, dtypes, show_avals, to_numpy
 from tracefx.core.primitive import Primitive, Tangent, Zero
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.testing.errors import Inapplicable, LawError
 from tracefx.testing.law import Law, law
 from tracefx.testing.laws import (

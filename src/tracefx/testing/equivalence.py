@@ -15,7 +15,7 @@ from tracefx.core import Array, Value, as_value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.primitive import MappedAxis, Primitive
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.ops.structural import batch_first
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Shape
-from tracefx.core.bounded_cache import memoize
 
 AnyCallable: TypeAlias = Callable[..., Any]
 

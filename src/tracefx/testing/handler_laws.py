@@ -14,8 +14,8 @@ from tracefx import numpy as fnp
 from tracefx.core import Value
 from tracefx.core.handler import Handler, Tracer, current, handling
 from tracefx.core.primitive import Primitive
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import EscapedTracerError, HandlerStateError, MissingRuleError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.pytrees.trees import PyTree
 from tracefx.testing.checks import LawReport
 from tracefx.testing.equivalence import TRANSFORMS, Outcome, describe_outcome_difference, display_name, message_label

@@ -12,7 +12,7 @@ from typing_extensions import override
 from tracefx.core import Value, dtypes, to_numpy
 from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Primitive
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.testing.errors import LawError, ViolationManner
 from tracefx.testing.reproducer import LIBRARY, find_reproducer
 from tracefx.testing.subjects import Subject, format_value

@@ -18,7 +18,7 @@ from tracefx.core.handler import CURRENT, as_array, call_under
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, Var
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, final
 import attrs
 
 from tracefx.core.custom_text import CustomText, class_text_name
-from tracefx.core.symbolic_dimensions import is_symbolic_dim
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef
 from tracefx.text.fields import FieldInfo, constructor_fields, is_named_tuple
 

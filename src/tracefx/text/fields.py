@@ -13,13 +13,13 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 import attrs
 import numpy as np
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import DType, Literal, ShapedArray
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.custom_text import CustomText
 from tracefx.core.equality import attrs_fields, strict_key
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.symbolic_dimensions import SymbolicDimension
+from tracefx.dimensions.symbolic_dimensions import SymbolicDimension
 from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef
 
 R = TypeVar("R")

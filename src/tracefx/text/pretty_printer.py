@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias, final
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 
 INDENT = 2
 _MAX_FLAT: Final = 256

@@ -23,8 +23,8 @@ from typing import Final, TypeAlias, final
 import attrs
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import DType, Literal, ShapedArray, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.custom_text import CustomText
 from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var, postorder
 from tracefx.core.primitive import Primitive

@@ -15,8 +15,8 @@ from attrs import frozen
 from tracefx.core import ArrayLike, ConcreteArray, Literal, NDArray, ShapedArray, Value, as_value, is_arraylike
 from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
 from tracefx.core.literal import argument_literal
-from tracefx.core.symbolic_dimensions import is_symbolic_dim
 from tracefx.core.values import jax_hint, numpy_aval
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import RefError
 from tracefx.interpreters.batch import BatchTracer
 from tracefx.interpreters.jvp import JVPTracer

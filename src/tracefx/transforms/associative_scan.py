@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 from tracefx.core import Array
 from tracefx.core.handler import as_array
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.shape.slicing import rev
 from tracefx.ops.shape.slicing import slice as cut

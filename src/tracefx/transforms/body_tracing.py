@@ -8,12 +8,11 @@ from typing import Any, Final, NoReturn, final
 
 from attrs import evolve, frozen
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.control_flow import rearrange_jaxpr
 from tracefx.core import Literal, ShapedArray, Value, accepts
 from tracefx.core.avals import NOT_VARYING, MeshAxes, join_vma
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.source_location import library_call_location
 from tracefx.errors import TypePromotionError
 from tracefx.interpreters.refs import Ref
 from tracefx.ops import promotion
@@ -21,6 +20,7 @@ from tracefx.ops.structural import ConvertElementType, convert_value
 from tracefx.passes.rebuilding import renumber
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef, keystr
+from tracefx.source_location import library_call_location
 from tracefx.transforms.arguments import argument_names, fun_name
 from tracefx.transforms.tracing import TRACES, Trace, cache_trace, trace, trace_key
 

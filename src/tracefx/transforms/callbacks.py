@@ -24,7 +24,7 @@ from tracefx.control.callback import (
 from tracefx.core import Array, ShapedArray, Value, as_value
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import Tracer, bind
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.settings import X64

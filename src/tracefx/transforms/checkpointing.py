@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Final, TypeVar, final, overload
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control import checkpoint as operation
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.remat import CALL_WITHIN_BUDGET, CheckpointPolicy
 from tracefx.core import is_arraylike
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import bind, bind1
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Primitive

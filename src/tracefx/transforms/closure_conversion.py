@@ -11,7 +11,7 @@ from typing_extensions import ParamSpec
 from tracefx.core import Value, as_value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, current
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef

@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar, overload
 import numpy as np
 from typing_extensions import TypeVarTuple
 
+from tracefx.bounded_cache import MemoKey
 from tracefx.control.cond import Cond
 from tracefx.control.platform import PlatformIndex
 from tracefx.core import Array, ArrayLike, Value, as_value, dtypes, is_arraylike
-from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind, bind1
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.refs import Ref, ref_arguments
 from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.elementwise.selection import clamp

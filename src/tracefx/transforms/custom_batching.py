@@ -13,7 +13,7 @@ from tracefx.control.custom_batching import CustomVmapCall
 from tracefx.core import Value
 from tracefx.core.handler import current
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.masks import Mask
 from tracefx.interpreters.stage import stage
 from tracefx.pytrees import trees

@@ -17,7 +17,7 @@ from tracefx.control.jvp_rules import HasJVPRule, JVPRule, RuleOf
 from tracefx.core import ArrayLike, DType, Shape, ShapedArray, Value, as_value, dtypes, float0, get_aval, is_arraylike
 from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.masks import Mask
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.structural import instantiate

@@ -16,11 +16,11 @@ from tracefx.core import ShapedArray, Value
 from tracefx.core.equality import strict_key
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import SOURCE, current_scopes
 from tracefx.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.source_location import SOURCE, current_scopes
 from tracefx.transforms.arguments import flatten_values, fun_name, python_integers, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
 

@@ -11,8 +11,8 @@ from typing_extensions import ParamSpec, TypeVarTuple, override
 from tracefx.core import Array, ArrayLike, ShapedArray, Value, as_value, dtypes, float0, is_arraylike, show_avals
 from tracefx.core.handler import Handler, as_array, current
 from tracefx.core.primitive import UndefinedPrimal, Zero
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import TangentError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.jvp import JVP, JVPTracer
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass

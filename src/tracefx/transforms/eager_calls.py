@@ -25,23 +25,23 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, TypeIs
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ConcreteArray, DType, Literal, Scalar, ShapedArray, Value, dtypes, from_numpy, get_aval
 from tracefx.core.avals import intern_aval
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.eager_cache import CacheKey, Plan
 from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
 from tracefx.core.sharding import Sharding, single_device_sharding
-from tracefx.core.source_location import SOURCE
-from tracefx.core.traceback_filtering import filter_traceback
+from tracefx.filtered_tracebacks import filter_traceback
 from tracefx.interpreters.stage import stage
 from tracefx.ops.promotion import promote
 from tracefx.pytrees import trees
 from tracefx.settings import DISABLE_JIT, NUMERIC_OPTIONS, SETTINGS, X64
 from tracefx.shardings.sharded_array import ShardedArray, without_placement
+from tracefx.source_location import SOURCE
 from tracefx.transforms.arguments import flatten_values, fun_name, output_label, to_arrays
 from tracefx.transforms.jit import jit
 from tracefx.transforms.kernel_replay import Kernel, converted_dtype, replay_kernels

@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar, final
 from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
 from tracefx.control.callables import match_weak_types
 from tracefx.control.checkpoint import CheckpointPrimitive
@@ -19,17 +20,16 @@ from tracefx.control.jvp_rules import named_rule
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import Array, Literal, ShapedArray, Value, dtypes, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.device import Device
-from tracefx.core.dimension_solving import is_symbolic, match_shapes, scope_of, solve_variables
 from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import RequestedShardings
-from tracefx.core.symbolic_dimensions import is_symbolic_dim
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.dimensions.solving import is_symbolic, match_shapes, scope_of, solve_variables
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import ParseError, RefError, SerializationError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.ops.structural import BroadcastInDim
 from tracefx.passes.dce import prune
 from tracefx.pytrees import trees

@@ -19,8 +19,8 @@ from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.literal import argument_literal
 from tracefx.core.sharding import Sharding
-from tracefx.core.traceback_filtering import filter_traceback
 from tracefx.core.values import number_aval, numpy_aval
+from tracefx.filtered_tracebacks import filter_traceback
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef
 from tracefx.settings import SETTINGS, X64, Setting

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Final
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 
 MAX_UNROLLED: Final = 64
 """The largest number of leaves for which code is generated."""

@@ -11,8 +11,8 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.core import Array
 from tracefx.core.handler import CURRENT, Handler, Tracer, call_under
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import EscapedTracerError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import fun_name, require_callable

@@ -13,7 +13,7 @@ from attrs import frozen
 from flatbuffers import Builder
 
 from tracefx.core import DType, ShapedArray, dtypes
-from tracefx.core.dimension_solving import is_symbolic
+from tracefx.dimensions.solving import is_symbolic
 from tracefx.errors import SerializationError
 from tracefx.pytrees.registry import TreeDef
 from tracefx.pytrees.structures import NodeKind, TreeDescription, describe

@@ -9,18 +9,18 @@ from typing import Any, ClassVar, Concatenate, Final, Generic, Self, final, over
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
+from tracefx.bounded_cache import BoundedCache
 from tracefx.control.call import Call
 from tracefx.core import NDArray, Value, is_arraylike
 from tracefx.core.backend import BACKEND, Runnable
-from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.device import Device
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.meshes import MESH
 from tracefx.core.sharding import RequestedShardings, single_device_sharding
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.core.values import jax_hint
 from tracefx.errors import DeviceMismatchError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.refs import Ref, RefLike, read_refs, ref_arguments
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees

@@ -11,7 +11,7 @@ from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
 from tracefx.core.primitive import Tangent
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import convert_value, instantiate
 from tracefx.pytrees import trees

@@ -7,15 +7,15 @@ from typing import Any, Final, TypeVar, final, overload
 
 from attrs import frozen
 
+from tracefx.bounded_cache import MemoKey
 from tracefx.control.while_loop import BOOL_AVAL, While
 from tracefx.core import Array, ArrayLike, Value, as_value, dtypes, is_arraylike, to_numpy
 from tracefx.core.avals import NOT_VARYING, join_vma, without_vma
-from tracefx.core.bounded_cache import MemoKey
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.symbolic_dimensions import is_symbolic_dim
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.dimensions.symbolic_dimensions import is_symbolic_dim
 from tracefx.errors import RefError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.refs import Ref
 from tracefx.ops import promotion
 from tracefx.ops.elementwise.bitwise import bitwise_and

@@ -11,7 +11,7 @@ from tracefx.core import Array, ArrayLike, ConcreteArray, DType, Literal, Scalar
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.traceback_filtering import api_boundary, without_boundary
+from tracefx.filtered_tracebacks import api_boundary, without_boundary
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
 from tracefx.ops.monoids import ADD, AND, MAXIMUM, MINIMUM, MULTIPLY, OR, XOR

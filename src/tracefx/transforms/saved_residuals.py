@@ -11,9 +11,9 @@ from typing_extensions import override
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.core import ShapedArray, dtypes
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
-from tracefx.core.source_location import at_location
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr, unzip_jaxpr
+from tracefx.source_location import at_location
 from tracefx.transforms.arguments import argument_names, flatten_values, fun_label, fun_name, require_callable
 from tracefx.transforms.tracing import trace
 

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeVar, overload
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.scan import Scan
 from tracefx.core import Array, ArrayLike, Value
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.handler import as_array, bind
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import ShardingTypeError, TracerIntegerConversionError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.refs import Ref, lent
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.structural import reshape

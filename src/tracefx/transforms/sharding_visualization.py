@@ -14,7 +14,7 @@ from attrs import frozen
 from tracefx.core import Array, ConcreteArray, Shape
 from tracefx.core.device import Device
 from tracefx.core.sharding import ShardIndex, Sharding
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 
 ColorMap: TypeAlias = Callable[[float], Sequence[float]]
 """A function from a position between 0 and 1 to red, green and blue between 0 and 1."""

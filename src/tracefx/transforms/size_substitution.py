@@ -8,13 +8,13 @@ from typing import Any, cast, final
 from attrs import evolve
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.core import DType, Literal, ShapedArray
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.custom_text import CustomText
 from tracefx.core.equality import attrs_fields
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.symbolic_dimensions import (
+from tracefx.dimensions.symbolic_dimensions import (
     SymbolicDimension,
     evaluate,
     has_symbolic_dims,

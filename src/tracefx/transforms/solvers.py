@@ -12,7 +12,7 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, checked_axes, current
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Zero
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.pytrees import trees

@@ -17,7 +17,7 @@ from tracefx.core.jaxpr import NOTEBOOK_HTML, ClosedJaxpr
 from tracefx.core.layouts import format_of
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.sharding import RequestedShardings, Sharding
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.refs import Ref
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.settings import REPEATS, RepeatsMode, as_compilation_cache

@@ -13,11 +13,11 @@ from tracefx.core import Array, as_value
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import NamedAxis, current, handling
 from tracefx.core.jaxpr import ClosedJaxpr
-from tracefx.core.source_location import named_scope
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
+from tracefx.source_location import named_scope
 from tracefx.transforms.arguments import (
     ArgumentNames,
     argument_names,

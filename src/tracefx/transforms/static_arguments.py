@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast, final
 from attrs import evolve, frozen
 from typing_extensions import override
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 from tracefx.core.equality import COMPARED_BY_VALUE, strict_key
 from tracefx.transforms.arguments import fun_label
 

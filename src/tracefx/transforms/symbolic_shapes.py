@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from tracefx.core.dimension_bounds import SymbolicScope
-from tracefx.core.dimension_parser import parse_dimensions
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.dimensions.bounds import SymbolicScope
+from tracefx.dimensions.parser import parse_dimensions
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals

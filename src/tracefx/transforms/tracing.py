@@ -9,19 +9,19 @@ from typing import Any, Final, Generic, NamedTuple, Self, final
 from attrs import evolve, frozen
 from typing_extensions import TypeVar
 
+from tracefx.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core import ConcreteArray, ShapedArray, Value
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.handler import ROOT, NamedAxis, Tracer, as_array, current
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.meshes import MESH, BaseMesh
-from tracefx.core.source_location import SOURCE, here
 from tracefx.errors import RefError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.refs import Ref
 from tracefx.interpreters.stage import stage_with_refs
 from tracefx.pytrees.trees import TreeDef, show_structure
 from tracefx.settings import NUMERIC_OPTIONS, X64, NumericOptions
+from tracefx.source_location import SOURCE, here
 from tracefx.transforms.arguments import flatten_values, output_label, to_arrays
 from tracefx.transforms.static_arguments import StaticArgument
 

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from typing_extensions import override
 
-from tracefx.core.traceback_filtering import filter_traceback
+from tracefx.filtered_tracebacks import filter_traceback
 from tracefx.transforms.transform import Transform
 
 

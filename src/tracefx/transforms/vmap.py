@@ -9,8 +9,8 @@ import numpy as np
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Value, as_value, float0, show_avals
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import BatchDims, MappedAxis
 from tracefx.core.type_sharding import TypeSharding, type_sharding

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
 from tracefx.core import Array
-from tracefx.core.traceback_filtering import filter_traceback
+from tracefx.filtered_tracebacks import filter_traceback
 from tracefx.pytrees.trees import (
     MISSING,
     IsLeaf,

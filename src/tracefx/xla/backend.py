@@ -12,10 +12,10 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType, override
 
+from tracefx.bounded_cache import BoundedCache, MemoKey
 from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value, to_numpy
 from tracefx.core.avals import intern_aval
 from tracefx.core.backend import Runnable
-from tracefx.core.bounded_cache import BoundedCache, MemoKey
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device, SupportsDLPack
 from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error

@@ -15,11 +15,11 @@ from typing_extensions import override
 
 from tracefx.core import Literal, ShapedArray, dtypes
 from tracefx.core.device import Device
-from tracefx.core.dimension_bounds import SymbolicScope
-from tracefx.core.dimension_solving import is_symbolic, scope_of, solve_variables
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval
-from tracefx.core.symbolic_dimensions import (
+from tracefx.dimensions.bounds import SymbolicScope
+from tracefx.dimensions.solving import is_symbolic, scope_of, solve_variables
+from tracefx.dimensions.symbolic_dimensions import (
     Factor,
     Polynomial,
     has_symbolic_dims,

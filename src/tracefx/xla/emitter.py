@@ -17,7 +17,6 @@ from tracefx.core.key_data import key_data_aval, on_key_data
 from tracefx.core.meshes import AbstractMesh
 from tracefx.core.partition_spec import PartitionSpec
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
-from tracefx.core.source_location import SOURCE, LazySourceLocation
 from tracefx.interpreters.stage import stage, stage_expansion
 from tracefx.lowering import (
     Attr,
@@ -33,6 +32,7 @@ from tracefx.lowering import (
     SharedExpansion,
 )
 from tracefx.shardings.named_sharding import NamedSharding
+from tracefx.source_location import SOURCE, LazySourceLocation
 from tracefx.xla.attributes import (
     batch_partitioning_attributes,
     composite_attribute,

@@ -10,10 +10,10 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from tracefx.core import ConcreteArray, DType, Literal, NDArray, Shape, ShapedArray, Value, as_value, float0
-from tracefx.core.dimension_solving import is_symbolic
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.repeated_blocks import RepeatedBlocks
 from tracefx.core.sharding import Sharding
+from tracefx.dimensions.solving import is_symbolic
 from tracefx.passes.dce import prune
 from tracefx.repeated_blocks.sharing import SharedProgram, share_repeats
 from tracefx.settings import RepeatsMode

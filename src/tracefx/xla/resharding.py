@@ -14,8 +14,8 @@ from typing import final
 import numpy as np
 from attrs import field, frozen
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import ConcreteArray, NDArray, Shape, ShapedArray, Value
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.host_memory import aligned_empty
 from tracefx.core.key_data import key_data_aval
 from tracefx.core.sharding import ShardIndex, Sharding, Tiling

@@ -9,10 +9,10 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import BoundedCache
 from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value, float0, to_numpy
 from tracefx.core.avals import intern_aval
 from tracefx.core.backend import HostProgram, Runnable
-from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
 from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.control.while_loop import BOOL_AVAL, While
 from tracefx.core import Array, DType, ShapedArray, Value, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import CURRENT, bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Expandable

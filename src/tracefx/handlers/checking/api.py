@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
 from tracefx.core import ArrayLike, Value, as_value, dtypes, is_arraylike
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.extend import here
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.checking.check_sites import ErrorKind, FailedCheck
 from tracefx.handlers.checking.errors import NO_ERROR, Error, bind_check
 from tracefx.handlers.checking.rules import Checkify, ErrorKinds

@@ -12,8 +12,8 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import ConcreteArray, Shape, ShapedArray, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.extend import SourceLocation
 from tracefx.pytrees.trees import TreeDef
 

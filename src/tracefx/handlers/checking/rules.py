@@ -8,10 +8,10 @@ from typing import ClassVar, Final, Never, TypeAlias, final
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.control.callback import CallbackPrimitive
 from tracefx.control.sow import Sow
 from tracefx.core import Literal, Shape, ShapedArray, Value, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.primitive import Primitive

@@ -8,14 +8,14 @@ from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from tracefx.control.while_loop import While
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr
-from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.cost_analysis.cost import Cost, Work
 from tracefx.handlers.cost_analysis.equation_costs import EquationCosts
 from tracefx.handlers.cost_analysis.execution_counts import BRANCH_POLICIES, BranchPolicy, CostAssumptions
 from tracefx.handlers.cost_analysis.peak_memory import LiveBuffer, Peak, user_location
 from tracefx.handlers.cost_analysis.rules import COST_RULES, CostRules
 from tracefx.passes.dce import dce
+from tracefx.source_location import LazySourceLocation, Provenance, SourceLocation
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.function_types import WrappedFunction
 from tracefx.transforms.jit import BoundJitted, Jitted, jit

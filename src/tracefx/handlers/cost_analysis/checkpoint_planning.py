@@ -19,6 +19,7 @@ from typing import Final, final
 
 from attrs import evolve, frozen
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
 from tracefx.control.checkpoint import CheckpointName, CheckpointPrimitive
 from tracefx.control.checkpointed_loops import sqrt_chunk_length
@@ -26,7 +27,6 @@ from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.control.remat import CheckpointPolicy
 from tracefx.control.scan import Scan
 from tracefx.core import Value, dtypes
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.primitive import Primitive, Transposable, UndefinedPrimal, Zero

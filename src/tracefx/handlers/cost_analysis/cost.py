@@ -11,8 +11,8 @@ from typing import Final, TypeVar, final
 from attrs import astuple, field, frozen
 from typing_extensions import override
 
-from tracefx.core.source_location import SourceLocation
 from tracefx.handlers.cost_analysis.peak_memory import Peak
+from tracefx.source_location import SourceLocation
 
 K = TypeVar("K", bound=Hashable)
 DEFAULT_ROWS: Final = 12

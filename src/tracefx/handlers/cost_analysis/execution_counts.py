@@ -16,9 +16,9 @@ from tracefx.control.while_loop import While
 from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source_location import SOURCE
 from tracefx.handlers.cost_analysis.rules import CostRules, OperationCost
 from tracefx.interpreters.stage import stage
+from tracefx.source_location import SOURCE
 
 BranchPolicy: TypeAlias = Literal["max", "min", "sum"]
 BRANCH_POLICIES: Final[tuple[BranchPolicy, ...]] = ("max", "min", "sum")

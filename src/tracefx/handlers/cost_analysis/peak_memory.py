@@ -21,7 +21,6 @@ from tracefx.control.while_loop import While
 from tracefx.core import ShapedArray
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import Provenance, SourceLocation
 from tracefx.handlers.cost_analysis.execution_counts import Expansions, only_body
 from tracefx.handlers.cost_analysis.rules import CostRules, is_bitcast
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
@@ -31,6 +30,7 @@ from tracefx.ops.indexing.dynamic_slicing import DynamicUpdateSlice
 from tracefx.ops.indexing.gather_scatter_add import ScatterOperation
 from tracefx.ops.shape.shape import Squeeze
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
+from tracefx.source_location import Provenance, SourceLocation
 
 VIEWS: Final = (Reshape, Squeeze, StopGradient, BitcastConvertType, OptimizationBarrier, CheckpointName)
 """Primitives whose results alias their operands."""

@@ -11,12 +11,12 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.core import Array, Literal, ShapedArray, Value, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import Tracer, bind, bind1
 from tracefx.core.primitive import Primitive
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.precision.policy import DATA_MOVEMENT, Policy, bfloat16
 from tracefx.interpreters.body_transform import ValueSpec, array_spec
 from tracefx.interpreters.callables import HasCallables

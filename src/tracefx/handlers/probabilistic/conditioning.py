@@ -12,8 +12,8 @@ from attrs import evolve
 from tracefx.control.sow import Sow
 from tracefx.core import ArrayLike, Value
 from tracefx.core.handler import bind
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.extend import here
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.probabilistic.sample_sites import SITES, Sample, SampleTangent, Site, SownSite, cast_to_draw
 from tracefx.handlers.replacement import Replacement, ReplacingHandler
 from tracefx.interpreters.rule_methods import rule

@@ -15,8 +15,8 @@ from tracefx.control.sow import Sow, sown_names
 from tracefx.control.while_loop import While
 from tracefx.core import Array, ArrayLike, ShapedArray, Value
 from tracefx.core.handler import as_array, bind
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.extend import SourceLocation, here
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.probabilistic.conditioning import substitute
 from tracefx.handlers.probabilistic.distributions import Distribution
 from tracefx.handlers.probabilistic.sample_sites import SITES, Site, SownSite, vmap_leading_axes

@@ -9,8 +9,8 @@ from typing import ClassVar, Never, ParamSpec, TypeVar, final
 from tracefx import random
 from tracefx.core import Array, ArrayLike, Value, dtypes, get_aval
 from tracefx.core.handler import bind
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import UnseededError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.probabilistic.sample_sites import Sample
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rule_methods import rule

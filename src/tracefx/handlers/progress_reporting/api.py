@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import ParamSpec, TypeVar, final, overload
 
 from tracefx.core.handler import Handler, current, handling
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import HandlerStateError
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.handlers.progress_reporting.loops import Progress
 from tracefx.handlers.progress_reporting.plain_bars import PlainBars
 from tracefx.handlers.progress_reporting.reports import Report, ReportCallback

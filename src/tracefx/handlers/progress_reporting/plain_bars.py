@@ -64,7 +64,7 @@ class PlainBars:
 def _bar(report: Report, seconds: float) -> str:
     """Draws one bar.
 
-    >>> from tracefx.core.source_location import SourceLocation
+    >>> from tracefx.source_location import SourceLocation
     >>> loop = LoopSite("scan", SourceLocation("train.py", 7, "train"), 0)
     >>> _bar(Report(loop, 50, 200, False), 61.0), _bar(Report(loop, 128, None, False), 0.5)
     ('scan train.py:7 [#####---------------] 50/200 0:01:01', 'scan train.py:7 128 0:00:00')

@@ -10,8 +10,8 @@ from attrs import frozen
 from typing_extensions import ParamSpec, override
 
 import tracefx.numpy as fnp
+from tracefx.bounded_cache import BoundedCache
 from tracefx.core import Array, ShapedArray, Value
-from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.handler import as_array
 from tracefx.handlers.sparsity.colouring import Colouring, IndexVector, colour_matrix, star_colour_matrix
 from tracefx.handlers.sparsity.detection import (

@@ -8,6 +8,7 @@ from typing import Final, final
 
 import numpy as np
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import CallPrimitive
 from tracefx.control.cond import Cond
 from tracefx.control.custom_rules import CustomRuleProgram
@@ -15,7 +16,6 @@ from tracefx.control.scan import Scan
 from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.control.while_loop import While
 from tracefx.core import ConcreteArray, Literal, NDArray, ShapedArray, Value, from_numpy, to_numpy
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Expandable, Primitive
 from tracefx.handlers.sparsity.dependence import (

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, final
 from attrs import asdict, field, frozen
 from typing_extensions import override
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 from tracefx.core.handler import current, handling
 from tracefx.interop.as_jax.debugging import ResultChecker
 from tracefx.interop.as_jax.unsupported import unsupported

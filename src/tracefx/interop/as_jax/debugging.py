@@ -12,7 +12,7 @@ from typing_extensions import override
 from tracefx.core import ConcreteArray, Value, dtypes, to_numpy
 from tracefx.core.handler import Handler
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import here
+from tracefx.source_location import here
 
 
 @final

@@ -13,7 +13,6 @@ from typing_extensions import override
 from tracefx.core import ShapedArray, Value, as_value, evaluation, jaxpr, literal, primitive
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.handler import as_array
-from tracefx.core.source_location import Provenance
 from tracefx.interop.as_jax.primitive import (
     BUILTIN_PRIMITIVES,
     AppliedPrimitive,
@@ -22,6 +21,7 @@ from tracefx.interop.as_jax.primitive import (
     Parameters,
     Primitive,
 )
+from tracefx.source_location import Provenance
 from tracefx.text.printer import HasJaxParams
 from tracefx.transforms.staging import make_jaxpr as _make_jaxpr
 

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from attrs import frozen
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 from tracefx.lazy_stubs import exports
 
 
@@ -65,7 +65,7 @@ _CORE: Final = _namespace(
     "is_concrete mapped_aval no_effects nonempty_axis_env_DO_NOT_USE=nonempty_axis_env raise_to_shaped safe_map "
     "safe_zip trace_state_clean unmapped_aval unsafe_get_axis_names_DO_NOT_USE=unsafe_get_axis_names valid_jaxtype",
     "~functions physical_aval=raise_to_shaped pytype_aval_mappings=registered_types",
-    "tracefx.core.symbolic_dimensions is_symbolic_dim max_dim min_dim",
+    "tracefx.dimensions.symbolic_dimensions is_symbolic_dim max_dim min_dim",
     "tracefx.errors InconclusiveDimensionOperation",
 )
 _LINEAR_UTIL: Final = _namespace(

@@ -28,11 +28,11 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.type_sharding import TypeSharding, type_sharding
 from tracefx.errors import MissingRuleError
 from tracefx.interop.as_jax.unsupported import unsupported
 from tracefx.ops.structural import instantiate
+from tracefx.source_location import at_location, current_provenance
 from tracefx.text.printer import HasJaxParams
 
 Rule: TypeAlias = Callable[..., Any]

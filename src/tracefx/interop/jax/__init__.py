@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.core.traceback_filtering import make_entry_points
+from tracefx.filtered_tracebacks import make_entry_points
 from tracefx.interop.jax.exporting import to_jax
 from tracefx.interop.jax.importing import from_jax
 from tracefx.interop.jax.meshes import mesh_from_jax, mesh_to_jax, sharding_from_jax, sharding_to_jax

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import ParamSpec, override
 
+from tracefx.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core import Array, Value
-from tracefx.core.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
 from tracefx.interop.jax.converted_function import ConvertedFunction
 from tracefx.interop.jax.exporting_programs import (

@@ -12,6 +12,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.extend.core import primitives
 
+from tracefx.bounded_cache import memoize_on_object
 from tracefx.control.call import Call
 from tracefx.control.checkpoint import CheckpointName, CheckpointPrimitive
 from tracefx.control.composite import ArrayAttribute, Composite
@@ -22,7 +23,6 @@ from tracefx.control.remat import CheckpointPolicy
 from tracefx.control.scan import Scan
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.control.while_loop import While
-from tracefx.core.bounded_cache import memoize_on_object
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.exporting_programs import Exporter, ExportRule

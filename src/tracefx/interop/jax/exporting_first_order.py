@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -139,7 +140,8 @@ def _dce_sink(exporter: Exporter, prim: DceSink, args: _Arrays) -> _Arrays:
 
 _WITHOUT_ACCURACY: Final = (
     *(ops.Acos, ops.Acosh, ops.Asin, ops.Asinh, ops.Atan, ops.Atanh, ops.Cosh, ops.Sinh),
-    *(BesselI1e, ops.Digamma, ops.Erf, ops.Erfc, ops.ErfInv, ops.Lgamma),
+    *(BesselI1e, ops.Digamma, ops.Erf, ops.ErfInv, ops.Lgamma),
+    *(() if "accuracy" in signature(lax.erfc).parameters else (ops.Erfc,)),
 )
 
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(

@@ -18,16 +18,15 @@ from jax.extend.core import primitives
 from typing_extensions import override
 
 from tracefx import ops
+from tracefx.bounded_cache import MemoKey, memoize_on_object
 from tracefx.control.composite import Composite
 from tracefx.control.generic_reduction import ReduceWindow
 from tracefx.control.special.incomplete_gamma import IgammaGradA, RandomGammaGrad
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import Literal, ShapedArray, Value, dtypes
-from tracefx.core.bounded_cache import MemoKey, memoize_on_object
 from tracefx.core.handler import CURRENT, NamedAxis, Tracer, current
 from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import Provenance
 from tracefx.errors import EscapedTracerError
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.source_info import jax_user_context
@@ -35,6 +34,7 @@ from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.interpreters.stage import stage
 from tracefx.settings import X64
+from tracefx.source_location import Provenance
 
 UserExportRule: TypeAlias = Callable[..., Any]
 """A user-defined export rule: takes the tracefx primitive and JAX arrays, and returns one array or several."""

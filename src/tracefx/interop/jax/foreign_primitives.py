@@ -14,9 +14,9 @@ from attrs import field, frozen
 from jax.extend import core as jax_core
 from typing_extensions import override
 
+from tracefx.bounded_cache import BoundedCache
 from tracefx.core import ShapedArray, Value, dtypes
 from tracefx.core.backend import BACKEND
-from tracefx.core.bounded_cache import BoundedCache
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
 from tracefx.core.primitive import (

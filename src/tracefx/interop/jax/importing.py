@@ -13,13 +13,13 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
+from tracefx.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core import Array, ShapedArray, Value, as_value, dtypes, show_avals
-from tracefx.core.bounded_cache import BoundedCache, CachePerObject
 from tracefx.core.equality import strict_key
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.meshes import MESH
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.interop.jax import (
     hi_primitives,
     importing_control,

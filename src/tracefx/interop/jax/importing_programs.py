@@ -20,7 +20,6 @@ from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import Literal, ShapedArray, Value, as_value, from_numpy, show_avals
 from tracefx.core.handler import as_array, bind, current
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.source_location import SOURCE, LazySourceLocation, at_location, equation_location
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax.checked_shard_map import CheckedShardMap, varying_axes
 from tracefx.interop.jax.parameters import operation_from_jax
@@ -29,6 +28,7 @@ from tracefx.interop.jax.values import as_tracefx, type_from_jax, type_to_jax
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import Elementwise
 from tracefx.ops.structural import broadcast_to, convert_value
+from tracefx.source_location import SOURCE, LazySourceLocation, at_location, equation_location
 
 NO_KEYWORDS: Final[Mapping[str, Any]] = MappingProxyType({})
 JaxJaxpr: TypeAlias = jax_core.Jaxpr | jax_core.ClosedJaxpr

@@ -18,9 +18,9 @@ from jax.extend import random as jax_random
 from jax.extend.core import Primitive as JaxPrimitive
 from jax.extend.core import primitives
 
+from tracefx.bounded_cache import memoize
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.values import dtype_from_jax, dtype_to_jax
 from tracefx.ops.contractions.contraction import Precision

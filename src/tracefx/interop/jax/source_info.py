@@ -14,8 +14,8 @@ import jax
 from attrs import evolve
 from jax.extend import source_info_util
 
-from tracefx.core.bounded_cache import memoize
-from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
+from tracefx.bounded_cache import memoize
+from tracefx.source_location import LazySourceLocation, Provenance, SourceLocation
 
 source_info_util.register_exclusion(os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep)
 

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from jax.extend.core import primitives
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, ConcreteArray, DType, NDArray, ShapedArray, Value, as_value, dtypes, to_numpy
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import Tracer
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.values import from_jax_array

@@ -10,6 +10,7 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import (
     Array,
     ArrayLike,
@@ -24,7 +25,6 @@ from tracefx.core import (
     show_avals,
 )
 from tracefx.core.avals import Dimensions
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent
 from tracefx.core.type_sharding import Spec

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tracefx.core import Shape
 from tracefx.core.avals import Dimensions
-from tracefx.core.symbolic_dimensions import max_dim
+from tracefx.dimensions.symbolic_dimensions import max_dim
 from tracefx.ops.padding_types import padtype_to_pads
 from tracefx.ops.static_integers import static_ints
 

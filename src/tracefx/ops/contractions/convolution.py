@@ -11,9 +11,9 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, DType, DTypeLike, NDArray, Shape, ShapedArray, Value, as_value, dtypes
 from tracefx.core.avals import Dimensions
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.dtypes import DTypeKind
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, Zero

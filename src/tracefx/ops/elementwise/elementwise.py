@@ -14,6 +14,7 @@ from typing import ClassVar, Final, final, overload
 import numpy as np
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import (
     Array,
     ArrayLike,
@@ -29,7 +30,6 @@ from tracefx.core import (
     literal,
     to_numpy,
 )
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Transposable, UndefinedPrimal, Zero

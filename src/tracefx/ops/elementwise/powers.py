@@ -9,8 +9,8 @@ import numpy as np
 from attrs import evolve, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, NDArray, ShapedArray, Value, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.lowering import Builder, IrValue

@@ -6,6 +6,7 @@ All raise TypeError for operands that are not floats.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final, final
 
 from typing_extensions import override
@@ -13,6 +14,8 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, Value
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
+from tracefx.lowering import Attr
+from tracefx.ops.elementwise.accuracy import Accuracy, check_accuracy
 from tracefx.ops.elementwise.arithmetic import mul, neg
 from tracefx.ops.elementwise.elementwise import FLOATS, Smooth, add, bind_binary
 from tracefx.ops.elementwise.powers import square
@@ -25,6 +28,10 @@ class Special(CompiledOperation, Transcendental):
 
     __slots__ = ()
     domain = FLOATS
+
+    @override
+    def accuracy_attrs(self) -> Mapping[str, Attr]:
+        return {}  # operations of CHLO have no accuracy
 
 
 # ------------------------------------------------------------------ error functions
@@ -98,22 +105,24 @@ def erf(x: ArrayLike) -> Array:
     return bind1(ERF, x)
 
 
-def erfc(x: ArrayLike) -> Array:
+def erfc(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Returns the complementary error function `1 - erf(x)`, elementwise, without cancellation for large `x`.
 
     Args:
         x: Array of floats, or a float.
+        accuracy: The requested error bound: an `AccuracyMode` or a `Tolerance`; None, the default, means XLA's. XLA has
+            one implementation of this function, so all compute the same.
 
     Returns:
         An array of the same shape and dtype.
 
     Raises:
-        TypeError: `x` is not of a float dtype.
+        TypeError: `x` is not of a float dtype, or `accuracy` has another type.
 
     >>> erfc(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
-    return bind1(ERFC, x)
+    return bind1(ERFC if accuracy is None else Erfc(check_accuracy("erfc", accuracy)), x)
 
 
 def erf_inv(x: ArrayLike) -> Array:

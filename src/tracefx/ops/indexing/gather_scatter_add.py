@@ -9,13 +9,13 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Array, ArrayLike, NDArray, Scalar, Shape, ShapedArray, Value, as_value, dtypes, show_avals
 from tracefx.core.avals import Dimensions
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
-from tracefx.core.symbolic_dimensions import min_dim
 from tracefx.core.type_sharding import Spec
+from tracefx.dimensions.symbolic_dimensions import min_dim
 from tracefx.errors import ShardingTypeError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue
 from tracefx.ops import stablehlo

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from tracefx.core import DType, NDArray, Scalar, Shape, ShapedArray, dtypes
 from tracefx.core.avals import Dimensions
-from tracefx.core.symbolic_dimensions import has_symbolic_dims
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims
 from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.monoids import AND

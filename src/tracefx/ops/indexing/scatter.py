@@ -15,7 +15,7 @@ from typing_extensions import override
 from tracefx.core import Array, ArrayLike, Literal, NDArray, Scalar, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero, not_linear_error
-from tracefx.core.symbolic_dimensions import exceeds
+from tracefx.dimensions.symbolic_dimensions import exceeds
 from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.arithmetic import div, max, mul, neg
 from tracefx.ops.elementwise.comparison import eq

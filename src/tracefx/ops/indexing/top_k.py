@@ -19,8 +19,8 @@ from tracefx.core import Array, ArrayLike, NDArray, Shape, ShapedArray, Value, a
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import Batchable, BatchDims, MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.symbolic_dimensions import exceeds
 from tracefx.core.type_sharding import Spec
+from tracefx.dimensions.symbolic_dimensions import exceeds
 from tracefx.errors import AxisError
 from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo

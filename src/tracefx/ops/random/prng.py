@@ -18,8 +18,8 @@ from typing_extensions import override
 from tracefx.core import Array, DType, Shape, ShapedArray, Value, dtypes
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Batchable, BatchDims, Expandable, MappedAxis, Primitive
-from tracefx.core.symbolic_dimensions import exceeds
 from tracefx.core.type_sharding import Spec
+from tracefx.dimensions.symbolic_dimensions import exceeds
 from tracefx.errors import ShapeError
 from tracefx.lowering import Builder, IrValue, Lowerable, SharedExpansion
 from tracefx.ops.collectives.collective import NOT_IN_JAX

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple, final
 
 from tracefx.core import Shape, ShapedArray, Value
 from tracefx.core.handler import bind1
-from tracefx.core.source_location import Provenance
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.shape.array_creation import zero
 from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import pad
+from tracefx.source_location import Provenance
 
 _MIN_CONTIGUOUS: Final = 16
 """The fewest contiguous elements for which a copy of their own is worth it."""

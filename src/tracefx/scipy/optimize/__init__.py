@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracefx.core import Array, ArrayLike
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.numpy.creation import asarray
 from tracefx.scipy.optimize.bfgs import minimize_bfgs
 from tracefx.scipy.optimize.lbfgs import minimize_lbfgs

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from tracefx import numpy as fnp
 from tracefx.core import Array, ArrayLike, dtypes
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.flatten_util import ravel_pytree
 from tracefx.lax import custom_linear_solve, while_loop
 from tracefx.ops.linalg.qr import qr

@@ -8,9 +8,9 @@ from typing import SupportsIndex
 import numpy as np
 
 import tracefx.numpy as fnp
+from tracefx.bounded_cache import memoize
 from tracefx.control.special.polynomials import chebyshev, chebyshev_on
 from tracefx.core import Array, ArrayLike, NDArray, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.elementwise import special

@@ -11,7 +11,7 @@ from attrs import frozen
 import tracefx.numpy as fnp
 from tracefx import random
 from tracefx.core import Array, ArrayLike, dtypes
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.lax import linalg
 from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
 from tracefx.pytrees import trees

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 import tracefx.numpy as fnp
 from tracefx.core import Array, ArrayLike
-from tracefx.core.traceback_filtering import api_boundary
+from tracefx.filtered_tracebacks import api_boundary
 from tracefx.scipy.stats.standardization import nan_unless_positive, promote_real, standardize_arguments
 
 P = ParamSpec("P")

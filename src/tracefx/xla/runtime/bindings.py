@@ -14,8 +14,8 @@ from attrs import define, field, frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Shape
-from tracefx.core.bounded_cache import memoize
 from tracefx.errors import DeletedArrayError, DonationError, ExecutionError
 from tracefx.jaxlib_support import import_jaxlib, jaxlib_version
 from tracefx.xla.runtime.jaxlib_versions import SKIP_CHECKS

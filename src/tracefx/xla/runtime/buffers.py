@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 from tracefx.core.device import SupportsDLPack
 from tracefx.core.host_memory import ALIGNMENT, data_address
 from tracefx.core.key_data import to_key_data

@@ -10,10 +10,10 @@ import numpy as np
 from jaxlib.mlir import ir as ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlir, _mlirHlo, _sdy, _stablehlo
 
+from tracefx.bounded_cache import memoize
 from tracefx.core import Shape, dtypes
-from tracefx.core.bounded_cache import memoize
 from tracefx.core.key_data import to_key_data
-from tracefx.core.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim
+from tracefx.dimensions.symbolic_dimensions import has_symbolic_dims, is_symbolic_dim
 from tracefx.xla.runtime.bindings import (
     DTYPE_BY_MLIR_NAME,
     MLIR_NAME,

@@ -12,7 +12,7 @@ from typing import Final, Self, final
 import numpy as np
 from jaxlib.mlir import ir
 
-from tracefx.core.bounded_cache import memoize
+from tracefx.bounded_cache import memoize
 from tracefx.core.sharding import Tiling
 from tracefx.errors import ExecutionError
 from tracefx.xla.runtime import bindings

@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, cast
 
+from tracefx.bounded_cache import memoize
 from tracefx.core.backend import PLUGINS
-from tracefx.core.bounded_cache import memoize
 from tracefx.xla.runtime.bindings import CLIENT_STATE, Client, Device, client_lock, start_cpu_client
 
 HOST: Final = "cpu"

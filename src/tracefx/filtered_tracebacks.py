@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn, TypeVar, final
 
 from typing_extensions import ParamSpec
 
-from tracefx.core.bounded_cache import memoize
-from tracefx.core.source_location import is_internal_file
+from tracefx.bounded_cache import memoize
 from tracefx.settings import TRACEBACK_FILTERING
+from tracefx.source_location import is_internal_file
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tracefx.core.bounded_cache import BoundedCache, CachePerObject, Memo, MemoKey, memoize, memoize_on_object
+from tracefx.bounded_cache import BoundedCache, CachePerObject, Memo, MemoKey, memoize, memoize_on_object
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.image import resizing
 
@@ -194,7 +194,7 @@ def test_cached_resize_weights_do_not_depend_on_x64() -> None:
 
 # ------------------------------------------------------------------ one mechanism
 
-OWN_CACHES: Final = ("core/bounded_cache.py",)
+OWN_CACHES: Final = ("bounded_cache.py",)
 """Modules that may use `functools.lru_cache`."""
 
 
@@ -213,9 +213,9 @@ def _other_caches(module: str, text: str) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="functools"), attr="cache" | "lru_cache") if id(node) not in constants:
-                yield f"{module}:{node.lineno}: use `memoize` of core/bounded_cache.py"
+                yield f"{module}:{node.lineno}: use `memoize` of bounded_cache.py"
             case ast.ImportFrom(module="functools", names=names) if {"cache", "lru_cache"} & {n.name for n in names}:
-                yield f"{module}:{node.lineno}: use `memoize` of core/bounded_cache.py"
+                yield f"{module}:{node.lineno}: use `memoize` of bounded_cache.py"
 
 
 def test_all_caches_are_bounded() -> None:

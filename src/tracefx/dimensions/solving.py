@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.dimension_bounds import SymbolicScope
-from tracefx.core.symbolic_dimensions import (
+from tracefx.core import Shape, ShapedArray
+from tracefx.dimensions.bounds import SymbolicScope
+from tracefx.dimensions.symbolic_dimensions import (
     Polynomial,
     Scope,
     evaluate,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NoReturn, final
 
-from tracefx.core.symbolic_dimensions import Scope, is_symbolic_dim, max_dim, min_dim
+from tracefx.dimensions.symbolic_dimensions import Scope, is_symbolic_dim, max_dim, min_dim
 
 _TOKEN: Final = re.compile(r"\s*(?:(\.\.\.)|(\d+)|([^\W\d]\w*)|([-+*^(),])|(\S))")
 _OPERATIONS: Final = ("floordiv", "mod", "max", "min")

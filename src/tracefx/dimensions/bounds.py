@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from typing_extensions import override
 
-from tracefx.core.bounded_cache import BoundedCache
-from tracefx.core.dimension_parser import parse_dimensions
-from tracefx.core.symbolic_dimensions import (
+from tracefx.bounded_cache import BoundedCache
+from tracefx.dimensions.parser import parse_dimensions
+from tracefx.dimensions.symbolic_dimensions import (
     ONE,
     Coefficients,
     Factor,
@@ -29,8 +29,8 @@ from tracefx.core.symbolic_dimensions import (
     multiply,
     polynomial_of,
 )
-from tracefx.core.traceback_filtering import api_boundary
 from tracefx.errors import InconclusiveDimensionOperation
+from tracefx.filtered_tracebacks import api_boundary
 
 Bounds: TypeAlias = tuple[float, float]
 """The least and the largest value of an expression: integers, or infinite."""

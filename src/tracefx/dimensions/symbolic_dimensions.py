@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeGuard, cast,
 
 from typing_extensions import override
 
-from tracefx.core.array import Array
+from tracefx.core import Array
 from tracefx.core.late_binding import LateBound
 from tracefx.errors import InconclusiveDimensionOperation
 

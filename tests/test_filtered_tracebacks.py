@@ -25,9 +25,9 @@ from tests.subprocesses import run_python
 from tracefx import handlers, lax, nn, programs, random, rewriting, scipy, testing
 from tracefx import numpy as fnp
 from tracefx.core.handler import CURRENT, ROOT
-from tracefx.core.source_location import SOURCE, is_internal_file
-from tracefx.core.traceback_filtering import api_boundary, filter_traceback
+from tracefx.filtered_tracebacks import api_boundary, filter_traceback
 from tracefx.settings import SETTINGS, TRACEBACK_FILTERING
+from tracefx.source_location import SOURCE, is_internal_file
 
 NOTE: Final = "_stand_for_internal_frames"
 X: Final = fnp.ones((5, 3))

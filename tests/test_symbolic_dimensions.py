@@ -17,8 +17,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.comparison import assert_near
 from tests.errors import untyped
-from tracefx.core.dimension_bounds import SymbolicScope
-from tracefx.core.symbolic_dimensions import evaluate, max_dim, min_dim
+from tracefx.dimensions.bounds import SymbolicScope
+from tracefx.dimensions.symbolic_dimensions import evaluate, max_dim, min_dim
 from tracefx.errors import InconclusiveDimensionOperation
 
 _CONSTRAINTS: Final[Sequence[tuple[str, ...]]] = (
