@@ -82,6 +82,12 @@ def normalized(x: Any, axis: int) -> Any:
     return centred / fnp.sqrt(fnp.mean(centred**2, axis, keepdims=True) + 1.0)
 
 
+def intermediate(x: Any, at: Site) -> Any:
+    y = fnp.sin(x)
+    z = fnp.cos(y)
+    return 0.5 * z * (y if at.odd else z)
+
+
 def convert_weights(x: Any, at: Site) -> Any:
     return 0.5 * x + WEIGHTS[0, :2].astype(np.float16 if at.odd else np.float32)
 
@@ -149,6 +155,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "permutation": lambda x, at: x.reshape((2, 3, 2)).transpose((0, 2, 1) if at.odd else (0, 1, 2)).reshape((2, 6)),
     "operand": lambda x, at: 0.5 * (fnp.sin(at.before if at.odd else x) + x),
     "operands in another order": lambda x, at: 0.5 * (at.before - x if at.odd else x - at.before),
+    "operand in the block": intermediate,
     "weights": lambda x, at: fnp.tanh(x @ fnp.asarray(WEIGHTS[at.block].T if at.odd else WEIGHTS[at.block])),
     "normalization": lambda x, at: normalized(x, axis=int(not at.odd)),
     "dtype": convert_weights,
