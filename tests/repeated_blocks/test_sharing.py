@@ -19,7 +19,7 @@ from tests.rewriting.evaluation import results
 from tracefx.control.call import Call
 from tracefx.control.inlining import InlineOptions, inline_calls
 from tracefx.core import Literal, from_numpy
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, Var
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.dce import dce
 from tracefx.passes.rebuilding import renumber
@@ -255,6 +255,39 @@ def test_values_that_are_stored_anyway_are_preferred() -> None:
     forward, backward = program.bodies
     assert {e.prim.name for e in forward.eqns for v in e.outs if v in forward.outs} == {"tanh", "add"}
     assert "tanh" not in [e.prim.name for e in backward.eqns]
+
+
+def test_operands_are_recomputed_from_values_that_the_block_before_stores() -> None:
+    """The backward pass reads `cos(y)` and `cos(x)`, where `x` is the sine of the `y` of the block before."""
+
+    def f(x: Any, w: Any) -> Any:
+        for _ in range(8):
+            x = fnp.sin(w @ fnp.sin(x))
+        return fnp.sum(x)
+
+    w = np.eye(6, dtype=np.float32)
+    program = check(dce(trace(fx.grad(f), X, w)), [X, w], partial(share_all, least_count=3))
+    calls = [e for e in program.jaxpr.eqns if isinstance(e.prim, SharedBlock)]
+    forward, backward = [[e for e in calls if e.prim is prim] for prim in (calls[0].prim, calls[-1].prim)]
+    bound = {v.index for e in forward for v in e.outs}
+    stored = {x.index for e in backward for x in e.inputs if isinstance(x, Var)} & bound
+    assert len(stored) <= len(backward) + 1
+
+
+@pytest.mark.parametrize(("divide", "stored"), [("broadcast", 1), ("array", 2)])
+def test_quotients_of_broadcasts_are_recomputed(divide: str, stored: int) -> None:
+    """The compiler computes `y / s` for a smaller `s` as `y * (1 / s)`, wherever it is read."""
+
+    def f(x: Any, w: Any) -> Any:
+        for _ in range(6):
+            y = w @ x
+            x = fnp.sin(y / fnp.sum(y**2, 1, keepdims=True) if divide == "broadcast" else y / (y**2 + 1.0)) * y
+        return fnp.sum(x)
+
+    w = np.eye(6, dtype=np.float32) + 1
+    program = check(dce(trace(fx.grad(f), w, w)), [w, w])
+    forward = program.bodies[0]
+    assert [v.aval.shape for v in forward.outs].count((6, 6)) == stored + 1
 
 
 def test_minimum_cut() -> None:
